@@ -1,0 +1,1 @@
+"""Reading papers: bytes in, dataclasses out. Nothing here touches storage or pixels."""

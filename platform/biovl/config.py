@@ -1,0 +1,189 @@
+"""The only place that validates settings: frozen dataclasses in, plain JSON out, one override."""
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import json
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.config import ConfigDict
+
+from biovl.errors import ConfigError
+
+Config = TypeVar("Config")
+
+Recipe = Callable[[], dict[str, Any]]
+"""A named configuration: settings by dotted or nested name, complete but for what only the user knows."""
+
+
+def build(cls: type[Config], values: Mapping[str, Any]) -> Config:
+    """Return a configuration from plain values.
+
+    Raises:
+        ConfigError: If a setting is unknown, missing or not valid; every one is listed.
+    """
+    try:
+        return _adapter(cls).validate_python(nested(values))
+    except ValidationError as error:
+        lines = [f"{cls.__name__} is not valid:"]
+        for problem in error.errors(include_url=False):
+            where = ".".join(str(part) for part in problem["loc"]) or "(whole)"
+            got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.100})"
+            lines.append(f"  {where}: {problem['msg']}{got}")
+        raise ConfigError("\n".join(lines)) from error
+
+
+def to_plain(config: Any) -> dict[str, Any]:
+    """Return a configuration as JSON-ready values; ``build`` takes them back."""
+    plain: dict[str, Any] = _adapter(type(config)).dump_python(config, mode="json")
+    return plain
+
+
+def override(config: Config, changes: Mapping[str, Any]) -> Config:
+    """Return a configuration with settings replaced: ``{"optim.peak_lr": 3e-4}``.
+
+    Raises:
+        ConfigError: If a setting is unknown or its new value not valid.
+    """
+    return build(type(config), _merged(to_plain(config), nested(changes)))
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with dotted names unfolded: ``{"a.b": 1}`` gives ``{"a": {"b": 1}}``."""
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        head, _, rest = name.partition(".")
+        inner = nested({rest: value}) if rest else value
+        if isinstance(inner, Mapping):
+            inner = nested(inner)
+        result = _merged(result, {head: inner})
+    return result
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return a line per setting that differs between two plain configurations."""
+    before, after = _flat(old), _flat(new)
+    return [
+        f"{name}: {before.get(name, '(absent)')!r} -> {after.get(name, '(absent)')!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def from_command_line(
+    cls: type[Config],
+    recipes: Mapping[str, Recipe],
+    *,
+    about: str | None,
+    arguments: Sequence[str] | None = None,
+) -> Config:
+    """Return the configuration that a command line asks for: ``RECIPE --set name=value …``.
+
+    Ends the process with status 2 and the reason on standard error when it is not valid.
+    """
+    parser = argparse.ArgumentParser(
+        description=textwrap.dedent(about or "").strip(),
+        epilog=_manual(cls, recipes),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", choices=sorted(recipes), help="a named configuration, see below")
+    parser.add_argument(
+        "--set",
+        dest="changes",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="replace one setting; repeat for more (image.short_side_px=288)",
+    )
+    given = parser.parse_args(arguments)
+    try:
+        changes = dict(_change(text) for text in given.changes)
+        return build(cls, _merged(nested(recipes[given.recipe]()), nested(changes)))
+    except ConfigError as error:
+        parser.exit(2, f"{error}\n")
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"--set takes NAME=VALUE, got {text!r}")
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return name, read(value)
+        except (ValueError, SyntaxError):
+            continue
+    return name, value
+
+
+def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
+    # Unknown settings are typing errors of the user's; strictness belongs to the outermost class
+    # and pydantic passes it on to the dataclasses inside.
+    if "__pydantic_config__" not in cls.__dict__:
+        cls.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # type: ignore[attr-defined]
+    return TypeAdapter(cls)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for name, value in changes.items():
+        old = result.get(name)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[name] = _merged(old, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _manual(cls: type, recipes: Mapping[str, Recipe]) -> str:
+    lines = ["recipes:"]
+    for name, recipe in sorted(recipes.items()):
+        lines.append(f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}")
+    return "\n".join([*lines, "", "settings:", *settings_manual(cls)])
+
+
+def settings_manual(cls: type, prefix: str = "") -> list[str]:
+    """Return a line per setting: its name, default and the docstring under the field."""
+    about = _field_docstrings(cls)
+    lines = []
+    for item in dataclasses.fields(cls):
+        kind = item.type if isinstance(item.type, type) else None
+        if kind is not None and dataclasses.is_dataclass(kind) and kind.__name__ != "Plugin":
+            lines += settings_manual(kind, f"{prefix}{item.name}.")
+            continue
+        default = "required"
+        if item.default is not dataclasses.MISSING:
+            default = f"default {item.default!r}"
+        elif item.default_factory is not dataclasses.MISSING:
+            default = f"default {item.default_factory()!r}"
+        text = " ".join(about.get(item.name, "").split())
+        entry = f"{prefix}{item.name} ({default}) {text}".strip()
+        lines += textwrap.wrap(entry, 100, initial_indent="  ", subsequent_indent="      ")
+    return lines
+
+
+def _field_docstrings(cls: type) -> dict[str, str]:
+    """Return the strings that stand under the fields of a dataclass; Python itself drops them."""
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    found: dict[str, str] = {}
+    body = node.body if isinstance(node, ast.ClassDef) else []
+    for statement, after in zip(body, body[1:], strict=False):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            found[statement.target.id] = str(after.value.value)
+    return found

@@ -1,0 +1,1 @@
+"""Deciding which pairs we train on, from columns only."""

@@ -1,0 +1,17 @@
+"""What can go wrong with a request. Bad data is never an exception: it is a ``defect`` in a row."""
+
+
+class BiovlError(Exception):
+    """A request that cannot be met. The message says what was found, expected and to be done."""
+
+
+class ConfigError(BiovlError):
+    """A configuration is not valid."""
+
+
+class ArtifactError(BiovlError):
+    """A folder is not what a job needs: absent, unfinished, of another kind, or made differently."""
+
+
+class SourceError(BiovlError):
+    """A source of packages cannot be read at all (one bad package is a row, not this)."""

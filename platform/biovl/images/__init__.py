@@ -1,0 +1,1 @@
+"""Pixels: pure functions over image bytes."""

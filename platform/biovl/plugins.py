@@ -1,0 +1,63 @@
+"""A plug-in is a file: the file name is the name used in a configuration.
+
+Each file defines ``Config``, a frozen dataclass of settings, and ``build(config)``.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from biovl import config
+from biovl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A description of a plug-in that can travel to a worker; the object is built there.
+
+    Written flat in a configuration: ``{"name": "packages", "path": "…"}``.
+    """
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def unflatten(value: Any) -> Any:
+            if isinstance(value, Mapping) and "settings" not in value:
+                settings = {key: item for key, item in value.items() if key != "name"}
+                return {**{k: value[k] for k in ("name",) if k in value}, "settings": settings}
+            return value
+
+        def flatten(plugin: "Plugin") -> dict[str, Any]:
+            return {"name": plugin.name, **plugin.settings}
+
+        return core_schema.no_info_before_validator_function(
+            unflatten,
+            handler(source),
+            serialization=core_schema.plain_serializer_function_ser_schema(flatten),
+        )
+
+
+def names(kind: str) -> list[str]:
+    """Return the plug-ins of a kind (``"sources"``), sorted, without importing them."""
+    package = importlib.import_module(f"biovl.{kind}")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def make(kind: str, plugin: Plugin) -> Any:
+    """Build the object that a description stands for.
+
+    Raises:
+        ConfigError: If there is no such plug-in or its settings are not valid.
+    """
+    if plugin.name not in names(kind):
+        known = ", ".join(names(kind))
+        raise ConfigError(f"{kind} has no plug-in called {plugin.name!r}; choose from {known}")
+    module = importlib.import_module(f"biovl.{kind}.{plugin.name}")
+    return module.build(config.build(module.Config, dict(plugin.settings)))

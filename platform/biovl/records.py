@@ -1,0 +1,193 @@
+"""What a row is. Arrow schemas are derived from these types and never inferred from values.
+
+Offsets count Unicode code points of the text they belong to; ``end`` is exclusive.
+"""
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+Batch = dict[str, np.ndarray]
+"""The columns a function declared it reads; all of equal length."""
+
+LicenseGroup = Literal["commercial", "noncommercial", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a text."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One place in a paragraph that refers to the figure."""
+
+    start: int
+    end: int
+    panels: list[str]
+    """Panel letters in the reference or right after it: ``Fig. 2A, c`` gives ``["A", "c"]``."""
+    implied: bool
+    """True for a figure inside a cited range: Figure 4 in ``Figs. 3–5``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A paragraph that cites the figure."""
+
+    text: str
+    refs: list[Reference]
+    superscripts: list[Span]
+    container: str
+    """Where the paragraph stands: body, abstract, caption, table, footnote, box, back or response."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One published figure image. A figure with several graphics gives several rows."""
+
+    figure_id: str
+    """Unique and stable; letters, digits, ``_`` and ``-`` only, so it can name a file."""
+    article_id: str
+    source_uri: str
+    """The article's row in ``articles/``: unique, where ``article_id`` may come in two versions."""
+    xml_id: str | None
+    """``id`` of the ``<fig>`` as published."""
+    kind: str
+    """figure, supplement, author-response, graphical-abstract, scheme, video …"""
+    parent_figure_id: str | None
+    """The figure that this one supplements."""
+    figure_label: str | None
+    caption: str
+    caption_bold: list[Span]
+    """Bold stretches: the best cue for panel labels."""
+    caption_superscripts: list[Span]
+    """``10<sup>6</sup>`` is stored as published, ``106``; the span keeps its reading."""
+    mentions: list[Mention]
+    alt_text: str | None
+    credit: str | None
+    """Attribution or permissions of this figure: it may not share the article's licence."""
+    section: str | None
+    """Titles of the sections around the figure, joined by ``" > "``."""
+    graphic_href: str | None
+    image_name: str | None
+    """Name of the file chosen for the graphic, inside its package."""
+    image: bytes | None
+    """The published bytes, never re-encoded."""
+    image_format: str | None
+    """By content: jpeg, png, gif, tiff, webp, bmp, svg, eps, pdf, video …"""
+    image_mode: str | None
+    """Pillow's mode of the decoded file: RGB, L, CMYK, I;16, P …"""
+    size_bytes: int | None
+    width_px: int | None
+    height_px: int | None
+    image_sha256: str | None
+    phash: str | None
+    """64-bit perceptual hash, 16 hexadecimal digits."""
+    license: str | None
+    license_group: LicenseGroup
+    defect: str | None
+    defect_detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Article:
+    """One article of a source, readable or not."""
+
+    article_id: str
+    """PMCID where there is one, else DOI, else the package's name."""
+    version: str | None
+    pmid: str | None
+    doi: str | None
+    title: str | None
+    abstract: str | None
+    keywords: list[str] = field(default_factory=list)
+    subjects: list[str] = field(default_factory=list)
+    journal: str | None
+    published: str | None
+    """ISO 8601 at the precision that was published: ``2011``, ``2011-07`` or ``2011-07-18``."""
+    article_type: str | None
+    language: str | None
+    license: str | None
+    """SPDX identifier."""
+    license_url: str | None
+    license_group: LicenseGroup
+    citation: str | None
+    reference_pmids: list[str] = field(default_factory=list)
+    full_text: str | None
+    figure_count: int
+    """Rows of this article in ``figures/``."""
+    source_uri: str
+    xml_sha256: str | None
+    mesh_terms: list[str] | None = None
+    cited_by_pmids: list[str] | None = None
+    retracted: bool | None = None
+    defect: str | None
+    defect_detail: str | None
+
+
+_ARROW: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    bytes: pa.binary(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+    float: pa.float64(),
+}
+
+
+@functools.cache
+def schema(record: type) -> pa.Schema:
+    """Return the Arrow schema of a record class; fields that may be ``None`` are nullable."""
+    return pa.schema([_field(name, hint) for name, hint in typing.get_type_hints(record).items()])
+
+
+def table(record: type, rows: Sequence[Any]) -> pa.Table:
+    """Return rows of one record class as a table with its schema."""
+    columns = schema(record)
+    arrays = [
+        pa.array([_plain(getattr(row, column.name)) for row in rows], column.type)
+        for column in columns
+    ]
+    return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def _field(name: str, hint: Any) -> pa.Field:
+    optional = isinstance(hint, types.UnionType) and type(None) in typing.get_args(hint)
+    if optional:
+        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
+    return pa.field(name, _arrow(hint), nullable=optional)
+
+
+def _arrow(hint: Any) -> pa.DataType:
+    if typing.get_origin(hint) is Literal:
+        return pa.string()
+    if typing.get_origin(hint) is list:
+        (item,) = typing.get_args(hint)
+        return pa.list_(_arrow(item))
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        return pa.struct([_field(name, inner) for name, inner in hints.items()])
+    return _ARROW[hint]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return value
+
+
+def column_names(record: type, *, without: Iterable[str] = ()) -> list[str]:
+    """Return the columns of a record, less those named."""
+    left_out = set(without)
+    return [name for name in schema(record).names if name not in left_out]
