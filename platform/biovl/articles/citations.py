@@ -1,0 +1,216 @@
+"""Where figures stand in an article, and which paragraphs cite them."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lxml import etree
+
+from biovl.articles import text
+from biovl.articles.mentions import figure_number, is_range_joint, panels_in
+from biovl.articles.text import plain
+from biovl.records import Mention, Reference, Span
+
+_SCOPES = ("sub-article", "response")
+# The nearest of these around a paragraph says what kind of text it is.
+_CONTAINERS = {
+    "caption": "caption",
+    "abstract": "abstract",
+    "trans-abstract": "abstract",
+    "table-wrap": "table",
+    "fn": "footnote",
+    "boxed-text": "box",
+    "sub-article": "response",
+    "response": "response",
+    "back": "back",
+    "body": "body",
+}
+# References outside any paragraph stand in one of these.
+_BLOCKS = ("title", "td", "th", "list-item", "def", "attrib", "verse-line", "caption")
+_RANGE_IN_TEXT = re.compile(r"(\d+)\s?[-–—‒‐]\s?(\d+)")
+_MAX_RANGE = 20
+_LOOK_AHEAD = 40
+"""Characters after a reference in which its panel letters may go on."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A ``<fig>`` and what stood around it when the article was published."""
+
+    figure: etree._Element
+    key: str
+    """Unique in the article: its id, or its number in document order where it has none."""
+    parent_key: str | None
+    group: etree._Element | None
+    scope: etree._Element | None
+    """The sub-article or response it belongs to; ids are unique only inside one."""
+    section_titles: list[etree._Element]
+    in_abstract: bool
+
+
+def figure_places(article: etree._Element) -> list[Place]:
+    """Return every ``<fig>`` in document order, floats and supplements included."""
+    keys: dict[etree._Element, str] = {}
+    taken: set[str] = set()
+    places = []
+    for number, figure in enumerate(article.iter("fig"), start=1):
+        parents = {
+            element.tag: element
+            for element in reversed(list(figure.iterancestors("fig", "fig-group", "abstract")))
+        }
+        # Document order is stable where ids are missing, or doubled by a reply to a reviewer.
+        key = figure.get("id") or f"fig-{number}"
+        if key in taken:
+            key = f"{key}-{number}"
+        taken.add(key)
+        keys[figure] = key
+        parent = parents.get("fig")
+        titles = [section.find("title") for section in figure.iterancestors("sec")]
+        places.append(
+            Place(
+                figure=figure,
+                key=key,
+                parent_key=keys[parent] if parent is not None else None,
+                group=parents.get("fig-group"),
+                scope=next(figure.iterancestors(*_SCOPES), None),
+                section_titles=[title for title in reversed(titles) if title is not None],
+                in_abstract="abstract" in parents,
+            )
+        )
+    return places
+
+
+def cited_figures(article: etree._Element, places: list[Place]) -> list[list[Mention]]:
+    """Return for each figure the paragraphs that cite it, in document order.
+
+    Marks the references and superscripts of those paragraphs, in place.
+    """
+    found: list[list[Mention]] = [[] for _ in places]
+    cited = _references_to(article, places)
+    paragraphs: dict[etree._Element, list[etree._Element]] = {}
+    for xref in cited:
+        paragraphs.setdefault(_paragraph(xref), []).append(xref)
+    for paragraph in paragraphs:
+        # Captions have their superscripts marked already.
+        if next(paragraph.iterancestors("caption"), None) is None:
+            text.mark_all(paragraph.iter("sup"), text.SUP)
+    numbering = _Numbering(places)
+    text.mark_all(cited, text.REF)
+    for paragraph, own in paragraphs.items():
+        content, spans = text.without_marks(text.with_marks(paragraph))
+        # An inner paragraph is one of its own, but its references are marked in this text too.
+        marked = [xref for xref in paragraph.iter("xref") if xref in cited]
+        where = dict(zip(marked, spans[text.REF], strict=True))
+        places_cited = [(cited[xref], where[xref]) for xref in own]
+        by_figure: dict[int, list[Reference]] = defaultdict(list)
+        for index, reference in _named(content, places_cited):
+            by_figure[index].append(reference)
+        for index, reference in _implied(content, places_cited, numbering):
+            by_figure[index].append(reference)
+        around = next(paragraph.iterancestors(*_CONTAINERS), None)
+        container = _CONTAINERS[around.tag] if around is not None else "body"
+        for index, references in by_figure.items():
+            references.sort(key=lambda reference: (reference.start, reference.end))
+            found[index].append(Mention(content, references, spans[text.SUP], container))
+    return found
+
+
+def _references_to(
+    article: etree._Element, places: list[Place]
+) -> dict[etree._Element, list[int]]:
+    """Return the xrefs that name figures, in document order, and the figures each names."""
+    targets: dict[tuple[etree._Element | None, str], list[int]] = defaultdict(list)
+    for index, place in enumerate(places):
+        group_id = place.group.get("id") if place.group is not None else None
+        for name in (place.figure.get("id"), group_id):
+            if name:
+                targets[place.scope, name].append(index)
+    known = {name for _, name in targets}
+    has_scopes = next(article.iter(*_SCOPES), None) is not None
+    cited: dict[etree._Element, list[int]] = {}
+    if not known:
+        return cited
+    # Decided by what the id names and not by ref-type, which is missing or odd on some.
+    for xref in article.iter("xref"):
+        names = xref.get("rid", "")
+        if names not in known and " " not in names:
+            continue
+        scope = next(xref.iterancestors(*_SCOPES), None) if has_scopes else None
+        found = [
+            index
+            for name in names.split()
+            for index in targets.get((scope, name)) or targets.get((None, name), ())
+        ]
+        if found:
+            cited[xref] = list(dict.fromkeys(found))
+    return cited
+
+
+def _named(content: str, cited: list[tuple[list[int], Span]]) -> Iterator[tuple[int, Reference]]:
+    """Yield the figures that references name, with their panels."""
+    for place, (figures, span) in enumerate(cited):
+        stop = span.end + _LOOK_AHEAD
+        if place + 1 < len(cited):
+            stop = min(stop, cited[place + 1][1].start)
+        panels: list[str] = []
+        if len(figures) == 1:
+            panels = panels_in(content[span.start : span.end], content[span.end : stop])
+        for index in figures:
+            yield index, Reference(span.start, span.end, panels, False)
+
+
+class _Numbering:
+    """Figures by the number of their label, to fill in ranges."""
+
+    def __init__(self, places: list[Place]) -> None:
+        self.of: dict[int, tuple[etree._Element | None, str, int]] = {}
+        self.figure: dict[tuple[etree._Element | None, str, int], int] = {}
+        for index, place in enumerate(places):
+            number = figure_number(plain(place.figure.find("label")))
+            if number is not None:
+                self.of[index] = (place.scope, *number)
+                self.figure.setdefault(self.of[index], index)
+
+
+def _implied(
+    content: str, cited: list[tuple[list[int], Span]], numbering: _Numbering
+) -> Iterator[tuple[int, Reference]]:
+    """Yield the figures inside cited ranges: ``Figs. 3–5`` cites Figure 4 without naming it."""
+    named = {(index, span) for figures, span in cited for index in figures}
+    for first, last, span in _ranges(content, cited, numbering):
+        scope, kind, start = numbering.of[first]
+        if last - start > _MAX_RANGE:
+            continue
+        for number in range(start + 1, last + 1):
+            index = numbering.figure.get((scope, kind, number))
+            if index is not None and (index, span) not in named:
+                yield index, Reference(span.start, span.end, [], True)
+
+
+def _ranges(
+    content: str, cited: list[tuple[list[int], Span]], numbering: _Numbering
+) -> Iterator[tuple[int, int, Span]]:
+    """Yield the figure a range starts with, the last number it implies, and where it stands."""
+    for place, (figures, span) in enumerate(cited):
+        for match in _RANGE_IN_TEXT.finditer(content, span.start, span.end):
+            for index in figures:
+                if index in numbering.of and numbering.of[index][2] == int(match[1]):
+                    yield index, int(match[2]), span
+        if place + 1 == len(cited):
+            continue
+        (last_figure, *_), end = cited[place + 1]
+        first, last = numbering.of.get(figures[-1]), numbering.of.get(last_figure)
+        if first is None or last is None or first[:2] != last[:2]:
+            continue
+        if is_range_joint(content[span.end : end.start]):
+            yield figures[-1], last[2] - 1, Span(span.start, end.end)
+
+
+def _paragraph(xref: etree._Element) -> etree._Element:
+    """Return the paragraph of a reference: the nearest ``<p>``, else the block it stands in."""
+    for tags in (("p",), _BLOCKS):
+        paragraph = next(xref.iterancestors(*tags), None)
+        if paragraph is not None:
+            return paragraph
+    return xref.getparent()

@@ -1,0 +1,156 @@
+"""An article's front matter: who published what, when, and under which licence."""
+
+import re
+from typing import Any
+
+from lxml import etree
+
+from biovl.articles import licenses
+from biovl.articles.text import plain, plain_or_none
+
+_PMCID = re.compile(r"(?:PMC)?(\d+)(?:\.(\d+))?", re.IGNORECASE)
+_PMCID_TYPES = ("pmcid", "pmc", "pmcid-ver", "pmc-id", "pmcaid")
+# Abstracts of these kinds are not the summary that readers mean by "the abstract".
+_OTHER_ABSTRACTS = frozenset(
+    "graphical toc teaser precis web-summary executive-summary key-points plain-language-summary "
+    "lay-abstract editors-summary patient synopsis short highlights author-highlights".split()
+)
+GRAPHICAL_ABSTRACTS = frozenset("graphical toc teaser precis web-summary visual".split())
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        "jan feb mar apr may jun jul aug sep oct nov dec".split(), start=1
+    )
+}
+_PUBLICATION = frozenset(
+    "epub ppub pub epub-ppub collection publication original-publication epreprint "
+    "publication-year epub-original preprint".split()
+)
+
+
+def front_matter(article: etree._Element) -> dict[str, Any]:
+    """Return the fields of ``ArticleContent`` that stand in ``<front>`` of a prepared article."""
+    front = article.find("front")
+    if front is None:
+        front = article.find("front-stub")
+    meta = front.find("article-meta") if front is not None else None
+    if meta is None:
+        meta = front if front is not None else etree.Element("article-meta")
+    pmcid, version = _pmcid(meta)
+    published = _published(meta)
+    journal = _journal(front)
+    title = plain_or_none(meta.find("title-group/article-title"))
+    return {
+        "pmcid": pmcid,
+        "version": version,
+        "pmid": _id(meta, "pmid"),
+        "doi": _id(meta, "doi"),
+        "title": title,
+        "abstract": _abstract(meta),
+        "keywords": _unique(plain(word) for word in meta.iterfind("kwd-group//kwd")),
+        "subjects": _unique(
+            plain(subject) for subject in meta.iterfind("article-categories//subject")
+        ),
+        "journal": journal,
+        "published": published,
+        "article_type": article.get("article-type") or None,
+        "language": _language(article),
+        "license": licenses.license_of(meta.findall("permissions") or meta.findall("license")),
+        "citation": _citation(meta, journal, published),
+    }
+
+
+def _language(article: etree._Element) -> str | None:
+    tag = article.get("{http://www.w3.org/XML/1998/namespace}lang", "")
+    return tag.partition("-")[0].strip().lower() or None
+
+
+def _id(meta: etree._Element, kind: str) -> str | None:
+    for element in meta.iterfind("article-id"):
+        if element.get("pub-id-type") == kind:
+            return plain_or_none(element)
+    return None
+
+
+def _pmcid(meta: etree._Element) -> tuple[str | None, str | None]:
+    """Return PMCID and version. Only the article's own ids are looked at, never a reference's."""
+    pmcid = version = None
+    for kind in _PMCID_TYPES:
+        match = _PMCID.fullmatch(_id(meta, kind) or "")
+        if match:
+            pmcid = pmcid or f"PMC{match[1]}"
+            version = version or match[2]
+    stated = plain_or_none(meta.find("article-version"))
+    return pmcid, version or (stated if stated and stated[0].isdigit() else None)
+
+
+def _journal(front: etree._Element | None) -> str | None:
+    if front is None:
+        return None
+    for path in (
+        "journal-meta/journal-title-group/journal-title",
+        "journal-meta/journal-title",
+        "journal-meta/journal-id",
+    ):
+        title = plain_or_none(front.find(path))
+        if title:
+            return title
+    return None
+
+
+def _abstract(meta: etree._Element) -> str | None:
+    abstracts = meta.findall("abstract")
+    for abstract in abstracts:
+        if not abstract.get("abstract-type"):
+            return plain_or_none(abstract)
+    for abstract in abstracts:
+        if abstract.get("abstract-type") not in _OTHER_ABSTRACTS:
+            return plain_or_none(abstract)
+    return None
+
+
+def _published(meta: etree._Element) -> str | None:
+    """Return the earliest date of publication, the more precise of two that agree."""
+    dates = []
+    for element in meta.iterfind("pub-date"):
+        kind = element.get("pub-type") or element.get("date-type") or "pub"
+        if kind in _PUBLICATION:
+            date = _iso(element)
+            if date:
+                dates.append((kind in ("collection", "publication-year"), date))
+    if not dates:
+        return None
+    # A collection's date is that of a volume, often a bare year: it counts when there is no other.
+    collection, first = min(dates)
+    finer = [date for late, date in dates if late == collection and date.startswith(first)]
+    return max(finer, key=len)
+
+
+def _iso(date: etree._Element) -> str | None:
+    year = plain(date.find("year"))[:4]
+    if not re.fullmatch(r"[12]\d{3}", year):
+        return None
+    month_text = plain(date.find("month"))
+    month = int(month_text) if month_text.isdecimal() else _MONTHS.get(month_text[:3].lower(), 0)
+    if not 1 <= month <= 12:
+        return year
+    day = plain(date.find("day"))
+    if day.isdecimal() and 1 <= int(day) <= 31:
+        return f"{year}-{month:02d}-{int(day):02d}"
+    return f"{year}-{month:02d}"
+
+
+def _citation(meta: etree._Element, journal: str | None, published: str | None) -> str | None:
+    """Return the form PMC cites by: ``Journal. 2011-07-18; 6(7):e123-130``."""
+    if journal is None:
+        return None
+    volume, issue = plain(meta.find("volume")), plain(meta.find("issue"))
+    first = plain(meta.find("fpage")) or plain(meta.find("elocation-id"))
+    last = plain(meta.find("lpage"))
+    pages = f"{first}-{last}" if first and last and last != first else first
+    where = volume + (f"({issue})" if issue else "") + (f":{pages}" if pages else "")
+    return f"{journal}. {published or ''}{'; ' if published and where else ''}{where}".strip()
+
+
+def _unique(texts: Any) -> list[str]:
+    return list(dict.fromkeys(text for text in texts if text))

@@ -1,0 +1,272 @@
+"""The text of JATS elements: exact, with block boundaries as newlines and marks as offsets.
+
+Walking every node in Python costs more than parsing. So a tree is prepared once, in place: block
+boundaries get a mark beside them, formulas one reading. After that the text of any element is one
+call into libxml2. References, superscripts and bold stretches are marked in the same way, but only
+in the captions and paragraphs where their offsets are wanted.
+"""
+
+import html.entities
+import re
+from collections.abc import Iterable
+
+from lxml import etree
+
+from biovl.records import Span
+
+BLOCK = "\u2029"
+"""Unicode's paragraph separator; one that a publisher wrote means the same."""
+
+# Unicode noncharacters: legal in XML, never part of a text.
+REF, REF_END = "\ufdd0", "\ufdd1"
+SUP, SUP_END = "\ufdd2", "\ufdd3"
+BOLD, BOLD_END = "\ufdd4", "\ufdd5"
+_OPENING = {REF: REF_END, SUP: SUP_END, BOLD: BOLD_END}
+_CLOSING = {end: start for start, end in _OPENING.items()}
+_MARK = re.compile("([\ufdd0-\ufdd5])")
+_UNICODE_SPACES = "\x85\xa0\u1680\u2028\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+
+OBJECT = "\ufffc"
+"""Unicode's object replacement character stands for a symbol that was published as an image."""
+
+_M = "{http://www.w3.org/1998/Math/MathML}"
+_ENDS_BLOCK = frozenset(
+    "p title subtitle list-item def-item tr verse-line caption sec attrib permissions ref".split()
+)
+_IS_BLOCK = frozenset(
+    "list def-list disp-formula disp-quote table-wrap boxed-text preformat supplementary-material "
+    "fig fig-group verse-group speech statement chem-struct-wrap array code".split()
+)
+_SPACED = frozenset("label td th break term def".split())
+_FORMULA = frozenset(_M + name for name in "mfrac msqrt mroot msup mfenced annotation".split())
+_PREPARED = (
+    *_ENDS_BLOCK,
+    *_IS_BLOCK,
+    *_SPACED,
+    *_FORMULA,
+    _M + "annotation-xml",
+    "inline-graphic",
+    "tex-math",
+)
+_TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
+
+
+def prepare(root: etree._Element) -> None:
+    """Mark the blocks of a tree and give each formula one reading, in place."""
+    for element in root.iter(*_PREPARED):
+        tag = element.tag
+        if tag in _ENDS_BLOCK:
+            tail = element.tail
+            element.tail = BLOCK + tail if tail else BLOCK
+        elif tag in _SPACED:
+            element.tail = " " + (element.tail or "")
+        elif tag in _IS_BLOCK:
+            element.tail = BLOCK + (element.tail or "")
+            _put_before(element, BLOCK)
+        elif tag in _FORMULA:
+            _read_formula(element, tag.removeprefix(_M))
+        elif tag == "tex-math":
+            _read_tex(element)
+        elif tag == "inline-graphic":
+            if not _has_math(element.getparent()) and not len(element):
+                element.text = OBJECT
+        else:
+            element.clear(keep_tail=True)
+
+
+def mark_all(elements: Iterable[etree._Element], opening: str) -> None:
+    """Put a pair of marks around the text of each element, in place."""
+    for element in elements:
+        mark(element, opening)
+
+
+def mark(element: etree._Element, opening: str) -> None:
+    """Put a pair of marks around the text of an element, in place."""
+    element.text = opening + (element.text or "")
+    element.tail = _OPENING[opening] + (element.tail or "")
+
+
+def resolve_entities(root: etree._Element) -> str | None:
+    """Replace entity references by their HTML 5 characters, in place.
+
+    The DTD that defines them is never loaded; its names are those of HTML.
+
+    Returns:
+        The first reference that has no known character, or None.
+    """
+    for entity in list(root.iter(etree.Entity)):
+        character = html.entities.html5.get(entity.name + ";")
+        if character is None:
+            return str(entity.text)
+        entity.tail = character + (entity.tail or "")
+        detach(entity)
+    return None
+
+
+def detach(element: etree._Element) -> None:
+    """Take an element out of its parent and leave the text that follows it."""
+    parent, before, tail = element.getparent(), element.getprevious(), element.tail
+    element.tail = None
+    if tail:
+        if before is not None:
+            before.tail = (before.tail or "") + tail
+        else:
+            parent.text = (parent.text or "") + tail
+    parent.remove(element)
+
+
+def plain(element: etree._Element | None) -> str:
+    """Return the text of a prepared element without marks, blocks as lines; empty for None."""
+    return "" if element is None else without_marks(with_marks(element))[0]
+
+
+def plain_body(element: etree._Element | None) -> str | None:
+    """Return the text of a long prepared element without marks in it, or None if there is none."""
+    if element is None:
+        return None
+    # For long texts five times as fast as asking lxml for a str, for short ones slower.
+    raw: bytes = etree.tostring(element, method="text", encoding="utf-8", with_tail=False)
+    return _folded(raw.decode()) or None
+
+
+def plain_or_none(element: etree._Element | None) -> str | None:
+    """Return the text of a prepared element, or None if there is none."""
+    return plain(element) or None
+
+
+def with_marks(element: etree._Element) -> str:
+    """Return the text of a prepared element, blocks as lines, its marks still in it."""
+    return _folded(etree.tostring(element, method="text", encoding="unicode", with_tail=False))
+
+
+def without_marks(text: str) -> tuple[str, dict[str, list[Span]]]:
+    """Return a text without its marks, and the spans they enclosed, in order of opening.
+
+    The keys are the opening marks ``REF``, ``SUP`` and ``BOLD``.
+    """
+    if _MARK.search(text) is None:
+        return text, {REF: [], SUP: [], BOLD: []}
+    pieces: list[str] = []
+    starts: dict[str, list[int]] = {REF: [], SUP: [], BOLD: []}
+    ends: dict[str, list[int]] = {REF: [], SUP: [], BOLD: []}
+    opened: dict[str, list[int]] = {REF: [], SUP: [], BOLD: []}
+    length = 0
+    last = "\n"
+    # Texts and marks in turn, a text first and last.
+    parts = [*_MARK.split(text), ""]
+    for place in range(0, len(parts), 2):
+        piece, mark_found = parts[place], parts[place + 1]
+        # A mark between two spaces, or at the edge of a line, leaves a space too many.
+        if piece.startswith(" ") and last in " \n":
+            piece = piece[1:]
+        elif last == " " and (piece.startswith("\n") or not (piece or mark_found)):
+            pieces[-1] = pieces[-1][:-1]
+            length -= 1
+        if piece:
+            pieces.append(piece)
+            length += len(piece)
+            last = piece[-1]
+        if mark_found in _OPENING:
+            opened[mark_found].append(len(starts[mark_found]))
+            starts[mark_found].append(length)
+            ends[mark_found].append(length)
+        elif mark_found and opened[_CLOSING[mark_found]]:
+            opening = _CLOSING[mark_found]
+            ends[opening][opened[opening].pop()] = length
+    bare = "".join(pieces)
+    return bare, {
+        opening: [_span(bare, start, ends[opening][place]) for place, start in enumerate(found)]
+        for opening, found in starts.items()
+    }
+
+
+def _span(text: str, start: int, end: int) -> Span:
+    """Return a span without the white space at its edges."""
+    end = min(end, len(text))
+    start = min(start, end)
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return Span(start, end)
+
+
+def _folded(raw: str) -> str:
+    """Return a text with one space for each run of white space and one newline between blocks."""
+    if not raw.isascii():
+        for space in _UNICODE_SPACES:
+            raw = raw.replace(space, " ")
+    lines = []
+    for line in raw.split(BLOCK):
+        # Most lines need nothing, and looking costs a fifth of splitting and joining.
+        if "\n" in line or "  " in line or "\t" in line:
+            line = " ".join(line.split())
+        else:
+            line = line.strip()
+        if line:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _put_before(element: etree._Element, text: str) -> None:
+    before = element.getprevious()
+    if before is not None:
+        before.tail = (before.tail or "") + text
+        return
+    parent = element.getparent()
+    if parent is not None:
+        parent.text = (parent.text or "") + text
+
+
+def _has_math(parent: etree._Element | None) -> bool:
+    return parent is not None and (
+        parent.find(_M + "math") is not None or parent.find("tex-math") is not None
+    )
+
+
+def _read_tex(element: etree._Element) -> None:
+    """Leave MathML alone where it stands beside TeX; else TeX without its preamble."""
+    parent = element.getparent()
+    if parent is not None and parent.find(_M + "math") is not None:
+        element.text = None
+        return
+    tex = element.text or ""
+    body = _TEX_BODY.search(tex)
+    element.text = (body[1] if body else tex).strip().strip("$").strip()
+
+
+def _read_formula(element: etree._Element, name: str) -> None:
+    """Add the characters without which a formula would read as another one: 1/2, not 12."""
+    children = len(element)
+    if name == "annotation":
+        element.text = None
+    elif name == "mfrac" and children == 2:
+        _bracket(element[0])
+        _bracket(element[1])
+        element[0].tail = "/"
+    elif name in ("msqrt", "mroot") and children:
+        element.text = "√("
+        element[-1].tail = ")" + (element[-1].tail or "").strip()
+    elif name == "msup" and children == 2:
+        base = "".join(element[0].itertext()).strip()
+        power = "".join(element[1].itertext()).strip()
+        if base[-1:].isdigit() and power[:1] in "+-−–0123456789":
+            element[0].tail = "^"
+    elif name == "mfenced":
+        separators = element.get("separators", ",").strip()
+        for place, child in enumerate(element[:-1]):
+            child.tail = separators[min(place, len(separators) - 1)] if separators else ""
+        element.text = element.get("open", "(")
+        closing = element.get("close", ")")
+        if children:
+            element[-1].tail = closing
+        else:
+            element.text += closing
+
+
+def _bracket(element: etree._Element) -> None:
+    if len(element) > 1:
+        element.text = "(" + (element.text or "").strip()
+        element[-1].tail = (element[-1].tail or "").strip() + ")"
