@@ -13,7 +13,7 @@ from biovl.articles.text import plain
 from biovl.records import Mention, Reference, Span
 
 _SCOPES = ("sub-article", "response")
-# The nearest of these around a paragraph says what kind of text it is.
+# The nearest of these around a paragraph says what kind of text it is; without one it is the body.
 _CONTAINERS = {
     "caption": "caption",
     "abstract": "abstract",
@@ -24,7 +24,6 @@ _CONTAINERS = {
     "sub-article": "response",
     "response": "response",
     "back": "back",
-    "body": "body",
 }
 # References outside any paragraph stand in one of these.
 _BLOCKS = ("title", "td", "th", "list-item", "def", "attrib", "verse-line", "caption")

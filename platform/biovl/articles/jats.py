@@ -27,6 +27,7 @@ UNKNOWN_ENTITY = "xml uses an unknown entity"
 DEFECTS = (MALFORMED, NOT_AN_ARTICLE, SEVERAL_ARTICLES, DECLARES_ENTITIES, UNKNOWN_ENTITY)
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
+_HIGHWIRE_ID = "{http://schema.highwire.org/Journal}id"
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _FLOATS = ("fig", "fig-group", "table-wrap", "table-wrap-group")
 _LABEL_IN_CAPTION = re.compile(
@@ -232,6 +233,9 @@ def _graphics(figure: etree._Element) -> list[list[str]]:
             if next(graphic.iterancestors("caption", "table-wrap"), None) is None
         ]
         images = [[href] for graphic in inner if (href := graphic.get(_HREF))]
+    if len(images) == 1 and (highwire := figure.get(_HIGHWIRE_ID)):
+        # bioRxiv's packages name the file by this id, and not by the href.
+        images[0].append(f"{highwire}.large")
     return images
 
 

@@ -1,0 +1,67 @@
+"""Which files of a package may be the image of a graphic. Publishers' names rarely say."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+# What a figure may be published as; anything else beside the XML is no image of a figure.
+_SUFFIXES = (
+    "jpg jpeg jpe jfif png tif tiff gif webp bmp svg svgz eps ps pdf emf wmf ppt pptx "
+    "mp4 mov avi mpg mpeg wmv flv webm m4v"
+).split()
+_SUFFIX = re.compile(rf"\.(?:{'|'.join(_SUFFIXES)})$", re.IGNORECASE)
+_BOUNDARY = "._-"
+
+
+class Files:
+    """The files of one package, found by the names that XML uses for them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_path = {name: name for name in names}
+        self._by_name: dict[str, list[str]] = defaultdict(list)
+        self._by_stem: dict[str, list[str]] = defaultdict(list)
+        for name in sorted(self._by_path):
+            base = name.rpartition("/")[2].lower()
+            self._by_name[base].append(name)
+            if _SUFFIX.search(base):
+                self._by_stem[_SUFFIX.sub("", base)].append(name)
+
+    def candidates(self, hrefs: Sequence[str]) -> list[str]:
+        """Return the files that may stand for a graphic, without doubles.
+
+        All hrefs of a graphic count, as its alternatives are the same image. A file is found by
+        its exact path, its name in any case, its name but for an image suffix (a TIFF, a JPEG and
+        a thumbnail may share one), or, only if that gives exactly one name, by an href that is
+        longer or shorter than the name by a part set off by ``.``, ``_`` or ``-``:
+        ``info:doi/10.1371/journal.pone.0038869.g001`` is ``pone.0038869.g001.tif``.
+        """
+        found = dict.fromkeys(name for href in hrefs for name in self._named(href))
+        if not found:
+            found = dict.fromkeys(name for href in hrefs for name in self._similar(href))
+        return list(found)
+
+    def _named(self, href: str) -> list[str]:
+        base = href.rpartition("/")[2].lower()
+        stem = _SUFFIX.sub("", base)
+        exact = [self._by_path[href]] if href in self._by_path else []
+        # An href with a suffix names a file, but the original may lie beside it.
+        return exact + self._by_name.get(base, []) + self._by_stem.get(stem, [])
+
+    def _similar(self, href: str) -> list[str]:
+        wanted = _SUFFIX.sub("", href.rpartition("/")[2].lower())
+        if len(wanted) < 2:
+            return []
+        longer = [stem for stem in self._by_stem if _continues(stem, wanted)]
+        shorter = [stem for stem in self._by_stem if _ends(wanted, stem)]
+        for stems in (shorter, longer):
+            if len(stems) == 1:
+                return self._by_stem[stems[0]]
+        return []
+
+
+def _continues(name: str, start: str) -> bool:
+    return name.startswith(start) and name[len(start) : len(start) + 1] in tuple(_BOUNDARY)
+
+
+def _ends(name: str, end: str) -> bool:
+    return len(end) >= 4 and name.endswith(end) and name[: -len(end)][-1:] in tuple(_BOUNDARY)

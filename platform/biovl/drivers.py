@@ -1,0 +1,36 @@
+"""What the scripts of ``pipelines/`` share: read the command line, run the job, say what came out."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from biovl import config as configs
+from biovl.config import Recipe
+from biovl.errors import BiovlError
+from biovl.storage import Manifest
+
+
+def main(
+    config_class: type[Any],
+    recipes: Mapping[str, Recipe],
+    job: Callable[[Any], Manifest],
+    *,
+    about: str | None,
+) -> None:
+    """Run a job from the command line. The last line on standard output is its summary as JSON.
+
+    A request that cannot be met ends the process with status 2 and the reason as its last line.
+    """
+    config = configs.from_command_line(config_class, recipes, about=about)
+    try:
+        manifest = job(config)
+    except BiovlError as error:
+        sys.exit(_failed(error))
+    summary = {"out": config.out, "kind": manifest.kind, **manifest.counts}
+    sys.stdout.write(json.dumps(summary) + "\n")
+
+
+def _failed(error: BiovlError) -> int:
+    sys.stderr.write(f"{error}\n")
+    return 2

@@ -1,0 +1,44 @@
+"""The Ray that a job runs on: the cluster it was submitted to, or one of its own on this machine."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import ray
+from ray.data import DataContext
+
+import biovl
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[None]:
+    """Use the running Ray, else start one, and end it if it was started here."""
+    if ray.is_initialized():
+        _quiet()
+        yield
+        return
+    # Where biovl is not installed (a checkout on PYTHONPATH) workers must be told where it is.
+    root = str(Path(biovl.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    ray.init(
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}},
+        logging_level=logging.WARNING,
+        log_to_driver=True,
+        include_dashboard=None if "RAY_ADDRESS" in os.environ else False,
+        configure_logging=True,
+    )
+    _quiet()
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _quiet() -> None:
+    # Jobs report in the user's units: articles and figures, not blocks and operators.
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.WARNING)

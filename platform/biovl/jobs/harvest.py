@@ -1,0 +1,205 @@
+"""Packages to ``figures/`` and ``articles/``: a source is read in units, each by one Ray task.
+
+A unit is a fixed run of packages in the order of the source and writes parts of its own, so which
+worker did it and when leaves no trace in the bytes. A receipt per unit is what a killed job goes
+on from.
+"""
+
+import itertools
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import ray
+
+from biovl import config as configs
+from biovl import plugins
+from biovl.errors import SourceError
+from biovl.harvesting import rows
+from biovl.jobs.cluster import connected
+from biovl.parts import PartWriter
+from biovl.plugins import Plugin
+from biovl.records import Article, Figure
+from biovl.sources import Address, Source
+from biovl.storage import Draft, Manifest, published
+
+KIND = "figures"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarvestConfig:
+    """What to read and where to put it."""
+
+    source: Plugin
+    """Where packages come from: its ``name`` is a file in ``biovl/sources``, the rest its settings."""
+
+    out: str
+    """The folder to publish, local or ``s3://``."""
+
+    packages_per_unit: int = 32
+    """Packages read by one task; its parts and its receipt are what a killed job keeps."""
+
+    part_size_mb: int = 256
+    """A part is closed when its rows weigh this much: no file grows with an archive."""
+
+    def __post_init__(self) -> None:
+        if self.packages_per_unit < 1 or self.part_size_mb < 1:
+            raise ValueError("packages_per_unit and part_size_mb must be positive")
+
+
+def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Read every package of a source and publish its figures and articles.
+
+        out/
+          articles/part-000000-000.parquet …   one row per article seen (records.Article)
+          figures/part-000000-000.parquet …    one row per figure image (records.Figure)
+          manifest.json                        counts, with the reason of every defect
+
+    Raises:
+        SourceError: If the source as a whole cannot be read.
+        ArtifactError: If ``out`` holds something else.
+    """
+    plain = _published_config(config)
+    done = published(config.out, KIND, plain)
+    if done is not None:
+        return done
+    source: Source = plugins.make("sources", config.source)
+    draft = Draft.begin(config.out, KIND, plain)
+    units = _plan(draft, source, config.packages_per_unit)
+    finished = {int(name.rpartition("/")[2]) for name in draft.names_noted("units")}
+    pending = [number for number in range(len(units)) if number not in finished]
+    report = _Progress(progress, total=len(units), finished=len(finished))
+    if pending:
+        with connected():
+            tasks = ray.data.from_items(
+                [{"unit": number, "addresses": units[number]} for number in pending],
+                override_num_blocks=len(pending),
+            )
+            task = _Unit(config)
+            for receipt in tasks.map(task, num_cpus=1).iter_rows():
+                report.add(receipt["seen"])
+    receipts = [draft.noted(f"units/{number:06d}") for number in range(len(units))]
+    return draft.publish(
+        Manifest(
+            kind=KIND,
+            config=plain,
+            counts=_counts(receipts),
+            files=dict(itertools.chain.from_iterable(r["files"].items() for r in receipts)),
+            notes={
+                "offsets": "code points of the text they belong to, end exclusive",
+                "phash": "ImageHash phash, 64 bits",
+            },
+        )
+    )
+
+
+def _published_config(config: HarvestConfig) -> dict[str, Any]:
+    plain = configs.to_plain(config)
+    # The same input gives the same bytes wherever they are published.
+    del plain["out"]
+    return plain
+
+
+def _plan(draft: Draft, source: Source, per_unit: int) -> list[list[dict[str, Any]]]:
+    """Return the addresses of each unit; listed once, so that a resumed job reads the same."""
+    plan = draft.noted("plan")
+    if plan is None:
+        addresses = [{"uri": a.uri, "name": a.name} for a in source.addresses()]
+        if not addresses:
+            raise SourceError("the source holds no packages")
+        plan = [addresses[i : i + per_unit] for i in range(0, len(addresses), per_unit)]
+        draft.note("plan", plan)
+    units: list[list[dict[str, Any]]] = plan
+    return units
+
+
+class _Unit:
+    """One task: reads a unit's packages, writes its parts, and last its receipt."""
+
+    def __init__(self, config: HarvestConfig) -> None:
+        self._config = config
+
+    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        draft = Draft(self._config.out)
+        source: Source = plugins.make("sources", self._config.source)
+        part_bytes = self._config.part_size_mb * 1_000_000
+        unit = int(task["unit"])
+        seen: Counter[str] = Counter()
+        with (
+            PartWriter(draft.folder, "articles", unit, Article, part_bytes) as articles,
+            PartWriter(draft.folder, "figures", unit, Figure, part_bytes) as figures,
+        ):
+            for row in _rows(source, task["addresses"]):
+                if isinstance(row, Figure):
+                    figures.add(row)
+                    seen[f"figures/{row.defect or ''}"] += 1
+                    seen["mentions"] += len(row.mentions)
+                else:
+                    articles.add(row)
+                    seen[f"articles/{row.defect or ''}"] += 1
+        receipt = {"seen": dict(seen), "files": {**articles.files, **figures.files}}
+        draft.note(f"units/{unit:06d}", receipt)
+        return {"unit": unit, "seen": dict(seen)}
+
+
+def _rows(source: Source, addresses: list[Mapping[str, str]]) -> Iterator[Figure | Article]:
+    for address in addresses:
+        for package in source.read(Address(address["uri"], address["name"])):
+            yield from rows(package)
+
+
+def _counts(receipts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    seen: Counter[str] = Counter()
+    for receipt in receipts:
+        seen.update(receipt["seen"])
+    return {
+        "articles": _usable_and_defective(seen, "articles/"),
+        "figures": _usable_and_defective(seen, "figures/"),
+        "mentions": seen["mentions"],
+    }
+
+
+def _usable_and_defective(seen: Counter[str], prefix: str) -> dict[str, Any]:
+    found = {k.removeprefix(prefix): n for k, n in seen.items() if k.startswith(prefix)}
+    usable = found.pop("", 0)
+    defective = sum(found.values())
+    return {
+        "seen": usable + defective,
+        "usable": usable,
+        "defective": defective,
+        "defects": dict(sorted(found.items())),
+    }
+
+
+class _Progress:
+    """A line now and then: how far, how fast, how much was defective."""
+
+    def __init__(self, stream: TextIO, *, total: int, finished: int) -> None:
+        self._stream, self._total, self._finished = stream, total, finished
+        self._started = self._last = time.monotonic()
+        self._seen: Counter[str] = Counter()
+        if finished:
+            print(f"harvest: {finished} of {total} units were done before", file=stream)
+
+    def add(self, seen: Mapping[str, int | None]) -> None:
+        # Ray fills the keys that a row lacks with None.
+        self._seen.update({key: count for key, count in seen.items() if count})
+        self._finished += 1
+        now = time.monotonic()
+        if now - self._last < 2 and self._finished < self._total:
+            return
+        self._last = now
+        seconds = max(now - self._started, 1e-3)
+        counts = _counts([{"seen": self._seen}])
+        articles, figures = counts["articles"], counts["figures"]
+        print(
+            f"harvest: {self._finished}/{self._total} units, "
+            f"{articles['seen']:,} articles ({articles['seen'] / seconds:.0f}/s), "
+            f"{figures['seen']:,} figures ({figures['seen'] / seconds:.0f}/s), "
+            f"defective: {articles['defective']:,} articles, {figures['defective']:,} figures",
+            file=self._stream,
+            flush=True,
+        )

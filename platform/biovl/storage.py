@@ -1,0 +1,246 @@
+"""Artifacts: the folders that jobs read and publish, on local disks and ``s3://`` alike.
+
+A folder is published by its ``manifest.json``, written last: a folder with a manifest is complete
+and one without never is. Until then a ``.draft`` folder inside it holds what a killed job needs to
+go on: the configuration, the plan and a receipt for every finished unit of work. Manifests hold no
+times and no paths of the output, so that the same input gives the same bytes.
+"""
+
+import contextlib
+import hashlib
+import json
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, BinaryIO
+
+import pyarrow.fs as pafs
+
+import biovl
+from biovl import config as configs
+from biovl.errors import ArtifactError
+from biovl.filesystems import open_location
+
+MANIFEST = "manifest.json"
+_DRAFT = ".draft"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """A published folder that a job read."""
+
+    name: str
+    uri: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a published folder is, how it was made, and what became of every row."""
+
+    kind: str
+    config: Mapping[str, Any]
+    counts: Mapping[str, Any]
+    inputs: Sequence[Input] = ()
+    files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Each file of the table: its rows and size in bytes."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What a reader of the folder must know: versions, qualities, conventions."""
+    code: str = f"biovl {biovl.__version__}"
+
+
+class Folder:
+    """A folder, local or in a bucket. Files appear whole or not at all."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.filesystem, self.path = open_location(uri)
+        self._is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+
+    def at(self, name: str) -> str:
+        """Return the path of a file for use with ``filesystem``."""
+        return f"{self.path}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+        return self.filesystem.get_file_info(self.at(name)).type == pafs.FileType.File
+
+    def names(self, folder: str, suffix: str = "") -> list[str]:
+        """Return the names of the files in a sub-folder, sorted; none if there is no such folder."""
+        selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
+        return sorted(
+            info.base_name
+            for info in self.filesystem.get_file_info(selector)
+            if info.type == pafs.FileType.File and info.base_name.endswith(suffix)
+        )
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file."""
+        with self.filesystem.open_input_stream(self.at(name)) as stream:
+            data: bytes = stream.read()
+        return data
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whole or not at all."""
+        with self.writer(name) as stream:
+            stream.write(data)
+
+    @contextlib.contextmanager
+    def writer(self, name: str) -> Iterator[BinaryIO]:
+        """Yield a stream whose bytes become the file when the block ends without an exception."""
+        if self._is_local:
+            parent = self.at(name).rpartition("/")[0]
+            self.filesystem.create_dir(parent, recursive=True)
+            # In the draft, so that what a killed process leaves goes when the folder is published.
+            unfinished = self.at(f"{_DRAFT}/unfinished/{uuid.uuid4().hex}")
+            self.filesystem.create_dir(unfinished.rpartition("/")[0], recursive=True)
+            with open(unfinished, "wb") as stream:
+                yield stream
+            self.filesystem.move(unfinished, self.at(name))
+            return
+        # Closing a stream to S3 publishes what was written so far, also after an exception.
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            stream.seek(0)
+            with self.filesystem.open_output_stream(self.at(name)) as upload:
+                while block := stream.read(1 << 24):
+                    upload.write(block)
+
+    def delete_folder(self, name: str) -> None:
+        """Delete a sub-folder and all it holds, if it is there."""
+        info = self.filesystem.get_file_info(self.at(name))
+        if info.type == pafs.FileType.Directory:
+            self.filesystem.delete_dir(self.at(name))
+
+
+def find_manifest(uri: str) -> Manifest | None:
+    """Return the manifest of a folder, or None where nothing is published.
+
+    Raises:
+        ArtifactError: If there is a manifest that cannot be read.
+    """
+    folder = Folder(uri)
+    if not folder.exists(MANIFEST):
+        return None
+    try:
+        values = json.loads(folder.read(MANIFEST))
+        inputs = [Input(**item) for item in values.pop("inputs")]
+        return Manifest(**values, inputs=inputs)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ArtifactError(f"{uri}/{MANIFEST} is not a manifest of biovl: {error}") from error
+
+
+def read_manifest(uri: str, kind: str) -> Manifest:
+    """Return the manifest of a folder of a kind.
+
+    Raises:
+        ArtifactError: If the folder is not published or holds something else.
+    """
+    manifest = find_manifest(uri)
+    if manifest is None:
+        raise ArtifactError(
+            f"{uri} has no {MANIFEST}: it is not there, or the job that writes it has not finished"
+        )
+    if manifest.kind != kind:
+        raise ArtifactError(f"{uri} holds {manifest.kind}, expected {kind}")
+    return manifest
+
+
+def fingerprint(uri: str) -> str:
+    """Return what identifies the content of a published folder: a hash of its manifest."""
+    return hashlib.sha256(Folder(uri).read(MANIFEST)).hexdigest()
+
+
+class Draft:
+    """A folder being made. Killed and begun again, it goes on where it was."""
+
+    def __init__(self, uri: str) -> None:
+        self.folder = Folder(uri)
+
+    @classmethod
+    def begin(cls, uri: str, kind: str, plain_config: Mapping[str, Any]) -> "Draft":
+        """Return a new draft, or the one that an earlier run of the same job left.
+
+        Raises:
+            ArtifactError: If the folder was begun or published by another configuration, or holds
+                something else.
+        """
+        draft = cls(uri)
+        wanted = {"kind": kind, "config": dict(plain_config), "code": Manifest.code}
+        if draft.folder.exists(f"{_DRAFT}/begun.json"):
+            begun = json.loads(draft.folder.read(f"{_DRAFT}/begun.json"))
+            _refuse_changes(uri, "was begun", begun, wanted)
+            draft.folder.delete_folder(f"{_DRAFT}/unfinished")
+            return draft
+        selector = pafs.FileSelector(draft.folder.path, allow_not_found=True)
+        present = sorted(
+            info.base_name
+            for info in draft.folder.filesystem.get_file_info(selector)
+            if info.base_name != _DRAFT
+        )
+        if present:
+            raise ArtifactError(
+                f"{uri} is not empty ({', '.join(present[:3])} …) and was not begun by this job: "
+                "choose another folder for out, or empty this one"
+            )
+        draft.folder.write(f"{_DRAFT}/begun.json", _json(wanted))
+        return draft
+
+    def note(self, name: str, values: Any) -> None:
+        """Keep something for a later run of this job."""
+        self.folder.write(f"{_DRAFT}/{name}.json", _json(values))
+
+    def noted(self, name: str) -> Any | None:
+        """Return what an earlier run kept, or None."""
+        if not self.folder.exists(f"{_DRAFT}/{name}.json"):
+            return None
+        return json.loads(self.folder.read(f"{_DRAFT}/{name}.json"))
+
+    def names_noted(self, prefix: str) -> list[str]:
+        """Return the names of what was kept under ``prefix/``, sorted."""
+        names = self.folder.names(f"{_DRAFT}/{prefix}", ".json")
+        return [f"{prefix}/{name.removesuffix('.json')}" for name in names]
+
+    def publish(self, manifest: Manifest) -> Manifest:
+        """Write the manifest, which makes the folder complete, and clear the draft away."""
+        values = asdict(manifest)
+        self.folder.write(MANIFEST, _json(values))
+        self.clear()
+        return manifest
+
+    def clear(self) -> None:
+        """Delete what only an unfinished folder needs."""
+        self.folder.delete_folder(_DRAFT)
+
+
+def published(uri: str, kind: str, plain_config: Mapping[str, Any]) -> Manifest | None:
+    """Return the manifest of a folder that this very job published, or None if it has not.
+
+    Raises:
+        ArtifactError: If something else is published there.
+    """
+    manifest = find_manifest(uri)
+    if manifest is None:
+        return None
+    found = {"kind": manifest.kind, "config": manifest.config, "code": manifest.code}
+    wanted = {"kind": kind, "config": dict(plain_config), "code": manifest.code}
+    _refuse_changes(uri, "was published", found, wanted)
+    Draft(uri).clear()
+    return manifest
+
+
+def _refuse_changes(
+    uri: str, happened: str, found: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> None:
+    changes = configs.differences(found, wanted)
+    if changes:
+        raise ArtifactError(
+            f"{uri} {happened} by another configuration; what differs now:\n  "
+            + "\n  ".join(changes)
+            + "\nChoose another folder for out, or remove this one."
+        )
+
+
+def _json(values: Any) -> bytes:
+    return json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,504 @@
+"""The structures in which figures and captions occur or are hard, one by one."""
+
+import pytest
+
+from biovl.articles import jats
+from biovl.articles.content import ArticleContent, FigureContent
+from biovl.articles.jats import read_article
+
+XLINK = b'xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:mml="http://www.w3.org/1998/Math/MathML"'
+
+
+def article(body: str, *, front: str = "", rest: str = "", attributes: str = "") -> ArticleContent:
+    xml = (
+        f"<article {XLINK.decode()} {attributes}><front><article-meta>{front}</article-meta></front>"
+        f"<body>{body}</body>{rest}</article>"
+    )
+    reading = read_article(xml.encode())
+    assert reading.defect is None, reading
+    assert reading.content is not None
+    return reading.content
+
+
+def figure(inner: str, **kwargs: str) -> FigureContent:
+    (only,) = article(f'<fig id="f1">{inner}</fig>', **kwargs).figures
+    return only
+
+
+def caption(inner: str) -> str:
+    return figure(f"<caption>{inner}</caption><graphic xlink:href='a'/>").caption
+
+
+# --- captions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("<p>Plain.</p>", "Plain."),
+        ("<title>Title.</title><p>One.</p><p>Two.</p>", "Title.\nOne.\nTwo."),
+        ("<title>Title only</title>", "Title only"),
+        ("bare text", "bare text"),
+        ("", ""),
+        ("<p> </p>", ""),
+        ("<p>the <italic>p</italic> and <italic>N</italic></p>", "the p and N"),
+        ("<p>nested <italic>in <bold>bold <sup>up</sup></bold></italic> end</p>", "nested in bold up end"),
+        ("<p>Student's <italic>t</italic>-test (C).<italic>N</italic>=3</p>", "Student's t-test (C).N=3"),
+        ("<p>line\n      broken\t text</p>", "line broken text"),
+        ("<p>non\u00a0breaking thin\u2009space</p>", "non breaking thin space"),
+        ("<p>a<break/>b</p>", "a b"),
+        ("<p>x <xref ref-type='bibr' rid='b1'>12</xref>, see</p>", "x 12, see"),
+        ("<p>Items: <list><list-item><label>A</label><p>one</p></list-item>"
+         "<list-item><p>two</p></list-item></list></p>", "Items:\nA one\ntwo"),
+        ("<p>link <ext-link xlink:href='http://x'>http://x</ext-link>.</p>", "link http://x."),
+        ("<p>H<sub>2</sub>O &amp; &lt;5 &#945;</p>", "H2O & <5 α"),
+        ("<p>text<?pi data?> and<!-- a comment --> more</p>", "text and more"),
+        ("<p>cdata <![CDATA[a < b & c]]></p>", "cdata a < b & c"),
+        ("<p>small caps <sc>dna</sc> <styled-content style='x'>red</styled-content></p>", "small caps dna red"),
+        ("<p>symbol <inline-graphic xlink:href='i1'/> squares</p>", "symbol \ufffc squares"),
+        ("<p>with <inline-graphic xlink:href='i1'><alt-text>box</alt-text></inline-graphic> alt</p>", "with box alt"),
+    ],
+)
+def test_caption_text_is_exact(inner: str, text: str) -> None:
+    assert caption(inner) == text
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        ("<inline-formula><mml:math><mml:mi>x</mml:mi><mml:mo>=</mml:mo><mml:mn>1</mml:mn></mml:math></inline-formula>", "x=1"),
+        ("<mml:math><mml:mfrac><mml:mn>1</mml:mn><mml:mn>2</mml:mn></mml:mfrac></mml:math>", "1/2"),
+        ("<mml:math><mml:mfrac><mml:mrow><mml:mi>a</mml:mi><mml:mo>+</mml:mo><mml:mi>b</mml:mi></mml:mrow>"
+         "<mml:mi>c</mml:mi></mml:mfrac></mml:math>", "(a+b)/c"),
+        ("<mml:math><mml:msup><mml:mn>10</mml:mn><mml:mn>6</mml:mn></mml:msup></mml:math>", "10^6"),
+        ("<mml:math><mml:msup><mml:mi>x</mml:mi><mml:mn>2</mml:mn></mml:msup></mml:math>", "x2"),
+        ("<mml:math><mml:msqrt><mml:mn>2</mml:mn></mml:msqrt></mml:math>", "√(2)"),
+        ("<mml:math><mml:mfenced><mml:mi>a</mml:mi><mml:mi>b</mml:mi></mml:mfenced></mml:math>", "(a,b)"),
+        ("<mml:math><mml:semantics><mml:mi>k</mml:mi><mml:annotation>\\kappa</mml:annotation></mml:semantics></mml:math>", "k"),
+        ("<tex-math>\\documentclass{minimal}\\usepackage{amsmath}\\begin{document}$$x^2$$\\end{document}</tex-math>", "x^2"),
+        ("<inline-formula><alternatives><tex-math>\\documentclass{minimal}\\begin{document}$$k$$\\end{document}</tex-math>"
+         "<mml:math><mml:mi>k</mml:mi></mml:math><inline-graphic xlink:href='e1.gif'/></alternatives></inline-formula>", "k"),
+        ("<inline-formula><inline-graphic xlink:href='e1.gif'/></inline-formula>", "\ufffc"),
+    ],
+)
+def test_a_formula_has_one_reading(formula: str, text: str) -> None:
+    assert caption(f"<p>of {formula} here</p>") == f"of {text} here"
+
+
+def test_bold_and_superscript_spans_are_offsets_into_the_caption() -> None:
+    found = figure(
+        "<caption><title>Growth.</title><p><bold>(A)</bold> 10<sup>6</sup> cells. "
+        "<bold>( <italic>B</italic> )</bold> after</p></caption><graphic xlink:href='a'/>"
+    )
+    assert found.caption == "Growth.\n(A) 106 cells. ( B ) after"
+    assert [found.caption[s.start : s.end] for s in found.caption_bold] == ["(A)", "( B )"]
+    assert [found.caption[s.start : s.end] for s in found.caption_superscripts] == ["6"]
+
+
+def test_spans_beside_spaces_and_line_ends_leave_no_space_behind() -> None:
+    found = figure(
+        "<caption><p>a <bold> b </bold> c <bold>d </bold></p><p><bold> e</bold> f</p></caption>"
+    )
+    assert found.caption == "a b c d\ne f"
+    assert [found.caption[s.start : s.end] for s in found.caption_bold] == ["b", "d", "e"]
+
+
+def test_paragraphs_beside_the_caption_end_the_legend() -> None:
+    found = figure("<caption><title>T.</title></caption><graphic xlink:href='a'/><p>Legend.</p>")
+    assert found.caption == "T.\nLegend."
+
+
+def test_object_ids_attributions_and_permissions_are_not_caption() -> None:
+    found = figure(
+        "<object-id>10.7554/x</object-id><caption><p>C.</p></caption><graphic xlink:href='a'/>"
+        "<attrib>Courtesy of X</attrib><permissions><copyright-statement>© Y</copyright-statement></permissions>"
+        "<alt-text>alt</alt-text>"
+    )
+    assert found.caption == "C."
+    assert found.credit == "Courtesy of X\n© Y"
+    assert found.alt_text == "alt"
+
+
+def test_the_caption_in_the_articles_language_is_taken() -> None:
+    found = figure(
+        "<caption xml:lang='es'><p>uno</p></caption><caption xml:lang='en'><p>one</p></caption>",
+        attributes='xml:lang="en"',
+    )
+    assert found.caption == "one"
+
+
+def test_a_figure_without_caption_never_takes_another_ones() -> None:
+    content = article(
+        "<fig id='f1'><label>Figure 1</label><caption><p>first</p></caption><graphic xlink:href='a'/></fig>"
+        "<fig id='f2'><label>Figure 2</label><graphic xlink:href='b'/></fig>"
+    )
+    assert [f.caption for f in content.figures] == ["first", ""]
+
+
+# --- figures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "<sec><title>R</title>{}</sec>",
+        "<sec><p>text {} more</p></sec>",
+        "{}",
+        "<boxed-text><p>{}</p></boxed-text>",
+        "<disp-quote>{}</disp-quote>",
+        "<list><list-item>{}</list-item></list>",
+        "<p><fn>{}</fn></p>",
+    ],
+)
+def test_figures_are_found_wherever_they_stand(place: str) -> None:
+    content = article(place.format("<fig id='f1'><caption><p>C</p></caption><graphic xlink:href='a'/></fig>"))
+    assert [(f.xml_id, f.caption, f.graphics) for f in content.figures] == [("f1", "C", [["a"]])]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "<floats-group>{}</floats-group>",
+        "<floats-wrap>{}</floats-wrap>",
+        "<back><app-group><app>{}</app></app-group></back>",
+    ],
+)
+def test_figures_outside_the_body_are_found(rest: str) -> None:
+    content = article("", rest=rest.format("<fig id='f1'><caption><p>C</p></caption></fig>"))
+    assert [f.caption for f in content.figures] == ["C"]
+
+
+def test_members_of_a_group_have_its_caption_before_their_own() -> None:
+    content = article(
+        "<fig-group id='g'><label>Figure 3</label><caption><p>Both.</p></caption>"
+        "<fig id='a'><label>(A)</label><caption><p>Left.</p></caption><graphic xlink:href='x'/></fig>"
+        "<fig id='b'><label>(B)</label><graphic xlink:href='y'/></fig></fig-group>"
+        "<p>See <xref rid='g'>Figure 3</xref>.</p>"
+    )
+    assert [f.caption for f in content.figures] == ["Both.\nLeft.", "Both."]
+    assert [len(f.mentions) for f in content.figures] == [1, 1]
+
+
+def test_a_supplement_inside_a_figure_keeps_its_own_caption_and_graphic() -> None:
+    content = article(
+        "<fig id='f1'><label>Figure 1.</label><caption><p>Parent.</p></caption><graphic xlink:href='p'/>"
+        "<p content-type='supplemental-figure'><fig id='f1s1' specific-use='child-fig'>"
+        "<label>Figure 1—figure supplement 1.</label><caption><p>Child.</p></caption>"
+        "<graphic xlink:href='c'/></fig></p></fig>"
+    )
+    parent, child = content.figures
+    assert (parent.caption, parent.graphics, parent.label) == ("Parent.", [["p"]], "Figure 1")
+    assert (child.caption, child.graphics, child.kind) == ("Child.", [["c"]], "supplement")
+    assert child.parent_key == parent.key
+
+
+def test_several_graphics_are_several_images_and_alternatives_are_one() -> None:
+    found = figure(
+        "<graphic xlink:href='g1a'/><graphic xlink:href='g1b'/>"
+        "<alternatives><graphic specific-use='thumbnail' xlink:href='t'/><graphic xlink:href='full'/></alternatives>"
+    )
+    assert found.graphics == [["g1a"], ["g1b"], ["full", "t"]]
+
+
+def test_the_href_is_not_the_first_attribute() -> None:
+    assert figure("<graphic mimetype='image' content-type='web-only' xlink:href='x.g001'/>").graphics == [["x.g001"]]
+
+
+def test_a_figure_that_is_a_video_says_so() -> None:
+    found = figure("<label>Video 1.</label><media mimetype='video' xlink:href='v.mp4'/>")
+    assert (found.kind, found.graphics, found.has_video) == ("video", [], True)
+
+
+def test_figures_without_id_have_a_stable_key() -> None:
+    content = article("<fig><caption><p>a</p></caption></fig><fig><caption><p>b</p></caption></fig>")
+    assert [(f.xml_id, f.key) for f in content.figures] == [(None, "fig-1"), (None, "fig-2")]
+
+
+def test_figures_of_a_reply_do_not_mix_with_the_articles() -> None:
+    content = article(
+        "<fig id='fig1'><caption><p>main</p></caption></fig><p>See <xref rid='fig1'>Fig 1</xref>.</p>",
+        rest="<sub-article><body><fig id='fig1'><caption><p>reply</p></caption></fig>"
+        "<p>Reply <xref rid='fig1'>Fig 1</xref>.</p></body></sub-article>",
+    )
+    main, reply = content.figures
+    assert (main.kind, reply.kind) == ("figure", "author-response")
+    assert main.key != reply.key
+    assert [m.text for m in main.mentions] == ["See Fig 1."]
+    assert [(m.text, m.container) for m in reply.mentions] == [("Reply Fig 1.", "response")]
+    assert content.full_text is not None
+    assert "Reply" not in content.full_text
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [("Figure 1.", "figure"), ("Scheme 2", "scheme"), ("Extended Data Fig. 3", "extended-data")],
+)
+def test_the_label_tells_the_kind(label: str, kind: str) -> None:
+    assert figure(f"<label>{label}</label><graphic xlink:href='a'/>").kind == kind
+
+
+def test_a_label_missing_from_its_element_is_read_from_the_caption() -> None:
+    found = figure("<caption><p>Figure 3. Cells.</p></caption>")
+    assert (found.label, found.caption) == ("Figure 3", "Figure 3. Cells.")
+
+
+def test_a_graphical_abstract_has_the_abstract_as_caption_and_no_label() -> None:
+    content = article(
+        "", front="<abstract abstract-type='graphical'><p>In brief.</p><p><graphic xlink:href='ga'/></p></abstract>"
+    )
+    (only,) = content.figures
+    assert (only.kind, only.label, only.caption, only.graphics) == (
+        "graphical-abstract", None, "In brief.", [["ga"]],
+    )
+
+
+def test_images_of_tables_formulas_and_authors_are_not_figures() -> None:
+    content = article(
+        "<table-wrap><graphic xlink:href='t'/></table-wrap><disp-formula><graphic xlink:href='e'/></disp-formula>"
+        "<p><graphic xlink:href='logo'/></p>",
+        rest="<back><bio><graphic xlink:href='face'/></bio></back>",
+    )
+    assert content.figures == []
+
+
+def test_the_sections_around_a_figure_are_kept() -> None:
+    content = article(
+        "<sec><title>Results</title><sec><title>Growth <sup>a</sup></title><fig id='f'/></sec></sec>"
+    )
+    assert content.figures[0].section == "Results > Growth a"
+
+
+# --- mentions ---------------------------------------------------------------------------------
+
+FIGS = "".join(
+    f"<fig id='F{n}'><label>Figure {n}</label><caption><p>c{n}</p></caption></fig>" for n in range(1, 8)
+)
+
+
+def mentions(paragraph: str) -> dict[str, list[tuple[str, list[str], bool]]]:
+    """Return for each figure cited: the text referred by, the panels, and whether it is implied."""
+    content = article(f"<sec>{paragraph}{FIGS}</sec>")
+    return {
+        f.xml_id or "": [
+            (m.text[r.start : r.end], r.panels, r.implied) for m in f.mentions for r in m.refs
+        ]
+        for f in content.figures
+        if f.mentions
+    }
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "expected"),
+    [
+        ("<p>As <xref ref-type='fig' rid='F1'>Figure 1</xref> shows.</p>", {"F1": [("Figure 1", [], False)]}),
+        ("<p>(<italic><xref rid='F1'>Fig. 1</xref></italic>)</p>", {"F1": [("Fig. 1", [], False)]}),
+        ("<p>x<sup><xref rid='F2'>2</xref></sup></p>", {"F2": [("2", [], False)]}),
+        ("<p><list><list-item><p>In <xref rid='F1'>Fig. 1</xref></p></list-item></list></p>", {"F1": [("Fig. 1", [], False)]}),
+        ("<p><xref rid='F1 F2'>Figs 1 and 2</xref></p>",
+         {"F1": [("Figs 1 and 2", [], False)], "F2": [("Figs 1 and 2", [], False)]}),
+        ("<p><xref rid='F1'>Fig. 1</xref>, again <xref rid='F1'>Fig. 1</xref></p>",
+         {"F1": [("Fig. 1", [], False), ("Fig. 1", [], False)]}),
+        ("<p><xref rid='F1'>Fig. 2</xref>d, e show</p>", {"F1": [("Fig. 2", ["d", "e"], False)]}),
+        ("<p><xref rid='F1'>Fig. 1A</xref> and</p>", {"F1": [("Fig. 1A", ["A"], False)]}),
+        ("<p><xref rid='F1'>Fig. 1A</xref>,<xref rid='F1'>B</xref></p>",
+         {"F1": [("Fig. 1A", ["A"], False), ("B", ["B"], False)]}),
+        ("<p>Figs. <xref rid='F3'>3</xref>–<xref rid='F5'>5</xref></p>",
+         {"F3": [("3", [], False)], "F4": [("3–5", [], True)], "F5": [("5", [], False)]}),
+        ("<p><xref rid='F3'>Figs 3–5</xref></p>",
+         {"F3": [("Figs 3–5", [], False)], "F4": [("Figs 3–5", [], True)], "F5": [("Figs 3–5", [], True)]}),
+        ("<p><xref rid='F3 F5'>Figs 3–5</xref></p>",
+         {"F3": [("Figs 3–5", [], False)], "F4": [("Figs 3–5", [], True)], "F5": [("Figs 3–5", [], False)]}),
+        ("<p><xref rid='F3'>3</xref>, <xref rid='F5'>5</xref></p>", {"F3": [("3", [], False)], "F5": [("5", [], False)]}),
+        ("<p>empty <xref rid='F1'/> text</p>", {"F1": [("", [], False)]}),
+        ("<p><xref ref-type='table' rid='T1'>Table 1</xref>, <xref ref-type='bibr' rid='b1'>1</xref></p>", {}),
+        ("<p>no ref-type <xref rid='F1'>Fig</xref>; odd one <xref ref-type='scheme' rid='F2'>S</xref></p>",
+         {"F1": [("Fig", [], False)], "F2": [("S", [], False)]}),
+        ("<p><xref rid='nowhere'>Fig. 9</xref></p>", {}),
+    ],
+)
+def test_references_are_found(paragraph: str, expected: dict) -> None:
+    assert mentions(paragraph) == expected
+
+
+def test_a_paragraph_does_not_hold_the_figure_that_stands_in_it() -> None:
+    content = article(
+        "<p>Before <xref rid='f'>Fig. 1</xref>.<fig id='f'><caption><p>Inside.</p></caption></fig>After.</p>"
+    )
+    (mention,) = content.figures[0].mentions
+    assert mention.text == "Before Fig. 1. After."
+    assert content.full_text == "Before Fig. 1. After.\nInside."
+
+
+def test_a_mention_is_the_whole_paragraph_with_exact_offsets() -> None:
+    content = article(
+        "<p>At 10<sup>6</sup> cells ( <bold><xref rid='f'> Fig. <italic>1</italic></xref></bold> ),\n  growth.</p><fig id='f'/>"
+    )
+    (mention,) = content.figures[0].mentions
+    assert mention.text == "At 106 cells ( Fig. 1 ), growth."
+    assert [mention.text[r.start : r.end] for r in mention.refs] == ["Fig. 1"]
+    assert [mention.text[s.start : s.end] for s in mention.superscripts] == ["6"]
+    assert mention.container == "body"
+
+
+@pytest.mark.parametrize(
+    ("inner", "container"),
+    [
+        ("<table-wrap><table-wrap-foot><fn><p>{}</p></fn></table-wrap-foot></table-wrap>", "footnote"),
+        ("<table-wrap><table><tr><td><p>{}</p></td></tr></table></table-wrap>", "table"),
+        ("<table-wrap><table><tr><td>{}</td></tr></table></table-wrap>", "table"),
+        ("<boxed-text><p>{}</p></boxed-text>", "box"),
+        ("<sec><title>About {}</title></sec>", "body"),
+        ("<fig id='g'><caption><p>{}</p></caption></fig>", "caption"),
+    ],
+)
+def test_a_mention_says_where_it_stands(inner: str, container: str) -> None:
+    content = article("<fig id='f'/>" + inner.format("<xref rid='f'>Fig. 1</xref>"))
+    assert [m.container for m in content.figures[0].mentions] == [container]
+
+
+def test_a_reference_in_an_inner_paragraph_belongs_to_that_paragraph() -> None:
+    content = article(
+        "<p>Outer <xref rid='f'>Fig. 1</xref><list><list-item><p>inner <xref rid='f'>1B</xref></p></list-item></list></p>"
+        "<fig id='f'/>"
+    )
+    found = {m.text: [m.text[r.start : r.end] for r in m.refs] for m in content.figures[0].mentions}
+    assert found == {"Outer Fig. 1\ninner 1B": ["Fig. 1"], "inner 1B": ["1B"]}
+
+
+# --- front matter -----------------------------------------------------------------------------
+
+
+def test_front_matter() -> None:
+    xml = b"""<article xml:lang="EN" article-type="case-report"><front>
+      <journal-meta><journal-title-group><journal-title>Int J &amp; Co 3</journal-title></journal-title-group></journal-meta>
+      <article-meta><article-id pub-id-type="pmid">123</article-id><article-id pub-id-type="pmc">77</article-id>
+      <article-id pub-id-type="doi">10.1/x</article-id>
+      <article-categories><subj-group><subject>Case</subject><subj-group><subject>Eye</subject></subj-group></subj-group></article-categories>
+      <title-group><article-title>On <italic>E. coli</italic> and Ca<sup>2+</sup></article-title></title-group>
+      <pub-date pub-type="collection"><year>2010</year></pub-date>
+      <pub-date pub-type="ppub"><month>8</month><year>2011</year></pub-date>
+      <pub-date pub-type="epub"><day>18</day><month>7</month><year>2011</year></pub-date>
+      <volume>6</volume><issue>7</issue><fpage>1</fpage><lpage>9</lpage>
+      <abstract abstract-type="graphical"><p>no</p></abstract>
+      <abstract><sec><title>Aim</title><p>A.</p></sec><sec><title>Result</title><p>B.</p></sec></abstract>
+      <trans-abstract xml:lang="es"><p>otro</p></trans-abstract>
+      <kwd-group><kwd>one</kwd><kwd><italic>two</italic></kwd></kwd-group><kwd-group><kwd>three</kwd></kwd-group>
+      </article-meta></front><body><p>Text.</p></body>
+      <back><ref-list><ref><pub-id pub-id-type="pmid">9</pub-id><pub-id pub-id-type="doi">d</pub-id></ref>
+      <ref><pub-id pub-id-type="pmid">8</pub-id></ref><ref><pub-id pub-id-type="pmid">9</pub-id></ref></ref-list></back></article>"""
+    content = read_article(xml).content
+    assert content is not None
+    assert (content.pmcid, content.pmid, content.doi) == ("PMC77", "123", "10.1/x")
+    assert (content.language, content.article_type) == ("en", "case-report")
+    assert content.journal == "Int J & Co 3"
+    assert content.title == "On E. coli and Ca2+"
+    assert content.abstract == "Aim\nA.\nResult\nB."
+    assert content.keywords == ["one", "two", "three"]
+    assert content.subjects == ["Case", "Eye"]
+    assert content.published == "2011-07-18"
+    assert content.citation == "Int J & Co 3. 2011-07-18; 6(7):1-9"
+    assert content.reference_pmids == ["9", "8"]
+    assert content.full_text == "Text."
+
+
+@pytest.mark.parametrize(
+    ("ids", "pmcid", "version"),
+    [
+        ("<article-id pub-id-type='pmcid'>PMC12</article-id>", "PMC12", None),
+        ("<article-id pub-id-type='pmc'>12</article-id>", "PMC12", None),
+        ("<article-id pub-id-type='pmcid-ver'>PMC12.3</article-id>", "PMC12", "3"),
+        ("<article-id pub-id-type='pmcaid'>12</article-id><article-id pub-id-type='pmcaiid'>99</article-id>", "PMC12", None),
+        ("<article-id pub-id-type='publisher-id'>PMC5</article-id>", None, None),
+        ("<related-article><article-id pub-id-type='pmc'>4</article-id></related-article>", None, None),
+    ],
+)
+def test_only_the_articles_own_pmcid_counts(ids: str, pmcid: str | None, version: str | None) -> None:
+    content = article("", front=ids)
+    assert (content.pmcid, content.version) == (pmcid, version)
+
+
+@pytest.mark.parametrize(
+    ("dates", "published"),
+    [
+        ("<pub-date pub-type='epub'><year>1999</year></pub-date>", "1999"),
+        ("<pub-date pub-type='ppub'><month>Jul</month><year>1999</year></pub-date>", "1999-07"),
+        ("<pub-date pub-type='ppub'><season>Jul-Sep</season><year>1999</year></pub-date>", "1999"),
+        ("<pub-date date-type='pub' publication-format='electronic'><day>2</day><month>03</month><year>2020</year></pub-date>", "2020-03-02"),
+        ("<pub-date pub-type='collection'><year>2001</year></pub-date>", "2001"),
+        ("<pub-date pub-type='pmc-release'><day>1</day><month>1</month><year>2001</year></pub-date>", None),
+        ("<pub-date pub-type='epub'><year>in press</year></pub-date>", None),
+        ("<pub-date pub-type='epub'><day>45</day><month>2</month><year>2001</year></pub-date>", "2001-02"),
+        ("", None),
+    ],
+)
+def test_the_date_keeps_its_precision(dates: str, published: str | None) -> None:
+    assert article("", front=dates).published == published
+
+
+# --- reading safely ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("xml", "defect"),
+    [
+        (b"", jats.MALFORMED),
+        (b"not xml", jats.MALFORMED),
+        (b"<article><body>", jats.MALFORMED),
+        (b"<article><body><p>a & b</p></body></article>", jats.MALFORMED),
+        (b"<article><p xlink:href='x'/></article>", jats.MALFORMED),
+        (b"\x00\x01\x02", jats.MALFORMED),
+        (b"<html><body/></html>", jats.NOT_AN_ARTICLE),
+        (b"<pmc-articleset><article/><article/></pmc-articleset>", jats.SEVERAL_ARTICLES),
+        (b"<!DOCTYPE article [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><article><body><p>&x;</p></body></article>",
+         jats.DECLARES_ENTITIES),
+        (b"<!DOCTYPE article [<!ENTITY % p SYSTEM 'http://127.0.0.1:9/x'> %p;]><article/>", None),
+        (b"<!DOCTYPE article [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;&a;&a;&a;&a;&a;'>]><article><p>&b;</p></article>",
+         jats.DECLARES_ENTITIES),
+        (b"<!DOCTYPE article SYSTEM 'x.dtd'><article><body><p>&nosuchthing;</p></body></article>", jats.UNKNOWN_ENTITY),
+        (b"<article>" + b"<sec>" * 5000 + b"</sec>" * 5000 + b"</article>", jats.MALFORMED),
+    ],
+)
+def test_what_cannot_be_read_has_a_reason(xml: bytes, defect: str | None) -> None:
+    reading = read_article(xml)
+    if defect is None:
+        assert reading.defect in jats.DEFECTS
+    else:
+        assert reading.defect == defect
+    assert reading.content is None
+
+
+def test_a_doctype_is_not_fetched_and_its_entities_are_htmls() -> None:
+    reading = read_article(
+        b'<?xml version="1.0"?><!DOCTYPE article PUBLIC "-//NLM//DTD x//EN" "http://127.0.0.1:9/archivearticle.dtd">'
+        b"<article><body><p>a&mdash;b &alpha;<italic>&beta;</italic>c</p></body></article>"
+    )
+    assert reading.content is not None
+    assert reading.content.full_text == "a—b αβc"
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        b"<pmc-articleset><article><body><p>T</p></body></article></pmc-articleset>",
+        b'<OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/"><GetRecord><record><metadata>'
+        b'<article xmlns="https://jats.nlm.nih.gov/ns/archiving/1.4/"><body><p>T</p></body></article>'
+        b"</metadata></record></GetRecord></OAI-PMH>",
+        b'\n <?xml version="1.0" encoding="utf-8"?><article><body><p>T</p></body></article>',
+        "<?xml version='1.0' encoding='utf-16'?><article><body><p>T</p></body></article>".encode("utf-16"),
+        b"\xef\xbb\xbf<article><body><p>T</p></body></article>",
+    ],
+)
+def test_wrappers_namespaces_and_encodings(xml: bytes) -> None:
+    content = read_article(xml).content
+    assert content is not None
+    assert content.full_text == "T"
+
+
+def test_a_wrapped_article_is_read_whole_though_wrappers_and_namespaces_differ() -> None:
+    content = read_article(
+        b'<a:article xmlns:a="http://jats.nlm.nih.gov" xmlns:xlink="http://www.w3.org/1999/xlink"><a:body>'
+        b'<a:fig id="f"><a:caption><a:p>C <a:bold>b</a:bold></a:p></a:caption><a:graphic xlink:href="g"/></a:fig>'
+        b"</a:body></a:article>"
+    ).content
+    assert content is not None
+    assert [(f.caption, f.graphics) for f in content.figures] == [("C b", [["g"]])]

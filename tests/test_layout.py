@@ -1,0 +1,89 @@
+"""Who may import whom, and what ``platform/`` may hold. The picture in the docs is this list."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "platform" / "biovl"
+
+# Each area may import the areas named here, and itself. Areas are files and folders of the package.
+MAY_IMPORT: dict[str, set[str]] = {
+    "__init__": set(),
+    "errors": set(),
+    "records": set(),
+    "config": {"errors"},
+    "plugins": {"config", "errors"},
+    "filesystems": {"errors"},
+    "storage": {"__init__", "config", "errors", "filesystems"},
+    "parts": {"records", "storage"},
+    "shards": {"errors", "filesystems", "storage"},
+    "articles": {"records"},
+    "images": {"records"},
+    "sources": {"articles", "errors", "filesystems", "plugins", "records"},
+    "curation": {"config", "errors", "plugins", "records", "articles", "images"},
+    "sample": set(),
+    "harvesting": {"articles", "images", "records", "sources"},
+    "recipes": {"config"},
+    "drivers": {"config", "errors", "storage"},
+    "jobs": {
+        *("__init__", "articles", "config", "curation", "errors", "filesystems", "harvesting"),
+        *("images", "parts", "plugins", "records", "shards", "sources", "storage"),
+    },
+}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def area(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """Return the full names a module imports, at any depth."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: import by full name"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_its_area_may(path: Path) -> None:
+    own = area(path)
+    for name in imported(path):
+        parts = name.split(".")
+        if parts[0] == "biovl":
+            target = parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).exists() else "__init__"
+            if (PACKAGE / f"{parts[1]}.py").exists() if len(parts) > 1 else False:
+                target = parts[1]
+            assert target == own or target in MAY_IMPORT[own], f"{own} may not import {target}"
+        if parts[0] == "ray":
+            assert own == "jobs", f"{path}: Ray stays at the rim"
+
+
+def test_the_source_root_is_no_package() -> None:
+    # platform/__init__.py would hide the standard library's platform module.
+    assert not (ROOT / "platform" / "__init__.py").exists()
+
+
+def test_no_script_hides_a_module_of_the_standard_library() -> None:
+    hidden = [
+        path.name
+        for folder in ("pipelines", "serve", "tune", "benchmarks")
+        for path in (ROOT / folder).glob("*.py")
+        if path.stem in sys.stdlib_module_names
+    ]
+    assert hidden == []
+
+
+def test_nobody_imports_a_driver() -> None:
+    for path in modules():
+        assert not {name.split(".")[0] for name in imported(path)} & {"pipelines", "serve", "tune"}
