@@ -311,8 +311,8 @@ def mentions(paragraph: str) -> dict[str, list[tuple[str, list[str], bool]]]:
         ("<p><xref rid='F3'>3</xref>, <xref rid='F5'>5</xref></p>", {"F3": [("3", [], False)], "F5": [("5", [], False)]}),
         ("<p>empty <xref rid='F1'/> text</p>", {"F1": [("", [], False)]}),
         ("<p><xref ref-type='table' rid='T1'>Table 1</xref>, <xref ref-type='bibr' rid='b1'>1</xref></p>", {}),
-        ("<p>no ref-type <xref rid='F1'>Fig</xref>; odd one <xref ref-type='scheme' rid='F2'>S</xref></p>",
-         {"F1": [("Fig", [], False)], "F2": [("S", [], False)]}),
+        ("<p>no ref-type <xref rid='F1'>Fig</xref>; odd one <xref ref-type='scheme' rid='F2'>Scheme</xref></p>",
+         {"F1": [("Fig", [], False)], "F2": [("Scheme", [], False)]}),
         ("<p><xref rid='nowhere'>Fig. 9</xref></p>", {}),
     ],
 )

@@ -9,7 +9,7 @@ import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -66,9 +66,13 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
     done = published(config.out, KIND, plain)
     if done is not None:
         return done
-    source: Source = plugins.make("sources", config.source)
+    # Listed once and kept, so that a resumed job reads the same; and before anything is written,
+    # so that a mistyped path leaves nothing behind.
+    kept: list[list[dict[str, Any]]] | None = Draft(config.out).noted("plan")
+    units = kept or plan_units(config)
     draft = Draft.begin(config.out, KIND, plain)
-    units = _plan(draft, source, config.packages_per_unit)
+    if kept is None:
+        draft.note("plan", units)
     finished = {int(name.rpartition("/")[2]) for name in draft.names_noted("units")}
     pending = [number for number in range(len(units)) if number not in finished]
     report = _Progress(progress, total=len(units), finished=len(finished))
@@ -78,8 +82,11 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
                 [{"unit": number, "addresses": units[number]} for number in pending],
                 override_num_blocks=len(pending),
             )
-            task = _Unit(config)
-            for receipt in tasks.map(task, num_cpus=1).iter_rows():
+
+            def read(task: Mapping[str, Any]) -> dict[str, Any]:
+                return {"seen": read_unit(config, task["unit"], task["addresses"])}
+
+            for receipt in tasks.map(read, num_cpus=1).iter_rows():
                 report.add(receipt["seen"])
     receipts = [draft.noted(f"units/{number:06d}") for number in range(len(units))]
     return draft.publish(
@@ -103,49 +110,48 @@ def _published_config(config: HarvestConfig) -> dict[str, Any]:
     return plain
 
 
-def _plan(draft: Draft, source: Source, per_unit: int) -> list[list[dict[str, Any]]]:
-    """Return the addresses of each unit; listed once, so that a resumed job reads the same."""
-    plan = draft.noted("plan")
-    if plan is None:
-        addresses = [{"uri": a.uri, "name": a.name} for a in source.addresses()]
-        if not addresses:
-            raise SourceError("the source holds no packages")
-        plan = [addresses[i : i + per_unit] for i in range(0, len(addresses), per_unit)]
-        draft.note("plan", plan)
-    units: list[list[dict[str, Any]]] = plan
-    return units
+def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:
+    """Return the addresses of each unit of a configuration, in the order of the source."""
+    source: Source = plugins.make("sources", config.source)
+    addresses = [{"uri": a.uri, "name": a.name} for a in source.addresses()]
+    if not addresses:
+        raise SourceError("the source holds no packages")
+    size = config.packages_per_unit
+    return [addresses[start : start + size] for start in range(0, len(addresses), size)]
 
 
-class _Unit:
-    """One task: reads a unit's packages, writes its parts, and last its receipt."""
+def read_unit(
+    config: HarvestConfig, unit: int, addresses: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """Read a unit's packages, write its parts, and last its receipt. Knows nothing of Ray.
 
-    def __init__(self, config: HarvestConfig) -> None:
-        self._config = config
-
-    def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        draft = Draft(self._config.out)
-        source: Source = plugins.make("sources", self._config.source)
-        part_bytes = self._config.part_size_mb * 1_000_000
-        unit = int(task["unit"])
-        seen: Counter[str] = Counter()
-        with (
-            PartWriter(draft.folder, "articles", unit, Article, part_bytes) as articles,
-            PartWriter(draft.folder, "figures", unit, Figure, part_bytes) as figures,
-        ):
-            for row in _rows(source, task["addresses"]):
-                if isinstance(row, Figure):
-                    figures.add(row)
-                    seen[f"figures/{row.defect or ''}"] += 1
-                    seen["mentions"] += len(row.mentions)
-                else:
-                    articles.add(row)
-                    seen[f"articles/{row.defect or ''}"] += 1
-        receipt = {"seen": dict(seen), "files": {**articles.files, **figures.files}}
-        draft.note(f"units/{unit:06d}", receipt)
-        return {"unit": unit, "seen": dict(seen)}
+    Returns:
+        How many rows have which defect, by ``articles/<defect>`` and ``figures/<defect>``.
+    """
+    folder = Draft(config.out).folder
+    source: Source = plugins.make("sources", config.source)
+    part_bytes = config.part_size_mb * 1_000_000
+    seen: Counter[str] = Counter()
+    with (
+        PartWriter(folder, "articles", unit, Article, part_bytes) as articles,
+        PartWriter(folder, "figures", unit, Figure, part_bytes) as figures,
+    ):
+        for row in _rows(source, addresses):
+            if isinstance(row, Figure):
+                figures.add(row)
+                seen[f"figures/{row.defect or ''}"] += 1
+                seen["mentions"] += len(row.mentions)
+            else:
+                articles.add(row)
+                seen[f"articles/{row.defect or ''}"] += 1
+    files = {**articles.files, **figures.files}
+    Draft(config.out).note(f"units/{unit:06d}", {"seen": dict(seen), "files": files})
+    return dict(seen)
 
 
-def _rows(source: Source, addresses: list[Mapping[str, str]]) -> Iterator[Figure | Article]:
+def _rows(
+    source: Source, addresses: Sequence[Mapping[str, Any]]
+) -> Iterator[Figure | Article]:
     for address in addresses:
         for package in source.read(Address(address["uri"], address["name"])):
             yield from rows(package)

@@ -1,0 +1,215 @@
+"""Tar archives of strangers, streamed once and given out folder by folder.
+
+Members are stored under numbers of ours: no name in an archive is ever used as a path on this
+machine, so nothing can be written or read outside. A folder that holds an article is given out as
+soon as the stream leaves it, so neither memory nor disk grows with the archive.
+"""
+
+import lzma
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+UNSAFE = "archive has an unsafe member"
+UNREADABLE = "archive is truncated or corrupt"
+TOO_LARGE = "archive unpacks to too much"
+
+_BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError)
+_MAX_NAME = 1_000
+_MAX_DEPTH = 50
+
+
+@dataclass
+class Folder:
+    """A folder of an archive with all that lies below it."""
+
+    path: str
+    """Inside the archive; empty for its root."""
+    files: dict[str, Path] = field(default_factory=dict)
+    """Name relative to the folder -> where its bytes are, until the next folder is asked for."""
+    defect: str | None = None
+    detail: str | None = None
+    is_only: bool = False
+    """Whether the archive holds nothing else."""
+
+    def take(self, inner: "Folder") -> None:
+        """Take over what a folder below this one holds."""
+        prefix = f"{inner.path}/"[len(self.path) + 1 if self.path else 0 :]
+        self.files |= {prefix + name: place for name, place in inner.files.items()}
+        self.defect, self.detail = self.defect or inner.defect, self.detail or inner.detail
+
+
+def folders(
+    stream: BinaryIO,
+    *,
+    is_whole: Callable[[Folder], bool],
+    ignored: Callable[[str], bool],
+    max_bytes: int,
+    max_files: int,
+) -> Iterator[Folder]:
+    """Yield an archive's folders in the order of the stream, each once and with what is below it.
+
+    Args:
+        stream: The archive, compressed or not.
+        is_whole: Whether a folder that the stream has left can be given out; what it holds goes to
+            the folder around it otherwise, and what is left at the end comes as the root folder.
+        ignored: Members not to look at, by name.
+        max_bytes: Largest size, and ...
+        max_files: ... number of files that one folder given out may unpack to.
+    """
+    # One folder is held back: a defect of the archive belongs to its only package.
+    held: tuple[Folder, Path] | None = None
+    yielded = False
+    unsafe: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="biovl-") as scratch:
+        collector = _Collector(Path(scratch), is_whole, max_bytes, max_files)
+        failure: tuple[str, str] | None = None
+        members = _members(stream)
+        while failure is None:
+            try:
+                member, source = next(members)
+            except StopIteration:
+                break
+            except _BROKEN as error:
+                failure = (UNREADABLE, f"{type(error).__name__}: {error}"[:300])
+                break
+            name = _safe_name(member)
+            if name is None:
+                unsafe.append(f"{member.name!r}"[:200])
+                continue
+            if member.isdir() or ignored(name):
+                continue
+            for whole in collector.enter(name.rpartition("/")[0]):
+                if held is not None:
+                    yield held[0]
+                    yielded = True
+                    shutil.rmtree(held[1])
+                held = whole
+            try:
+                failure = collector.add(name, member.size, source)
+            except _BROKEN as error:
+                failure = (UNREADABLE, f"{type(error).__name__}: {error}"[:300])
+        if failure is None and unsafe:
+            failure = (UNSAFE, ", ".join(unsafe[:5]))
+        rest = collector.finish(unfinished=failure is not None and failure[0] != UNSAFE)
+        for whole in rest:
+            if held is not None:
+                yield held[0]
+                yielded = True
+                shutil.rmtree(held[1])
+            held = whole
+        if held is None:
+            held = (Folder(""), Path(tempfile.mkdtemp(dir=scratch)))
+        last, _ = held
+        if failure is not None and failure[0] == UNSAFE and yielded:
+            # Nobody can say which of many packages an unsafe member was meant for.
+            yield last
+            last = Folder("", {}, *failure)
+        elif failure is not None:
+            last.defect, last.detail = failure
+        last.is_only = not yielded
+        yield last
+
+
+class _Collector:
+    """The folders that the stream is in, outermost first, and what they hold so far."""
+
+    def __init__(
+        self, scratch: Path, is_whole: Callable[[Folder], bool], max_bytes: int, max_files: int
+    ) -> None:
+        self._scratch, self._is_whole = scratch, is_whole
+        self._max_bytes, self._max_files = max_bytes, max_files
+        self._open = [Folder("")]
+        self._new_place()
+        self.given_out = 0
+
+    def _new_place(self) -> None:
+        self._place = Path(tempfile.mkdtemp(dir=self._scratch))
+        self._bytes = self._count = 0
+
+    def enter(self, path: str) -> list[tuple[Folder, Path]]:
+        """Leave the folders that do not hold a path, enter those that do; return what is whole."""
+        whole = []
+        while not _is_below(path, self._open[-1].path):
+            left = self._open.pop()
+            if self._is_whole(left):
+                whole.append((left, self._place))
+                self.given_out += 1
+                self._move_rest()
+            else:
+                self._open[-1].take(left)
+        here = self._open[-1].path
+        for part in path[len(here) :].strip("/").split("/"):
+            if part:
+                here = f"{here}/{part}" if here else part
+                self._open.append(Folder(here))
+        return whole
+
+    def add(self, name: str, size: int, source: BinaryIO) -> tuple[str, str] | None:
+        """Store one file of the innermost folder; return why the archive must not go on."""
+        self._bytes += size
+        self._count += 1
+        if self._bytes > self._max_bytes or self._count > self._max_files:
+            return TOO_LARGE, f"{self._count} files, {self._bytes / 1e6:.0f} MB"
+        place = self._place / str(self._count)
+        with open(place, "wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        if place.stat().st_size != size:
+            return UNREADABLE, f"{name} ends after {place.stat().st_size} of {size} bytes"
+        self._open[-1].files[name.rpartition("/")[2]] = place
+        return None
+
+    def finish(self, *, unfinished: bool) -> list[tuple[Folder, Path]]:
+        """Leave all folders; what was being read when the stream broke off is given out as it is."""
+        whole = []
+        if unfinished:
+            innermost = self._open[-1]
+            while len(self._open) > 1 and not self._is_whole(innermost):
+                self._open[-2].take(self._open.pop())
+                innermost = self._open[-1]
+            return [(innermost, self._place)]
+        whole = self.enter("")
+        root = self._open[-1]
+        if root.files or not self.given_out:
+            whole.append((root, self._place))
+        return whole
+
+    def _move_rest(self) -> None:
+        """Files of folders still open move to a new place: the old one goes with what was given."""
+        old = self._place
+        self._new_place()
+        for folder in self._open:
+            for name, place in folder.files.items():
+                if place.parent == old:
+                    self._count += 1
+                    self._bytes += place.stat().st_size
+                    folder.files[name] = Path(shutil.move(place, self._place / str(self._count)))
+
+
+def _members(stream: BinaryIO) -> Iterator[tuple[tarfile.TarInfo, BinaryIO]]:
+    with tarfile.open(fileobj=stream, mode="r|*", errors="surrogateescape") as archive:
+        for member in archive:
+            source = archive.extractfile(member) if member.isreg() else None
+            yield member, source  # type: ignore[misc]
+
+
+def _safe_name(member: tarfile.TarInfo) -> str | None:
+    """Return a member's normal name, or None for what must not be taken from a stranger."""
+    name = member.name
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        return None
+    if name.startswith(("/", "\\")) or "\0" in name or "\\" in name or len(name) > _MAX_NAME:
+        return None
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts or len(parts) > _MAX_DEPTH or (parts and ":" in parts[0][:2]):
+        return None
+    return "/".join(parts)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return not folder or path == folder or path.startswith(folder + "/")

@@ -1,0 +1,48 @@
+"""Images as training reads them: the published bytes, or a smaller copy."""
+
+import io
+from dataclasses import dataclass
+
+from PIL import Image
+
+from biovl.images.decode import decode_rgb, image_format
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Image bytes for a shard, or the reason there are none."""
+
+    data: bytes
+    suffix: str
+    """``jpg`` or ``png``: what the training readers of the field know."""
+    defect: str | None = None
+
+
+def for_training(data: bytes, *, short_side_px: int | None, jpeg_quality: int) -> Encoded:
+    """Return an image as it goes into a shard.
+
+    Args:
+        data: The published bytes.
+        short_side_px: Make the shorter side this long, in RGB JPEG; images are never enlarged.
+            None keeps JPEG and PNG as published, byte for byte, and converts what training
+            readers do not know (TIFF, GIF, WebP, BMP) to PNG without loss of detail.
+        jpeg_quality: Pillow's scale, 1 to 95. Colours are not subsampled: thin coloured lines in
+            plots would blur.
+    """
+    kind = image_format(data)
+    if short_side_px is None and kind in ("jpeg", "png"):
+        return Encoded(data, "jpg" if kind == "jpeg" else "png")
+    decoded = decode_rgb(data)
+    if decoded.pixels is None:
+        return Encoded(b"", "", decoded.defect)
+    image = Image.fromarray(decoded.pixels)
+    stream = io.BytesIO()
+    if short_side_px is None:
+        image.save(stream, "PNG")
+        return Encoded(stream.getvalue(), "png")
+    scale = short_side_px / min(image.size)
+    if scale < 1:
+        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    image.save(stream, "JPEG", quality=jpeg_quality, subsampling="4:4:4", optimize=True)
+    return Encoded(stream.getvalue(), "jpg")

@@ -1,0 +1,34 @@
+"""What tells two images apart: their bytes, and what they look like."""
+
+import hashlib
+import warnings
+
+import imagehash
+import numpy as np
+from PIL import Image
+
+
+def sha256_hex(data: bytes) -> str:
+    """Return the SHA-256 of the published bytes, 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def phash_hex(image: Image.Image) -> str:
+    """Return the 64-bit perceptual hash of an image, 16 hexadecimal digits.
+
+    Source:
+        ImageHash's ``phash``: signs of the lowest 8 x 8 cosine frequencies of a 32 x 32 thumbnail.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return str(imagehash.phash(image))
+
+
+def phash_bits(hashes: list[str]) -> np.ndarray:
+    """Return hexadecimal hashes as numbers. Shape [N], uint64."""
+    return np.array([int(text, 16) for text in hashes], np.uint64)
+
+
+def hamming(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return in how many bits hashes differ, element by element. uint64 in, uint8 out."""
+    return np.bitwise_count(left ^ right)
