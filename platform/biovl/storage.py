@@ -11,7 +11,7 @@ import hashlib
 import json
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
 
@@ -159,7 +159,13 @@ class Draft:
         self.folder = Folder(uri)
 
     @classmethod
-    def begin(cls, uri: str, kind: str, plain_config: Mapping[str, Any]) -> "Draft":
+    def begin(
+        cls,
+        uri: str,
+        kind: str,
+        plain_config: Mapping[str, Any],
+        inputs: Sequence[Input] = (),
+    ) -> "Draft":
         """Return a new draft, or the one that an earlier run of the same job left.
 
         Raises:
@@ -167,7 +173,7 @@ class Draft:
                 something else.
         """
         draft = cls(uri)
-        wanted = {"kind": kind, "config": dict(plain_config), "code": Manifest.code}
+        wanted = _identity(kind, plain_config, inputs, Manifest.code)
         if draft.folder.exists(f"{_DRAFT}/begun.json"):
             begun = json.loads(draft.folder.read(f"{_DRAFT}/begun.json"))
             _refuse_changes(uri, "was begun", begun, wanted)
@@ -197,6 +203,14 @@ class Draft:
             return None
         return json.loads(self.folder.read(f"{_DRAFT}/{name}.json"))
 
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what an earlier run kept under a name, else make it and keep it."""
+        kept = self.noted(name)
+        if kept is None:
+            kept = make()
+            self.note(name, kept)
+        return kept
+
     def names_noted(self, prefix: str) -> list[str]:
         """Return the names of what was kept under ``prefix/``, sorted."""
         names = self.folder.names(f"{_DRAFT}/{prefix}", ".json")
@@ -214,7 +228,9 @@ class Draft:
         self.folder.delete_folder(_DRAFT)
 
 
-def published(uri: str, kind: str, plain_config: Mapping[str, Any]) -> Manifest | None:
+def published(
+    uri: str, kind: str, plain_config: Mapping[str, Any], inputs: Sequence[Input] = ()
+) -> Manifest | None:
     """Return the manifest of a folder that this very job published, or None if it has not.
 
     Raises:
@@ -223,11 +239,19 @@ def published(uri: str, kind: str, plain_config: Mapping[str, Any]) -> Manifest 
     manifest = find_manifest(uri)
     if manifest is None:
         return None
-    found = {"kind": manifest.kind, "config": manifest.config, "code": manifest.code}
-    wanted = {"kind": kind, "config": dict(plain_config), "code": manifest.code}
+    found = _identity(manifest.kind, manifest.config, manifest.inputs, manifest.code)
+    wanted = _identity(kind, plain_config, inputs, manifest.code)
     _refuse_changes(uri, "was published", found, wanted)
     Draft(uri).clear()
     return manifest
+
+
+def _identity(
+    kind: str, plain_config: Mapping[str, Any], inputs: Sequence[Input], code: str
+) -> dict[str, Any]:
+    """Return what must be the same for two runs to be the same job."""
+    read = {f"{item.name} {item.uri}": item.fingerprint for item in inputs}
+    return {"kind": kind, "config": dict(plain_config), "inputs": read, "code": code}
 
 
 def _refuse_changes(

@@ -1,0 +1,12 @@
+"""Keep the pairs we train on and publish them as WebDataset shards with an index.
+
+    python pipelines/assemble.py default --set figures=DIR --set out=DIR
+    ray job submit -- python pipelines/assemble.py training --set figures=s3://… --set out=s3://…
+"""
+
+from biovl import drivers, recipes
+from biovl.curation.config import AssembleConfig
+from biovl.jobs.assemble import assemble
+
+if __name__ == "__main__":
+    drivers.main(AssembleConfig, recipes.ASSEMBLE, assemble, about=__doc__)

@@ -1,0 +1,294 @@
+"""The steps from figures to shards, each a function of folders: nothing here knows of Ray.
+
+Every step leaves Parquet or tar files in the draft of the corpus, which the next one reads.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl import pairing, shards
+from biovl.curation import duplicates, rules, splits
+from biovl.curation.config import AssembleConfig
+from biovl.images.encode import for_training
+from biovl.storage import Draft, Folder
+
+SAME_FILE, LOOKS_ALIKE = "same file as another pair", "looks like another pair"
+SPLITS = ("train", "val", "test")
+
+_CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
+_RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
+
+# What decisions about duplicates and splits read, whatever the rules read besides.
+_DECIDING = (
+    "figure_id article_id source_uri version defect image_sha256 phash width_px height_px"
+).split()
+_NOT_IN_INDEX = ("text", "mention_texts", "caption_bold", "caption_superscripts", "defect")
+_RUN = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        pa.field("offset", pa.int64()),
+        pa.field("size", pa.int64()),
+        pa.field("defect", pa.string()),
+    ]
+)
+_PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offset", "size")])
+
+
+def look(config: AssembleConfig, part: str, number: int) -> None:
+    """Join one part of the figures with its articles and columns, without reading an image."""
+    source = Folder(config.figures)
+    unit = part.removeprefix("figures/part-").partition("-")[0]
+    articles = pa.concat_tables(
+        _read(source, f"articles/{name}")
+        for name in source.names("articles", ".parquet")
+        if name.startswith(f"part-{unit}-")
+    )
+    figures = _read(source, part, columns=pairing.FIGURE_COLUMNS)
+    found = pairing.candidates(figures, articles, config.text)
+    for folder in config.columns:
+        added = _read(Folder(folder), part.removeprefix("figures/"))
+        for name in added.column_names:
+            found = found.append_column(added.schema.field(name), added[name])
+    _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
+
+
+def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> dict[str, int]:
+    """Decide about every figure, from short columns of all parts at once.
+
+    Returns:
+        How many figures were dropped for which reason.
+    """
+    folder = Draft(config.out).folder
+    wanted = dict.fromkeys([*_DECIDING, *(name for rule in asked for name in rule.reads)])
+    columns = [name for name in wanted if name != "superseded"]
+    tables = [_read(folder, _candidates(number), columns=columns) for number in range(parts)]
+    found = pa.concat_tables(tables)
+    found = found.append_column("superseded", pa.array(_superseded(found), pa.bool_()))
+    rejected = rules.rejections(found, asked).to_numpy(zero_copy_only=False).copy()
+    ids, content = found["figure_id"].to_numpy(), found["image_sha256"].to_numpy()
+    duplicate_of = np.full(len(ids), None, object)
+
+    kept = np.flatnonzero(np.equal(rejected, None))
+    images = found.take(pa.array(kept))
+    stands_for = kept[
+        duplicates.survivors(
+            duplicates.hash_bits(images["image_sha256"].to_pylist()),
+            duplicates.hash_bits(
+                images["phash"].to_pylist() if config.duplicates.near else [None] * len(kept)
+            ),
+            images["width_px"].to_numpy(),
+            images["height_px"].to_numpy(),
+            max_distance=config.duplicates.max_distance,
+        )
+    ]
+    repeats = stands_for != kept
+    gone, survivor = kept[repeats], stands_for[repeats]
+    duplicate_of[gone] = ids[survivor]
+    rejected[gone] = np.where(content[gone] == content[survivor], SAME_FILE, LOOKS_ALIKE)
+
+    split = np.full(len(ids), None, object)
+    for row in np.flatnonzero(np.equal(rejected, None)):
+        split[row] = splits.split_of(
+            found["article_id"][int(row)].as_py(),
+            val_permyriad=config.split.val_permyriad,
+            test_permyriad=config.split.test_permyriad,
+        )
+    decisions = pa.table(
+        {
+            "rejected_by": pa.array(rejected, pa.string()),
+            "duplicate_of": pa.array(duplicate_of, pa.string()),
+            "split": pa.array(split, pa.string()),
+        }
+    )
+    start = 0
+    for number, table in enumerate(tables):
+        _write(folder, _decisions(number), decisions.slice(start, len(table)))
+        start += len(table)
+    return dict(Counter(reason for reason in rejected if reason is not None))
+
+
+def encode(config: AssembleConfig, part: str, number: int) -> None:
+    """Write one part's kept pairs to a run: a tar like the shards, and where each pair is in it."""
+    folder = Draft(config.out).folder
+    about = _read(folder, _candidates(number))
+    wanted = np.flatnonzero(_read(folder, _decisions(number))["split"].is_valid().to_numpy())
+    entries: list[dict[str, Any]] = []
+    with folder.writer(f"{_RUNS}/{number:06d}.tar") as stream:
+        run = shards.ShardWriter(stream)
+        for row, image in _images(Folder(config.figures), part, wanted):
+            encoded = for_training(
+                image,
+                short_side_px=config.image.short_side_px,
+                jpeg_quality=config.image.jpeg_quality,
+            )
+            entry = {"row": row, "offset": None, "size": None, "defect": encoded.defect}
+            if encoded.defect is None:
+                (texts,) = about.slice(row, 1).to_pylist()
+                place = run.add(
+                    texts["figure_id"],
+                    {
+                        encoded.suffix: encoded.data,
+                        "txt": texts["text"].encode(),
+                        "json": pairing.pair_json(texts),
+                    },
+                )
+                entry |= {"offset": place.offset, "size": place.size}
+            entries.append(entry)
+        run.finish()
+    _write(folder, _run(number), pa.Table.from_pylist(entries, _RUN))
+
+
+def plan(config: AssembleConfig, parts: int) -> dict[str, Any]:
+    """Lay the encoded pairs out over shards, and write a plan for each.
+
+    Returns:
+        The number of shards of each split, and how many pairs failed to encode for which reason.
+    """
+    folder = Draft(config.out).folder
+    failed: Counter[str] = Counter()
+    pieces: dict[str, list[pa.Table]] = {split: [] for split in SPLITS}
+    for number in range(parts):
+        run = _read(folder, _run(number))
+        failed.update(reason for reason in run["defect"].to_pylist() if reason)
+        run = run.filter(run["defect"].is_null())
+        ids = _read(folder, _candidates(number), columns=["figure_id", "article_id"])
+        ids = ids.append_column("split", _read(folder, _decisions(number))["split"])
+        ids = ids.take(run["row"])
+        piece = run.select(["row", "offset", "size"])
+        piece = piece.add_column(0, "part", pa.array(np.full(len(run), number, np.int64)))
+        for name in ids.column_names:
+            piece = piece.append_column(name, ids[name])
+        for split in SPLITS:
+            pieces[split].append(piece.filter(pc.equal(piece["split"], split)))
+    counts = {}
+    for split in SPLITS:
+        pairs = pa.concat_tables(pieces[split])
+        layout = splits.lay_out(
+            splits.shuffle_keys(pairs["article_id"].to_pylist(), config.seed),
+            splits.shuffle_keys(pairs["figure_id"].to_pylist(), config.seed),
+            pairs["size"].to_numpy(),
+            max_bytes=config.shard.size_mb * 1_000_000,
+            max_pairs=config.shard.pairs,
+        )
+        counts[split] = int(layout.shard.max()) + 1 if len(pairs) else 0
+        order = np.lexsort((layout.place, layout.shard))
+        ends = np.searchsorted(layout.shard[order], np.arange(counts[split] + 1))
+        for number in range(counts[split]):
+            rows = pa.array(order[ends[number] : ends[number + 1]])
+            table = pairs.select(_PLAN.names).take(rows)
+            _write(folder, f"{_PLANS}/{shard_name(split, number)}.parquet", table)
+    return {"shards": counts, "failed": dict(failed)}
+
+
+def shard(config: AssembleConfig, split: str, number: int) -> None:
+    """Write one shard: its pairs' bytes copied from the runs, in their shuffled order."""
+    folder = Draft(config.out).folder
+    name = shard_name(split, number)
+    planned = _read(folder, f"{_PLANS}/{name}.parquet")
+    offsets = []
+    with contextlib.ExitStack() as stack:
+        target = shards.ShardWriter(stack.enter_context(folder.writer(f"{name}.tar")))
+        runs: dict[int, Any] = {}
+        for pair in planned.to_pylist():
+            part = pair["part"]
+            if part not in runs:
+                path = folder.at(f"{_RUNS}/{part:06d}.tar")
+                runs[part] = stack.enter_context(folder.filesystem.open_input_file(path))
+            offsets.append(target.copy(runs[part].read_at(pair["size"], pair["offset"])).offset)
+        target.finish()
+    placed = planned.set_column(2, "offset", pa.array(offsets, pa.int64()))
+    _write(folder, f"{_PLACES}/{name}.parquet", placed)
+
+
+def shard_name(split: str, number: int) -> str:
+    """Return the path of a shard in its corpus, without suffix."""
+    return f"{split}/{number:05d}"
+
+
+def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> Iterator[pa.Table]:
+    """Yield the index part by part: every pair's metadata, and where its bytes are."""
+    folder = Draft(config.out).folder
+    placed = []
+    for split, count in shards_of.items():
+        for number in range(count):
+            name = shard_name(split, number)
+            table = _read(folder, f"{_PLACES}/{name}.parquet")
+            table = table.append_column("split", pa.array([split] * len(table)))
+            placed.append(table.append_column("shard", pa.array([f"{name}.tar"] * len(table))))
+    empty = _PLAN.empty_table()
+    for name in ("split", "shard"):
+        empty = empty.append_column(name, pa.array([], pa.string()))
+    # With nothing kept the index is there all the same, without rows.
+    places = pa.concat_tables([empty, *placed]).sort_by([("part", "ascending"), ("row", "ascending")])
+    ends = np.searchsorted(places["part"].to_numpy(), np.arange(parts + 1))
+    for number in range(parts):
+        here = places.slice(ends[number], ends[number + 1] - ends[number])
+        about = _read(folder, _candidates(number)).take(here["row"])
+        about = about.drop_columns([n for n in _NOT_IN_INDEX if n in about.column_names])
+        about = about.add_column(0, "pair_id", about["figure_id"])
+        for name in ("split", "shard", "offset", "size"):
+            about = about.append_column(name, here[name])
+        yield about
+
+
+def _superseded(found: pa.Table) -> np.ndarray:
+    """Return for each figure whether its article gives way to a newer version of itself."""
+    uris, first, article_of = np.unique(
+        found["source_uri"].to_numpy(), return_index=True, return_inverse=True
+    )
+    usable = np.zeros(len(uris), bool)
+    np.logical_or.at(usable, article_of, found["defect"].is_null().to_numpy())
+    # In the order of the source, so that of equal versions the first stays.
+    order = np.argsort(first)
+    rows = pa.array(first[order])
+    gives_way = np.zeros(len(uris), bool)
+    gives_way[order] = duplicates.superseded(
+        found["article_id"].take(rows).to_pylist(),
+        found["version"].take(rows).to_pylist(),
+        usable[order],
+    )
+    return gives_way[article_of]
+
+
+def _images(source: Folder, part: str, wanted: np.ndarray) -> Iterator[tuple[int, bytes]]:
+    """Yield the rows wanted of a part with their image, one row group in memory at a time."""
+    with source.filesystem.open_input_file(source.at(part)) as stream:
+        parquet = pq.ParquetFile(stream)
+        start = 0
+        for group in range(parquet.num_row_groups):
+            rows = parquet.metadata.row_group(group).num_rows
+            here = wanted[(wanted >= start) & (wanted < start + rows)]
+            if len(here):
+                images = parquet.read_row_group(group, columns=["image"])["image"]
+                for row in here:
+                    yield int(row), images[int(row) - start].as_py()
+            start += rows
+
+
+def _candidates(number: int) -> str:
+    return f"{_CANDIDATES}/{number:06d}.parquet"
+
+
+def _decisions(number: int) -> str:
+    return f"{_DECISIONS}/{number:06d}.parquet"
+
+
+def _run(number: int) -> str:
+    return f"{_RUNS}/{number:06d}.parquet"
+
+
+def _read(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        return pq.read_table(stream, columns=list(columns) if columns is not None else None)
+
+
+def _write(folder: Folder, name: str, table: pa.Table) -> None:
+    with folder.writer(name) as stream:
+        pq.write_table(table, stream, compression="zstd")

@@ -1,0 +1,101 @@
+"""The settings of assemble."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from biovl.curation.duplicates import MAX_DISTANCE
+from biovl.plugins import Plugin
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageConfig:
+    """How images go into the shards."""
+
+    short_side_px: int | None = None
+    """None keeps the published bytes (TIFF and other formats that training readers do not know
+    become PNG); a number makes the shorter side at most this long, in RGB JPEG."""
+
+    jpeg_quality: int = 90
+    """Pillow's scale, for images that are made smaller."""
+
+    def __post_init__(self) -> None:
+        if self.short_side_px is not None and self.short_side_px < 1:
+            raise ValueError(f"short_side_px must be positive, got {self.short_side_px}")
+        if not 1 <= self.jpeg_quality <= 95:
+            raise ValueError(f"jpeg_quality must be in 1..95, got {self.jpeg_quality}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitConfig:
+    """Which share of the articles is kept from training."""
+
+    # 13.9 M, 13.6 k and 726 k pairs of PMC-15M (BiomedCLIP, section 2).
+    val_permyriad: int = 9
+    """Articles of 10,000 that go to val."""
+
+    test_permyriad: int = 496
+    """Articles of 10,000 that go to test."""
+
+    def __post_init__(self) -> None:
+        if min(self.val_permyriad, self.test_permyriad) < 0:
+            raise ValueError("shares must not be negative")
+        if self.val_permyriad + self.test_permyriad > 10_000:
+            raise ValueError("val and test together are more than all articles")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuplicateConfig:
+    """Which images count as the same."""
+
+    near: bool = True
+    """Whether images that only look alike count, and not just equal files."""
+
+    max_distance: int = MAX_DISTANCE
+    """Bits by which the perceptual hashes of near duplicates may differ, 0 to 8."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_distance <= 8:
+            raise ValueError(f"max_distance must be in 0..8, got {self.max_distance}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardConfig:
+    """How the pairs are spread over tars."""
+
+    pairs: int = 10_000
+    """At most so many pairs in a shard."""
+
+    size_mb: int = 1_000
+    """At most so many bytes, unless a single pair has more."""
+
+    def __post_init__(self) -> None:
+        if self.pairs < 1 or self.size_mb < 1:
+            raise ValueError("pairs and size_mb must be positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssembleConfig:
+    """What a corpus is made of."""
+
+    figures: str
+    """The folder that harvest published."""
+
+    out: str
+    """The folder to publish, local or ``s3://``."""
+
+    columns: tuple[str, ...] = ()
+    """Published folders of further columns, part for part beside the figures."""
+
+    rules: tuple[Plugin, ...] = ()
+    """Asked in this order; a dropped pair is counted under the first that rejects it."""
+
+    text: Literal["caption", "caption+mentions"] = "caption"
+    """What a pair's text is: its caption, or its caption and the paragraphs that cite it."""
+
+    image: ImageConfig = field(default_factory=ImageConfig)
+    split: SplitConfig = field(default_factory=SplitConfig)
+    duplicates: DuplicateConfig = field(default_factory=DuplicateConfig)
+    shard: ShardConfig = field(default_factory=ShardConfig)
+
+    seed: int = 0
+    """Decides the order of the pairs; the split depends on the article's id alone."""

@@ -1,0 +1,175 @@
+"""Figures and columns to ``corpus/``: look, decide, encode, plan, shard.
+
+1. look    a task per part joins figures with their articles, without touching an image
+2. decide  on the driver, from short columns alone: rules, duplicates, split
+3. encode  a task per part writes its kept pairs to a run: a tar and the place of each pair in it
+4. plan    on the driver: the shuffled order, from the places
+5. shard   a task per shard copies its pairs from the runs
+
+So a global shuffle reads each part once and copies each pair's bytes once, with memory bounded by
+one row group. Every task leaves a receipt, which is what a killed job goes on from.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import ray
+
+from biovl import assembling, pairing
+from biovl import config as configs
+from biovl.curation import rules
+from biovl.curation.config import AssembleConfig
+from biovl.jobs.cluster import connected
+from biovl.jobs.progress import Progress
+from biovl.errors import ArtifactError
+from biovl.storage import Draft, Folder, Input, Manifest, fingerprint, published, read_manifest
+
+KIND = "corpus"
+
+
+def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Keep the pairs that the rules want and publish them as shards with an index.
+
+        out/
+          train/00000.tar …  val/…  test/…   WebDataset: <pair_id>.jpg|png, .txt, .json
+          index.parquet                      every pair: metadata, split, shard, offset and size
+          README.md  stats.json  plots/      what is in it: the dataset card and its figures
+          manifest.json                      counts, with the reason of every drop
+
+    Raises:
+        ConfigError: If a rule or a column is not there.
+        ArtifactError: If the input is not published figures, or ``out`` holds something else.
+    """
+    asked = rules.make_rules(config.rules)
+    source = read_manifest(config.figures, "figures")
+    inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
+    inputs += [Input(name="columns", uri=uri, fingerprint=fingerprint(uri)) for uri in config.columns]
+    plain = configs.to_plain(config)
+    # The same input gives the same bytes wherever they are published.
+    del plain["out"]
+    done = published(config.out, KIND, plain, inputs)
+    if done is not None:
+        return done
+    parts = sorted(name for name in source.files if name.startswith("figures/"))
+    rules.check_columns(asked, [*_columns(config, parts), "superseded"])
+    draft = Draft.begin(config.out, KIND, plain, inputs)
+    report = Progress("assemble", progress)
+    with connected():
+        stages = _Stages(draft, report)
+        stages.run("looking at part", len(parts), _look, (config, parts))
+        dropped = draft.once("decided", lambda: assembling.decide(config, asked, len(parts)))
+        stages.run("encoding part", len(parts), _encode, (config, parts))
+        planned = draft.once("planned", lambda: assembling.plan(config, len(parts)))
+        wanted = [
+            (split, number)
+            for split, count in planned["shards"].items()
+            for number in range(count)
+        ]
+        stages.run("writing shard", len(wanted), _shard, (config, wanted))
+    pairs = _write_index(config, draft.folder, len(parts), planned["shards"])
+    counts = {
+        "figures": {"seen": source.counts["figures"]["seen"], "kept": sum(pairs.values())},
+        "dropped": dict(sorted({**dropped, **planned["failed"]}.items())),
+        "pairs": pairs,
+        "shards": planned["shards"],
+    }
+    return draft.publish(
+        Manifest(
+            kind=KIND,
+            config=plain,
+            inputs=inputs,
+            counts=counts,
+            notes={
+                "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
+                "image": "as published; formats that training readers do not know are PNG"
+                if config.image.short_side_px is None
+                else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
+            },
+        )
+    )
+
+
+def _write_index(
+    config: AssembleConfig, folder: Folder, parts: int, shards_of: Mapping[str, int]
+) -> dict[str, int]:
+    """Write ``index.parquet`` part by part; return the number of pairs of each split."""
+    pairs = dict.fromkeys(shards_of, 0)
+    with folder.writer("index.parquet") as stream:
+        writer: pq.ParquetWriter | None = None
+        for table in assembling.index(config, parts, shards_of):
+            if writer is None:
+                writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
+            writer.write_table(table)
+            for split in pairs:
+                pairs[split] += pc.sum(pc.equal(table["split"], split)).as_py() or 0
+        if writer is not None:
+            writer.close()
+    return pairs
+
+
+def _look(config: AssembleConfig, parts: list[str], number: int) -> None:
+    assembling.look(config, parts[number], number)
+
+
+def _encode(config: AssembleConfig, parts: list[str], number: int) -> None:
+    assembling.encode(config, parts[number], number)
+
+
+def _shard(config: AssembleConfig, wanted: list[tuple[str, int]], number: int) -> None:
+    assembling.shard(config, *wanted[number])
+
+
+class _Stages:
+    """Runs the tasks of a stage that an earlier run has not finished."""
+
+    def __init__(self, draft: Draft, report: Progress) -> None:
+        self._draft, self._report = draft, report
+
+    def run(
+        self, name: str, total: int, task: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
+        """Run ``task(*arguments, number)`` for every number below ``total``, each on a worker."""
+        key = name.replace(" ", "-")
+        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
+        pending = [number for number in range(total) if number not in finished]
+        self._report.stage(name, total, done_before=len(finished))
+        if not pending:
+            return
+        uri = self._draft.folder.uri
+        # What all tasks share is stored once and not with every task.
+        shared = ray.put(arguments)
+
+        def work(row: dict[str, Any]) -> dict[str, Any]:
+            number = int(row["item"])
+            task(*ray.get(shared), number)
+            Draft(uri).note(f"{key}/{number:06d}", {})
+            return row
+
+        numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
+        for _ in numbers.map(work, num_cpus=1).iter_rows():
+            self._report.add()
+
+
+def _columns(config: AssembleConfig, parts: list[str]) -> list[str]:
+    """Return the columns that rules may read, and refuse folders of columns that do not fit."""
+    names = list(pairing.CANDIDATE_SCHEMA.names)
+    for uri in config.columns:
+        folder = Folder(uri)
+        missing = {part.removeprefix("figures/") for part in parts} - set(
+            folder.names("", ".parquet")
+        )
+        if missing or not parts:
+            raise ArtifactError(
+                f"{uri} has no columns for {len(missing)} parts of {config.figures} "
+                f"({', '.join(sorted(missing)[:3])} …): it was made from another table"
+            )
+        with folder.filesystem.open_input_file(folder.at(parts[0].removeprefix("figures/"))) as file:
+            added = pq.read_schema(file).names
+        doubled = sorted(set(added) & set(names))
+        if doubled:
+            raise ArtifactError(f"{uri} has columns that are there already: {', '.join(doubled)}")
+        names += added
+    return names

@@ -1,0 +1,37 @@
+"""What a job says while it works: a line now and then, to standard error."""
+
+import time
+from typing import TextIO
+
+
+class Progress:
+    """Counts units of work in stages and says how far it is, at most every two seconds."""
+
+    def __init__(self, job: str, stream: TextIO) -> None:
+        self._job, self._stream = job, stream
+        self._name, self._total, self._done = "", 0, 0
+        self._started = self._last = time.monotonic()
+
+    def stage(self, name: str, total: int, *, done_before: int = 0) -> None:
+        """Begin a stage of so many units."""
+        self._name, self._total, self._done = name, total, done_before
+        self._started = self._last = time.monotonic()
+        if done_before:
+            self._say(f"{done_before} of {total} were done before")
+
+    def add(self, note: str = "") -> None:
+        """One more unit is done; a note may say what it brought."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._last < 2 and self._done < self._total:
+            return
+        self._last = now
+        self._say(f"{self._done}/{self._total}{', ' if note else ''}{note}")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the stage began, never zero."""
+        return max(time.monotonic() - self._started, 1e-3)
+
+    def _say(self, text: str) -> None:
+        print(f"{self._job}: {self._name} {text}", file=self._stream, flush=True)

@@ -1,0 +1,124 @@
+"""A figure and its article to a pair: the columns that decide, and the record that is trained on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from biovl import records
+from biovl.articles.captions import readable
+from biovl.curation.tokens import clip_token_counts
+from biovl.records import Article, Figure, Span
+
+TextChoice = Literal["caption", "caption+mentions"]
+
+_ARTICLE_COLUMNS = (
+    "version pmid doi title journal published article_type language keywords subjects "
+    "license_url citation mesh_terms cited_by_pmids retracted"
+).split()
+FIGURE_COLUMNS = records.column_names(Figure, without=["image"])
+"""What is read of ``figures/`` to make candidates."""
+
+_KEPT_FIGURE_COLUMNS = [name for name in FIGURE_COLUMNS if name != "mentions"]
+
+CANDIDATE_SCHEMA = pa.schema(
+    [
+        *(records.schema(Figure).field(name) for name in _KEPT_FIGURE_COLUMNS),
+        *(records.schema(Article).field(name) for name in _ARTICLE_COLUMNS),
+        pa.field("article_defect", pa.string()),
+        pa.field("mention_count", pa.int32(), nullable=False),
+        pa.field("mention_chars", pa.int32(), nullable=False),
+        pa.field("full_text_chars", pa.int32(), nullable=False),
+        pa.field("caption_chars", pa.int32(), nullable=False),
+        pa.field("caption_tokens", pa.int32(), nullable=False),
+        pa.field("text_chars", pa.int32(), nullable=False),
+        pa.field("text_tokens", pa.int32(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("mention_texts", pa.list_(pa.string()), nullable=False),
+    ]
+)
+"""What rules may read, and what the pair's record is made of. ``text`` is what is trained on."""
+
+
+def candidates(figures: pa.Table, articles: pa.Table, text: TextChoice) -> pa.Table:
+    """Return one candidate per figure, in order, with the columns of its article beside it.
+
+    Args:
+        figures: Rows of ``figures/``; the image column is not needed.
+        articles: Rows of ``articles/`` that hold every article of the figures.
+        text: What a pair's text is made of.
+    """
+    places = {uri: row for row, uri in enumerate(articles["source_uri"].to_pylist())}
+    rows = pa.array([places[uri] for uri in figures["source_uri"].to_pylist()], pa.int64())
+    joined = articles.select([*_ARTICLE_COLUMNS, "defect", "full_text"]).take(rows)
+    captions = [
+        readable(caption, _spans(spans))
+        for caption, spans in zip(
+            figures["caption"].to_pylist(),
+            figures["caption_superscripts"].to_pylist(),
+            strict=True,
+        )
+    ]
+    mentions = [
+        [
+            readable(mention["text"], _spans(mention["superscripts"]))
+            for mention in cited
+            if mention["container"] == "body"
+        ]
+        for cited in figures["mentions"].to_pylist()
+    ]
+    texts = [pair_text(c, m, text) for c, m in zip(captions, mentions, strict=True)]
+    derived: dict[str, Any] = {
+        "article_defect": joined["defect"],
+        "mention_count": [len(cited) for cited in mentions],
+        "mention_chars": [sum(map(len, cited)) for cited in mentions],
+        "full_text_chars": [len(body or "") for body in joined["full_text"].to_pylist()],
+        "caption_chars": [len(caption) for caption in captions],
+        "caption_tokens": clip_token_counts(captions),
+        "text_chars": [len(content) for content in texts],
+        "text_tokens": clip_token_counts(texts),
+        "text": texts,
+        "mention_texts": mentions,
+    }
+    columns = []
+    for column in CANDIDATE_SCHEMA:
+        if column.name in derived:
+            columns.append(_column(derived[column.name], column.type))
+        elif column.name in _KEPT_FIGURE_COLUMNS:
+            columns.append(figures[column.name].combine_chunks())
+        else:
+            columns.append(joined[column.name].combine_chunks())
+    return pa.Table.from_arrays(columns, schema=CANDIDATE_SCHEMA)
+
+
+def pair_text(caption: str, mentions: Sequence[str], choice: TextChoice) -> str:
+    """Return a pair's text: its caption, or its caption and the paragraphs that cite it."""
+    if choice == "caption":
+        return caption
+    return "\n".join(filter(None, [caption, *mentions]))
+
+
+def pair_json(row: Mapping[str, Any]) -> bytes:
+    """Return what a pair's ``.json`` holds: who published it, under which licence, and its texts."""
+    kept = (
+        "figure_id article_id figure_label kind caption title journal published article_type "
+        "language license license_url license_group doi pmid citation keywords subjects "
+        "mesh_terms source_uri image_name image_sha256 width_px height_px credit"
+    ).split()
+    values = {name: row[name] for name in kept}
+    values["mentions"] = row["mention_texts"]
+    return json.dumps(values, ensure_ascii=False, sort_keys=True).encode()
+
+
+def _spans(spans: Sequence[Mapping[str, int]]) -> list[Span]:
+    return [Span(span["start"], span["end"]) for span in spans]
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if isinstance(values, np.ndarray):
+        return pa.array(values).cast(kind)
+    return pa.array(values, kind)
