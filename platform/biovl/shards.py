@@ -98,15 +98,6 @@ class ShardWriter:
         self._offset += len(data)
 
 
-def size_in_shard(key: str, lengths: Mapping[str, int]) -> int:
-    """Return the size of the place of a pair whose files have these lengths in bytes, by kind."""
-    total = 0
-    for kind, length in lengths.items():
-        header = tarfile.TarInfo(f"{key}.{kind}").tobuf(tarfile.PAX_FORMAT)
-        total += len(header) + length + -length % _BLOCK
-    return total
-
-
 def read_pair(uri: str, offset: int, size: int) -> dict[str, bytes]:
     """Return the files of one pair by kind, reading nothing but them.
 

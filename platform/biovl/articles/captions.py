@@ -1,0 +1,59 @@
+"""The training text of what was published: readings kept, figure labels left out."""
+
+import re
+from collections.abc import Sequence
+
+from biovl.records import Span
+
+_NUMBER = re.compile(r"[+\-−–‑] ?\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*", re.ASCII)
+_LABEL = re.compile(
+    r"""
+    (?:(?:supplement(?:ary|al)|extended[ ]data|online|additional)\s+)?
+    (?:fig(?:ure|ura|s)?|scheme|plate|chart)\b\.?\s?
+    (?:[SEA]?\d+(?:[-–.]\d+)?[A-Za-z]?|(?-i:[IVXL]+))\b
+    # What follows tells a label from the subject of a sentence: "Figure 2 shows …" stays.
+    (?:\s*[.:|—–]+(?=\s|$)\s*|\s+(?=(?-i:[A-Z(]))|\s*$)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def readable(text: str, superscripts: Sequence[Span]) -> str:
+    """Return a text in which raised numbers can be told from the digits before them.
+
+    ``10<sup>6</sup> cells`` is stored as ``106 cells`` and a span; here it is ``10^6 cells``.
+    Only a number, with or without a sign, right after a digit gets a ``^``: ``m2``, ``Ca2+`` and
+    ``1st`` read the same either way and stay as published.
+
+    Args:
+        text: As stored, in ``Figure.caption`` or ``Mention.text``.
+        superscripts: Its raised stretches, in code points, in order of their start.
+    """
+    places = [
+        span.start
+        for span in _joined(superscripts)
+        if span.start > 0
+        and text[span.start - 1] in "0123456789"
+        and _NUMBER.fullmatch(text, span.start, span.end)
+    ]
+    ends = [*places, len(text)]
+    return "^".join(text[start:end] for start, end in zip([0, *places], ends, strict=True))
+
+
+def without_label(caption: str) -> str:
+    """Return a caption without its leading figure label: ``Fig. 2. CT`` gives ``CT``.
+
+    A label that is the subject of a sentence stays: ``Figure 2 shows a CT``.
+    """
+    return _LABEL.sub("", caption, count=1) if _LABEL.match(caption) else caption
+
+
+def _joined(spans: Sequence[Span]) -> list[Span]:
+    """Return spans with those that touch made one: ``<sup>−</sup><sup>6</sup>`` is one power."""
+    joined: list[Span] = []
+    for span in spans:
+        if joined and joined[-1].end == span.start:
+            joined[-1] = Span(joined[-1].start, span.end)
+        else:
+            joined.append(span)
+    return joined

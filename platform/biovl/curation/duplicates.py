@@ -1,0 +1,205 @@
+"""Which rows show again what another row shows: the same bytes, or the same picture encoded anew.
+
+One row of each picture survives, whatever its split. So no two surviving images are duplicates of
+each other, and none in train repeats one in val or test.
+
+Near duplicates are pairs whose 64-bit perceptual hashes differ in at most ``max_distance`` bits and
+whose aspect ratios agree. All of them are found: the bits are cut into blocks, and a pair that
+differs in few bits agrees in many blocks, so sorting by every choice of that many blocks brings the
+two together.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+MAX_DISTANCE = 4
+"""Bits. The hash has as many ones as zeros, so distances are even. Measured on 251 real figures:
+every JPEG of quality 90 or 40, every copy at half size and at 288 px is within 4 (99 % within 2),
+and so are 89 % of copies cropped by 4 px. Of 162,000 pairs of different figures, chest X-rays,
+radiographs and retinas, none is within 4 but for two studies published twice; at 6 there are ten,
+of which one is a true duplicate: forest plots, chest X-rays and retinas look alike to the hash."""
+
+MAX_ASPECT_GAP = 0.02
+"""How far the aspect ratios of near duplicates may differ, relative: rounding to whole pixels of a
+thumbnail of 50 px, or a margin that was cut."""
+
+_HASH_BITS = 64
+_TELLING_ONES = range(16, 49)
+"""A hash with fewer or more ones than this comes from an image without structure, a blank page,
+and says nothing: DCT terms above their median are half of all by definition."""
+
+_VERSION_NUMBER = re.compile(r"\d+")
+
+
+def survivors(
+    sha256: Iterable[str],
+    phash: Iterable[str | None],
+    width_px: np.ndarray,
+    height_px: np.ndarray,
+    *,
+    max_distance: int = MAX_DISTANCE,
+    max_aspect_gap: float = MAX_ASPECT_GAP,
+) -> np.ndarray:
+    """Return for each image the row that stands for it: its own, or that of the one it repeats.
+
+    Of several images the one with the most pixels survives, and of those the first in order. The
+    rows are taken in that order of preference; each survives unless a survivor before it is its
+    duplicate, and the first such survivor is recorded. Pass only rows that may be trained on, so
+    that no image is dropped in favour of one that is dropped as well.
+
+    Sorts the rows 35 times by default. Measured on 24 million hashes, 1 % of them planted near
+    duplicates: 91 s on one core, 4.7 GB. Clusters of thousands of images that are near each other
+    and differ in size cost the square of their number.
+
+    Args:
+        sha256: Of each file, hexadecimal; N of them. The first 64 bits decide: two of 24 million
+            different files share them by chance in 1 of 60,000 corpora.
+        phash: ImageHash's phash of each image, 16 hexadecimal digits, None where there is none.
+        width_px: Shape [N], integer, at least 1.
+        height_px: Shape [N], integer, at least 1.
+        max_distance: Bits by which the hashes of near duplicates may differ, 0 to 8.
+        max_aspect_gap: Relative difference of their aspect ratios, at least 0.
+
+    Returns:
+        Row numbers, int64, shape [N]; a row survives if it holds its own number.
+    """
+    pixels = width_px.astype(np.int64) * height_px
+    rows = len(pixels)
+    preferred = np.argsort(-pixels, kind="stable")
+    content, looks = _first_64_bits(sha256)[preferred], _first_64_bits(phash)[preferred]
+    width_px, height_px = width_px[preferred], height_px[preferred]
+
+    # From here on rows are in order of preference: the smaller number wins.
+    first = _first_of_equals(content)
+    ones = np.bitwise_count(looks)
+    telling = (ones >= _TELLING_ONES.start) & (ones < _TELLING_ONES.stop)
+    compared = np.flatnonzero(telling & (first == np.arange(rows)))
+    # Images with one hash and one size have the same near duplicates: one speaks for all.
+    same = compared[_first_of_equals(looks[compared], width_px[compared], height_px[compared])]
+    first[compared] = same
+    distinct = compared[same == compared]
+    aspect = width_px[distinct] / height_px[distinct]
+    near = _near_pairs(looks[distinct], aspect, max_distance, max_aspect_gap)
+    stands_for = np.arange(rows)
+    stands_for[distinct] = distinct[_first_survivors(len(distinct), *near)]
+    # From a row to the first of its bytes, to the first of its looks, to what that one repeats.
+    result = np.empty(rows, np.int64)
+    result[preferred] = preferred[stands_for[first[first]]]
+    return result
+
+
+def superseded(
+    article_ids: Sequence[str], versions: Sequence[str | None], usable: np.ndarray
+) -> np.ndarray:
+    """Return which rows of articles give way to another row of the same article.
+
+    The newest usable version stays, and of equal ones the first; if none is usable, the newest.
+
+    Args:
+        article_ids: One for each row, not unique. Length N.
+        versions: ``1``, ``2`` … ``10``, or ``1.2``; None is older than any. Length N.
+        usable: Whether a row can be used. Shape [N], bool.
+
+    Returns:
+        Shape [N], bool.
+    """
+    best: dict[str, tuple[tuple[bool, tuple[int, ...]], int]] = {}
+    for row, (article_id, version) in enumerate(zip(article_ids, versions, strict=True)):
+        rank = bool(usable[row]), tuple(map(int, _VERSION_NUMBER.findall(version or "")))
+        if article_id not in best or rank > best[article_id][0]:
+            best[article_id] = rank, row
+    gives_way = np.ones(len(article_ids), bool)
+    gives_way[[row for _, row in best.values()]] = False
+    return gives_way
+
+
+def _first_64_bits(digests: Iterable[str | None]) -> np.ndarray:
+    return np.fromiter((int((digest or "0")[:16], 16) for digest in digests), np.uint64)
+
+
+def _first_of_equals(*keys: np.ndarray) -> np.ndarray:
+    """Return for each row the first row with the same keys. Int64, shape [N]."""
+    order = np.lexsort(keys)
+    starts = np.ones(len(order), bool)
+    if len(order):
+        starts[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    result = np.empty(len(order), np.int64)
+    # lexsort is stable, so the first of a run is the first in order.
+    result[order] = order[starts][np.cumsum(starts) - 1]
+    return result
+
+
+def _near_pairs(
+    looks: np.ndarray, aspect: np.ndarray, max_distance: int, max_aspect_gap: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return every pair of near duplicates once, as two arrays of rows, the first one smaller."""
+    rows = len(looks)
+    log_aspect = np.log(aspect)
+    found = np.empty(0, np.int64)
+    for mask in _masks(rows, max_distance):
+        order = np.argsort(looks & mask)
+        key = (looks & mask)[order]
+        new = [found]
+        # Places whose neighbour so many places further has the same key.
+        places, lag = np.flatnonzero(key[1:] == key[:-1]), 1
+        while len(places):
+            one, other = order[places], order[places + lag]
+            near = np.bitwise_count(looks[one] ^ looks[other]) <= max_distance
+            near &= np.abs(log_aspect[one] - log_aspect[other]) <= np.log1p(max_aspect_gap)
+            one, other = one[near], other[near]
+            new.append(np.minimum(one, other) * rows + np.maximum(one, other))
+            lag += 1
+            places = places[places + lag < rows]
+            places = places[key[places] == key[places + lag]]
+        found = np.unique(np.concatenate(new))
+    return np.divmod(found, max(rows, 1))
+
+
+def _masks(rows: int, max_distance: int) -> Iterator[np.uint64]:
+    """Yield masks of bits of which two hashes within the distance agree on at least one.
+
+    Of ``max_distance + k`` blocks of bits, at least ``k`` have no differing bit. A larger ``k``
+    means more masks, and more bits in each: as many as there are bits in the number of rows, so
+    that few different images share a key.
+    """
+    agreeing = 1
+    while _HASH_BITS * agreeing < (max_distance + agreeing) * min(rows.bit_length(), 32):
+        agreeing += 1
+    edges = np.linspace(0, _HASH_BITS, max_distance + agreeing + 1).astype(int)
+    blocks = [(1 << int(end)) - (1 << int(start)) for start, end in itertools.pairwise(edges)]
+    for chosen in itertools.combinations(blocks, agreeing):
+        yield np.uint64(sum(chosen))
+
+
+def _first_survivors(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
+    """Return the first survivor near each row, or the row itself where it survives.
+
+    A row survives unless a survivor before it is near. All rows of which no earlier near row is
+    undecided are decided at once, so this takes few rounds.
+
+    Args:
+        rows: How many there are.
+        earlier: One row of each near pair. Shape [E].
+        later: The other one, greater. Shape [E].
+    """
+    survives = np.ones(rows, bool)
+    undecided = np.zeros(rows, bool)
+    undecided[later] = True
+    one, other = earlier, later
+    while len(one):
+        dropped = other[survives[one] & ~undecided[one]]
+        survives[dropped] = False
+        undecided[dropped] = False
+        # What is left of a row's pairs are those with rows that may still survive.
+        left = undecided[other] & survives[one]
+        one, other = one[left], other[left]
+        waiting = np.zeros(rows, bool)
+        waiting[other] = True
+        undecided &= waiting
+    stands_for = np.arange(rows)
+    hit = survives[earlier]
+    np.minimum.at(stands_for, later[hit], earlier[hit])
+    return stands_for

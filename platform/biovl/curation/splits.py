@@ -1,0 +1,124 @@
+"""Where a pair goes: its split by article, its shard and its place there by a seeded shuffle.
+
+Everything follows from hashes of ids, so it is the same on every machine and in every order of
+reading, and a retry changes nothing.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Split = Literal["train", "val", "test"]
+
+# PMC-15M has 13.9 M, 13.6 k and 726 k pairs (Zhang et al. 2023, arXiv:2303.00915).
+VAL_PERMYRIAD = 9
+TEST_PERMYRIAD = 496
+
+_GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
+"""2^64 divided by the golden ratio: its multiples spread evenly over 64 bits."""
+
+
+def split_of(
+    article_id: str,
+    *,
+    val_permyriad: int = VAL_PERMYRIAD,
+    test_permyriad: int = TEST_PERMYRIAD,
+) -> Split:
+    """Return the split an article belongs to; all its pairs follow it.
+
+    Args:
+        article_id: As in ``articles/``.
+        val_permyriad: Articles of 10,000 that are for validation.
+        test_permyriad: Articles of 10,000 that are for testing. Whatever it is, val stays the same.
+    """
+    place = _hash(article_id.encode()) % 10_000
+    if place < val_permyriad:
+        return "val"
+    # From the other end, so that changing one share moves no article into the other split.
+    return "test" if place >= 10_000 - test_permyriad else "train"
+
+
+def shuffle_keys(ids: Iterable[str], seed: int) -> np.ndarray:
+    """Return a random number for each id, the same whenever the seed is. uint64, shape [N]."""
+    salt = seed.to_bytes(8, "big")
+    return np.array([_hash(name.encode(), salt) for name in ids], np.uint64)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each pair is written."""
+
+    shard: np.ndarray
+    """Number of the shard, from 0 without gaps. int64, shape [N]."""
+
+    place: np.ndarray
+    """Number in the shard, from 0 without gaps. int64, shape [N]."""
+
+
+def lay_out(
+    article_keys: np.ndarray,
+    pair_keys: np.ndarray,
+    size_bytes: np.ndarray,
+    *,
+    max_bytes: int,
+    max_pairs: int,
+) -> Layout:
+    """Return a shuffled layout of one split's pairs with the figures of each article far apart.
+
+    Of an article with n pairs, no more than n / shards, rounded up, are in one shard, and within a
+    shard they stand at even distances: figures of one article look alike, and a training batch is
+    to hold few such near-duplicate negatives. All else is as random as the keys. The order of the
+    arguments' rows does not matter. Measured on 24 million pairs: 22 s on one core, 3.6 GB.
+
+    Args:
+        article_keys: ``shuffle_keys`` of the pairs' article ids. uint64, shape [N].
+        pair_keys: ``shuffle_keys`` of the pair ids. uint64, shape [N].
+        size_bytes: What each pair takes in a shard, or an estimate. int64, shape [N].
+        max_bytes: Limit of a shard's bytes. A pair that alone is larger is not counted: its shard
+            is longer by it.
+        max_pairs: Limit of a shard's pairs.
+    """
+    rows = len(pair_keys)
+    if rows == 0:
+        return Layout(np.empty(0, np.int64), np.empty(0, np.int64))
+    order = np.lexsort((pair_keys, article_keys))
+    keys, counted = article_keys[order], size_bytes[order]
+    shards = _shards(np.where(counted > max_bytes, 0, counted), max_bytes, max_pairs)
+    # Dealt like cards, article by article: neighbours never meet in a shard.
+    dealt = np.arange(rows)
+    shard = dealt % shards
+
+    begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    lengths = np.diff(np.append(begins, rows))
+    start, length = np.repeat(begins, lengths), np.repeat(lengths, lengths)
+    turn, lane = np.divmod(dealt - start, shards)
+    turns = -(-(length - lane) // shards)
+    # An article's pairs in one shard go in even steps from a beginning. Those in the next shard
+    # begin 0.618 of a shard further on (and so on, around): read side by side, shards do not show
+    # an article's figures at the same time either.
+    beginning = (keys + lane.astype(np.uint64) * _GOLDEN) / 2.0**64
+    along = np.lexsort(((turn + beginning) / turns, shard))
+    place = np.empty(rows, np.int64)
+    place[along] = dealt - np.searchsorted(shard[along], shard[along])
+    layout = Layout(np.empty(rows, np.int64), np.empty(rows, np.int64))
+    layout.shard[order], layout.place[order] = shard, place
+    return layout
+
+
+def _shards(size_bytes: np.ndarray, max_bytes: int, max_pairs: int) -> int:
+    """Return how many shards pairs dealt in this order need to keep the limits."""
+    rows = len(size_bytes)
+    shards = max(1, -(-rows // max_pairs), -(-int(size_bytes.sum()) // max_bytes))
+    while shards < rows:
+        held = np.bincount(np.arange(rows) % shards, weights=size_bytes)
+        if held.max() <= max_bytes:
+            break
+        shards += max(1, shards // 50)
+    return min(shards, rows)
+
+
+def _hash(data: bytes, salt: bytes = b"") -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, salt=salt).digest(), "big")
