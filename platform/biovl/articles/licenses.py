@@ -1,145 +1,268 @@
 """The places a licence hides, to one SPDX identifier and its PMC group.
 
-Where the text states no version, neither do we: ``CC-BY`` is then the identifier, which is not in
-SPDX's list but says no more than the publisher did.
+What SPDX has no identifier for gets one that says no more than the publisher did:
+
+    CC-BY, CC-BY-NC, …                 the version is not stated, so none is invented
+    LicenseRef-Public-Domain           in the public domain, without a Creative Commons instrument
+    LicenseRef-All-Rights-Reserved     rights are reserved, or a figure is left out of the licence
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from lxml import etree
 
 from biovl.articles.content import License
 from biovl.records import LicenseGroup
 
+PUBLIC_DOMAIN = "LicenseRef-Public-Domain"
+RESERVED = "LicenseRef-All-Rights-Reserved"
+
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_ALI = "{http://www.niso.org/schemas/ali/1.0/}license_ref"
+# The namespace is published with its slash and written without it by some.
+_REFERENCES = (
+    "{http://www.niso.org/schemas/ali/1.0/}license_ref",
+    "{http://www.niso.org/schemas/ali/1.0}license_ref",
+)
 
-_URL = re.compile(
-    r"https?://(?:www\.)?creativecommons\.org/"
-    r"(?:licen[sc]es?/(?P<kind>by(?:-nc)?(?:-nd|-sa)?|by-nd-nc)(?:/(?P<version>\d\.\d))?"
-    r"|publicdomain/(?P<public>zero|mark)(?:/\d\.\d)?|licenses/publicdomain)",
-    re.IGNORECASE,
-)
-_SHORT = re.compile(
-    r"\bCC[\s_-]*(?:(?P<zero>0|zero)|(?P<kind>BY(?:[\s_-]*NC)?(?:[\s_-]*(?:ND|SA))?))"
-    r"(?:[\s_-]*(?P<version>\d\.\d))?(?![\w-])",
-    re.IGNORECASE,
-)
-_LONG = re.compile(
-    r"creative\s+commons\s+(?P<words>(?:attribution|by)[\w\s,/()–-]{0,60}?)"
-    r"(?:licen[sc]e|(?P<version>\d\.\d)|[.;]|$)",
-    re.IGNORECASE,
-)
-_VERSION_AFTER = re.compile(r"^\W{0,3}(?:version\s|v\.?\s?)?(\d\.\d)", re.IGNORECASE)
-_ZERO = re.compile(r"creative\s+commons\s+(?:cc0|zero|public\s+domain)|\bCC0\b", re.IGNORECASE)
-
+# From what allows most to what allows least.
 _COMMERCIAL = ("CC0", "CC-BY", "CC-BY-SA", "CC-BY-ND")
 _NONCOMMERCIAL = ("CC-BY-NC", "CC-BY-NC-SA", "CC-BY-NC-ND")
-_UNVERSIONED = re.compile(r"-\d\.\d$")
-# Of two statements that differ, the one that allows less holds.
-_STRICTNESS = ("CC0", "CC-BY", "CC-BY-SA", "CC-BY-ND", "CC-BY-NC", "CC-BY-NC-SA", "CC-BY-NC-ND")
+_STRICTNESS = (*_COMMERCIAL, *_NONCOMMERCIAL)
+_VERSION = re.compile(r"-\d\.\d(?:-[A-Z]{2,3})?$")
+# Source: SPDX licence list 3.27. A port that is not on it is named as the licence it translates.
+_PORTS = {
+    "CC-BY-2.5": ("AU",),
+    "CC-BY-3.0": ("AT", "AU", "DE", "IGO", "NL", "US"),
+    "CC-BY-NC-3.0": ("DE",),
+    "CC-BY-NC-ND-3.0": ("DE", "IGO"),
+    "CC-BY-NC-SA-2.0": ("DE", "FR", "UK"),
+    "CC-BY-NC-SA-3.0": ("DE", "IGO"),
+    "CC-BY-ND-3.0": ("DE",),
+    "CC-BY-SA-2.0": ("UK",),
+    "CC-BY-SA-2.1": ("JP",),
+    "CC-BY-SA-3.0": ("AT", "DE", "IGO"),
+}
+
+_URL = re.compile(
+    r"""
+    (?:https?://\s?)?(?:www\.)?creativecommons\.org/\s?
+    (?:licen[sc]es?/(?P<terms>by(?:-n[cd]|-sa)*|publicdomain)|publicdomain/(?P<public>zero|mark))
+    (?![\w-])
+    (?:/(?P<version>\d\.\d)(?:/(?P<port>[a-z]{2,3})(?![a-z]))?)?
+    [\w./-]*
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# "CC BY-NC 4.0", and the long form in English, Spanish and Portuguese (SciELO).
+_NAMED = re.compile(
+    r"""
+    \bCC[\s_-]*(?:(?P<zero>0|zero)\b|(?P<short>BY(?![a-z])
+        (?:[\s_-]*(?:N[CD]|SA)(?![a-z]))*))
+        (?:[\s_/-]*v?(?P<short_version>[1-4](?:\.\d)?)(?![\d.]\d))?
+        (?:[\s_-]*(?P<short_port>(?-i:[A-Z]{2,3}))\b)?
+    |
+    creative[\s_-]*commons[\s_-]*(?:(?:public|licen[sc]\w+|deed|cc)[\s,:_-]*)*
+    (?P<long>
+        (?:(?:by\s+)?attribution|atribu\w+|reconoc\w+|by(?![ \w])|(?-i:BY)
+            |non[\s-]?commercial|n[oã]o?[\s-]?comercial)
+        (?:[\s,/()-]*
+            (?:non[\s-]?commercial|n[oã]o?[\s-]?comercial|nc|no[\s-]?deriv\w*|s[ei][nm][\s-]?(?:obra)?
+            [\s-]?deriv\w*|nd|share[\s-]?alike|compart\w+[\s-]?igual|sa)(?![a-z]))*
+    )
+    (?:[\s,(]*(?:licen[sc]\w+|international|unported|generic|internac\w+))*
+    (?:[\s,(.]*(?:version\s|v\.?\s?)?(?P<long_version>[1-4]\.\d))?
+    (?:\s(?P<long_port>(?-i:IGO))\b)?
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_ZERO = re.compile(
+    r"creative\s+commons\s+(?:cc\s?0|zero|public\s+domain\s+(?:dedication|declaration))",
+    re.IGNORECASE,
+)
+_NO_COPYRIGHT = re.compile(
+    r"public[\s-]domain|work of the (?:U\.?S\.?|United States) government"
+    r"|(?:U\.?S\.?|United States) government work|not subject to (?:U\.?S\.? )?copyright",
+    re.IGNORECASE,
+)
+_ALL_RESERVED = re.compile(
+    r"all rights (?:are )?reserved|not covered by|no re-?use"
+    r"|(?:reproduced|reprinted|adapted|republished|used)\b.{0,200}?\bwith (?:kind )?permission"
+    r"|without\b.{0,30}\bpermission",
+    re.IGNORECASE | re.DOTALL,
+)
+# "… panel B is not covered by the" CC-BY 4.0 licence.
+_EXCLUDED = re.compile(
+    r"""
+    \b(?:not\s(?:covered|licen[sc]ed|published|available|included|distributed)\s(?:by|under|in)
+    |excluded\sfrom) \s+ (?:(?:the|this|a|our|article[’']s)\s+)* \(?\s*$
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_LOOK_BACK = 60
+_DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-"))
+_NOT_LICENSED = License()
 
 
 def license_of(permissions: Sequence[etree._Element]) -> License:
-    """Return the licence stated in ``<permissions>`` or ``<license>`` elements.
+    """Return the licence that an article or a figure states.
 
-    A link beats prose. Of two that differ, the one that allows less holds.
+    What a machine can read (links, ``license-type``) beats prose; prose then only adds a version.
+    Where two statements differ, the one that allows less holds.
+
+    Args:
+        permissions: ``<permissions>`` elements; or, as articles before 2008 have them, bare
+            ``<license>`` and ``<copyright-statement>`` elements.
+
+    Returns:
+        The licence; its ``url`` is that of the link it was read from, as published. A link that
+        is not known is returned with no identifier and group ``other``.
     """
-    stated = [
-        part
+    links = [link for element in permissions for link in _links(element)]
+    text = " ".join([" ".join(element.itertext()) for element in permissions])
+    coded = [_from_url(match) for link in links if (match := _URL.search(link))]
+    coded += _linked_in(text)
+    coded += [
+        _named_in(kind)
         for element in permissions
-        for part in ([element] if element.tag == "license" else element.iter("license"))
+        for part in element.iter("license")
+        if (kind := part.get("license-type"))
     ]
-    links = [found for part in stated for url in _links(part) if (found := _from_url(url))]
-    if links:
-        return max(links, key=_strictness)
-    prose = [license_from_text(" ".join(part.itertext())) for part in stated]
-    prose += [license_from_text(part.get("license-type", "")) for part in stated]
-    if not any(found.spdx for found in prose):
-        prose += [
-            license_from_text(" ".join(part.itertext()))
-            for element in permissions
-            for part in element.iter("copyright-statement", "license-p")
-        ]
-    known = [found for found in prose if found.spdx]
-    if known:
-        return max(known, key=_strictness)
-    url = next((url for part in stated for url in _links(part)), None)
-    return License(None, url, "other")
+    best = _strictest(coded)
+    if best.spdx is None:
+        best = license_from_text(text)
+        return best if best.spdx else License(url=links[0] if links else None)
+    return _with_version_from(text, best)
 
 
 def license_from_text(text: str) -> License:
-    """Return the licence that a sentence, a link or a short name states."""
+    """Return the licence that a sentence, a link or a short name states.
+
+    A link beats words. "Creative Commons public domain dedication" is CC0's own name and that of
+    the dedication before it (2004), which allowed the same: both are ``CC0-1.0``.
+    """
     if not text:
-        return License()
-    by_url = [found for match in _URL.finditer(text) if (found := _from_match(match))]
-    if by_url:
-        return max(by_url, key=_strictness)
-    found = []
-    for match in _SHORT.finditer(text):
-        if match["zero"]:
-            found.append(_license("CC0", "1.0"))
-        else:
-            found.append(_license("CC-" + re.sub(r"[\s_-]+", "-", match["kind"].upper()), match["version"]))
-    for match in _LONG.finditer(text):
-        after = _VERSION_AFTER.match(text[match.end() :])
-        version = match["version"] or (after[1] if after else None)
-        found.append(_license(_kind_of(match["words"]), version))
-    if not found and _ZERO.search(text):
-        found.append(_license("CC0", "1.0"))
-    return max(found, key=_strictness) if found else License()
+        return _NOT_LICENSED
+    linked = _strictest(_linked_in(text))
+    if linked.spdx:
+        return _with_version_from(text, linked)
+    named = _named_in(text)
+    if named.spdx:
+        return named
+    if _ZERO.search(text):
+        return _licensed("CC0", "1.0")
+    if _ALL_RESERVED.search(text):
+        return License(RESERVED)
+    return License(PUBLIC_DOMAIN) if _NO_COPYRIGHT.search(text) else _NOT_LICENSED
 
 
 def group_of(spdx: str | None) -> LicenseGroup:
-    """Return PMC's group: what may be used commercially, what not, and everything else."""
-    bare = _UNVERSIONED.sub("", spdx or "")
-    if bare in _COMMERCIAL:
+    """Return PMC's group of an identifier, with or without version.
+
+    ``commercial`` is CC0, BY, BY-SA, BY-ND; ``noncommercial`` is BY-NC, BY-NC-SA, BY-NC-ND;
+    everything else, the public domain included, is ``other``.
+    """
+    terms = _VERSION.sub("", spdx or "")
+    if terms in _COMMERCIAL:
         return "commercial"
-    return "noncommercial" if bare in _NONCOMMERCIAL else "other"
+    return "noncommercial" if terms in _NONCOMMERCIAL else "other"
 
 
-def _links(license_: etree._Element) -> Iterable[str]:
-    if license_.get(_HREF):
-        yield license_.get(_HREF)
-    for element in license_.iter(_ALI, "ext-link", "uri"):
-        for link in (element.get(_HREF), element.text):
-            if link and "://" in link:
-                yield link.strip()
+def _links(element: etree._Element) -> Iterator[str]:
+    for part in element.iter("license", "ext-link", "uri", *_REFERENCES):
+        target = part.get(_HREF) or part.text or ""
+        is_link = "://" in target or "creativecommons.org" in target
+        # The text of <license> is prose.
+        if is_link and (part.tag != "license" or part.get(_HREF)):
+            if part.tag in ("ext-link", "uri") and _EXCLUDED.search(_before(part)):
+                continue
+            yield target.strip()
 
 
-def _from_url(url: str) -> License | None:
-    match = _URL.search(url)
-    return _from_match(match) if match else None
+def _before(part: etree._Element) -> str:
+    earlier = part.getprevious()
+    if earlier is not None:
+        return (earlier.tail or "")[-_LOOK_BACK:]
+    parent = part.getparent()
+    return ((parent.text if parent is not None else None) or "")[-_LOOK_BACK:]
 
 
-def _from_match(match: re.Match[str]) -> License | None:
-    url = match[0]
-    if match["kind"]:
-        kind = match["kind"].upper().replace("BY-ND-NC", "BY-NC-ND")
-        return _license(f"CC-{kind}", match["version"], url)
-    if (match["public"] or "").lower() == "zero":
-        return _license("CC0", "1.0", url)
-    return License("CC-PDDC", url, "other")
+def _linked_in(text: str) -> list[License]:
+    if "creativecommons" not in text.lower():
+        return []
+    return [
+        _from_url(match) for match in _URL.finditer(text) if not _is_excluded(text, match.start())
+    ]
 
 
-def _license(kind: str, version: str | None, url: str | None = None) -> License:
+def _with_version_from(text: str, found: License) -> License:
+    """Return a licence with the version that words state, where its link or code has none."""
+    if found.spdx not in _STRICTNESS:
+        return found
+    named = _named_in(text)
+    agree = named.spdx is not None and _VERSION.sub("", named.spdx) == found.spdx
+    return License(named.spdx, found.url, found.group) if agree else found
+
+
+def _from_url(match: re.Match[str]) -> License:
+    url = match[0].rstrip(".")
+    if match["public"]:
+        kind = "CC0" if match["public"].lower() == "zero" else "CC-PDM"
+        return _licensed(kind, "1.0", url=url)
+    if match["terms"].lower() == "publicdomain":
+        return License("CC-PDDC", url)
+    return _licensed(_kind_of(match["terms"]), match["version"], match["port"], url)
+
+
+def _named_in(text: str) -> License:
+    text = text.translate(_DASHES)
+    found = []
+    for match in _NAMED.finditer(text):
+        if _is_excluded(text, match.start()):
+            continue
+        if match["zero"]:
+            found.append(_licensed("CC0", "1.0"))
+            continue
+        version = match["short_version"] or match["long_version"]
+        if version and "." not in version:
+            version += ".0"
+        kind = _kind_of(match["short"] or match["long"])
+        found.append(_licensed(kind, version, match["short_port"] or match["long_port"]))
+    return _strictest(found)
+
+
+def _kind_of(terms: str) -> str:
+    """Return the identifier without version of ``by-nd-nc`` or ``Attribution Non-Commercial``."""
+    terms = terms.lower()
+    kind = "CC-BY"
+    if re.search(r"comm?ercial|nc\b", terms):
+        kind += "-NC"
+    if re.search(r"deriv|nd\b", terms):
+        return kind + "-ND"
+    return kind + "-SA" if re.search(r"alike|igual|sa\b", terms) else kind
+
+
+def _licensed(
+    kind: str, version: str | None, port: str | None = None, url: str | None = None
+) -> License:
     spdx = f"{kind}-{version}" if version else kind
+    if port and port.upper() in _PORTS.get(spdx, ()):
+        spdx = f"{spdx}-{port.upper()}"
     return License(spdx, url, group_of(spdx))
 
 
-def _kind_of(words: str) -> str:
-    bare = words.lower().replace("–", "-")
-    kind = "CC-BY"
-    if re.search(r"non-?\s?commercial|\bnc\b", bare):
-        kind += "-NC"
-    if re.search(r"no-?\s?deriv|\bnd\b", bare):
-        kind += "-ND"
-    elif re.search(r"share-?\s?alike|\bsa\b", bare):
-        kind += "-SA"
-    return kind
+def _strictest(found: Sequence[License]) -> License:
+    return max(found, key=_strictness, default=_NOT_LICENSED)
 
 
-def _strictness(found: License) -> int:
-    bare = _UNVERSIONED.sub("", found.spdx or "")
-    return _STRICTNESS.index(bare) if bare in _STRICTNESS else -1
+def _strictness(found: License) -> tuple[int, bool]:
+    """Order by what is allowed; of equals, the one that states a version is worth more."""
+    if found.spdx is None:
+        return (-2, False)
+    terms = _VERSION.sub("", found.spdx)
+    rank = _STRICTNESS.index(terms) if terms in _STRICTNESS else -1
+    return (rank, terms != found.spdx)
+
+
+def _is_excluded(text: str, start: int) -> bool:
+    return _EXCLUDED.search(text, max(0, start - _LOOK_BACK), start) is not None
