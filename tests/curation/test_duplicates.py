@@ -27,6 +27,12 @@ def flipped(looks: int, bits: int) -> int:
     return looks ^ sum(1 << (bit * 64 // max(bits, 1)) for bit in range(bits))
 
 
+def random_hashes(count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return hashes with as many ones as zeros, as those of real images. uint64, shape [N]."""
+    bits = rng.permuted(np.tile(np.arange(64) % 2, (count, 1)), axis=1).astype(np.uint64)
+    return (bits << np.arange(64, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
+
+
 def one_by_one(
     content: np.ndarray,
     looks: np.ndarray,
@@ -96,9 +102,7 @@ def test_images_without_structure_are_only_equal_by_their_bytes(looks: int | Non
 def test_the_survivors_are_those_of_the_definition(distance: int) -> None:
     rng = np.random.default_rng(distance)
     # Clusters of hashes a few bits around some centres, so that chains and ties abound.
-    bits = rng.permuted(np.tile(np.arange(64) % 2, (30, 1)), axis=1).astype(np.uint64)
-    centres = (bits << np.arange(64, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
-    looks = centres[rng.integers(0, 30, 600)]
+    looks = random_hashes(30, rng)[rng.integers(0, 30, 600)]
     for _ in range(4):
         looks ^= np.uint64(1) << rng.integers(0, 64, 600).astype(np.uint64)
     sizes = np.array([(100, 50), (200, 100), (201, 100), (205, 100), (300, 300)])
@@ -116,9 +120,7 @@ def test_the_survivors_are_those_of_the_definition(distance: int) -> None:
 def test_among_many_images_every_near_duplicate_is_found() -> None:
     # More rows need keys of several blocks of bits; the few rows above do with one.
     rng = np.random.default_rng(0)
-    half = rng.integers(0, 2**32, 10_000).astype(np.uint64)
-    # As many ones as zeros, as in a real hash.
-    looks = half << np.uint64(32) | half ^ np.uint64(2**32 - 1)
+    looks = random_hashes(10_000, rng)
     looks[9_000:] = looks[:1_000]
     for _ in range(4):
         looks[9_000:] ^= np.uint64(1) << rng.integers(0, 64, 1_000).astype(np.uint64)
