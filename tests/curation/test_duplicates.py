@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from biovl.curation.duplicates import superseded, survivors
+from biovl.curation.duplicates import hash_bits, superseded, survivors
 
 A, B = 0x0F0F_F0F0_3333_CCCC, 0xFF00_FF00_5A5A_A5A5  # 32 ones each, 32 bits apart
 
@@ -19,7 +19,7 @@ def found(content, looks, width: np.ndarray, height: np.ndarray, **settings: flo
         hashlib.sha256(bytes([number % 256, number // 256])).hexdigest() for number in content
     ]
     hashes = [None if value is None else f"{value:016x}" for value in looks]
-    return survivors(digests, hashes, width, height, **settings).tolist()
+    return survivors(hash_bits(digests), hash_bits(hashes), width, height, **settings).tolist()
 
 
 def flipped(looks: int, bits: int) -> int:
@@ -131,7 +131,7 @@ def test_among_many_images_every_near_duplicate_is_found() -> None:
 
 def test_no_images_have_no_survivors() -> None:
     empty = np.empty(0, np.int64)
-    assert survivors([], [], empty, empty).tolist() == []
+    assert survivors(hash_bits([]), hash_bits([]), empty, empty).tolist() == []
 
 
 def test_of_an_articles_versions_the_newest_usable_one_stays() -> None:

@@ -34,9 +34,14 @@ and says nothing: DCT terms above their median are half of all by definition."""
 _VERSION_NUMBER = re.compile(r"\d+")
 
 
+def hash_bits(digests: Iterable[str | None]) -> np.ndarray:
+    """Return the first 64 bits of hexadecimal hashes, 0 for None. uint64, shape [N]."""
+    return np.fromiter((int((digest or "0")[:16], 16) for digest in digests), np.uint64)
+
+
 def survivors(
-    sha256: Iterable[str],
-    phash: Iterable[str | None],
+    content: np.ndarray,
+    looks: np.ndarray,
     width_px: np.ndarray,
     height_px: np.ndarray,
     *,
@@ -55,9 +60,9 @@ def survivors(
     and differ in size cost the square of their number.
 
     Args:
-        sha256: Of each file, hexadecimal; N of them. The first 64 bits decide: two of 24 million
+        content: ``hash_bits`` of each file's SHA-256. uint64, shape [N]. Two of 24 million
             different files share them by chance in 1 of 60,000 corpora.
-        phash: ImageHash's phash of each image, 16 hexadecimal digits, None where there is none.
+        looks: ``hash_bits`` of each image's phash, 0 where there is none. uint64, shape [N].
         width_px: Shape [N], integer, at least 1.
         height_px: Shape [N], integer, at least 1.
         max_distance: Bits by which the hashes of near duplicates may differ, 0 to 8.
@@ -66,10 +71,10 @@ def survivors(
     Returns:
         Row numbers, int64, shape [N]; a row survives if it holds its own number.
     """
+    rows = len(content)
     pixels = width_px.astype(np.int64) * height_px
-    rows = len(pixels)
     preferred = np.argsort(-pixels, kind="stable")
-    content, looks = _first_64_bits(sha256)[preferred], _first_64_bits(phash)[preferred]
+    content, looks = content[preferred], looks[preferred]
     width_px, height_px = width_px[preferred], height_px[preferred]
 
     # From here on rows are in order of preference: the smaller number wins.
@@ -114,10 +119,6 @@ def superseded(
     gives_way = np.ones(len(article_ids), bool)
     gives_way[[row for _, row in best.values()]] = False
     return gives_way
-
-
-def _first_64_bits(digests: Iterable[str | None]) -> np.ndarray:
-    return np.fromiter((int((digest or "0")[:16], 16) for digest in digests), np.uint64)
 
 
 def _first_of_equals(*keys: np.ndarray) -> np.ndarray:
