@@ -20,6 +20,7 @@ from biovl.images.encode import for_training
 from biovl.storage import Draft, Folder
 
 SAME_FILE, LOOKS_ALIKE = "same file as another pair", "looks like another pair"
+NO_IMAGE = "no image"
 SPLITS = ("train", "val", "test")
 
 _CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
@@ -75,7 +76,10 @@ def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> d
     ids, content = found["figure_id"].to_numpy(), found["image_sha256"].to_numpy()
     duplicate_of = np.full(len(ids), None, object)
 
-    kept = np.flatnonzero(np.equal(rejected, None))
+    # Whatever the rules say, there is nothing to train on.
+    imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
+    rejected[imageless] = NO_IMAGE
+    kept = np.flatnonzero(_is_none(rejected))
     images = found.take(pa.array(kept))
     stands_for = kept[
         duplicates.survivors(
@@ -94,7 +98,7 @@ def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> d
     rejected[gone] = np.where(content[gone] == content[survivor], SAME_FILE, LOOKS_ALIKE)
 
     split = np.full(len(ids), None, object)
-    for row in np.flatnonzero(np.equal(rejected, None)):
+    for row in np.flatnonzero(_is_none(rejected)):
         split[row] = splits.split_of(
             found["article_id"][int(row)].as_py(),
             val_permyriad=config.split.val_permyriad,
@@ -270,6 +274,10 @@ def _images(source: Folder, part: str, wanted: np.ndarray) -> Iterator[tuple[int
                 for row in here:
                     yield int(row), images[int(row) - start].as_py()
             start += rows
+
+
+def _is_none(values: np.ndarray) -> np.ndarray:
+    return np.array([value is None for value in values], bool)
 
 
 def _candidates(number: int) -> str:

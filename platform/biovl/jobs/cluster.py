@@ -15,8 +15,8 @@ import biovl
 @contextlib.contextmanager
 def connected() -> Iterator[None]:
     """Use the running Ray, else start one, and end it if it was started here."""
+    _quiet()
     if ray.is_initialized():
-        _quiet()
         yield
         return
     # Where biovl is not installed (a checkout on PYTHONPATH) workers must be told where it is.
@@ -29,7 +29,6 @@ def connected() -> Iterator[None]:
         include_dashboard=None if "RAY_ADDRESS" in os.environ else False,
         configure_logging=True,
     )
-    _quiet()
     try:
         yield
     finally:
@@ -41,4 +40,9 @@ def _quiet() -> None:
     context = DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    for name in (
+        "ray.data",
+        "ray.data._internal.progress",
+        "ray._private.authentication.authentication_token_setup",
+    ):
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,0 +1,248 @@
+"""Assemble as a whole: shards that others read, an index that finds every pair, killed and rerun."""
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from biovl import config as configs
+from biovl import recipes
+from biovl.curation.config import AssembleConfig
+from biovl.errors import ArtifactError, ConfigError
+from biovl.jobs.assemble import assemble
+from biovl.jobs.harvest import HarvestConfig, harvest
+from biovl.shards import read_pair
+from biovl.storage import Manifest, fingerprint
+from tests.jobs.folders import content
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def figures(
+    sample_packages: Path, ray_session: None, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("assemble") / "figures"
+    source = {"name": "packages", "path": str(sample_packages)}
+    settings = {"source": source, "out": str(out), "packages_per_unit": 4}
+    harvest(configs.build(HarvestConfig, settings))
+    return out
+
+
+def settings(figures: Path, out: Path, **changes: object) -> dict[str, object]:
+    return {
+        **recipes.small(),
+        "split.val_permyriad": 2_000,
+        "split.test_permyriad": 2_000,
+        "shard.pairs": 10,
+        "figures": str(figures),
+        "out": str(out),
+        **changes,
+    }
+
+
+def run(figures: Path, out: Path, **changes: object) -> Manifest:
+    return assemble(configs.build(AssembleConfig, settings(figures, out, **changes)))
+
+
+@pytest.fixture(scope="module")
+def corpus(figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("corpus") / "corpus"
+    run(figures, out)
+    return out
+
+
+def index(corpus: Path) -> list[dict]:
+    return pq.read_table(corpus / "index.parquet").to_pylist()
+
+
+def harvested(figures: Path) -> dict[str, dict]:
+    parts = sorted((figures / "figures").glob("*.parquet"))
+    return {row["figure_id"]: row for part in parts for row in pq.read_table(part).to_pylist()}
+
+
+def test_every_figure_is_a_pair_or_dropped_for_a_reason(corpus: Path, figures: Path) -> None:
+    counts = json.loads((corpus / "manifest.json").read_text())["counts"]
+    pairs = index(corpus)
+    assert counts["figures"]["seen"] == len(harvested(figures))
+    assert counts["figures"]["kept"] == len(pairs) == sum(counts["pairs"].values())
+    assert counts["figures"]["seen"] == len(pairs) + sum(counts["dropped"].values())
+    assert {"same file as another pair", "looks like another pair"} <= counts["dropped"].keys()
+    for split, count in counts["pairs"].items():
+        assert sum(pair["split"] == split for pair in pairs) == count
+
+
+def test_every_pair_is_read_by_its_place_with_its_published_bytes(
+    corpus: Path, figures: Path
+) -> None:
+    published = harvested(figures)
+    for pair in index(corpus):
+        files = read_pair(str(corpus / pair["shard"]), pair["offset"], pair["size"])
+        figure = published[pair["figure_id"]]
+        image = files.get("jpg") or files["png"]
+        if figure["image_format"] in ("jpeg", "png"):
+            assert hashlib.sha256(image).hexdigest() == pair["image_sha256"]
+        with Image.open(io.BytesIO(image)) as opened:
+            opened.load()
+            assert sorted(opened.size) == sorted((pair["width_px"], pair["height_px"]))
+        about = json.loads(files["json"])
+        assert about["figure_id"] == pair["pair_id"]
+        assert about["license"] == pair["license"]
+        assert files["txt"].decode().replace("^", "") == figure["caption"].replace("^", "")
+
+
+def test_shards_hold_what_the_index_says_and_nothing_else(corpus: Path) -> None:
+    stored: dict[str, str] = {}
+    for tar in sorted(corpus.glob("*/*.tar")):
+        with tarfile.open(tar) as archive:
+            for name in archive.getnames():
+                stored[name.partition(".")[0]] = f"{tar.parent.name}/{tar.name}"
+    assert stored == {pair["pair_id"]: pair["shard"] for pair in index(corpus)}
+    for tar in corpus.glob("*/*.tar"):
+        with tarfile.open(tar) as archive:
+            assert len({name.partition(".")[0] for name in archive.getnames()}) <= 10
+
+
+def test_no_article_is_in_two_splits_and_no_picture_is_there_twice(corpus: Path) -> None:
+    pairs = index(corpus)
+    splits: dict[str, set[str]] = {}
+    for pair in pairs:
+        splits.setdefault(pair["article_id"], set()).add(pair["split"])
+    assert all(len(found) == 1 for found in splits.values())
+    assert {"train", "val", "test"} == set.union(*splits.values())
+    hashes = [pair["image_sha256"] for pair in pairs]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_a_finished_corpus_is_left_alone_and_a_changed_one_refused(
+    corpus: Path, figures: Path
+) -> None:
+    before = content(corpus)
+    started = time.monotonic()
+    run(figures, corpus)
+    assert time.monotonic() - started < 1
+    assert content(corpus) == before
+    with pytest.raises(ArtifactError, match="seed: 0 -> 1"):
+        run(figures, corpus, seed=1)
+
+
+def test_another_seed_is_another_order_of_the_same_pairs(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    run(figures, tmp_path / "c", seed=1)
+    first = {pair["pair_id"]: (pair["split"], pair["shard"], pair["offset"]) for pair in index(corpus)}
+    second = {pair["pair_id"]: (pair["split"], pair["shard"], pair["offset"]) for pair in index(tmp_path / "c")}
+    assert first.keys() == second.keys()
+    assert {k: v[0] for k, v in first.items()} == {k: v[0] for k, v in second.items()}
+    assert first != second
+
+
+def test_training_copies_are_small_rgb_jpegs(figures: Path, tmp_path: Path) -> None:
+    run(figures, tmp_path / "c", **{"image.short_side_px": 64})
+    for tar in (tmp_path / "c").glob("*/*.tar"):
+        with tarfile.open(tar) as archive:
+            for member in archive:
+                if member.name.endswith((".jpg", ".png")):
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    with Image.open(stream) as image:
+                        assert (image.format, image.mode) == ("JPEG", "RGB")
+                        assert min(image.size) <= 64
+
+
+def test_texts_with_mentions_are_longer_and_begin_with_the_caption(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    run(figures, tmp_path / "c", text="caption+mentions")
+    longer = 0
+    for pair in index(tmp_path / "c"):
+        files = read_pair(str(tmp_path / "c" / pair["shard"]), pair["offset"], pair["size"])
+        about = json.loads(files["json"])
+        text = files["txt"].decode()
+        assert len(text) == pair["text_chars"]
+        assert all(mention in text for mention in about["mentions"])
+        longer += pair["text_chars"] > pair["caption_chars"]
+    assert longer > 5
+
+
+def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) -> None:
+    columns = tmp_path / "columns"
+    columns.mkdir()
+    for part in sorted((figures / "figures").glob("*.parquet")):
+        rows = pq.read_metadata(part).num_rows
+        score = pa.array(np.arange(rows) % 2, pa.float32())
+        pq.write_table(pa.table({"sharpness": score}), columns / part.name)
+    (columns / "manifest.json").write_text(
+        json.dumps({"kind": "columns", "config": {}, "counts": {}, "inputs": [], "code": "t"})
+    )
+    rules = [{"name": "usable_image"}, {"name": "value_between", "column": "sharpness", "minimum": 1}]
+    run(figures, tmp_path / "c", columns=[str(columns)], rules=rules)
+    pairs = index(tmp_path / "c")
+    assert pairs
+    assert all(pair["sharpness"] == 1 for pair in pairs)
+    (columns / "manifest.json").unlink()
+    with pytest.raises(ArtifactError, match="manifest"):
+        run(figures, tmp_path / "c2", columns=[str(columns)], rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rules": [{"name": "min_sides", "px": 3}]}, "there is no rule called 'min_sides'"),
+        ({"rules": [{"name": "min_side"}]}, "px: Field required"),
+        ({"rules": [{"name": "value_between", "column": "beauty", "minimum": 1}]}, "'beauty'"),
+        ({"image.short_side_px": 0}, "short_side_px must be positive"),
+        ({"split.val_permyriad": 9_000}, "more than all"),
+    ],
+)
+def test_a_wrong_configuration_stops_before_anything_is_done(
+    figures: Path, tmp_path: Path, changes: dict, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        run(figures, tmp_path / "c", **changes)
+    assert not (tmp_path / "c").exists()
+
+
+def test_unpublished_figures_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="has not finished"):
+        run(tmp_path, tmp_path / "c")
+
+
+def test_killed_and_run_again_gives_the_same_bytes(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "corpus"
+    arguments = [f"--set={k}={v}" for k, v in settings(figures, out).items() if k != "rules"]
+    command = [sys.executable, "pipelines/assemble.py", "small", *arguments]
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+    for stage in ("encoding-part", "writing-shard"):
+        job = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, env=environment)
+        deadline = time.monotonic() + 120
+        while not list((out / ".draft" / stage).glob("*.json")):
+            assert time.monotonic() < deadline
+            assert job.poll() is None
+            time.sleep(0.01)
+        os.kill(job.pid, signal.SIGKILL)
+        job.wait()
+        if (out / "manifest.json").exists():
+            break
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=240, env=environment, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1])["figures"]["kept"] == len(index(corpus))
+    assert content(out) == content(corpus)
+    assert fingerprint(str(out)) == fingerprint(str(corpus))
