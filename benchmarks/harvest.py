@@ -1,7 +1,7 @@
 """Measure harvest against bare lxml, pubmed_parser and a plain loop, as ratios in one run.
 
     make bench
-    python benchmarks/harvest.py [--xml FOLDER_OR_TAR] [--packages FOLDER] [--only reading,ray,memory]
+    python benchmarks/harvest.py [--xml FOLDER_OR_TAR] [--packages FOLDER] [--only reading,ray]
 
 Without folders it makes its own packages, which are clean: defects then say little. Times are CPU
 seconds of one process, the least of several rounds in turn; a shared machine is noisy, ratios of
@@ -24,7 +24,6 @@ from pathlib import Path
 
 from lxml import etree
 
-from biovl import config as configs
 from biovl.articles.jats import read_article
 
 ROUNDS = 5
@@ -33,7 +32,9 @@ _FOLDED = re.compile(r"\s+")
 
 def main() -> None:
     """Run the parts asked for and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--xml", type=Path, help="articles as XML: a folder or a tar")
     parser.add_argument("--packages", type=Path, help="PMC packages")
     parser.add_argument("--only", default="reading,defects,ray,memory")
@@ -124,7 +125,10 @@ def defects(articles: list[bytes]) -> None:
         captions = {item["fig_id"]: _bare(item["fig_caption"] or "") for item in found}
         lost += len(truth.keys() - captions.keys())
         wrong += sum(captions[key] != truth[key] for key in truth.keys() & captions.keys())
-    row("pubmed_parser 0.5.1: captions that differ, per 10,000 figures", f"{wrong / figures * 1e4:.0f}")
+    row(
+        "pubmed_parser 0.5.1: captions that differ, per 10,000 figures",
+        f"{wrong / figures * 1e4:.0f}",
+    )
     row("pubmed_parser 0.5.1: figures lost, per 10,000 figures", f"{lost / figures * 1e4:.0f}")
     for path in paths:
         path.unlink()
@@ -213,7 +217,10 @@ def _seconds_of_loops(packages: Path, scratch: Path, cores: int) -> float:
 def _seconds_with_ray(packages: Path, scratch: Path) -> float:
     settings = _settings(packages, scratch / "ray")
     done = subprocess.run(
-        [sys.executable, "-c", _RAY, settings], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+        [sys.executable, "-c", _RAY, settings],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
     )
     return float(done.stdout.split()[-1])
 

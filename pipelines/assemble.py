@@ -1,7 +1,7 @@
 """Keep the pairs we train on and publish them as WebDataset shards with an index.
 
-    python pipelines/assemble.py default --set figures=DIR --set out=DIR
-    ray job submit -- python pipelines/assemble.py training --set figures=s3://… --set out=s3://…
+python pipelines/assemble.py default --set figures=DIR --set out=DIR
+ray job submit -- python pipelines/assemble.py training --set figures=s3://… --set out=s3://…
 """
 
 from biovl import drivers, recipes

@@ -1,7 +1,7 @@
 """Run the main jobs on the embedded sample, and say where things are and what is in them.
 
-    make demo
-    python pipelines/demo.py demo
+make demo
+python pipelines/demo.py demo
 """
 
 import argparse
@@ -74,7 +74,10 @@ def _tree(folder: Path, harvested: dict, corpus: dict) -> None:
     rows = [
         ("packages/", "what PMC publishes: JATS and images, in folders and archives"),
         ("figures/articles/", f"{articles['seen']} articles, {articles['usable']} usable"),
-        ("figures/figures/", f"{figures['seen']} figures, {figures['usable']} usable, {mentions} mentions"),
+        (
+            "figures/figures/",
+            f"{figures['seen']} figures, {figures['usable']} usable, {mentions} mentions",
+        ),
         ("corpus/train/", f"{pairs['train']} pairs in WebDataset tars"),
         ("corpus/val/", f"{pairs['val']} pairs of other articles"),
         ("corpus/test/", f"{pairs['test']} pairs of yet others"),

@@ -1,7 +1,7 @@
 """Read PMC packages and publish their figures and articles.
 
-    python pipelines/harvest.py packages --set source.path=DIR --set out=DIR
-    ray job submit -- python pipelines/harvest.py packages --set source.path=s3://… --set out=s3://…
+python pipelines/harvest.py packages --set source.path=DIR --set out=DIR
+ray job submit -- python pipelines/harvest.py packages --set source.path=s3://… --set out=s3://…
 """
 
 from biovl import drivers, recipes

@@ -165,7 +165,7 @@ class _Collector:
         return None
 
     def finish(self, *, unfinished: bool) -> list[tuple[Folder, Path]]:
-        """Leave all folders; what was being read when the stream broke off is given out as it is."""
+        """Leave all folders; what was read when the stream broke off is given out as it is."""
         whole = []
         if unfinished:
             innermost = self._open[-1]

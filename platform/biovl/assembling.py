@@ -230,7 +230,9 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
     for name in ("split", "shard"):
         empty = empty.append_column(name, pa.array([], pa.string()))
     # With nothing kept the index is there all the same, without rows.
-    places = pa.concat_tables([empty, *placed]).sort_by([("part", "ascending"), ("row", "ascending")])
+    places = pa.concat_tables([empty, *placed]).sort_by(
+        [("part", "ascending"), ("row", "ascending")]
+    )
     ends = np.searchsorted(places["part"].to_numpy(), np.arange(parts + 1))
     for number in range(parts):
         here = places.slice(ends[number], ends[number + 1] - ends[number])

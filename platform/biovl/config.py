@@ -17,7 +17,7 @@ from biovl.errors import ConfigError
 Config = TypeVar("Config")
 
 Recipe = Callable[[], dict[str, Any]]
-"""A named configuration: settings by dotted or nested name, complete but for what only the user knows."""
+"""A named configuration: settings by name, complete but for what only the user knows."""
 
 
 def build(cls: type[Config], values: Mapping[str, Any]) -> Config:

@@ -1,4 +1,4 @@
-"""What the scripts of ``pipelines/`` share: read the command line, run the job, say what came out."""
+"""What the scripts of ``pipelines/`` share: read the command line, run the job, say what came."""
 
 import json
 import sys

@@ -10,7 +10,7 @@ class ConfigError(BiovlError):
 
 
 class ArtifactError(BiovlError):
-    """A folder is not what a job needs: absent, unfinished, of another kind, or made differently."""
+    """A folder is not what a job needs: absent, unfinished, of another kind or made otherwise."""
 
 
 class SourceError(BiovlError):

@@ -1,4 +1,4 @@
-"""A figure and its article to a pair: the columns that decide, and the record that is trained on."""
+"""A figure and its article to a pair: the columns that decide, the record trained on."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ def pair_text(caption: str, mentions: Sequence[str], choice: TextChoice) -> str:
 
 
 def pair_json(row: Mapping[str, Any]) -> bytes:
-    """Return what a pair's ``.json`` holds: who published it, under which licence, and its texts."""
+    """Return what a pair's ``.json`` holds: who published it, its licence and its texts."""
     kept = (
         "figure_id article_id figure_label kind caption title journal published article_type "
         "language license license_url license_group doi pmid citation keywords subjects "

@@ -28,7 +28,9 @@ class PartWriter:
     table without rows can be read like any other.
     """
 
-    def __init__(self, folder: Folder, table: str, unit: int, record: type, part_bytes: int) -> None:
+    def __init__(
+        self, folder: Folder, table: str, unit: int, record: type, part_bytes: int
+    ) -> None:
         self._folder, self._table, self._unit = folder, table, unit
         self._record, self._part_bytes = record, part_bytes
         self._rows: list[Any] = []

@@ -48,7 +48,7 @@ class Mention:
     refs: list[Reference]
     superscripts: list[Span]
     container: str
-    """Where the paragraph stands: body, abstract, caption, table, footnote, box, back or response."""
+    """Where it stands: body, abstract, caption, table, footnote, box, back or response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

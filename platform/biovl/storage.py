@@ -64,10 +64,10 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file of this name."""
-        return self.filesystem.get_file_info(self.at(name)).type == pafs.FileType.File
+        return bool(self.filesystem.get_file_info(self.at(name)).type == pafs.FileType.File)
 
     def names(self, folder: str, suffix: str = "") -> list[str]:
-        """Return the names of the files in a sub-folder, sorted; none if there is no such folder."""
+        """Return the names of the files in a sub-folder, sorted; none without such a folder."""
         selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
         return sorted(
             info.base_name

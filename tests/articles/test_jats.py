@@ -42,21 +42,36 @@ def caption(inner: str) -> str:
         ("", ""),
         ("<p> </p>", ""),
         ("<p>the <italic>p</italic> and <italic>N</italic></p>", "the p and N"),
-        ("<p>nested <italic>in <bold>bold <sup>up</sup></bold></italic> end</p>", "nested in bold up end"),
-        ("<p>Student's <italic>t</italic>-test (C).<italic>N</italic>=3</p>", "Student's t-test (C).N=3"),
+        (
+            "<p>nested <italic>in <bold>bold <sup>up</sup></bold></italic> end</p>",
+            "nested in bold up end",
+        ),
+        (
+            "<p>Student's <italic>t</italic>-test (C).<italic>N</italic>=3</p>",
+            "Student's t-test (C).N=3",
+        ),
         ("<p>line\n      broken\t text</p>", "line broken text"),
         ("<p>non\u00a0breaking thin\u2009space</p>", "non breaking thin space"),
         ("<p>a<break/>b</p>", "a b"),
         ("<p>x <xref ref-type='bibr' rid='b1'>12</xref>, see</p>", "x 12, see"),
-        ("<p>Items: <list><list-item><label>A</label><p>one</p></list-item>"
-         "<list-item><p>two</p></list-item></list></p>", "Items:\nA one\ntwo"),
+        (
+            "<p>Items: <list><list-item><label>A</label><p>one</p></list-item>"
+            "<list-item><p>two</p></list-item></list></p>",
+            "Items:\nA one\ntwo",
+        ),
         ("<p>link <ext-link xlink:href='http://x'>http://x</ext-link>.</p>", "link http://x."),
         ("<p>H<sub>2</sub>O &amp; &lt;5 &#945;</p>", "H2O & <5 α"),
         ("<p>text<?pi data?> and<!-- a comment --> more</p>", "text and more"),
         ("<p>cdata <![CDATA[a < b & c]]></p>", "cdata a < b & c"),
-        ("<p>small caps <sc>dna</sc> <styled-content style='x'>red</styled-content></p>", "small caps dna red"),
+        (
+            "<p>small caps <sc>dna</sc> <styled-content style='x'>red</styled-content></p>",
+            "small caps dna red",
+        ),
         ("<p>symbol <inline-graphic xlink:href='i1'/> squares</p>", "symbol \ufffc squares"),
-        ("<p>with <inline-graphic xlink:href='i1'><alt-text>box</alt-text></inline-graphic> alt</p>", "with box alt"),
+        (
+            "<p>with <inline-graphic xlink:href='i1'><alt-text>box</alt-text></inline-graphic> alt</p>",
+            "with box alt",
+        ),
     ],
 )
 def test_caption_text_is_exact(inner: str, text: str) -> None:
@@ -66,18 +81,36 @@ def test_caption_text_is_exact(inner: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("formula", "text"),
     [
-        ("<inline-formula><mml:math><mml:mi>x</mml:mi><mml:mo>=</mml:mo><mml:mn>1</mml:mn></mml:math></inline-formula>", "x=1"),
+        (
+            "<inline-formula><mml:math><mml:mi>x</mml:mi><mml:mo>=</mml:mo><mml:mn>1</mml:mn></mml:math></inline-formula>",
+            "x=1",
+        ),
         ("<mml:math><mml:mfrac><mml:mn>1</mml:mn><mml:mn>2</mml:mn></mml:mfrac></mml:math>", "1/2"),
-        ("<mml:math><mml:mfrac><mml:mrow><mml:mi>a</mml:mi><mml:mo>+</mml:mo><mml:mi>b</mml:mi></mml:mrow>"
-         "<mml:mi>c</mml:mi></mml:mfrac></mml:math>", "(a+b)/c"),
+        (
+            "<mml:math><mml:mfrac><mml:mrow><mml:mi>a</mml:mi><mml:mo>+</mml:mo><mml:mi>b</mml:mi></mml:mrow>"
+            "<mml:mi>c</mml:mi></mml:mfrac></mml:math>",
+            "(a+b)/c",
+        ),
         ("<mml:math><mml:msup><mml:mn>10</mml:mn><mml:mn>6</mml:mn></mml:msup></mml:math>", "10^6"),
         ("<mml:math><mml:msup><mml:mi>x</mml:mi><mml:mn>2</mml:mn></mml:msup></mml:math>", "x2"),
         ("<mml:math><mml:msqrt><mml:mn>2</mml:mn></mml:msqrt></mml:math>", "√(2)"),
-        ("<mml:math><mml:mfenced><mml:mi>a</mml:mi><mml:mi>b</mml:mi></mml:mfenced></mml:math>", "(a,b)"),
-        ("<mml:math><mml:semantics><mml:mi>k</mml:mi><mml:annotation>\\kappa</mml:annotation></mml:semantics></mml:math>", "k"),
-        ("<tex-math>\\documentclass{minimal}\\usepackage{amsmath}\\begin{document}$$x^2$$\\end{document}</tex-math>", "x^2"),
-        ("<inline-formula><alternatives><tex-math>\\documentclass{minimal}\\begin{document}$$k$$\\end{document}</tex-math>"
-         "<mml:math><mml:mi>k</mml:mi></mml:math><inline-graphic xlink:href='e1.gif'/></alternatives></inline-formula>", "k"),
+        (
+            "<mml:math><mml:mfenced><mml:mi>a</mml:mi><mml:mi>b</mml:mi></mml:mfenced></mml:math>",
+            "(a,b)",
+        ),
+        (
+            "<mml:math><mml:semantics><mml:mi>k</mml:mi><mml:annotation>\\kappa</mml:annotation></mml:semantics></mml:math>",
+            "k",
+        ),
+        (
+            "<tex-math>\\documentclass{minimal}\\usepackage{amsmath}\\begin{document}$$x^2$$\\end{document}</tex-math>",
+            "x^2",
+        ),
+        (
+            "<inline-formula><alternatives><tex-math>\\documentclass{minimal}\\begin{document}$$k$$\\end{document}</tex-math>"
+            "<mml:math><mml:mi>k</mml:mi></mml:math><inline-graphic xlink:href='e1.gif'/></alternatives></inline-formula>",
+            "k",
+        ),
         ("<inline-formula><inline-graphic xlink:href='e1.gif'/></inline-formula>", "\ufffc"),
     ],
 )
@@ -151,7 +184,9 @@ def test_a_figure_without_caption_never_takes_another_ones() -> None:
     ],
 )
 def test_figures_are_found_wherever_they_stand(place: str) -> None:
-    content = article(place.format("<fig id='f1'><caption><p>C</p></caption><graphic xlink:href='a'/></fig>"))
+    content = article(
+        place.format("<fig id='f1'><caption><p>C</p></caption><graphic xlink:href='a'/></fig>")
+    )
     assert [(f.xml_id, f.caption, f.graphics) for f in content.figures] == [("f1", "C", [["a"]])]
 
 
@@ -201,7 +236,9 @@ def test_several_graphics_are_several_images_and_alternatives_are_one() -> None:
 
 
 def test_the_href_is_not_the_first_attribute() -> None:
-    assert figure("<graphic mimetype='image' content-type='web-only' xlink:href='x.g001'/>").graphics == [["x.g001"]]
+    assert figure(
+        "<graphic mimetype='image' content-type='web-only' xlink:href='x.g001'/>"
+    ).graphics == [["x.g001"]]
 
 
 def test_a_figure_that_is_a_video_says_so() -> None:
@@ -210,7 +247,9 @@ def test_a_figure_that_is_a_video_says_so() -> None:
 
 
 def test_figures_without_id_have_a_stable_key() -> None:
-    content = article("<fig><caption><p>a</p></caption></fig><fig><caption><p>b</p></caption></fig>")
+    content = article(
+        "<fig><caption><p>a</p></caption></fig><fig><caption><p>b</p></caption></fig>"
+    )
     assert [(f.xml_id, f.key) for f in content.figures] == [(None, "fig-1"), (None, "fig-2")]
 
 
@@ -244,11 +283,15 @@ def test_a_label_missing_from_its_element_is_read_from_the_caption() -> None:
 
 def test_a_graphical_abstract_has_the_abstract_as_caption_and_no_label() -> None:
     content = article(
-        "", front="<abstract abstract-type='graphical'><p>In brief.</p><p><graphic xlink:href='ga'/></p></abstract>"
+        "",
+        front="<abstract abstract-type='graphical'><p>In brief.</p><p><graphic xlink:href='ga'/></p></abstract>",
     )
     (only,) = content.figures
     assert (only.kind, only.label, only.caption, only.graphics) == (
-        "graphical-abstract", None, "In brief.", [["ga"]],
+        "graphical-abstract",
+        None,
+        "In brief.",
+        [["ga"]],
     )
 
 
@@ -271,7 +314,8 @@ def test_the_sections_around_a_figure_are_kept() -> None:
 # --- mentions ---------------------------------------------------------------------------------
 
 FIGS = "".join(
-    f"<fig id='F{n}'><label>Figure {n}</label><caption><p>c{n}</p></caption></fig>" for n in range(1, 8)
+    f"<fig id='F{n}'><label>Figure {n}</label><caption><p>c{n}</p></caption></fig>"
+    for n in range(1, 8)
 )
 
 
@@ -290,29 +334,63 @@ def mentions(paragraph: str) -> dict[str, list[tuple[str, list[str], bool]]]:
 @pytest.mark.parametrize(
     ("paragraph", "expected"),
     [
-        ("<p>As <xref ref-type='fig' rid='F1'>Figure 1</xref> shows.</p>", {"F1": [("Figure 1", [], False)]}),
+        (
+            "<p>As <xref ref-type='fig' rid='F1'>Figure 1</xref> shows.</p>",
+            {"F1": [("Figure 1", [], False)]},
+        ),
         ("<p>(<italic><xref rid='F1'>Fig. 1</xref></italic>)</p>", {"F1": [("Fig. 1", [], False)]}),
         ("<p>x<sup><xref rid='F2'>2</xref></sup></p>", {"F2": [("2", [], False)]}),
-        ("<p><list><list-item><p>In <xref rid='F1'>Fig. 1</xref></p></list-item></list></p>", {"F1": [("Fig. 1", [], False)]}),
-        ("<p><xref rid='F1 F2'>Figs 1 and 2</xref></p>",
-         {"F1": [("Figs 1 and 2", [], False)], "F2": [("Figs 1 and 2", [], False)]}),
-        ("<p><xref rid='F1'>Fig. 1</xref>, again <xref rid='F1'>Fig. 1</xref></p>",
-         {"F1": [("Fig. 1", [], False), ("Fig. 1", [], False)]}),
+        (
+            "<p><list><list-item><p>In <xref rid='F1'>Fig. 1</xref></p></list-item></list></p>",
+            {"F1": [("Fig. 1", [], False)]},
+        ),
+        (
+            "<p><xref rid='F1 F2'>Figs 1 and 2</xref></p>",
+            {"F1": [("Figs 1 and 2", [], False)], "F2": [("Figs 1 and 2", [], False)]},
+        ),
+        (
+            "<p><xref rid='F1'>Fig. 1</xref>, again <xref rid='F1'>Fig. 1</xref></p>",
+            {"F1": [("Fig. 1", [], False), ("Fig. 1", [], False)]},
+        ),
         ("<p><xref rid='F1'>Fig. 2</xref>d, e show</p>", {"F1": [("Fig. 2", ["d", "e"], False)]}),
         ("<p><xref rid='F1'>Fig. 1A</xref> and</p>", {"F1": [("Fig. 1A", ["A"], False)]}),
-        ("<p><xref rid='F1'>Fig. 1A</xref>,<xref rid='F1'>B</xref></p>",
-         {"F1": [("Fig. 1A", ["A"], False), ("B", ["B"], False)]}),
-        ("<p>Figs. <xref rid='F3'>3</xref>–<xref rid='F5'>5</xref></p>",
-         {"F3": [("3", [], False)], "F4": [("3–5", [], True)], "F5": [("5", [], False)]}),
-        ("<p><xref rid='F3'>Figs 3–5</xref></p>",
-         {"F3": [("Figs 3–5", [], False)], "F4": [("Figs 3–5", [], True)], "F5": [("Figs 3–5", [], True)]}),
-        ("<p><xref rid='F3 F5'>Figs 3–5</xref></p>",
-         {"F3": [("Figs 3–5", [], False)], "F4": [("Figs 3–5", [], True)], "F5": [("Figs 3–5", [], False)]}),
-        ("<p><xref rid='F3'>3</xref>, <xref rid='F5'>5</xref></p>", {"F3": [("3", [], False)], "F5": [("5", [], False)]}),
+        (
+            "<p><xref rid='F1'>Fig. 1A</xref>,<xref rid='F1'>B</xref></p>",
+            {"F1": [("Fig. 1A", ["A"], False), ("B", ["B"], False)]},
+        ),
+        (
+            "<p>Figs. <xref rid='F3'>3</xref>–<xref rid='F5'>5</xref></p>",
+            {"F3": [("3", [], False)], "F4": [("3–5", [], True)], "F5": [("5", [], False)]},
+        ),
+        (
+            "<p><xref rid='F3'>Figs 3–5</xref></p>",
+            {
+                "F3": [("Figs 3–5", [], False)],
+                "F4": [("Figs 3–5", [], True)],
+                "F5": [("Figs 3–5", [], True)],
+            },
+        ),
+        (
+            "<p><xref rid='F3 F5'>Figs 3–5</xref></p>",
+            {
+                "F3": [("Figs 3–5", [], False)],
+                "F4": [("Figs 3–5", [], True)],
+                "F5": [("Figs 3–5", [], False)],
+            },
+        ),
+        (
+            "<p><xref rid='F3'>3</xref>, <xref rid='F5'>5</xref></p>",
+            {"F3": [("3", [], False)], "F5": [("5", [], False)]},
+        ),
         ("<p>empty <xref rid='F1'/> text</p>", {"F1": [("", [], False)]}),
-        ("<p><xref ref-type='table' rid='T1'>Table 1</xref>, <xref ref-type='bibr' rid='b1'>1</xref></p>", {}),
-        ("<p>no ref-type <xref rid='F1'>Fig</xref>; odd one <xref ref-type='scheme' rid='F2'>Scheme</xref></p>",
-         {"F1": [("Fig", [], False)], "F2": [("Scheme", [], False)]}),
+        (
+            "<p><xref ref-type='table' rid='T1'>Table 1</xref>, <xref ref-type='bibr' rid='b1'>1</xref></p>",
+            {},
+        ),
+        (
+            "<p>no ref-type <xref rid='F1'>Fig</xref>; odd one <xref ref-type='scheme' rid='F2'>Scheme</xref></p>",
+            {"F1": [("Fig", [], False)], "F2": [("Scheme", [], False)]},
+        ),
         ("<p><xref rid='nowhere'>Fig. 9</xref></p>", {}),
     ],
 )
@@ -343,7 +421,10 @@ def test_a_mention_is_the_whole_paragraph_with_exact_offsets() -> None:
 @pytest.mark.parametrize(
     ("inner", "container"),
     [
-        ("<table-wrap><table-wrap-foot><fn><p>{}</p></fn></table-wrap-foot></table-wrap>", "footnote"),
+        (
+            "<table-wrap><table-wrap-foot><fn><p>{}</p></fn></table-wrap-foot></table-wrap>",
+            "footnote",
+        ),
         ("<table-wrap><table><tr><td><p>{}</p></td></tr></table></table-wrap>", "table"),
         ("<table-wrap><table><tr><td>{}</td></tr></table></table-wrap>", "table"),
         ("<boxed-text><p>{}</p></boxed-text>", "box"),
@@ -407,12 +488,22 @@ def test_front_matter() -> None:
         ("<article-id pub-id-type='pmcid'>PMC12</article-id>", "PMC12", None),
         ("<article-id pub-id-type='pmc'>12</article-id>", "PMC12", None),
         ("<article-id pub-id-type='pmcid-ver'>PMC12.3</article-id>", "PMC12", "3"),
-        ("<article-id pub-id-type='pmcaid'>12</article-id><article-id pub-id-type='pmcaiid'>99</article-id>", "PMC12", None),
+        (
+            "<article-id pub-id-type='pmcaid'>12</article-id><article-id pub-id-type='pmcaiid'>99</article-id>",
+            "PMC12",
+            None,
+        ),
         ("<article-id pub-id-type='publisher-id'>PMC5</article-id>", None, None),
-        ("<related-article><article-id pub-id-type='pmc'>4</article-id></related-article>", None, None),
+        (
+            "<related-article><article-id pub-id-type='pmc'>4</article-id></related-article>",
+            None,
+            None,
+        ),
     ],
 )
-def test_only_the_articles_own_pmcid_counts(ids: str, pmcid: str | None, version: str | None) -> None:
+def test_only_the_articles_own_pmcid_counts(
+    ids: str, pmcid: str | None, version: str | None
+) -> None:
     content = article("", front=ids)
     assert (content.pmcid, content.version) == (pmcid, version)
 
@@ -423,11 +514,20 @@ def test_only_the_articles_own_pmcid_counts(ids: str, pmcid: str | None, version
         ("<pub-date pub-type='epub'><year>1999</year></pub-date>", "1999"),
         ("<pub-date pub-type='ppub'><month>Jul</month><year>1999</year></pub-date>", "1999-07"),
         ("<pub-date pub-type='ppub'><season>Jul-Sep</season><year>1999</year></pub-date>", "1999"),
-        ("<pub-date date-type='pub' publication-format='electronic'><day>2</day><month>03</month><year>2020</year></pub-date>", "2020-03-02"),
+        (
+            "<pub-date date-type='pub' publication-format='electronic'><day>2</day><month>03</month><year>2020</year></pub-date>",
+            "2020-03-02",
+        ),
         ("<pub-date pub-type='collection'><year>2001</year></pub-date>", "2001"),
-        ("<pub-date pub-type='pmc-release'><day>1</day><month>1</month><year>2001</year></pub-date>", None),
+        (
+            "<pub-date pub-type='pmc-release'><day>1</day><month>1</month><year>2001</year></pub-date>",
+            None,
+        ),
         ("<pub-date pub-type='epub'><year>in press</year></pub-date>", None),
-        ("<pub-date pub-type='epub'><day>45</day><month>2</month><year>2001</year></pub-date>", "2001-02"),
+        (
+            "<pub-date pub-type='epub'><day>45</day><month>2</month><year>2001</year></pub-date>",
+            "2001-02",
+        ),
         ("", None),
     ],
 )
@@ -449,12 +549,19 @@ def test_the_date_keeps_its_precision(dates: str, published: str | None) -> None
         (b"\x00\x01\x02", jats.MALFORMED),
         (b"<html><body/></html>", jats.NOT_AN_ARTICLE),
         (b"<pmc-articleset><article/><article/></pmc-articleset>", jats.SEVERAL_ARTICLES),
-        (b"<!DOCTYPE article [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><article><body><p>&x;</p></body></article>",
-         jats.DECLARES_ENTITIES),
+        (
+            b"<!DOCTYPE article [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><article><body><p>&x;</p></body></article>",
+            jats.DECLARES_ENTITIES,
+        ),
         (b"<!DOCTYPE article [<!ENTITY % p SYSTEM 'http://127.0.0.1:9/x'> %p;]><article/>", None),
-        (b"<!DOCTYPE article [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;&a;&a;&a;&a;&a;'>]><article><p>&b;</p></article>",
-         jats.DECLARES_ENTITIES),
-        (b"<!DOCTYPE article SYSTEM 'x.dtd'><article><body><p>&nosuchthing;</p></body></article>", jats.UNKNOWN_ENTITY),
+        (
+            b"<!DOCTYPE article [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;&a;&a;&a;&a;&a;'>]><article><p>&b;</p></article>",
+            jats.DECLARES_ENTITIES,
+        ),
+        (
+            b"<!DOCTYPE article SYSTEM 'x.dtd'><article><body><p>&nosuchthing;</p></body></article>",
+            jats.UNKNOWN_ENTITY,
+        ),
         (b"<article>" + b"<sec>" * 5000 + b"</sec>" * 5000 + b"</article>", jats.MALFORMED),
     ],
 )
@@ -484,7 +591,9 @@ def test_a_doctype_is_not_fetched_and_its_entities_are_htmls() -> None:
         b'<article xmlns="https://jats.nlm.nih.gov/ns/archiving/1.4/"><body><p>T</p></body></article>'
         b"</metadata></record></GetRecord></OAI-PMH>",
         b'\n <?xml version="1.0" encoding="utf-8"?><article><body><p>T</p></body></article>',
-        "<?xml version='1.0' encoding='utf-16'?><article><body><p>T</p></body></article>".encode("utf-16"),
+        "<?xml version='1.0' encoding='utf-16'?><article><body><p>T</p></body></article>".encode(
+            "utf-16"
+        ),
         b"\xef\xbb\xbf<article><body><p>T</p></body></article>",
     ],
 )

@@ -144,8 +144,13 @@ def test_another_seed_is_another_order_of_the_same_pairs(
     corpus: Path, figures: Path, tmp_path: Path
 ) -> None:
     run(figures, tmp_path / "c", seed=1)
-    first = {pair["pair_id"]: (pair["split"], pair["shard"], pair["offset"]) for pair in index(corpus)}
-    second = {pair["pair_id"]: (pair["split"], pair["shard"], pair["offset"]) for pair in index(tmp_path / "c")}
+    first = {
+        pair["pair_id"]: (pair["split"], pair["shard"], pair["offset"]) for pair in index(corpus)
+    }
+    second = {
+        pair["pair_id"]: (pair["split"], pair["shard"], pair["offset"])
+        for pair in index(tmp_path / "c")
+    }
     assert first.keys() == second.keys()
     assert {k: v[0] for k, v in first.items()} == {k: v[0] for k, v in second.items()}
     assert first != second
@@ -189,7 +194,10 @@ def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) ->
     (columns / "manifest.json").write_text(
         json.dumps({"kind": "columns", "config": {}, "counts": {}, "inputs": [], "code": "t"})
     )
-    rules = [{"name": "usable_image"}, {"name": "value_between", "column": "sharpness", "minimum": 1}]
+    rules = [
+        {"name": "usable_image"},
+        {"name": "value_between", "column": "sharpness", "minimum": 1},
+    ]
     run(figures, tmp_path / "c", columns=[str(columns)], rules=rules)
     pairs = index(tmp_path / "c")
     assert pairs

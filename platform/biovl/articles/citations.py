@@ -115,9 +115,7 @@ def cited_figures(article: etree._Element, places: list[Place]) -> list[list[Men
     return found
 
 
-def _references_to(
-    article: etree._Element, places: list[Place]
-) -> dict[etree._Element, list[int]]:
+def _references_to(article: etree._Element, places: list[Place]) -> dict[etree._Element, list[int]]:
     """Return the xrefs that name figures, in document order, and the figures each names."""
     targets: dict[tuple[etree._Element | None, str], list[int]] = defaultdict(list)
     for index, place in enumerate(places):
@@ -139,7 +137,7 @@ def _references_to(
         found = [
             index
             for name in names.split()
-            for index in targets.get((scope, name)) or targets.get((None, name), ())
+            for index in targets.get((scope, name)) or targets.get((None, name)) or ()
         ]
         if found:
             cited[xref] = list(dict.fromkeys(found))

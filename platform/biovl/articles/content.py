@@ -1,4 +1,4 @@
-"""What one article says, as read from its XML (or from a table), before its images are looked at."""
+"""What one article says, as read from its XML or a table, before its images are looked at."""
 
 from dataclasses import dataclass, field
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from lxml import etree
 
 from biovl.articles import licenses, text
+from biovl.articles.citations import Place, cited_figures, figure_places
 from biovl.articles.content import ArticleContent, FigureContent, License
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
-from biovl.articles.citations import Place, cited_figures, figure_places
 from biovl.articles.text import plain, plain_or_none
 from biovl.records import Mention
 
@@ -30,9 +30,7 @@ _HREF = "{http://www.w3.org/1999/xlink}href"
 _HIGHWIRE_ID = "{http://schema.highwire.org/Journal}id"
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _FLOATS = ("fig", "fig-group", "table-wrap", "table-wrap-group")
-_LABEL_IN_CAPTION = re.compile(
-    r"(?:fig(?:ure)?|scheme|plate)\b\.?\s?[SA]?\d+\b", re.IGNORECASE
-)
+_LABEL_IN_CAPTION = re.compile(r"(?:fig(?:ure)?|scheme|plate)\b\.?\s?[SA]?\d+\b", re.IGNORECASE)
 _PMIDS = etree.XPath('descendant::pub-id[@pub-id-type="pmid"]/text()')
 _KINDS = {
     "scheme": "scheme",
@@ -254,7 +252,7 @@ def _own_license(permissions: etree._Element | None) -> License | None:
 
 def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
     """Return the images of abstracts that are drawn: no label, and the abstract as caption."""
-    found = []
+    found: list[FigureContent] = []
     for abstract in article.iterfind("front/article-meta/abstract"):
         if abstract.get("abstract-type") not in GRAPHICAL_ABSTRACTS:
             continue

@@ -1,60 +1,82 @@
-"""Panels of a figure reference, and ranges of figures. Precision first: no guess from a sentence."""
+"""Panels that a figure reference names, and ranges of figures.
+
+What stands inside a reference is taken at its word. In the text behind it a letter counts only
+where it cannot be a word, a statistic or another figure's: no guess is made from a sentence.
+"""
 
 import re
 
-_LETTER = r"(?:[A-Z]|[a-z])"
-_DASH = r"[-–—‒‐−]"
-_LABEL = rf"{_LETTER}(?:\d{{1,2}}|'|′)?"
-_JOIN = rf"(?:\s*(?:,|;|&|\+|/)\s*(?:and\s+|&\s*)?|\s+(?:and|to)\s+|\s*{_DASH}\s*)"
-_ITEM = rf"\(?{_LABEL}\)?(?![A-Za-z])"
-_LIST = rf"{_ITEM}(?:{_JOIN}(?:\d+\s?)?{_ITEM})*"
-# Right behind the number, or in brackets behind a space: "2A", "2(a)", "2 (A, B)"; or bare: "A".
-_IN_TEXT = re.compile(
-    rf"(?:\d+|[IVX]+(?=\())\s?(?P<close>{_LIST})|\d+\s+(?P<apart>\({_LABEL}\)|[A-Z](?![A-Za-z]))"
+LOOK_AHEAD = 40
+"""Characters behind a reference in which its panels may go on."""
+
+_DASH = "-–—‒‐‑−"
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
+_NUMBER = re.compile(r"\d+|[IVX]+(?=\()")
+# A letter, a few of them ("AB", "Ad", "iii"), or a letter with a digit or a prime ("A1", "B′").
+_ITEM = re.compile(
+    r"(?P<open>\(\s?)?(?P<label>[A-Za-z](?:[A-Za-z]{1,3}|\d{1,2}|['′’″]{1,3})?)(?![A-Za-z\d])"
+    r"(?P<close>\s?\))?"
 )
-_BARE = re.compile(rf"\s*\(?(?P<list>{_LIST})\)?\s*")
-_AFTER = re.compile(rf"(?P<direct>{_LIST})|\s?(?P<bracketed>\({_LABEL}(?:{_JOIN}{_LABEL})*\)(?:{_JOIN}\({_LABEL}\))*)")
-_GOES_ON = re.compile(rf"(?P<list>{_JOIN}{_ITEM}(?:{_JOIN}{_ITEM})*)")
-_RANGE = re.compile(rf"({_LETTER})\)?\s*(?:{_DASH}|to)\s*(?:\d+\s?)?\(?({_LETTER})(?![\w])")
-_EACH = re.compile(rf"(?<![A-Za-z])({_LABEL})(?![A-Za-z])")
-_NUMBER = re.compile(r"(?P<kind>[A-Za-z][A-Za-z .]*?)[\s.]*(?P<prefix>[SA])?(?P<number>\d+)\.?")
 _JOINT = re.compile(
-    rf"\s*\)?\s*(?:{_DASH}|to|through|until)\s*(?:\(?\s*(?:figs?|figures?)\.?\s*)?", re.IGNORECASE
+    rf"""
+    (?: (?P<range> \s*[{_DASH}]\s* | \s+(?:to|through)\s+ )
+      | \s*[,&/+]\s*(?:(?:and|&)\s*)? | \s+(?:and|or|&)\s+ | ;\s?(?=\() )
+    (?:(?P<number>\d+)\s?)?
+    """,
+    re.VERBOSE,
 )
-_WORDS = frozenset("a A I".split())
-_KINDS = {"fig": "figure", "figs": "figure", "figures": "figure", "figure": "figure"}
+# Between number and panel inside a reference: "2(a)", "2 A", "4, C", "1-A", "1, panels a and g".
+_INSIDE = re.compile(rf"(?P<apart>\s?[{_DASH}.,:]?\s?(?:panels?\s|parts?\s)?)(?=\(?[A-Za-z])")
+_NAMED_BEHIND = re.compile(r",?\s?\(?panels?\s(?=\(?[A-Za-z])")
+_PROSE_BEHIND = re.compile(
+    rf"""
+    \s*[=<>≤≥≈~±%]                              # p < 0.05
+    | [{_DASH}][A-Za-z]{{2}} | \s(?:cell|lymph)  # B-cell, T cells
+    | \.\s?[a-z]                                # E. coli
+    """,
+    re.VERBOSE,
+)
+_WORD_BEHIND = re.compile(r"\s+(?!(?:and|or|to|through)\b|&)[\w(]")
+_WORDS = frozenset({"a", "A", "I"})
+_LABEL = re.compile(r"(?P<kind>[A-Za-z][A-Za-z .]*?)[\s.]*(?P<prefix>\b[SA])?(?P<number>\d+)\.?")
+_KINDS = {"fig": "figure", "figs": "figure", "figures": "figure", "figura": "figure"}
+_RANGE_JOINT = re.compile(
+    rf"\)?\s*(?:[{_DASH}]|\b(?:to|through)\b)\s*\(?(?:fig(?:ure)?s?\b\.?\s*)?", re.IGNORECASE
+)
 
 
 def panels_in(reference: str, after: str) -> list[str]:
     """Return the panels that a reference names, in order and without doubles.
 
+    Ranges are filled in: ``A–C`` gives A, B, C. Letters keep their case. A part of a panel is
+    written with a point: ``3Ad–f`` gives A.d, A.e, A.f.
+
     Args:
         reference: Text of the reference: ``Fig. 2A–C``, ``3``, ``B``.
-        after: What follows it in the paragraph. Letters right behind (``d, e``) or in brackets
-            count; a word of the sentence (``A total of``) does not.
+        after: What follows it, of which ``LOOK_AHEAD`` characters are read. A letter right behind
+            the number (``d, e``), in brackets, or in a list that goes on counts; a word of the
+            sentence (``A total of``) and the panel of another figure (``and 4B``) do not.
     """
-    found: list[str] = []
-    inside = _IN_TEXT.search(reference)
-    bare = _BARE.fullmatch(reference) if inside is None else None
-    if inside is not None:
-        found += _expanded(inside["close"] or inside["apart"])
-    elif bare is not None:
-        found += _expanded(bare["list"])
-    if not reference or not reference.rstrip().endswith(tuple(".)")):
-        ends_in_panel = bool(found) and reference.rstrip()[-1:].isalpha()
-        match = (_GOES_ON if ends_in_panel else _AFTER).match(after)
-        if match is not None:
-            letters = match[0]
-            following = after[match.end() :]
-            if not _is_word(letters, following):
-                last = found[-1:] if letters.lstrip()[:1] in "-–—‒‐−" else []
-                found += _expanded("".join(last) + letters)
-    return list(dict.fromkeys(found))
+    found = _Panels()
+    number, end = _read_reference(found, reference)
+    # A reference with words, or with a bracket around its number, is complete in itself.
+    if reference[end:].strip() or reference.startswith("("):
+        return found.unique()
+    after = after[:LOOK_AHEAD]
+    if not after or after[0] in ").;]":
+        return found.unique()
+    if found.labels:
+        joint = _JOINT.match(after)
+        if joint and joint["number"] in (None, number):
+            _read_list(found, after, joint.end(), number, joint, is_prose=True)
+    elif number is not None:
+        _read_behind_number(found, after, number)
+    return found.unique()
 
 
 def figure_number(label: str | None) -> tuple[str, int] | None:
     """Return kind and number of a label: ``Fig. S3.`` gives ``("figure s", 3)``."""
-    match = _NUMBER.fullmatch((label or "").strip())
+    match = _LABEL.fullmatch(label.strip()) if label else None
     if match is None:
         return None
     kind = match["kind"].strip(" .").lower()
@@ -64,28 +86,165 @@ def figure_number(label: str | None) -> tuple[str, int] | None:
 
 def is_range_joint(between: str) -> bool:
     """Return whether the text between two references makes them the ends of a range."""
-    return len(between) < 20 and _JOINT.fullmatch(between) is not None
+    return len(between) < LOOK_AHEAD and _RANGE_JOINT.fullmatch(between.strip()) is not None
 
 
-def _expanded(letters: str) -> list[str]:
-    """Return every panel of a list: ``A–C, e`` gives A, B, C, e."""
-    found = []
-    position = 0
-    for match in _RANGE.finditer(letters):
-        found += _EACH.findall(letters[position : match.start()])
-        first, last = match[1], match[2]
-        if first.isupper() == last.isupper() and ord(first) < ord(last):
-            found += [chr(code) for code in range(ord(first), ord(last) + 1)]
-        else:
-            found += [first, last]
-        position = match.end()
-    return found + _EACH.findall(letters[position:])
+class _Panels:
+    """Labels found so far, and what the next one needs to know of them."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+        self.parent = ""
+        """``A`` while the parts of panel A are listed: ``Ad, e``."""
+
+    def unique(self) -> list[str]:
+        return list(dict.fromkeys(self.labels))
+
+    def add(self, label: str, *, is_range_end: bool) -> None:
+        if is_range_end:
+            self.labels += _between(self.labels[-1], self.parent + label)
+        self.labels.append(self.parent + label)
 
 
-def _is_word(letters: str, following: str) -> bool:
-    """Return whether a list of letters is rather the article or pronoun of a sentence."""
-    words = _EACH.findall(letters)
-    if letters[:1].isspace() or letters[:1] in ",;":
-        # ", a" and " A" begin a clause as often as they name a panel.
-        return bool(words) and words[-1] in _WORDS and following[:1] == " "
-    return False
+def _read_reference(found: _Panels, reference: str) -> tuple[str | None, int]:
+    """Return the figure's number, if stated, and how much of the reference was understood."""
+    number = None
+    end = 0
+    for match in _NUMBER.finditer(reference):
+        number, end = match[0], match.end()
+        inside = _INSIDE.match(reference, end)
+        if inside is None:
+            continue
+        is_direct = not inside["apart"]
+        stop = _read_list(found, reference, inside.end(), number, is_direct=is_direct)
+        if found.labels:
+            return number, stop
+    if number is None:
+        start = 6 if reference.lower().startswith("panel ") else 0
+        end = _read_list(found, reference, start, None)
+        if reference[end:].strip():
+            found.labels.clear()
+    return number, end
+
+
+def _read_behind_number(found: _Panels, after: str, number: str) -> None:
+    """Read the panels behind a reference that ends in its number."""
+    if after[0] == "(" or after[0].isalpha():
+        end = _read_list(found, after, 0, number, is_direct=True)
+        if after[0] == "(" and ")" not in after[: end + 1]:
+            found.labels.clear()
+        return
+    named = _NAMED_BEHIND.match(after)
+    if named is not None:
+        _read_list(found, after, named.end(), number)
+        return
+    start = len(after) - len(after.lstrip(" ,\xa0"))
+    if not 1 <= start <= 2 or start == len(after):
+        return
+    end = _read_list(found, after, start, number, is_prose=True)
+    # Behind a space or comma only a list that is closed, or a range, is surely one.
+    closed_by = after[start : end + 1] if after[start] == "(" else after[end : end + 1]
+    closings = ")" if after[start] == "(" else ")].,;:"
+    if not any(closing in closed_by for closing in closings) and len(found.labels) < 3:
+        found.labels.clear()
+
+
+def _read_list(
+    found: _Panels,
+    text: str,
+    position: int,
+    number: str | None,
+    joint: re.Match[str] | None = None,
+    *,
+    is_direct: bool = False,
+    is_prose: bool = False,
+) -> int:
+    """Add the panels listed from a position on; return where the last of them ends.
+
+    Args:
+        found: What was found before; it is added to.
+        text: The reference or what follows it.
+        position: Where the list starts.
+        number: The figure's, which may be repeated in the list: ``3A, 3B``.
+        joint: What joins the list to the panels found before, if any.
+        is_direct: Whether the list stands right behind the number: only there is ``AB`` two panels.
+        is_prose: Whether the first label could be a word of the sentence; later ones always could.
+    """
+    end = position
+    is_open = False
+    while (item := _ITEM.match(text, position)) is not None:
+        labels = _labels_of(item, found, is_direct=is_direct)
+        if not labels or (is_prose and _is_prose(item, text, found)):
+            break
+        is_range = joint is not None and bool(joint["range"]) and bool(found.labels)
+        for label in labels:
+            found.add(label, is_range_end=is_range)
+        end = item.end()
+        is_open = is_open or bool(item["open"])
+        if item["close"]:
+            if not is_open:
+                # The bracket was opened before the reference: "(Fig. 2A and B), but …".
+                return item.start("close")
+            is_open = False
+        joint = _JOINT.match(text, end)
+        if joint is None or joint["number"] not in (None, number):
+            break
+        position = joint.end()
+        is_direct = joint["number"] is not None
+        is_prose = not is_direct
+    return end
+
+
+def _labels_of(item: re.Match[str], found: _Panels, *, is_direct: bool) -> list[str]:
+    """Return what one item of a list names; empty if it is no panel label."""
+    text = item["label"]
+    is_bracketed = bool(item["open"] or item["close"])
+    if len(text) == 1:
+        if found.parent and text.isupper():
+            found.parent = ""
+        return [text]
+    if text[1] in "'′’″":
+        return [text]
+    if text[1].isdigit():
+        goes_on = bool(found.labels) and found.labels[-1][-1].isdigit()
+        return [text] if is_direct or goes_on or item["open"] else []
+    if text in _ROMAN and (is_bracketed or found.parent or found.labels[-1:] == ["i"]):
+        return [text]
+    if not is_direct:
+        return []
+    if text[0].isupper() and (text[1:] in _ROMAN or (len(text) == 2 and text[1].islower())):
+        found.parent = text[0] + "."
+        return [text[1:]]
+    codes = [ord(letter) for letter in text]
+    is_run = codes == list(range(codes[0], codes[0] + len(codes)))
+    return list(text) if is_run and text != "st" else []
+
+
+def _is_prose(item: re.Match[str], text: str, found: _Panels) -> bool:
+    """Return whether a letter is rather a word, a statistic or the start of a name."""
+    label = item["label"]
+    if item["close"]:
+        return False
+    if _PROSE_BEHIND.match(text, item.end()):
+        return True
+    if label in _WORDS and _WORD_BEHIND.match(text, item.end()):
+        return True
+    # "Fig. 2A, a" goes on in words; "Fig. 6a and B)" is a slip.
+    other_case = bool(found.labels) and found.labels[0][0].isupper() != label[0].isupper()
+    return other_case and not found.parent and text[item.end() : item.end() + 1] not in set(")];")
+
+
+def _between(first: str, last: str) -> list[str]:
+    """Return the labels strictly between the ends of a range; none if it is not plain."""
+    stem, _, start = first.rpartition(".")
+    stem = f"{stem}." if stem else ""
+    stop = last.rpartition(".")[2]
+    if start in _ROMAN and stop in _ROMAN and len(start + stop) > 2:
+        return [stem + roman for roman in _ROMAN[_ROMAN.index(start) + 1 : _ROMAN.index(stop)]]
+    if start[1:] == stop[1:] and start[0].isupper() == stop[0].isupper():
+        letters = range(ord(start[0]) + 1, ord(stop[0]))
+        return [f"{stem}{chr(code)}{start[1:]}" for code in letters]
+    if start[0] == stop[0] and start[1:].isdigit() and stop[1:].isdigit():
+        numbers = range(int(start[1:]) + 1, int(stop[1:]))
+        return [f"{stem}{start[0]}{number}" for number in numbers]
+    return []

@@ -10,7 +10,7 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 _VOCABULARY_SIZE = 49_152
-"""Without the two special tokens; fixes how many merges are read (openai/CLIP, simple_tokenizer)."""
+"""Special tokens included; fixes how many merges are read (openai/CLIP, simple_tokenizer)."""
 
 
 def clip_token_counts(texts: Sequence[str]) -> np.ndarray:
@@ -33,9 +33,16 @@ def _clip_tokenizer() -> Tokenizer:
         raise ModuleNotFoundError("open_clip is not installed: pip install open_clip_torch")
     path = Path(spec.submodule_search_locations[0]) / "bpe_simple_vocab_16e6.txt.gz"
     lines = gzip.decompress(path.read_bytes()).decode().split("\n")
-    merges = [tuple(line.split()) for line in lines[1 : _VOCABULARY_SIZE - 512 + 1]]
+    merges: list[tuple[str, str]] = []
+    for line in lines[1 : _VOCABULARY_SIZE - 512 + 1]:
+        left, right = line.split()
+        merges.append((left, right))
     letters = list(_byte_letters())
-    vocabulary = [*letters, *(letter + "</w>" for letter in letters), *map("".join, merges)]
+    vocabulary = [
+        *letters,
+        *(letter + "</w>" for letter in letters),
+        *(left + right for left, right in merges),
+    ]
     tokenizer = Tokenizer(
         models.BPE(
             vocab={token: number for number, token in enumerate(vocabulary)},

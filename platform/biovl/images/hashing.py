@@ -31,4 +31,5 @@ def phash_bits(hashes: list[str]) -> np.ndarray:
 
 def hamming(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return in how many bits hashes differ, element by element. uint64 in, uint8 out."""
-    return np.bitwise_count(left ^ right)
+    differing: np.ndarray = np.bitwise_count(left ^ right)
+    return differing

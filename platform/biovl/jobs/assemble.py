@@ -22,9 +22,9 @@ from biovl import assembling, pairing
 from biovl import config as configs
 from biovl.curation import rules
 from biovl.curation.config import AssembleConfig
+from biovl.errors import ArtifactError
 from biovl.jobs.cluster import connected
 from biovl.jobs.progress import Progress
-from biovl.errors import ArtifactError
 from biovl.storage import Draft, Folder, Input, Manifest, fingerprint, published, read_manifest
 
 KIND = "corpus"
@@ -46,7 +46,9 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
     asked = rules.make_rules(config.rules)
     source = read_manifest(config.figures, "figures")
     inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
-    inputs += [Input(name="columns", uri=uri, fingerprint=fingerprint(uri)) for uri in config.columns]
+    inputs += [
+        Input(name="columns", uri=uri, fingerprint=fingerprint(uri)) for uri in config.columns
+    ]
     plain = configs.to_plain(config)
     # The same input gives the same bytes wherever they are published.
     del plain["out"]
@@ -64,9 +66,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
         stages.run("encoding part", len(parts), _encode, (config, parts))
         planned = draft.once("planned", lambda: assembling.plan(config, len(parts)))
         wanted = [
-            (split, number)
-            for split, count in planned["shards"].items()
-            for number in range(count)
+            (split, number) for split, count in planned["shards"].items() for number in range(count)
         ]
         stages.run("writing shard", len(wanted), _shard, (config, wanted))
     pairs = _write_index(config, draft.folder, len(parts), planned["shards"])
@@ -166,7 +166,9 @@ def _columns(config: AssembleConfig, parts: list[str]) -> list[str]:
                 f"{uri} has no columns for {len(missing)} parts of {config.figures} "
                 f"({', '.join(sorted(missing)[:3])} …): it was made from another table"
             )
-        with folder.filesystem.open_input_file(folder.at(parts[0].removeprefix("figures/"))) as file:
+        with folder.filesystem.open_input_file(
+            folder.at(parts[0].removeprefix("figures/"))
+        ) as file:
             added = pq.read_schema(file).names
         doubled = sorted(set(added) & set(names))
         if doubled:

@@ -1,4 +1,4 @@
-"""The Ray that a job runs on: the cluster it was submitted to, or one of its own on this machine."""
+"""The Ray that a job runs on: the cluster it was submitted to, or one of its own."""
 
 import contextlib
 import logging

@@ -7,7 +7,6 @@ on from.
 
 import itertools
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from biovl import plugins
 from biovl.errors import SourceError
 from biovl.harvesting import rows
 from biovl.jobs.cluster import connected
+from biovl.jobs.progress import Progress
 from biovl.parts import PartWriter
 from biovl.plugins import Plugin
 from biovl.records import Article, Figure
@@ -34,7 +34,7 @@ class HarvestConfig:
     """What to read and where to put it."""
 
     source: Plugin
-    """Where packages come from: its ``name`` is a file in ``biovl/sources``, the rest its settings."""
+    """Where packages come from: a file in ``biovl/sources`` by ``name``, and its settings."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
@@ -75,9 +75,11 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
         draft.note("plan", units)
     finished = {int(name.rpartition("/")[2]) for name in draft.names_noted("units")}
     pending = [number for number in range(len(units)) if number not in finished]
-    report = _Progress(progress, total=len(units), finished=len(finished))
     if pending:
         with connected():
+            report = Progress("harvest", progress)
+            report.stage("unit", len(units), done_before=len(finished))
+            seen: Counter[str] = Counter()
             tasks = ray.data.from_items(
                 [{"unit": number, "addresses": units[number]} for number in pending],
                 override_num_blocks=len(pending),
@@ -87,13 +89,17 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
                 return {"seen": read_unit(config, task["unit"], task["addresses"])}
 
             for receipt in tasks.map(read, num_cpus=1).iter_rows():
-                report.add(receipt["seen"])
-    receipts = [draft.noted(f"units/{number:06d}") for number in range(len(units))]
+                # Ray fills the keys that a row lacks with None.
+                seen.update({key: count for key, count in receipt["seen"].items() if count})
+                report.add(_rates(seen, report.seconds))
+    receipts: list[dict[str, Any]] = [
+        draft.noted(f"units/{number:06d}") or {} for number in range(len(units))
+    ]
     return draft.publish(
         Manifest(
             kind=KIND,
             config=plain,
-            counts=_counts(receipts),
+            counts=_counts(sum((Counter(r["seen"]) for r in receipts), Counter())),
             files=dict(itertools.chain.from_iterable(r["files"].items() for r in receipts)),
             notes={
                 "offsets": "code points of the text they belong to, end exclusive",
@@ -149,18 +155,23 @@ def read_unit(
     return dict(seen)
 
 
-def _rows(
-    source: Source, addresses: Sequence[Mapping[str, Any]]
-) -> Iterator[Figure | Article]:
+def _rows(source: Source, addresses: Sequence[Mapping[str, Any]]) -> Iterator[Figure | Article]:
     for address in addresses:
         for package in source.read(Address(address["uri"], address["name"])):
             yield from rows(package)
 
 
-def _counts(receipts: list[Mapping[str, Any]]) -> dict[str, Any]:
-    seen: Counter[str] = Counter()
-    for receipt in receipts:
-        seen.update(receipt["seen"])
+def _rates(seen: Counter[str], seconds: float) -> str:
+    counts = _counts(seen)
+    articles, figures = counts["articles"], counts["figures"]
+    return (
+        f"{articles['seen']:,} articles ({articles['seen'] / seconds:.0f}/s), "
+        f"{figures['seen']:,} figures ({figures['seen'] / seconds:.0f}/s), "
+        f"defective: {articles['defective']:,} articles, {figures['defective']:,} figures"
+    )
+
+
+def _counts(seen: Counter[str]) -> dict[str, Any]:
     return {
         "articles": _usable_and_defective(seen, "articles/"),
         "figures": _usable_and_defective(seen, "figures/"),
@@ -178,34 +189,3 @@ def _usable_and_defective(seen: Counter[str], prefix: str) -> dict[str, Any]:
         "defective": defective,
         "defects": dict(sorted(found.items())),
     }
-
-
-class _Progress:
-    """A line now and then: how far, how fast, how much was defective."""
-
-    def __init__(self, stream: TextIO, *, total: int, finished: int) -> None:
-        self._stream, self._total, self._finished = stream, total, finished
-        self._started = self._last = time.monotonic()
-        self._seen: Counter[str] = Counter()
-        if finished:
-            print(f"harvest: {finished} of {total} units were done before", file=stream)
-
-    def add(self, seen: Mapping[str, int | None]) -> None:
-        # Ray fills the keys that a row lacks with None.
-        self._seen.update({key: count for key, count in seen.items() if count})
-        self._finished += 1
-        now = time.monotonic()
-        if now - self._last < 2 and self._finished < self._total:
-            return
-        self._last = now
-        seconds = max(now - self._started, 1e-3)
-        counts = _counts([{"seen": self._seen}])
-        articles, figures = counts["articles"], counts["figures"]
-        print(
-            f"harvest: {self._finished}/{self._total} units, "
-            f"{articles['seen']:,} articles ({articles['seen'] / seconds:.0f}/s), "
-            f"{figures['seen']:,} figures ({figures['seen'] / seconds:.0f}/s), "
-            f"defective: {articles['defective']:,} articles, {figures['defective']:,} figures",
-            file=self._stream,
-            flush=True,
-        )

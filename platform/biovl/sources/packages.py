@@ -1,4 +1,4 @@
-"""PMC packages in a folder or bucket: ``<id>/`` folders, ``<id>.tar.gz``, tars of many, loose XML."""
+"""PMC packages in a folder or bucket: ``<id>/``, ``<id>.tar.gz``, tars of many, loose XML."""
 
 import hashlib
 import os
@@ -46,7 +46,7 @@ class Config:
     """What one package of an archive may unpack to: above it, it is taken for a bomb."""
 
     max_package_files: int = 200_000
-    """Files that one package of an archive may hold; bulk archives keep many articles in a folder."""
+    """Files that one package of an archive may hold; bulk archives have many articles a folder."""
 
 
 def build(config: Config) -> "PackageSource":
@@ -261,7 +261,8 @@ class _Place:
         target = os.path.realpath(entry.path)
         return not (target + os.sep).startswith(self._root + os.sep) or (
             # A folder that holds itself.
-            entry.is_dir() and (os.path.realpath(os.path.dirname(entry.path)) + os.sep).startswith(target + os.sep)
+            entry.is_dir()
+            and (os.path.realpath(os.path.dirname(entry.path)) + os.sep).startswith(target + os.sep)
         )
 
 

@@ -41,7 +41,8 @@ class Config:
     path: str
     """A .csv, .tsv, .jsonl or .parquet file, local or ``s3://``. Needs the columns image (a path
     below ``images``) and caption; rows that share an article_id are one article. Also read:
-    figure_label, title, abstract, journal, license, published, language, doi, pmid, article_type."""
+    figure_label, title, abstract, journal, license, published, language, doi, pmid,
+    article_type."""
 
     images: str = ""
     """The folder that image paths start from; the table's own folder if empty."""
@@ -55,7 +56,8 @@ def build(config: Config) -> "TableSource":
     unknown = sorted(set(config.columns) - set(_KNOWN))
     if unknown:
         raise SourceError(
-            f"source.columns: there is no column {', '.join(unknown)}; choose from {', '.join(_KNOWN)}"
+            f"source.columns: there is no column {', '.join(unknown)}; "
+            f"choose from {', '.join(_KNOWN)}"
         )
     return TableSource(config)
 
@@ -84,7 +86,9 @@ class TableSource:
             if name != article_id or name in taken:
                 name = f"{name}-{hashlib.sha256(article_id.encode()).hexdigest()[:8]}"
             taken.add(name)
-            yield _package(name, f"{self._config.path}#{number}", article_id, rows, filesystem, folder)
+            yield _package(
+                name, f"{self._config.path}#{number}", article_id, rows, filesystem, folder
+            )
 
     def _images(self) -> tuple[pafs.FileSystem, str]:
         if self._config.images:
@@ -119,7 +123,9 @@ def _package(
         FigureContent(
             key=str(number),
             label=row["figure_label"] or None,
-            caption="\n".join(" ".join(line.split()) for line in row["caption"].splitlines()).strip(),
+            caption="\n".join(
+                " ".join(line.split()) for line in row["caption"].splitlines()
+            ).strip(),
             license=license_from_text(row["license"]),
             graphics=[[row["image"]]] if row["image"] else [],
         )
