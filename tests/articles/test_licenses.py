@@ -242,6 +242,8 @@ def _real_licences(shared_data: Path) -> list[tuple[str, License]]:
         for member in archive:
             if file := archive.extractfile(member):
                 meta = etree.parse(file, parser).find(".//front/article-meta")
-                parts = meta.findall("permissions") or meta.findall("copyright-statement")
-                found.append((member.name.split("/")[-2], license_of(parts)))
+                # One article is in a namespace, which only the reader takes away.
+                if meta is not None:
+                    parts = meta.iterchildren("permissions", "license", "copyright-statement")
+                    found.append((member.name.split("/")[-2], license_of(list(parts))))
     return found

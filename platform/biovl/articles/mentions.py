@@ -5,6 +5,7 @@ where it cannot be a word, a statistic or another figure's: no guess is made fro
 """
 
 import re
+from string import ascii_letters
 
 LOOK_AHEAD = 40
 """Characters behind a reference in which its panels may go on."""
@@ -27,7 +28,7 @@ _JOINT = re.compile(
 )
 # Between number and panel inside a reference: "2(a)", "2 A", "4, C", "1-A", "1, panels a and g".
 _INSIDE = re.compile(rf"(?P<apart>\s?[{_DASH}.,:]?\s?(?:panels?\s|parts?\s)?)(?=\(?[A-Za-z])")
-_NAMED_BEHIND = re.compile(r",?\s?\(?panels?\s(?=\(?[A-Za-z])")
+_NAMED = re.compile(r",?\s?\(?(?:panels?|Panels?)\s(?=\(?[A-Za-z])")
 _PROSE_BEHIND = re.compile(
     rf"""
     \s*[=<>≤≥≈~±%]                              # p < 0.05
@@ -38,11 +39,14 @@ _PROSE_BEHIND = re.compile(
 )
 _WORD_BEHIND = re.compile(r"\s+(?!(?:and|or|to|through)\b|&)[\w(]")
 _WORDS = frozenset({"a", "A", "I"})
-_LABEL = re.compile(r"(?P<kind>[A-Za-z][A-Za-z .]*?)[\s.]*(?P<prefix>\b[SA])?(?P<number>\d+)\.?")
-_KINDS = {"fig": "figure", "figs": "figure", "figures": "figure", "figura": "figure"}
+_LABEL = re.compile(
+    r"(?:(?P<kind>[A-Za-z][A-Za-z .]*?)[\s.]*)?(?P<prefix>(?:\b|(?<=[a-z]))[SA])?(?P<number>\d+)\.?"
+)
+_FIGURE = re.compile(r"\bfig(?:ures?|uras?|s)?\.?$")
 _RANGE_JOINT = re.compile(
     rf"\)?\s*(?:[{_DASH}]|\b(?:to|through)\b)\s*\(?(?:fig(?:ure)?s?\b\.?\s*)?", re.IGNORECASE
 )
+_PANEL_RANGE_JOINT = re.compile(rf"(?:\(?[A-Za-z])?\)?\s*(?:[{_DASH}]|\b(?:to|through)\b)\s*\(?")
 
 
 def panels_in(reference: str, after: str) -> list[str]:
@@ -62,7 +66,9 @@ def panels_in(reference: str, after: str) -> list[str]:
     # A reference with words, or with a bracket around its number, is complete in itself.
     if reference[end:].strip() or reference.startswith("("):
         return found.unique()
-    after = after[:LOOK_AHEAD]
+    if len(after) >= LOOK_AHEAD:
+        # The end of what is looked at may be the first letter of a longer word.
+        after = after[:LOOK_AHEAD].rstrip(ascii_letters)
     if not after or after[0] in ").;]":
         return found.unique()
     if found.labels:
@@ -79,14 +85,22 @@ def figure_number(label: str | None) -> tuple[str, int] | None:
     match = _LABEL.fullmatch(label.strip()) if label else None
     if match is None:
         return None
-    kind = match["kind"].strip(" .").lower()
-    kind = _KINDS.get(kind, kind)
+    kind = _FIGURE.sub("figure", (match["kind"] or "figure").strip(" .").lower())
     return (f"{kind} {match['prefix'].lower()}" if match["prefix"] else kind), int(match["number"])
 
 
 def is_range_joint(between: str) -> bool:
     """Return whether the text between two references makes them the ends of a range."""
     return len(between) < LOOK_AHEAD and _RANGE_JOINT.fullmatch(between.strip()) is not None
+
+
+def is_panel_range_joint(between: str) -> bool:
+    """Return whether a range of panels runs from a reference into the next one.
+
+    PLOS links ``Figure 3A–3C`` as ``Figure 3`` and ``3``, with ``A–`` between them. Where both cite
+    one figure, ``panels_in`` finds the panels in the middle if its ``after`` runs on.
+    """
+    return len(between) < LOOK_AHEAD and _PANEL_RANGE_JOINT.fullmatch(between.strip()) is not None
 
 
 class _Panels:
@@ -120,8 +134,8 @@ def _read_reference(found: _Panels, reference: str) -> tuple[str | None, int]:
         if found.labels:
             return number, stop
     if number is None:
-        start = 6 if reference.lower().startswith("panel ") else 0
-        end = _read_list(found, reference, start, None)
+        named = _NAMED.match(reference)
+        end = _read_list(found, reference, named.end() if named else 0, None)
         if reference[end:].strip():
             found.labels.clear()
     return number, end
@@ -134,11 +148,11 @@ def _read_behind_number(found: _Panels, after: str, number: str) -> None:
         if after[0] == "(" and ")" not in after[: end + 1]:
             found.labels.clear()
         return
-    named = _NAMED_BEHIND.match(after)
+    named = _NAMED.match(after)
     if named is not None:
         _read_list(found, after, named.end(), number)
         return
-    start = len(after) - len(after.lstrip(" ,\xa0"))
+    start = len(after) - len(after.lstrip(" ,\xa0" + _DASH))
     if not 1 <= start <= 2 or start == len(after):
         return
     end = _read_list(found, after, start, number, is_prose=True)
@@ -196,7 +210,10 @@ def _read_list(
 
 
 def _labels_of(item: re.Match[str], found: _Panels, *, is_direct: bool) -> list[str]:
-    """Return what one item of a list names; empty if it is no panel label."""
+    """Return what one item of a list names, and keep the panel whose parts follow.
+
+    Empty if it is no panel label.
+    """
     text = item["label"]
     is_bracketed = bool(item["open"] or item["close"])
     if len(text) == 1:
