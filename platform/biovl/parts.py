@@ -43,7 +43,7 @@ class PartWriter:
         """Take one more row."""
         self._rows.append(row)
         self._held_bytes += _weight(row)
-        if self._held_bytes >= _ROW_GROUP_BYTES:
+        if self._held_bytes >= min(_ROW_GROUP_BYTES, self._part_bytes):
             self._flush()
         if self._written_bytes >= self._part_bytes:
             self._finish_part()

@@ -139,16 +139,20 @@ def read_manifest(uri: str, kind: str) -> Manifest:
     """
     manifest = find_manifest(uri)
     if manifest is None:
-        raise ArtifactError(
-            f"{uri} has no {MANIFEST}: it is not there, or the job that writes it has not finished"
-        )
+        raise _unpublished(uri)
     if manifest.kind != kind:
         raise ArtifactError(f"{uri} holds {manifest.kind}, expected {kind}")
     return manifest
 
 
 def fingerprint(uri: str) -> str:
-    """Return what identifies the content of a published folder: a hash of its manifest."""
+    """Return what identifies the content of a published folder: a hash of its manifest.
+
+    Raises:
+        ArtifactError: If the folder is not published.
+    """
+    if not Folder(uri).exists(MANIFEST):
+        raise _unpublished(uri)
     return hashlib.sha256(Folder(uri).read(MANIFEST)).hexdigest()
 
 
@@ -205,11 +209,10 @@ class Draft:
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return what an earlier run kept under a name, else make it and keep it."""
-        kept = self.noted(name)
-        if kept is None:
-            kept = make()
-            self.note(name, kept)
-        return kept
+        if not self.folder.exists(f"{_DRAFT}/{name}.json"):
+            self.note(name, make())
+        # Read back even when it was just made: a resumed run must see the very same.
+        return self.noted(name)
 
     def names_noted(self, prefix: str) -> list[str]:
         """Return the names of what was kept under ``prefix/``, sorted."""
@@ -252,6 +255,12 @@ def _identity(
     """Return what must be the same for two runs to be the same job."""
     read = {f"{item.name} {item.uri}": item.fingerprint for item in inputs}
     return {"kind": kind, "config": dict(plain_config), "inputs": read, "code": code}
+
+
+def _unpublished(uri: str) -> ArtifactError:
+    return ArtifactError(
+        f"{uri} has no {MANIFEST}: it is not there, or the job that writes it has not finished"
+    )
 
 
 def _refuse_changes(

@@ -144,29 +144,27 @@ def test_a_killed_worker_does_not_stop_the_job(
 ) -> None:
     out = tmp_path / "figures"
     job = start(sample_packages, out)
-    wait_for(lambda: (out / ".draft" / "unfinished").exists() or receipts(out) >= 1)
-    workers = subprocess.run(
-        ["ps", "-eo", "pid=,sid=,ppid=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    ours = _descendants(job.pid, workers)
-    assert ours, workers
-    os.kill(ours[0], signal.SIGKILL)
+    wait_for(lambda: _workers_below(job.pid))
+    os.kill(_workers_below(job.pid)[0], signal.SIGKILL)
     _, stderr = job.communicate(timeout=240)
     assert job.returncode == 0, stderr
     assert content(out) == content(harvested)
 
 
-def _descendants(root: int, listing: str) -> list[int]:
-    """Return the Ray task workers below a process."""
-    rows_ = [line.split(None, 3) for line in listing.splitlines()]
+def _workers_below(root: int) -> list[int]:
+    """Return the processes below one that run a task of Ray's right now."""
+    listing = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
     children: dict[int, list[tuple[int, str]]] = {}
-    for pid, _, parent, command in rows_:
+    for line in listing.splitlines():
+        pid, parent, command = line.split(None, 2)
         children.setdefault(int(parent), []).append((int(pid), command))
     found, todo = [], [root]
     while todo:
         for pid, command in children.get(todo.pop(), []):
             todo.append(pid)
-            if command.startswith("ray::") and "IDLE" not in command:
+            if command.startswith("ray::Map"):
                 found.append(pid)
     return found
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from lxml import etree
 
 from biovl.articles import text
-from biovl.articles.mentions import figure_number, is_range_joint, panels_in
+from biovl.articles.mentions import (
+    LOOK_AHEAD,
+    figure_number,
+    is_panel_range_joint,
+    is_range_joint,
+    panels_in,
+)
 from biovl.articles.text import plain
 from biovl.records import Mention, Reference, Span
 
@@ -29,8 +35,6 @@ _CONTAINERS = {
 _BLOCKS = ("title", "td", "th", "list-item", "def", "attrib", "verse-line", "caption")
 _RANGE_IN_TEXT = re.compile(r"(\d+)\s?[-–—‒‐]\s?(\d+)")
 _MAX_RANGE = 20
-_LOOK_AHEAD = 40
-"""Characters after a reference in which its panel letters may go on."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +151,13 @@ def _references_to(article: etree._Element, places: list[Place]) -> dict[etree._
 def _named(content: str, cited: list[tuple[list[int], Span]]) -> Iterator[tuple[int, Reference]]:
     """Yield the figures that references name, with their panels."""
     for place, (figures, span) in enumerate(cited):
-        stop = span.end + _LOOK_AHEAD
+        stop = span.end + LOOK_AHEAD
         if place + 1 < len(cited):
-            stop = min(stop, cited[place + 1][1].start)
+            next_figures, next_span = cited[place + 1]
+            between = content[span.end : next_span.start]
+            # "Figure 3A–3C" names panel B between two references to one figure.
+            if next_figures != figures or not is_panel_range_joint(between):
+                stop = min(stop, next_span.start)
         panels: list[str] = []
         if len(figures) == 1:
             panels = panels_in(content[span.start : span.end], content[span.end : stop])

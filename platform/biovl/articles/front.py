@@ -55,7 +55,9 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
         "published": published,
         "article_type": article.get("article-type") or None,
         "language": _language(article),
-        "license": licenses.license_of(meta.findall("permissions") or meta.findall("license")),
+        "license": licenses.license_of(
+            list(meta.iterchildren("permissions", "license", "copyright-statement"))
+        ),
         "citation": _citation(meta, journal, published),
     }
 
