@@ -1,6 +1,6 @@
 """What tests share: one Ray for the whole session, a small corpus, the real articles if there."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,3 +35,45 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("no real articles beside the repository")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def bucket_uri() -> Iterator[str]:
+    """A bucket of a local S3 server; clients find it through the environment as in production."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    settings = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="corpora")
+        yield "s3://corpora"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(bucket_uri: str) -> Callable[[str, bytes], None]:
+    """Put an object into the bucket."""
+    import os
+
+    import boto3
+
+    client = boto3.client(
+        "s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name="us-east-1"
+    )
+
+    def put(key: str, data: bytes) -> None:
+        client.put_object(Bucket="corpora", Key=key, Body=data)
+
+    return put

@@ -104,7 +104,11 @@ class PackageSource:
         folder, _, base = path.rpartition("/")
         entries = place.list(folder)
         # XML files that share a folder share its media; each graphic says which is its own.
-        files = {name: size for name, size in entries.files.items() if not _XML.search(name)}
+        files = {
+            name: size
+            for name, size in entries.files.items()
+            if not (_XML.search(name) or _ARCHIVE.search(name))
+        }
         files[base] = place.size(path)
         uri = address.uri[: -len(base)]
         yield from self._packages(
