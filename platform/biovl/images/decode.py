@@ -11,9 +11,9 @@ from PIL import Image, ImageOps
 
 from biovl.images.hashing import phash_hex
 
-MAX_PIXELS = 200_000_000
-"""Larger images are defects: a file of a few kB can claim more than a worker's memory. Real scans
-reach 150 million pixels; decoded to RGB this limit is 600 MB."""
+MAX_PIXELS = 178_956_970
+"""Larger images are defects: a file of a few kB can claim more than a worker's memory. Pillow's own
+limit; decoded to RGB it is 540 MB. Real scans reach 150 million pixels."""
 
 MIN_SIDE_PX = 8
 """Smaller images are spacers and rules, not figures."""
@@ -79,7 +79,6 @@ _BROKEN = (
     RuntimeError,
     struct.error,
     zlib.error,
-    Image.DecompressionBombError,
 )
 
 
@@ -151,6 +150,8 @@ def inspect(data: bytes) -> Inspected:
                 image.draft("L", (128, 128))
                 image.load()
                 phash = phash_hex(_displayed(image))
+        except Image.DecompressionBombError as error:
+            return Inspected(kind, defect=TOO_LARGE, defect_detail=str(error)[:200])
         except _BROKEN as error:
             detail = f"{type(error).__name__}: {error}"[:200]
             reason = TRUNCATED if "truncated" in str(error).lower() else UNDECODABLE
@@ -174,6 +175,8 @@ def decode_rgb(data: bytes) -> Decoded:
                     return Decoded(None, TOO_LARGE)
                 image.load()
                 return Decoded(np.asarray(_displayed(image).convert("RGB")), None)
+        except Image.DecompressionBombError:
+            return Decoded(None, TOO_LARGE)
         except _BROKEN as error:
             return Decoded(None, TRUNCATED if "truncated" in str(error).lower() else UNDECODABLE)
 

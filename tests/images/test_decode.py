@@ -1,0 +1,223 @@
+"""Every format and mode that figures come in, and what breaks decoders."""
+
+import io
+import random
+import struct
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from biovl.images import decode
+from biovl.images.decode import decode_rgb, image_format, inspect
+from biovl.images.encode import for_training
+from biovl.images.hashing import hamming, phash_bits
+
+
+def picture(mode: str = "RGB", size: tuple[int, int] = (96, 64)) -> Image.Image:
+    """Return a picture with structure: a gradient, a disc and a frame."""
+    y, x = np.mgrid[: size[1], : size[0]]
+    values = (x * 2 + y) % 256
+    values[(x - 40) ** 2 + (y - 30) ** 2 < 400] = 20
+    values[:6] = 240
+    grey = Image.fromarray(values.astype(np.uint8))
+    if mode == "I;16":
+        return Image.fromarray((values * 200).astype(np.uint16))
+    if mode == "F":
+        return Image.fromarray(values.astype(np.float32) / 7)
+    if mode == "I":
+        return Image.fromarray((values * 1000).astype(np.int32))
+    return grey.convert("RGB").convert(mode)
+
+
+def encoded(kind: str, image: Image.Image, **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+FILES = {
+    "jpeg": encoded("JPEG", picture()),
+    "jpeg grey": encoded("JPEG", picture("L")),
+    "jpeg cmyk": encoded("JPEG", picture("CMYK")),
+    "jpeg progressive": encoded("JPEG", picture(), progressive=True),
+    "png": encoded("PNG", picture()),
+    "png palette": encoded("PNG", picture("P")),
+    "png alpha": encoded("PNG", picture("RGBA")),
+    "png grey alpha": encoded("PNG", picture("LA")),
+    "png 16": encoded("PNG", picture("I;16")),
+    "png 1": encoded("PNG", picture("1")),
+    "gif": encoded("GIF", picture("P")),
+    "gif animated": encoded("GIF", picture("P"), save_all=True, append_images=[picture("P")]),
+    "tiff": encoded("TIFF", picture()),
+    "tiff lzw": encoded("TIFF", picture(), compression="tiff_lzw"),
+    "tiff 16": encoded("TIFF", picture("I;16")),
+    "tiff float": encoded("TIFF", picture("F")),
+    "tiff 32": encoded("TIFF", picture("I")),
+    "tiff cmyk": encoded("TIFF", picture("CMYK")),
+    "tiff pages": encoded("TIFF", picture(), save_all=True, append_images=[picture("L")]),
+    "webp": encoded("WEBP", picture()),
+    "bmp": encoded("BMP", picture()),
+}
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    """Return a small PNG whose header claims a size that no memory holds."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(bytes(100)))
+        + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_format_and_mode_is_inspected_and_decoded(name: str) -> None:
+    found = inspect(FILES[name])
+    assert found.defect is None, found
+    assert found.format == name.split()[0]
+    assert (found.width_px, found.height_px) == (96, 64)
+    assert found.phash is not None
+    assert len(found.phash) == 16
+    decoded = decode_rgb(FILES[name])
+    assert decoded.defect is None
+    assert decoded.pixels is not None
+    assert decoded.pixels.shape == (64, 96, 3)
+    assert decoded.pixels.dtype == np.uint8
+    assert decoded.pixels.std() > 20
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in ("png 1",)])
+def test_the_same_picture_looks_the_same_in_every_format(name: str) -> None:
+    first, other = (phash_bits([inspect(FILES[key]).phash or ""]) for key in ("png", name))
+    assert hamming(first, other)[0] <= 6
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "defect"),
+    [
+        (b"", None, decode.EMPTY),
+        (b"\x00" * 100, None, decode.NOT_AN_IMAGE),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "svg", "graphic is svg"),
+        (b"<?xml version='1.0'?>\n<!-- x --><svg/>", "svg", "graphic is svg"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0", "eps", "graphic is eps"),
+        (b"\xc5\xd0\xd3\xc6" + bytes(30), "eps", "graphic is eps"),
+        (b"%PDF-1.4", "pdf", "graphic is pdf"),
+        (b"\x00\x00\x00\x20ftypisom", "video", "graphic is a video"),
+        (b"RIFF\x00\x00\x00\x00AVI LIST", "video", "graphic is a video"),
+        (b"<!DOCTYPE html><html>", "html", decode.NOT_AN_IMAGE),
+        (b"PK\x03\x04", "zip", decode.NOT_AN_IMAGE),
+        (png_claiming(60_000, 60_000), "png", decode.TOO_LARGE),
+        (png_claiming(2**31 - 1, 2**31 - 1), "png", None),
+        (png_claiming(1, 500), "png", decode.TOO_SMALL),
+        (png_claiming(500, 500), "png", None),
+        (b"\x89PNG\r\n\x1a\n", "png", decode.UNDECODABLE),
+        (b"\xff\xd8\xff", "jpeg", decode.UNDECODABLE),
+    ],
+)
+def test_what_is_no_usable_image_has_a_named_reason(
+    data: bytes, kind: str | None, defect: str | None
+) -> None:
+    assert image_format(data) == kind
+    found = inspect(data)
+    assert found.defect in decode.DEFECTS
+    assert defect in (None, found.defect)
+    if found.defect != decode.TOO_SMALL:
+        assert decode_rgb(data).pixels is None
+
+
+@pytest.mark.parametrize("name", ["jpeg", "jpeg progressive", "png", "gif", "tiff", "webp", "bmp"])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_a_truncated_file_is_found_out(name: str, share: float) -> None:
+    data = FILES[name]
+    found = inspect(data[: int(len(data) * share)])
+    assert found.defect in (decode.TRUNCATED, decode.UNDECODABLE)
+
+
+def test_damaged_bytes_never_raise_nor_warn() -> None:
+    rng = random.Random(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for data in FILES.values():
+            for _ in range(60):
+                broken = bytearray(data)
+                for _ in range(rng.randint(1, 6)):
+                    broken[rng.randrange(len(broken))] = rng.randrange(256)
+                found = inspect(bytes(broken))
+                assert found.defect is None or found.defect in decode.DEFECTS
+                decoded = decode_rgb(bytes(broken))
+                assert (decoded.pixels is None) == (decoded.defect is not None)
+
+
+def test_a_rotation_in_exif_is_applied() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded("JPEG", picture(), exif=exif.tobytes())
+    found = inspect(data)
+    assert (found.width_px, found.height_px) == (64, 96)
+    decoded = decode_rgb(data)
+    assert decoded.pixels is not None
+    assert decoded.pixels.shape == (96, 64, 3)
+
+
+def test_transparent_parts_are_white() -> None:
+    image = Image.new("RGBA", (20, 20), (255, 0, 0, 0))
+    decoded = decode_rgb(encoded("PNG", image))
+    assert decoded.pixels is not None
+    assert (decoded.pixels == 255).all()
+
+
+def test_sixteen_bits_are_scaled_and_not_clipped() -> None:
+    values = np.linspace(1_000, 60_000, 64 * 64).reshape(64, 64).astype(np.uint16)
+    decoded = decode_rgb(encoded("TIFF", Image.fromarray(values)))
+    assert decoded.pixels is not None
+    assert len(np.unique(decoded.pixels)) > 200
+
+
+def test_published_jpeg_and_png_stay_as_they_are_and_the_rest_becomes_png() -> None:
+    for name in ("jpeg", "jpeg cmyk", "png", "png palette"):
+        kept = for_training(FILES[name], short_side_px=None, jpeg_quality=90)
+        assert kept.data == FILES[name]
+        assert kept.suffix == {"jpeg": "jpg", "png": "png"}[name.split()[0]]
+    for name in ("tiff", "gif", "webp", "bmp", "tiff 16"):
+        converted = for_training(FILES[name], short_side_px=None, jpeg_quality=90)
+        assert (converted.suffix, image_format(converted.data)) == ("png", "png")
+        expected = decode_rgb(FILES[name]).pixels
+        np.testing.assert_array_equal(decode_rgb(converted.data).pixels, expected)
+
+
+def test_training_copies_are_smaller_rgb_and_never_enlarged() -> None:
+    small = for_training(FILES["png"], short_side_px=32, jpeg_quality=90)
+    with Image.open(io.BytesIO(small.data)) as image:
+        assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (48, 32))
+    same = for_training(FILES["png"], short_side_px=500, jpeg_quality=90)
+    with Image.open(io.BytesIO(same.data)) as image:
+        assert image.size == (96, 64)
+    assert for_training(b"\xff\xd8\xff", short_side_px=32, jpeg_quality=90).defect is not None
+
+
+@pytest.mark.shared
+def test_real_images_are_inspected_without_an_exception(shared_data: Path) -> None:
+    import tarfile
+
+    looked_at = usable = 0
+    for path in sorted((shared_data / "packages").glob("*.tar.gz")):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.isfile() and not member.name.endswith(("xml", "nxml")):
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    looked_at += 1
+                    usable += inspect(stream.read()).defect is None
+    assert looked_at > 900
+    assert usable > 800
