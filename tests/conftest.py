@@ -57,7 +57,9 @@ def bucket_uri() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(name, value)
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="corpora")
+        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(
+            Bucket="corpora"
+        )
         yield "s3://corpora"
     server.stop()
 

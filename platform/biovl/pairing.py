@@ -41,6 +41,23 @@ CANDIDATE_SCHEMA = pa.schema(
 )
 """What rules may read, and what the pair's record is made of. ``text`` is what is trained on."""
 
+_MENTIONS = "mention_texts"
+PAIR_SCHEMA = pa.schema(
+    [
+        *(
+            CANDIDATE_SCHEMA.field(name)
+            for name in (
+                "figure_id article_id figure_label kind caption title journal published "
+                "article_type language license license_url license_group doi pmid citation "
+                "keywords subjects mesh_terms source_uri image_name image_sha256 width_px "
+                "height_px credit"
+            ).split()
+        ),
+        CANDIDATE_SCHEMA.field(_MENTIONS).with_name("mentions"),
+    ]
+)
+"""What a pair's ``.json`` holds: who published it, its licence and its texts."""
+
 
 def candidates(figures: pa.Table, articles: pa.Table, text: TextChoice) -> pa.Table:
     """Return one candidate per figure, in order, with the columns of its article beside it.
@@ -101,15 +118,9 @@ def pair_text(caption: str, mentions: Sequence[str], choice: TextChoice) -> str:
 
 
 def pair_json(row: Mapping[str, Any]) -> bytes:
-    """Return what a pair's ``.json`` holds: who published it, its licence and its texts."""
-    kept = (
-        "figure_id article_id figure_label kind caption title journal published article_type "
-        "language license license_url license_group doi pmid citation keywords subjects "
-        "mesh_terms source_uri image_name image_sha256 width_px height_px credit"
-    ).split()
-    values = {name: row[name] for name in kept}
-    values["mentions"] = row["mention_texts"]
-    return json.dumps(values, ensure_ascii=False, sort_keys=True).encode()
+    """Return what a pair's ``.json`` holds, from its candidate's row: ``PAIR_SCHEMA``."""
+    values = {name: row[_MENTIONS if name == "mentions" else name] for name in PAIR_SCHEMA.names}
+    return json.dumps(values, ensure_ascii=False).encode()
 
 
 def _spans(spans: Sequence[Mapping[str, int]]) -> list[Span]:

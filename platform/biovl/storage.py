@@ -194,12 +194,12 @@ class Draft:
                 f"{uri} is not empty ({', '.join(present[:3])} …) and was not begun by this job: "
                 "choose another folder for out, or empty this one"
             )
-        draft.folder.write(f"{_DRAFT}/begun.json", _json(wanted))
+        draft.folder.write(f"{_DRAFT}/begun.json", to_json(wanted))
         return draft
 
     def note(self, name: str, values: Any) -> None:
         """Keep something for a later run of this job."""
-        self.folder.write(f"{_DRAFT}/{name}.json", _json(values))
+        self.folder.write(f"{_DRAFT}/{name}.json", to_json(values))
 
     def noted(self, name: str) -> Any | None:
         """Return what an earlier run kept, or None."""
@@ -222,7 +222,7 @@ class Draft:
     def publish(self, manifest: Manifest) -> Manifest:
         """Write the manifest, which makes the folder complete, and clear the draft away."""
         values = asdict(manifest)
-        self.folder.write(MANIFEST, _json(values))
+        self.folder.write(MANIFEST, to_json(values))
         self.clear()
         return manifest
 
@@ -275,5 +275,6 @@ def _refuse_changes(
         )
 
 
-def _json(values: Any) -> bytes:
+def to_json(values: Any) -> bytes:
+    """Return plain values as JSON whose bytes depend on nothing else."""
     return json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"

@@ -10,22 +10,32 @@ So a global shuffle reads each part once and copies each pair's bytes once, with
 one row group. Every task leaves a receipt, which is what a killed job goes on from.
 """
 
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import ray
 
 from biovl import assembling, pairing
 from biovl import config as configs
-from biovl.curation import rules
+from biovl.curation import card, plots, rules, statistics
 from biovl.curation.config import AssembleConfig
+from biovl.curation.tally import Tally, merged, tally
 from biovl.errors import ArtifactError
 from biovl.jobs.cluster import connected
 from biovl.jobs.progress import Progress
-from biovl.storage import Draft, Folder, Input, Manifest, fingerprint, published, read_manifest
+from biovl.storage import (
+    Draft,
+    Folder,
+    Input,
+    Manifest,
+    fingerprint,
+    published,
+    read_manifest,
+    to_json,
+)
 
 KIND = "corpus"
 
@@ -69,45 +79,60 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
             (split, number) for split, count in planned["shards"].items() for number in range(count)
         ]
         stages.run("writing shard", len(wanted), _shard, (config, wanted))
-    pairs = _write_index(config, draft.folder, len(parts), planned["shards"])
-    counts = {
-        "figures": {"seen": source.counts["figures"]["seen"], "kept": sum(pairs.values())},
-        "dropped": dict(sorted({**dropped, **planned["failed"]}.items())),
-        "pairs": pairs,
-        "shards": planned["shards"],
+    whole = _write_index(config, draft.folder, len(parts), planned["shards"])
+    dropped = {**dropped, **planned["failed"]}
+    stats = statistics.statistics(whole, harvested=source.counts, dropped=dropped)
+    pairs = {
+        split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS
     }
-    return draft.publish(
-        Manifest(
-            kind=KIND,
-            config=plain,
-            inputs=inputs,
-            counts=counts,
-            notes={
-                "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
-                "image": "as published; formats that training readers do not know are PNG"
-                if config.image.short_side_px is None
-                else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
-            },
-        )
+    manifest = Manifest(
+        kind=KIND,
+        config=plain,
+        inputs=inputs,
+        counts={
+            "figures": {"seen": source.counts["figures"]["seen"], "kept": sum(pairs.values())},
+            "dropped": stats["dropped"],
+            "pairs": pairs,
+            "shards": planned["shards"],
+        },
+        notes={
+            "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
+            "image": "as published; formats that training readers do not know are PNG"
+            if config.image.short_side_px is None
+            else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
+        },
     )
+    _describe(draft.folder, manifest, stats)
+    return draft.publish(manifest)
 
 
 def _write_index(
     config: AssembleConfig, folder: Folder, parts: int, shards_of: Mapping[str, int]
-) -> dict[str, int]:
-    """Write ``index.parquet`` part by part; return the number of pairs of each split."""
-    pairs = dict.fromkeys(shards_of, 0)
+) -> Tally:
+    """Write ``index.parquet`` part by part; return the counts of all its pairs."""
+    tallies = []
     with folder.writer("index.parquet") as stream:
         writer: pq.ParquetWriter | None = None
         for table in assembling.index(config, parts, shards_of):
             if writer is None:
                 writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
             writer.write_table(table)
-            for split in pairs:
-                pairs[split] += pc.sum(pc.equal(table["split"], split)).as_py() or 0
+            tallies.append(tally(table))
         if writer is not None:
             writer.close()
-    return pairs
+    return merged(tallies)
+
+
+def _describe(folder: Folder, manifest: Manifest, stats: Mapping[str, Any]) -> None:
+    """Write what tells a person what is in the corpus: statistics, plots, the dataset card."""
+    drawn = plots.plots(stats)
+    for name, png in drawn.items():
+        folder.write(f"{card.PLOTS}/{name}", png)
+    folder.write("stats.json", to_json(stats))
+    text = card.dataset_card(
+        dataclasses.asdict(manifest), stats, record=pairing.PAIR_SCHEMA, plots=list(drawn)
+    )
+    folder.write("README.md", text.encode())
 
 
 def _look(config: AssembleConfig, parts: list[str], number: int) -> None:

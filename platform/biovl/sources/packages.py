@@ -157,6 +157,8 @@ class PackageSource:
         media = {inner: size for inner, size in files.items() if inner not in candidates}
 
         def read_media(inner: str) -> bytes:
+            if inner not in media:
+                raise FileNotFoundError(f"{inner} is not in the package")
             if media[inner] > config.max_file_mb * 1_000_000:
                 raise OSError(f"{inner} has {media[inner] / 1e6:.0f} MB, over {config.max_file_mb}")
             return read(inner)

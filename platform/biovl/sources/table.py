@@ -21,8 +21,6 @@ from biovl.sources import Address, Package
 
 log = logging.getLogger(__name__)
 
-REFUSED_PATH = "image path leaves the folder"
-
 _NEEDED = ("image", "caption")
 _KNOWN = (
     *_NEEDED,
@@ -141,6 +139,8 @@ def _package(
     }
 
     def read(path: str) -> bytes:
+        if path not in files:
+            raise FileNotFoundError(f"{path} is not among the images below {folder}")
         with filesystem.open_input_stream(f"{folder}/{path}", compression=None) as stream:
             data: bytes = stream.read()
         return data

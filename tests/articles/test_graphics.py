@@ -1,0 +1,43 @@
+"""The right file for a graphic, as packages really are."""
+
+import pytest
+
+from biovl.articles.graphics import Files
+
+
+@pytest.mark.parametrize(
+    ("href", "files", "found"),
+    [
+        ("g1.jpg", ["g1.jpg", "g2.jpg"], ["g1.jpg"]),
+        ("g1", ["g1.jpg"], ["g1.jpg"]),
+        ("G1", ["g1.JPG"], ["g1.JPG"]),
+        (
+            "pone.0000217.g001",
+            ["pone.0000217.g001.tif", "pone.0000217.g002.tif"],
+            ["pone.0000217.g001.tif"],
+        ),
+        ("g1.jpg", ["g1.gif", "g1.jpg", "g1.tif"], ["g1.jpg", "g1.gif", "g1.tif"]),
+        ("g1.tif", ["g1.jpg"], ["g1.jpg"]),
+        ("images/g1.jpg", ["images/g1.jpg", "g1.jpg"], ["images/g1.jpg", "g1.jpg"]),
+        ("g1", ["figures/g1.png"], ["figures/g1.png"]),
+        (
+            "info:doi/10.1371/journal.pone.0038869.g001",
+            ["pone.0038869.g001.tif"],
+            ["pone.0038869.g001.tif"],
+        ),
+        ("elife-1-fig1", ["elife-1-fig1-v2.tif", "elife-1-fig10.tif"], ["elife-1-fig1-v2.tif"]),
+        ("fig1", ["fig10.jpg", "fig11.jpg"], []),
+        ("fig1", ["fig1-a.jpg", "fig1-b.jpg"], []),
+        ("g1", ["g1.pdf", "g1.xlsx", "g1.docx"], ["g1.pdf"]),
+        ("g1", [], []),
+        ("", ["g1.jpg"], []),
+        ("../../etc/passwd", ["g1.jpg"], []),
+    ],
+)
+def test_candidates(href: str, files: list[str], found: list[str]) -> None:
+    assert Files(files).candidates([href]) == found
+
+
+def test_all_alternatives_of_a_graphic_count_once() -> None:
+    files = Files(["full.jpg", "thumb.gif", "other.png"])
+    assert files.candidates(["full", "thumb", "full"]) == ["full.jpg", "thumb.gif"]

@@ -1,0 +1,148 @@
+"""Settings: checked once, overridden one way, refused in the user's words."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from biovl import config, recipes
+from biovl.curation.config import AssembleConfig
+from biovl.errors import ConfigError
+from biovl.jobs.harvest import HarvestConfig
+from biovl.plugins import Plugin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """An inner configuration."""
+
+    peak_lr: float = 1e-3
+    """Learning rate at the end of warm-up."""
+
+    def __post_init__(self) -> None:
+        if self.peak_lr <= 0:
+            raise ValueError(f"peak_lr must be positive, got {self.peak_lr}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """An outer configuration."""
+
+    out: str
+    """Where to."""
+
+    source: Plugin
+    optim: Optim = field(default_factory=Optim)
+    names: tuple[str, ...] = ()
+
+
+VALUES = {"out": "o", "source": {"name": "packages", "path": "p"}}
+
+
+def test_plain_values_and_back() -> None:
+    run = config.build(Run, {**VALUES, "optim.peak_lr": 0.5, "names": ["a"]})
+    assert run == Run(
+        out="o", source=Plugin("packages", {"path": "p"}), optim=Optim(peak_lr=0.5), names=("a",)
+    )
+    plain = config.to_plain(run)
+    assert plain["source"] == {"name": "packages", "path": "p"}
+    assert config.build(Run, plain) == run
+
+
+def test_one_setting_is_overridden_and_the_rest_stays() -> None:
+    run = config.build(Run, VALUES)
+    changed = config.override(run, {"source.limit": 3, "optim.peak_lr": "0.25"})
+    assert changed.source == Plugin("packages", {"path": "p", "limit": 3})
+    assert changed.optim.peak_lr == 0.25
+    assert changed.out == "o"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optim.peak_lr": "fast"}, r"optim\.peak_lr: Input should be a valid number.*got 'fast'"),
+        ({"optim.peak_lr": -1}, "peak_lr must be positive, got -1"),
+        ({"optim.lr": 1}, r"optim\.lr: Unexpected keyword"),
+        ({"colour": 1}, "colour: Unexpected keyword"),
+    ],
+)
+def test_a_wrong_setting_is_named(changes: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config.build(Run, {**VALUES, **changes})
+
+
+def test_every_missing_setting_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"out: Field required[\s\S]*source: Field required"):
+        config.build(Run, {})
+
+
+def test_differences_are_told_by_dotted_name() -> None:
+    old = {"a": {"b": 1, "c": 2}, "d": 3}
+    new = {"a": {"b": 1, "c": 5}, "e": 4}
+    assert config.differences(old, new) == [
+        "a.c: 2 -> 5",
+        "d: 3 -> '(absent)'",
+        "e: '(absent)' -> 4",
+    ]
+
+
+def command_line(*arguments: str) -> Run:
+    def plain() -> dict:
+        """A recipe."""
+        return {"source.name": "packages"}
+
+    return config.from_command_line(Run, {"plain": plain}, about="About.", arguments=arguments)
+
+
+def test_the_command_line_changes_a_recipe() -> None:
+    run = command_line(
+        "plain", "--set", "out=2024", "--set", "source.path=s3://b/k=v", "--set", 'names=["x","y"]'
+    )
+    assert run.out == "2024"
+    assert run.source == Plugin("packages", {"path": "s3://b/k=v"})
+    assert run.names == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plain"], "out: Field required"),
+        (["plain", "--set", "out"], "--set takes NAME=VALUE, got 'out'"),
+        (["other", "--set", "out=x"], "invalid choice: 'other'"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line(*arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help_names_every_recipe_and_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command_line("--help")
+    manual = capsys.readouterr().out
+    for text in (
+        "About.",
+        "A recipe.",
+        "out (required) Where to.",
+        "optim.peak_lr (default 0.001)",
+    ):
+        assert text in manual
+
+
+@pytest.mark.parametrize(
+    ("cls", "known", "given"),
+    [
+        (HarvestConfig, recipes.HARVEST, {"source.path": "p", "out": "o"}),
+        (AssembleConfig, recipes.ASSEMBLE, {"figures": "f", "out": "o"}),
+    ],
+)
+def test_every_recipe_is_complete_but_for_what_only_the_user_knows(
+    cls: type, known: dict, given: dict
+) -> None:
+    for recipe in known.values():
+        assert recipe.__doc__
+        built = config.build(cls, {**recipe(), **given})
+        assert config.build(cls, config.to_plain(built)) == built
