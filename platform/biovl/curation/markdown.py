@@ -1,0 +1,38 @@
+"""Tables and numbers in Markdown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a Markdown table; columns that hold numbers are aligned to the right."""
+    numeric = [
+        bool(rows) and all(isinstance(row[i], int | float | None) or row[i] == "" for row in rows)
+        for i in range(len(heads))
+    ]
+    lines = [heads, ["---:" if right else "---" for right in numeric], *rows]
+    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.1f}".removesuffix(".0")
+    if isinstance(value, int):
+        return f"{value:,}"
+    # Names come from articles: none may end the cell, or start markup of its own.
+    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def percent(share: float) -> str:
+    """Return a share of 1 in percent."""
+    return f"{share:.1%}"
+
+
+def size(size_bytes: int) -> str:
+    """Return a number of bytes in the unit that fits, thousands of thousands."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.1f} {unit}"
+    return f"{size_bytes / 1000:.1f} kB"

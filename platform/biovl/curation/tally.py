@@ -1,0 +1,190 @@
+"""Counts of pairs that add up: pieces of an index, in any order, merge to the counts of the whole.
+
+Everything is counted exactly. A ``Tally`` holds a count for each distinct length and a row for each
+article, so its size follows the articles and not the pairs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PIXEL_BINS_PER_OCTAVE = 4
+PIXEL_BINS = 17 * PIXEL_BINS_PER_OCTAVE
+"""Widths and heights up to 2^17 px, in steps of a quarter of an octave."""
+
+LENGTHS = (
+    "caption_tokens caption_chars text_tokens text_chars mention_chars width_px height_px"
+).split()
+FACTS = ("published", "language", "article_type", "journal")
+_TEXT = ("article_id", "split", "license", "license_group", "kind", "image_format", *FACTS)
+_NUMBERS = ("mention_count", "full_text_chars", "size", *LENGTHS)
+_COLUMNS = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in _TEXT),
+        *(pa.field(name, pa.int64()) for name in _NUMBERS),
+        pa.field("mesh_terms", pa.list_(pa.string())),
+    ]
+)
+READS = tuple(_COLUMNS.names)
+"""The columns of ``index.parquet`` that a tally needs."""
+
+SEPARATOR = "\x1f"
+_ARTICLE_KEYS = ("article_id", "split", "license", "license_group")
+ARTICLE_FACTS = (*FACTS, "mesh", "full_text_chars")
+_PAIR_KEYS = ("split", "kind", "image_format")
+
+
+@dataclass(frozen=True)
+class ValueCounts:
+    """How often each whole number occurs."""
+
+    values: np.ndarray
+    """Ascending, distinct. int64, shape [V]."""
+
+    counts: np.ndarray
+    """int64, shape [V]."""
+
+    @classmethod
+    def of(cls, numbers: np.ndarray) -> "ValueCounts":
+        """Return the counts of these numbers."""
+        values, counts = np.unique(numbers.astype(np.int64), return_counts=True)
+        return cls(values, counts.astype(np.int64))
+
+    @classmethod
+    def merged(cls, pieces: Sequence["ValueCounts"]) -> "ValueCounts":
+        """Return the counts of all pieces together."""
+        values, place = np.unique(
+            np.concatenate([piece.values for piece in pieces]), return_inverse=True
+        )
+        counts = np.zeros(len(values), np.int64)
+        np.add.at(counts, place, np.concatenate([piece.counts for piece in pieces]))
+        return cls(values, counts)
+
+    def quantile(self, share: float) -> float:
+        """Return a quantile of the numbers, as ``numpy.quantile`` does. There must be some."""
+        position = share * (int(self.counts.sum()) - 1)
+        below = int(position)
+        ends = np.cumsum(self.counts)
+        last = int(ends[-1]) - 1
+        at = np.searchsorted(ends, [below, min(below + 1, last)], side="right")
+        low, high = self.values[at]
+        return float(low + (high - low) * (position - below))
+
+    def above(self, limit: int) -> int:
+        """Return how many numbers are greater than a limit."""
+        return int(self.counts[np.searchsorted(self.values, limit, side="right") :].sum())
+
+    def total(self) -> int:
+        """Return the sum of the numbers."""
+        # Python's integers: areas of 24 million images come near to 2^63.
+        return sum(int(v) * int(n) for v, n in zip(self.values, self.counts, strict=True))
+
+    def summary(self) -> dict[str, int | float | None]:
+        """Return count, min, max, median, quartiles, IQR and total; None where there are none."""
+        count = int(self.counts.sum())
+        if count == 0:
+            names = ("min", "max", "median", "first_quartile", "third_quartile", "iqr")
+            return {"count": 0, **dict.fromkeys(names), "total": 0}
+        first, third = self.quantile(0.25), self.quantile(0.75)
+        return {
+            "count": count,
+            "min": int(self.values[0]),
+            "max": int(self.values[-1]),
+            "median": self.quantile(0.5),
+            "first_quartile": first,
+            "third_quartile": third,
+            "iqr": third - first,
+            "total": self.total(),
+        }
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The counts of some pairs; pieces add up with ``merged``."""
+
+    lengths: Mapping[str, ValueCounts]
+    """By column, and ``area_px`` and ``pixel_bins``: the place in the histogram of image sizes."""
+
+    pairs: pa.Table
+    """A row per combination of split, kind and format: ``pairs``, ``mentions``, ``size_bytes``."""
+
+    articles: pa.Table
+    """A row per article, split, licence and licence group: its pairs, and the article's facts."""
+
+
+def tally(pairs: pa.Table | pa.RecordBatch) -> Tally:
+    """Return the counts of some pairs of the index; of the columns only ``READS`` are looked at."""
+    table = pa.table({name: pairs[name] for name in READS}).cast(_COLUMNS)
+    lengths = {name: ValueCounts.of(numbers(table, name)) for name in LENGTHS}
+    cited = table.filter(pc.greater(table["mention_count"], 0))
+    lengths["mention_chars"] = ValueCounts.of(numbers(cited, "mention_chars"))
+    sized = table.select(["width_px", "height_px"]).drop_null()
+    width, height = numbers(sized, "width_px"), numbers(sized, "height_px")
+    lengths["area_px"] = ValueCounts.of(width * height)
+    lengths["short_side_px"] = ValueCounts.of(np.minimum(width, height))
+    lengths["pixel_bins"] = ValueCounts.of(_pixel_bin(width) * PIXEL_BINS + _pixel_bin(height))
+    table = (
+        table.append_column("pairs", pa.array(np.ones(len(table), np.int64)))
+        .append_column("mentions", table["mention_count"])
+        .append_column("size_bytes", table["size"])
+        .append_column("mesh", pc.binary_join(table["mesh_terms"], SEPARATOR))
+    )
+    return Tally(lengths, _grouped_pairs(table), _grouped_articles(table))
+
+
+def merged(tallies: Iterable[Tally]) -> Tally:
+    """Return the tally of all pairs together, holding few of the tallies at a time.
+
+    Tallies are merged in pairs of about equal size, as in a merge sort: a row is copied as often as
+    the logarithm of their number.
+    """
+    waiting: list[tuple[int, Tally]] = []
+    for piece in tallies:
+        rank = 0
+        while waiting and waiting[-1][0] == rank:
+            piece = _merged([waiting.pop()[1], piece])
+            rank += 1
+        waiting.append((rank, piece))
+    return _merged([piece for _, piece in waiting] or [tally(_COLUMNS.empty_table())])
+
+
+def numbers(table: pa.Table, name: str) -> np.ndarray:
+    """Return the values of a column that are known, as int64."""
+    return np.asarray(table[name].drop_null().to_numpy()).astype(np.int64)
+
+
+def _pixel_bin(side_px: np.ndarray) -> np.ndarray:
+    octaves: np.ndarray = np.log2(np.maximum(side_px, 1))
+    bins = (octaves * PIXEL_BINS_PER_OCTAVE).astype(np.int64)
+    return np.asarray(np.minimum(bins, PIXEL_BINS - 1))
+
+
+def _grouped_pairs(table: pa.Table) -> pa.Table:
+    return grouped(table, _PAIR_KEYS, sums=("pairs", "mentions", "size_bytes"))
+
+
+def _grouped_articles(table: pa.Table) -> pa.Table:
+    return grouped(table, _ARTICLE_KEYS, sums=("pairs",), minima=ARTICLE_FACTS)
+
+
+def grouped(
+    table: pa.Table, keys: Sequence[str], sums: Sequence[str], minima: Sequence[str] = ()
+) -> pa.Table:
+    """Return a row per combination of keys: sums, and minima of what should be equal anyway."""
+    asked = [*((name, "sum") for name in sums), *((name, "min") for name in minima)]
+    rows = table.group_by(list(keys), use_threads=False).aggregate(asked)
+    return rows.rename_columns([*keys, *sums, *minima])
+
+
+def _merged(pieces: Sequence[Tally]) -> Tally:
+    return Tally(
+        {
+            name: ValueCounts.merged([piece.lengths[name] for piece in pieces])
+            for name in pieces[0].lengths
+        },
+        _grouped_pairs(pa.concat_tables([piece.pairs for piece in pieces])),
+        _grouped_articles(pa.concat_tables([piece.articles for piece in pieces])),
+    )
