@@ -204,3 +204,10 @@ def test_a_type_that_datasets_cannot_be_told_is_refused() -> None:
     record = pa.schema([pa.field("when", pa.date32())])
     with pytest.raises(ValueError, match="date32"):
         dataset_card(manifest(train=1), stats, record=record, plots=[])
+
+
+def test_long_lists_are_cut_and_say_where_the_rest_is() -> None:
+    text = card([pair(str(n), journal=f"Journal {n}", article_type=f"t{n}") for n in range(60)])
+    assert text.count("| Journal ") == 20
+    assert "and 40 more (`stats.json` lists the first 50)" in text
+    assert "and 40 more (`stats.json` lists all)" in text

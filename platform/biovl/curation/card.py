@@ -8,7 +8,6 @@ import pyarrow as pa
 from biovl.curation.biomedica import biomedica_section
 from biovl.curation.hub import HUB_SPLITS, front_matter
 from biovl.curation.markdown import percent, size, table
-from biovl.curation.statistics import TOP
 
 PLOTS = "plots"
 """The folder of the plots, beside the card."""
@@ -280,9 +279,10 @@ def _ranking(
     """Return a table of the most frequent values, with a line about those left out."""
     shown = [[row[fact] or "not stated", row["articles"]] for row in rows[:_IN_CARD]]
     ranking = table([title, "articles"], shown)
-    hidden = (of or len(rows)) - len(shown)
-    more = f"\n\nand {hidden:,} more (`stats.json` lists the first {TOP})"
-    return ranking + more if hidden > 0 else ranking
+    distinct = of or len(rows)
+    listed = "all" if len(rows) == distinct else f"the first {len(rows)}"
+    more = f"\n\nand {distinct - len(shown):,} more (`stats.json` lists {listed})"
+    return ranking + more if distinct > len(shown) else ranking
 
 
 def _pictures(plots: Sequence[str]) -> str:
