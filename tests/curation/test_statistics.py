@@ -206,3 +206,9 @@ def test_other_columns_of_an_index_and_their_order_do_not_matter() -> None:
     assert statistics(tally(mixed), harvested=HARVESTED, dropped={}) == statistics(
         tally(table), harvested=HARVESTED, dropped={}
     )
+
+
+def test_of_several_dates_of_an_article_the_first_counts_in_any_order() -> None:
+    rows = [pair("A", published="2012"), pair("A", published="2011-05"), pair("A", published=None)]
+    for order in (rows, rows[::-1]):
+        assert stats_of(order)["years"] == [{"year": "2011", "articles": 1, "images": 3}]
