@@ -4,6 +4,7 @@ import argparse
 import ast
 import dataclasses
 import inspect
+import itertools
 import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -178,7 +179,7 @@ def _field_docstrings(cls: type) -> dict[str, str]:
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     found: dict[str, str] = {}
     body = node.body if isinstance(node, ast.ClassDef) else []
-    for statement, after in zip(body, body[1:], strict=False):
+    for statement, after in itertools.pairwise(body):
         if (
             isinstance(statement, ast.AnnAssign)
             and isinstance(statement.target, ast.Name)

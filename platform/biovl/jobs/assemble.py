@@ -10,9 +10,10 @@ So a global shuffle reads each part once and copies each pair's bytes once, with
 one row group. Every task leaves a receipt, which is what a killed job goes on from.
 """
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 import pyarrow.parquet as pq
@@ -110,17 +111,18 @@ def _write_index(
     config: AssembleConfig, folder: Folder, parts: int, shards_of: Mapping[str, int]
 ) -> Tally:
     """Write ``index.parquet`` part by part; return the counts of all its pairs."""
-    tallies = []
-    with folder.writer("index.parquet") as stream:
-        writer: pq.ParquetWriter | None = None
-        for table in assembling.index(config, parts, shards_of):
-            if writer is None:
-                writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
-            writer.write_table(table)
-            tallies.append(tally(table))
-        if writer is not None:
-            writer.close()
-    return merged(tallies)
+
+    def written() -> Iterator[Tally]:
+        with folder.writer("index.parquet") as stream, contextlib.ExitStack() as stack:
+            writer: pq.ParquetWriter | None = None
+            for table in assembling.index(config, parts, shards_of):
+                if writer is None:
+                    writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
+                    stack.enter_context(writer)
+                writer.write_table(table)
+                yield tally(table)
+
+    return merged(written())
 
 
 def _describe(folder: Folder, manifest: Manifest, stats: Mapping[str, Any]) -> None:
