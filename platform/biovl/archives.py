@@ -5,6 +5,9 @@ machine, so nothing can be written or read outside. A folder that holds an artic
 soon as the stream leaves it, so neither memory nor disk grows with the archive.
 """
 
+import bz2
+import gzip
+import io
 import lzma
 import shutil
 import tarfile
@@ -13,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 UNSAFE = "archive has an unsafe member"
 UNREADABLE = "archive is truncated or corrupt"
@@ -21,6 +24,7 @@ TOO_LARGE = "archive unpacks to too much"
 
 _BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError)
 _MAX_NAME = 1_000
+_BLOCK_BYTES = 1 << 20
 _MAX_DEPTH = 50
 
 
@@ -66,10 +70,11 @@ def folders(
     held: tuple[Folder, Path] | None = None
     yielded = False
     unsafe: list[str] = []
+    passed_over = 0
     with tempfile.TemporaryDirectory(prefix="biovl-") as scratch:
         collector = _Collector(Path(scratch), is_whole, max_bytes, max_files)
         failure: tuple[str, str] | None = None
-        members = _members(stream)
+        members = _members(stream, max_bytes)
         while failure is None:
             try:
                 member, source = next(members)
@@ -81,8 +86,10 @@ def folders(
             name = _safe_name(member)
             if name is None:
                 unsafe.append(f"{member.name!r}"[:200])
-                continue
-            if member.isdir() or ignored(name):
+            if name is None or source is None or ignored(name):
+                passed_over += member.size
+                if passed_over > max_bytes:
+                    failure = (TOO_LARGE, f"{passed_over / 1e6:.0f} MB that are not read")
                 continue
             for whole in collector.enter(name.rpartition("/")[0]):
                 if held is not None:
@@ -191,11 +198,48 @@ class _Collector:
                     folder.files[name] = Path(shutil.move(place, self._place / str(self._count)))
 
 
-def _members(stream: BinaryIO) -> Iterator[tuple[tarfile.TarInfo, BinaryIO]]:
-    with tarfile.open(fileobj=stream, mode="r|*", errors="surrogateescape") as archive:
+class _StrictTarInfo(tarfile.TarInfo):
+    """Tells damage from the end: tarfile takes a broken header for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> "_StrictTarInfo":
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(
+                f"{error or 'no end of archive'} at {archive.offset}"
+            ) from error
+
+
+def _as_it_is(stream: io.BufferedReader) -> io.BufferedReader:
+    return stream
+
+
+_COMPRESSED: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
+
+
+def _members(stream: BinaryIO, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo, BinaryIO | None]]:
+    buffered = io.BufferedReader(stream)  # type: ignore[type-var]
+    magic = buffered.peek(6)[:6]
+    # tarfile's own streams do not look at checksums.
+    opened = (open_ for start, open_ in _COMPRESSED.items() if magic.startswith(start))
+    plain: Any = next(opened, _as_it_is)(buffered)
+    with tarfile.open(
+        fileobj=plain, mode="r|", errors="surrogateescape", tarinfo=_StrictTarInfo
+    ) as archive:
         for member in archive:
-            source = archive.extractfile(member) if member.isreg() else None
-            yield member, source  # type: ignore[misc]
+            yield member, archive.extractfile(member) if member.isreg() else None  # type: ignore[misc]
+    # The checksum stands after the last byte, and only padding may stand between.
+    for _ in range(max_bytes // _BLOCK_BYTES + 1):
+        if not plain.read(_BLOCK_BYTES):
+            return
+    raise tarfile.ReadError("the archive goes on after its end")
 
 
 def _safe_name(member: tarfile.TarInfo) -> str | None:

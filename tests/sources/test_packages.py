@@ -190,6 +190,31 @@ def test_a_truncated_archive(tmp_path: Path, kept: int) -> None:
     assert (name, defect) == ("PMC1", archives.UNREADABLE)
 
 
+@pytest.mark.parametrize("cut", [512 * 3, 512 * 20, 10_000, 30_000])
+def test_a_broken_header_is_not_the_end(tmp_path: Path, cut: int) -> None:
+    members = {"PMC1/x.nxml": XML} | {f"PMC1/f{n}.jpg": os.urandom(4_000) for n in range(9)}
+    whole = tar(tmp_path / "w.tar", members, "w").read_bytes()
+    (tmp_path / "w.tar").unlink()
+    for damaged in (whole[:cut], whole[:cut] + whole[cut + 700 :]):
+        (tmp_path / "PMC1.tar").write_bytes(damaged)
+        ((_, defect, *_),) = read(tmp_path)
+        assert defect == archives.UNREADABLE
+
+
+def test_a_checksum_that_does_not_fit_is_found_out(tmp_path: Path) -> None:
+    whole = tar(tmp_path / "PMC1.tar.gz", {"PMC1/x.nxml": XML}).read_bytes()
+    (tmp_path / "PMC1.tar.gz").write_bytes(whole[:-8] + bytes(4) + whole[-4:])
+    ((_, defect, *_),) = read(tmp_path)
+    assert defect == archives.UNREADABLE
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_every_compression(tmp_path: Path, mode: str) -> None:
+    suffix = mode.replace("w:", ".").removeprefix("w")
+    tar(tmp_path / f"PMC1.tar{suffix}", {"PMC1/x.nxml": XML, "PMC1/f.jpg": b"1"}, mode)
+    assert read(tmp_path) == [("PMC1", None, XML, ["f.jpg"])]
+
+
 def test_in_a_truncated_tar_of_many_only_the_last_is_lost(tmp_path: Path) -> None:
     members = {
         f"PMC{n}/{name}": os.urandom(20_000) for n in range(4) for name in ("x.nxml", "f.jpg")
