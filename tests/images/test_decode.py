@@ -115,6 +115,10 @@ def test_the_same_picture_looks_the_same_in_every_format(name: str) -> None:
         (b"%PDF-1.4", "pdf", "graphic is pdf"),
         (b"\x00\x00\x00\x20ftypisom", "video", "graphic is a video"),
         (b"RIFF\x00\x00\x00\x00AVI LIST", "video", "graphic is a video"),
+        (b"\x00\x00\x00\x20ftypavif", "avif", decode.UNDECODABLE),
+        (b"\x00\x00\x00\x18ftypheic", "heif", decode.UNDECODABLE),
+        (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jp2", decode.UNDECODABLE),
+        (b"<!DOCTYPE svg [" + b"<!ENTITY n 'x'>" * 200 + b"]><svg/>", "svg", "graphic is svg"),
         (b"<!DOCTYPE html><html>", "html", decode.NOT_AN_IMAGE),
         (b"PK\x03\x04", "zip", decode.NOT_AN_IMAGE),
         (png_claiming(60_000, 60_000), "png", decode.TOO_LARGE),
@@ -170,6 +174,69 @@ def test_a_rotation_in_exif_is_applied() -> None:
     assert decoded.pixels.shape == (96, 64, 3)
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_size_and_pixels_agree_on_every_orientation(kind: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    how = {"tiffinfo": {0x0112: orientation}} if kind == "TIFF" else {"exif": exif.tobytes()}
+    # White in one corner only, so that each of the eight orientations looks different.
+    corner = Image.new("L", (96, 64))
+    corner.paste(255, (0, 0, 48, 16))
+    data = encoded(kind, corner.convert("RGB"), **how)
+    size = (96, 64) if orientation < 5 else (64, 96)
+    found, decoded = inspect(data), decode_rgb(data)
+    assert (found.width_px, found.height_px) == size
+    assert decoded.pixels is not None
+    assert decoded.pixels.shape == (size[1], size[0], 3)
+    top, left = WHITE_CORNER[orientation]
+    rows, columns = ((0, 8) if top else (-8, None)), ((0, 8) if left else (-8, None))
+    assert decoded.pixels[slice(*rows), slice(*columns)].min() > 200
+
+
+# EXIF's "row 0 is the visual … side, column 0 the visual … side": is it top, is it left?
+WHITE_CORNER = {
+    **{1: (True, True), 2: (True, False), 3: (False, False), 4: (False, True)},
+    **{5: (True, True), 6: (True, False), 7: (False, False), 8: (False, True)},
+}
+
+TIFF_WITH = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01"
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize(
+    "exif",
+    [
+        b"Exif\0\0garbage!!",
+        b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
+        TIFF_WITH + b"\x02\0\x04\0\0\0abc\0\0\0\0\0",  # the orientation is a text
+        TIFF_WITH + b"\x03\0\x01\0\0\0\x63\0\0\0\0\0\0\0",  # the orientation is 99
+    ],
+)
+def test_nonsense_in_exif_spoils_no_image(kind: str, exif: bytes) -> None:
+    data = encoded(kind, picture(), exif=exif)
+    found = inspect(data)
+    assert (found.defect, found.width_px, found.height_px) == (None, 96, 64)
+    assert decode_rgb(data).defect is None
+
+
+def test_rare_colour_spaces_of_tiff_are_read() -> None:
+    for mode in ("LAB", "YCbCr"):
+        data = encoded("TIFF", Image.new(mode, (20, 20)))
+        assert (inspect(data).defect, decode_rgb(data).defect) == (None, None)
+
+
+def test_damaged_tiffs_say_nothing_on_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(FILES["tiff lzw"])
+    data[1_000:3_000:50] = b"\xff" * 40
+    assert inspect(bytes(data)).defect is not None
+    assert capfd.readouterr().err == ""
+
+
+def test_a_cut_webp_is_called_truncated() -> None:
+    assert inspect(FILES["webp"][:200]).defect == decode.TRUNCATED
+
+
 def test_transparent_parts_are_white() -> None:
     image = Image.new("RGBA", (20, 20), (255, 0, 0, 0))
     decoded = decode_rgb(encoded("PNG", image))
@@ -189,11 +256,18 @@ def test_published_jpeg_and_png_stay_as_they_are_and_the_rest_becomes_png() -> N
         kept = for_training(FILES[name], short_side_px=None, jpeg_quality=90)
         assert kept.data == FILES[name]
         assert kept.suffix == {"jpeg": "jpg", "png": "png"}[name.split()[0]]
-    for name in ("tiff", "gif", "webp", "bmp", "tiff 16"):
+    for name in ("tiff", "gif", "webp", "bmp", "tiff 16", "png 16"):
         converted = for_training(FILES[name], short_side_px=None, jpeg_quality=90)
         assert (converted.suffix, image_format(converted.data)) == ("png", "png")
         expected = decode_rgb(FILES[name]).pixels
         np.testing.assert_array_equal(decode_rgb(converted.data).pixels, expected)
+
+
+def test_no_published_greys_are_white_to_a_stock_reader() -> None:
+    for name in ("png 16", "png grey alpha", "png 1"):
+        kept = for_training(FILES[name], short_side_px=None, jpeg_quality=90)
+        with Image.open(io.BytesIO(kept.data)) as image:
+            assert np.asarray(image.convert("RGB")).std() > 20
 
 
 def test_training_copies_are_smaller_rgb_and_never_enlarged() -> None:

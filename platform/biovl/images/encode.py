@@ -25,12 +25,12 @@ def for_training(data: bytes, *, short_side_px: int | None, jpeg_quality: int) -
         data: The published bytes.
         short_side_px: Make the shorter side this long, in RGB JPEG; images are never enlarged.
             None keeps JPEG and PNG as published, byte for byte, and converts what training
-            readers do not know (TIFF, GIF, WebP, BMP) to PNG without loss of detail.
+            readers do not know (TIFF, GIF, WebP, BMP, PNG of 16-bit grey) to 8-bit RGB PNG.
         jpeg_quality: Pillow's scale, 1 to 95. Colours are not subsampled: thin coloured lines in
             plots would blur.
     """
     kind = image_format(data)
-    if short_side_px is None and kind in ("jpeg", "png"):
+    if short_side_px is None and kind in ("jpeg", "png") and not _is_deep_grey_png(data):
         return Encoded(data, "jpg" if kind == "jpeg" else "png")
     decoded = decode_rgb(data)
     if decoded.pixels is None:
@@ -46,3 +46,9 @@ def for_training(data: bytes, *, short_side_px: int | None, jpeg_quality: int) -
         image = image.resize(size, Image.Resampling.LANCZOS)
     image.save(stream, "JPEG", quality=jpeg_quality, subsampling="4:4:4", optimize=True)
     return Encoded(stream.getvalue(), "jpg")
+
+
+def _is_deep_grey_png(data: bytes) -> bool:
+    # Pillow's convert("RGB"), which every training reader calls, clips these to white (measured).
+    # IHDR is the first chunk: bit depth is byte 24 of the file, colour type 0 (grey) byte 25.
+    return data.startswith(b"\x89PNG") and data[24:26] == b"\x10\x00"
