@@ -28,6 +28,10 @@ _BLOCK_BYTES = 1 << 20
 _MAX_DEPTH = 50
 
 
+class _TooLargeError(Exception):
+    """An archive unpacks to more than is believed of it."""
+
+
 @dataclass
 class Folder:
     """A folder of an archive with all that lies below it."""
@@ -66,88 +70,87 @@ def folders(
         max_bytes: Largest size, and ...
         max_files: ... number of files that one folder given out may unpack to.
     """
-    # One folder is held back: a defect of the archive belongs to its only package.
-    held: tuple[Folder, Path] | None = None
-    yielded = False
-    unsafe: list[str] = []
-    passed_over = 0
     with tempfile.TemporaryDirectory(prefix="biovl-") as scratch:
-        collector = _Collector(Path(scratch), is_whole, max_bytes, max_files)
-        failure: tuple[str, str] | None = None
-        members = _members(stream, max_bytes)
-        while failure is None:
-            try:
-                member, source = next(members)
-            except StopIteration:
-                break
-            except _BROKEN as error:
-                failure = (UNREADABLE, f"{type(error).__name__}: {error}"[:300])
-                break
-            name = _safe_name(member)
-            if name is None:
-                unsafe.append(f"{member.name!r}"[:200])
-            if name is None or source is None or ignored(name):
-                passed_over += member.size
-                if passed_over > max_bytes:
-                    failure = (TOO_LARGE, f"{passed_over / 1e6:.0f} MB that are not read")
-                continue
-            for whole in collector.enter(name.rpartition("/")[0]):
-                if held is not None:
-                    yield held[0]
-                    yielded = True
-                    shutil.rmtree(held[1])
-                held = whole
-            try:
-                failure = collector.add(name, member.size, source)
-            except _BROKEN as error:
-                failure = (UNREADABLE, f"{type(error).__name__}: {error}"[:300])
-        if failure is None and unsafe:
-            failure = (UNSAFE, ", ".join(unsafe[:5]))
-        rest = collector.finish(unfinished=failure is not None and failure[0] != UNSAFE)
-        for whole in rest:
+        reader = _Reader(Path(scratch), is_whole, ignored, max_bytes, max_files)
+        # One folder is held back: a defect of the archive belongs to its only package.
+        held: tuple[Folder, Path] | None = None
+        is_only = True
+        for whole in reader.read(stream):
             if held is not None:
+                is_only = False
                 yield held[0]
-                yielded = True
                 shutil.rmtree(held[1])
             held = whole
-        if held is None:
-            held = (Folder(""), Path(tempfile.mkdtemp(dir=scratch)))
-        last, _ = held
-        if failure is not None and failure[0] == UNSAFE and yielded:
-            # Nobody can say which of many packages an unsafe member was meant for.
-            yield last
-            last = Folder("", {}, *failure)
-        elif failure is not None:
-            last.defect, last.detail = failure
-        last.is_only = not yielded
+        last = held[0] if held is not None else Folder("")
+        if reader.failure is None and reader.unsafe:
+            reader.failure = UNSAFE, ", ".join(reader.unsafe[:5])
+            if not is_only:
+                # Nobody can say which of many packages an unsafe member was meant for.
+                yield last
+                last = Folder("")
+        if reader.failure is not None:
+            last.defect, last.detail = reader.failure
+        last.is_only = is_only
         yield last
 
 
-class _Collector:
-    """The folders that the stream is in, outermost first, and what they hold so far."""
+class _Reader:
+    """Reads a stream once, and knows the folders it is in, outermost first, and what they hold."""
 
     def __init__(
-        self, scratch: Path, is_whole: Callable[[Folder], bool], max_bytes: int, max_files: int
+        self,
+        scratch: Path,
+        is_whole: Callable[[Folder], bool],
+        ignored: Callable[[str], bool],
+        max_bytes: int,
+        max_files: int,
     ) -> None:
-        self._scratch, self._is_whole = scratch, is_whole
+        self._scratch, self._is_whole, self._ignored = scratch, is_whole, ignored
         self._max_bytes, self._max_files = max_bytes, max_files
         self._open = [Folder("")]
+        self._given_out = self._passed_over = 0
         self._new_place()
-        self.given_out = 0
+        self.failure: tuple[str, str] | None = None
+        """Why the stream could not be read to its end."""
+        self.unsafe: list[str] = []
+        """Names of members that were not touched."""
 
     def _new_place(self) -> None:
         self._place = Path(tempfile.mkdtemp(dir=self._scratch))
         self._bytes = self._count = 0
 
-    def enter(self, path: str) -> list[tuple[Folder, Path]]:
-        """Leave the folders that do not hold a path, enter those that do; return what is whole."""
-        whole = []
+    def read(self, stream: BinaryIO) -> Iterator[tuple[Folder, Path]]:
+        """Yield each whole folder and where its files are; what is left comes last."""
+        try:
+            for member, source in _members(stream, self._max_bytes):
+                name = _safe_name(member)
+                if name is None:
+                    self.unsafe.append(f"{member.name!r}"[:200])
+                if name is None or source is None or self._ignored(name):
+                    self._pass_over(member.size)
+                else:
+                    yield from self._enter(name.rpartition("/")[0])
+                    self._add(name, member.size, source)
+        except _TooLargeError as error:
+            self.failure = TOO_LARGE, str(error)
+        except _BROKEN as error:
+            self.failure = UNREADABLE, f"{type(error).__name__}: {error}"[:300]
+        if self.failure is not None:
+            yield self._unfinished(), self._place
+            return
+        yield from self._enter("")
+        if self._open[0].files or not self._given_out:
+            yield self._open[0], self._place
+
+    def _enter(self, path: str) -> Iterator[tuple[Folder, Path]]:
+        """Leave the folders that do not hold a path, enter those that do; yield what is whole."""
         while not _is_below(path, self._open[-1].path):
             left = self._open.pop()
             if self._is_whole(left):
-                whole.append((left, self._place))
-                self.given_out += 1
+                place = self._place
                 self._move_rest()
+                self._given_out += 1
+                yield left, place
             else:
                 self._open[-1].take(left)
         here = self._open[-1].path
@@ -155,36 +158,31 @@ class _Collector:
             if part:
                 here = f"{here}/{part}" if here else part
                 self._open.append(Folder(here))
-        return whole
 
-    def add(self, name: str, size: int, source: BinaryIO) -> tuple[str, str] | None:
-        """Store one file of the innermost folder; return why the archive must not go on."""
+    def _add(self, name: str, size: int, source: BinaryIO) -> None:
+        """Store one file of the innermost folder."""
         self._bytes += size
         self._count += 1
         if self._bytes > self._max_bytes or self._count > self._max_files:
-            return TOO_LARGE, f"{self._count} files, {self._bytes / 1e6:.0f} MB"
+            raise _TooLargeError(f"{self._count} files, {self._bytes / 1e6:.0f} MB")
         place = self._place / str(self._count)
         with open(place, "wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+            shutil.copyfileobj(source, target, _BLOCK_BYTES)
         if place.stat().st_size != size:
-            return UNREADABLE, f"{name} ends after {place.stat().st_size} of {size} bytes"
+            raise EOFError(f"{name} ends after {place.stat().st_size} of {size} bytes")
         self._open[-1].files[name.rpartition("/")[2]] = place
-        return None
 
-    def finish(self, *, unfinished: bool) -> list[tuple[Folder, Path]]:
-        """Leave all folders; what was read when the stream broke off is given out as it is."""
-        whole = []
-        if unfinished:
-            innermost = self._open[-1]
-            while len(self._open) > 1 and not self._is_whole(innermost):
-                self._open[-2].take(self._open.pop())
-                innermost = self._open[-1]
-            return [(innermost, self._place)]
-        whole = self.enter("")
-        root = self._open[-1]
-        if root.files or not self.given_out:
-            whole.append((root, self._place))
-        return whole
+    def _pass_over(self, size: int) -> None:
+        self._passed_over += size
+        if self._passed_over > self._max_bytes:
+            raise _TooLargeError(f"{self._passed_over / 1e6:.0f} MB that are not read")
+
+    def _unfinished(self) -> Folder:
+        """Return what was being read when the stream broke off."""
+        while len(self._open) > 1 and not self._is_whole(self._open[-1]):
+            left = self._open.pop()
+            self._open[-1].take(left)
+        return self._open[-1]
 
     def _move_rest(self) -> None:
         """Files of folders still open move to a new place: the old one goes with what was given."""
@@ -225,7 +223,7 @@ _COMPRESSED: dict[bytes, Callable[[Any], Any]] = {
 
 
 def _members(stream: BinaryIO, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo, BinaryIO | None]]:
-    buffered = io.BufferedReader(stream)  # type: ignore[type-var]
+    buffered: Any = io.BufferedReader(stream)
     magic = buffered.peek(6)[:6]
     # tarfile's own streams do not look at checksums.
     opened = (open_ for start, open_ in _COMPRESSED.items() if magic.startswith(start))
