@@ -2,7 +2,7 @@
 
 from biovl.sample.figure_xml import figure_xml, figures_xml, graphics_xml
 from biovl.sample.prose import SECTIONS, Manuscript, Placed, citing_paragraphs, sentence, xref
-from biovl.sample.words import Topic
+from biovl.sample.words import Topic, upper_first
 
 _AUTHORS = ("Ångström|Mia", "O’Neil|Sean", "García-Pérez|Lucía", "Nguyen|Thi Hoa", "Kowalski|Jan")
 _APART = ("child", "response", "graphical", "video", "member")
@@ -148,13 +148,19 @@ def _body(m: Manuscript) -> str:
     others = "" if m.flavour.place == "floats" else "".join(figures.values())
     # References stand in lists, in tables and in their notes as well as in paragraphs.
     item = f"{sentence(topic, language, 1)} ({xref(m.flavour.word + ' 1', series[0])})"
+    apart = [f for f in _own(m) if f.slot.structure in _APART]
+    also = "".join(
+        f"<p>{upper_first(f.subject)} agreed ({xref(str(f.label).rstrip('.:'), f)}).</p>"
+        for f in apart
+    )
     return (
         f"<sec><title>1 {introduction}</title><p>{sentence(topic, language, 0)} [{cited}]</p></sec>"
         f"<sec><title>2 {methods}</title><p>{sentence(topic, language, 2)} {_formula(m)}</p>"
         f"{_table(m, series[-1])}</sec>\n"
         f"<sec><title>3 {results}</title>{''.join(sections)}{others}</sec>\n"
         f'<sec><title>4 {discussion}</title><list list-type="bullet"><list-item><p>{item}</p>'
-        f"</list-item><list-item><p>{sentence(topic, language, 3)}</p></list-item></list></sec>"
+        f"</list-item><list-item><p>{sentence(topic, language, 3)}</p></list-item></list>"
+        f"{also}</sec>"
     )
 
 

@@ -96,7 +96,7 @@ FLAVOURS = (
             Slot("plain", "jpg+gif"),
             Slot("in_p", "jpg+gif"),
             Slot("paragraphs", "png", 3),
-            Slot("parts", "jpg"),
+            Slot("parts", "jpg", 4),
         ),
         label="Figure {}.",
         word="Figure",

@@ -115,7 +115,7 @@ def make_article(
     manuscript = Manuscript(
         serial, pmcid, flavour, index // len(FLAVOURS), topic, tuple(f for f, _ in figures), extras
     )
-    xml_name = flavour.stem.partition("{}")[0].rstrip("-_.") + f"-{serial}{flavour.suffix}"
+    xml_name = f"{flavour.name}-{serial}{flavour.suffix}"
     files |= others | {xml_name: write_article(manuscript)}
     return PackageFiles(pmcid, xml_name, files, tuple(figures))
 
@@ -150,7 +150,7 @@ def _published(
     """Return what the XML calls a figure's graphics, and the files that are in the package."""
     pixels = drawn.pixels
     jpeg = {f"{stem}.jpg": encode(pixels, "JPEG", quality=quality)}
-    if slot.structure == "parts":  # a figure that runs over two pages
+    if slot.structure == "parts":  # a figure that runs over two pages: a row of panels on each
         middle = len(pixels) // 2
         halves = {f"{stem}a.jpg": pixels[:middle], f"{stem}b.jpg": pixels[middle:]}
         return (f"{stem}a", f"{stem}b"), {n: encode(half, "JPEG") for n, half in halves.items()}

@@ -131,6 +131,8 @@ def citing_paragraphs(
             f"{sentence(topic, flavour.language, i)} {said} "
             f"{sentence(topic, flavour.language, i + 3)}"
         )
+    if figure.letters:  # the commonest of all: in life, one reference in six goes on like this
+        paragraphs[0] = f"{paragraphs[0].removesuffix('.')} {ways[0]}."
     if len(figure.letters) > 1 and flavour.language == "en":
         paragraphs[-1] += f" Panel {figure.letters[1]} shows the same for a second cohort."
     return paragraphs
