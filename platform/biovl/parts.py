@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from biovl import records
 from biovl.storage import Folder
 
-_ROW_GROUP_BYTES = 32_000_000
+_ROW_GROUP_BYTES = 16_000_000
 """Rows are held until they weigh this much: the memory of a writer, and what a reader must load."""
 
 
