@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import functools
 import io
+import logging
 import struct
 import warnings
 import zlib
@@ -68,19 +69,20 @@ _MAGIC = (
 # Still images in the container of MP4, by the brand that follows "ftyp".
 _STILLS = {b"avif": "avif", b"avis": "avif", b"heic": "heif", b"heix": "heif", b"mif1": "heif"}
 _NOT_READ = ("jp2", "avif", "heif")
-# What Pillow 13 raises on damaged files. The first five came up when every format was cut and its
-# bytes flipped (SyntaxError is how it reports a malformed PNG chunk). The rest never did; they are
-# what its readers of headers could let through, and one file must not cost an article its figures.
+# What Pillow 13 raises on damaged files. The first seven came up when every format was cut, its
+# bytes flipped, and TIFF entries and PNG chunks replaced (SyntaxError is how it reports a malformed
+# PNG chunk). The rest did not in 260,000 files; they are what its readers of headers could let
+# through, and one file must not cost an article its figures.
 _BROKEN = (
     Image.DecompressionBombError,
     OSError,
     SyntaxError,
     ValueError,
     TypeError,
-    EOFError,
     IndexError,
-    KeyError,
     OverflowError,
+    EOFError,
+    KeyError,
     ZeroDivisionError,
     MemoryError,
     AttributeError,
@@ -208,7 +210,7 @@ def _unread(data: bytes, kind: str | None) -> str | None:
 @contextlib.contextmanager
 def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
     """Open an image with its own decoder and no other, without a word on standard error."""
-    _silence_libtiff()
+    _silence_tiff()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with Image.open(io.BytesIO(data), formats=[_PILLOW[kind or ""]]) as image:
@@ -216,7 +218,9 @@ def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
 
 
 @functools.cache
-def _silence_libtiff() -> None:
+def _silence_tiff() -> None:
+    # Pillow raises what it logs here.
+    logging.getLogger("PIL.TiffImagePlugin").setLevel(logging.CRITICAL)
     # libtiff writes every error to standard error, and Pillow raises it besides. Where Pillow has
     # libtiff built in, the name is not to be found and the messages stay.
     with contextlib.suppress(OSError, AttributeError):
