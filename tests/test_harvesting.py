@@ -51,6 +51,22 @@ def test_the_largest_usable_original_wins() -> None:
     assert (only.image_format, only.defect) == ("tiff", None)
 
 
+def test_a_version_for_print_or_a_thumbnail_is_taken_only_for_want_of_another() -> None:
+    inner = (
+        "<alternatives><graphic specific-use='print' xlink:href='p'/><graphic xlink:href='w'/>"
+        "<graphic xlink:href='g-thumb'/></alternatives>"
+    )
+    files = {
+        "p.tif": image("TIFF", 400),
+        "w.jpg": image("JPEG", 200),
+        "g-thumb.gif": image("GIF", 40),
+    }
+    ((only,), _) = read(figure(inner), files)
+    assert only.image_name == "w.jpg"
+    ((only,), _) = read(figure(inner), {**files, "w.jpg": b"broken"})
+    assert only.image_name == "p.tif"
+
+
 def test_content_and_not_the_suffix_tells_the_format() -> None:
     ((only,), _) = read(figure("<graphic xlink:href='g.jpg'/>"), {"g.jpg": image("PNG", 100)})
     assert (only.image_format, only.image_name) == ("png", "g.jpg")

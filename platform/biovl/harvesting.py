@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from biovl.articles.content import ArticleContent, FigureContent
+from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.graphics import Files
 from biovl.articles.jats import read_article
 from biovl.images import decode, hashing
@@ -113,9 +113,9 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
     for figure in content.figures:
         stem = _unique(f"{_safe(package.name)}_{_safe(figure.key)}", taken)
         ids[figure.key] = stem
-        for number, hrefs in enumerate(figure.graphics or [[]], start=1):
+        for number, graphic in enumerate(figure.graphics or [Graphic([])], start=1):
             figure_id = stem if number == 1 else _unique(f"{stem}_{number}", taken)
-            image = _image(package, files, hrefs, figure)
+            image = _image(package, files, graphic, figure)
             found = image.inspected
             license_ = figure.license or content.license
             yield Figure(
@@ -133,7 +133,7 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
                 alt_text=figure.alt_text,
                 credit=figure.credit,
                 section=figure.section,
-                graphic_href=hrefs[0] if hrefs else None,
+                graphic_href=next(iter(graphic.hrefs + graphic.lesser), None),
                 image_name=image.name,
                 image=image.data,
                 image_format=found.format if found else None,
@@ -150,16 +150,20 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
             )
 
 
-def _image(package: Package, files: Files, hrefs: list[str], figure: FigureContent) -> _Image:
+def _image(package: Package, files: Files, graphic: Graphic, figure: FigureContent) -> _Image:
     """Return the largest usable image of a graphic, or the reason why there is none."""
-    if not hrefs:
+    if not graphic.hrefs and not graphic.lesser:
         return _Image(defect=VIDEO if figure.has_video else NO_GRAPHIC)
     best: _Image | None = None
-    for name in files.candidates(hrefs):
-        image = _inspected(package, name)
-        if best is None or _rank(image) > _rank(best):
-            best = image
-    return best or _Image(defect=IMAGE_MISSING, detail=hrefs[0][:300])
+    for hrefs in (graphic.hrefs, graphic.lesser):
+        for name in files.candidates(hrefs):
+            image = _inspected(package, name)
+            if best is None or _rank(image) > _rank(best):
+                best = image
+        if best is not None and best.defect is None:
+            return best
+    href = (graphic.hrefs + graphic.lesser)[0]
+    return best or _Image(defect=IMAGE_MISSING, detail=href[:300])
 
 
 def _inspected(package: Package, name: str) -> _Image:

@@ -3,7 +3,7 @@
 import pytest
 
 from biovl.articles import jats
-from biovl.articles.content import ArticleContent, FigureContent
+from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.jats import read_article
 
 XLINK = b'xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:mml="http://www.w3.org/1998/Math/MathML"'
@@ -187,7 +187,9 @@ def test_figures_are_found_wherever_they_stand(place: str) -> None:
     content = article(
         place.format("<fig id='f1'><caption><p>C</p></caption><graphic xlink:href='a'/></fig>")
     )
-    assert [(f.xml_id, f.caption, f.graphics) for f in content.figures] == [("f1", "C", [["a"]])]
+    assert [(f.xml_id, f.caption, f.graphics) for f in content.figures] == [
+        ("f1", "C", [Graphic(["a"])])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -222,8 +224,12 @@ def test_a_supplement_inside_a_figure_keeps_its_own_caption_and_graphic() -> Non
         "<graphic xlink:href='c'/></fig></p></fig>"
     )
     parent, child = content.figures
-    assert (parent.caption, parent.graphics, parent.label) == ("Parent.", [["p"]], "Figure 1")
-    assert (child.caption, child.graphics, child.kind) == ("Child.", [["c"]], "supplement")
+    assert (parent.caption, parent.graphics, parent.label) == (
+        "Parent.",
+        [Graphic(["p"])],
+        "Figure 1",
+    )
+    assert (child.caption, child.graphics, child.kind) == ("Child.", [Graphic(["c"])], "supplement")
     assert child.parent_key == parent.key
 
 
@@ -232,13 +238,13 @@ def test_several_graphics_are_several_images_and_alternatives_are_one() -> None:
         "<graphic xlink:href='g1a'/><graphic xlink:href='g1b'/>"
         "<alternatives><graphic specific-use='thumbnail' xlink:href='t'/><graphic xlink:href='full'/></alternatives>"
     )
-    assert found.graphics == [["g1a"], ["g1b"], ["full", "t"]]
+    assert found.graphics == [Graphic(["g1a"]), Graphic(["g1b"]), Graphic(["full"], ["t"])]
 
 
 def test_the_href_is_not_the_first_attribute() -> None:
     assert figure(
         "<graphic mimetype='image' content-type='web-only' xlink:href='x.g001'/>"
-    ).graphics == [["x.g001"]]
+    ).graphics == [Graphic(["x.g001"])]
 
 
 def test_a_figure_that_is_a_video_says_so() -> None:
@@ -291,8 +297,17 @@ def test_a_graphical_abstract_has_the_abstract_as_caption_and_no_label() -> None
         "graphical-abstract",
         None,
         "In brief.",
-        [["ga"]],
+        [Graphic(["ga"])],
     )
+
+
+def test_a_figure_in_a_graphical_abstract_has_its_text_as_caption() -> None:
+    content = article(
+        "",
+        front="<abstract abstract-type='graphical'><title>GA</title><p>In brief.<fig id='g'><graphic xlink:href='a'/></fig></p></abstract>",
+    )
+    (only,) = content.figures
+    assert (only.kind, only.caption) == ("graphical-abstract", "GA\nIn brief.")
 
 
 def test_images_of_tables_formulas_and_authors_are_not_figures() -> None:
@@ -610,4 +625,4 @@ def test_a_wrapped_article_is_read_whole_though_wrappers_and_namespaces_differ()
         b"</a:body></a:article>"
     ).content
     assert content is not None
-    assert [(f.caption, f.graphics) for f in content.figures] == [("C b", [["g"]])]
+    assert [(f.caption, f.graphics) for f in content.figures] == [("C b", [Graphic(["g"])])]

@@ -35,7 +35,8 @@ def captions(root: etree._Element) -> list[tuple[str | None, str | None]]:
     found = []
     for figure in root.iter("fig"):
         own = figure.findall("caption")
-        grouped = next(figure.iterancestors("fig-group"), None) is not None
+        # What surrounds these speaks for them too.
+        grouped = next(figure.iterancestors("fig-group", "abstract"), None) is not None
         beside = any(child.tag in ("p", "list", "legend") for child in figure)
         single = len(own) < 2 and not grouped and not beside and all(map(is_plain, own))
         text = bare("".join(own[0].itertext())) if own else ""

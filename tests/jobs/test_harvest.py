@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -132,7 +133,10 @@ def test_killed_at_any_time_and_run_again_gives_the_same_bytes(
     again = start(sample_packages, out)
     stdout, stderr = again.communicate(timeout=240)
     assert again.returncode == 0, stderr
-    assert f"{kept} of" in stderr or kept < receipts(out)
+    # Workers may have finished another unit before they noticed.
+    done_before = re.search(r"(\d+) of \d+ were done before", stderr)
+    assert done_before is not None, stderr
+    assert int(done_before[1]) >= kept
     summary = json.loads(stdout.splitlines()[-1])
     assert summary["out"] == str(out)
     assert summary["articles"]["seen"] == len(list(sample_packages.iterdir()))

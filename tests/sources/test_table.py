@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from biovl.articles.content import Graphic
 from biovl.errors import ConfigError, SourceError
 from biovl.plugins import Plugin, make
 from biovl.sources import Package
@@ -38,7 +39,7 @@ def test_rows_of_one_article_are_one_package(tmp_path: Path) -> None:
     assert first.content.license.spdx == "CC-BY-4.0"
     assert first.content.published == "2020-03"
     assert first.read("sub/b.png") == b"sub/b.png"
-    assert second.content.figures[0].graphics == [["c.png"]]
+    assert second.content.figures[0].graphics == [Graphic(["c.png"])]
     assert second.files == {}
     assert first.name == "A1"
 

@@ -49,7 +49,7 @@ class Place:
     scope: etree._Element | None
     """The sub-article or response it belongs to; ids are unique only inside one."""
     section_titles: list[etree._Element]
-    in_abstract: bool
+    abstract: etree._Element | None
 
 
 def figure_places(article: etree._Element) -> list[Place]:
@@ -78,7 +78,7 @@ def figure_places(article: etree._Element) -> list[Place]:
                 group=parents.get("fig-group"),
                 scope=next(figure.iterancestors(*_SCOPES), None),
                 section_titles=[title for title in reversed(titles) if title is not None],
-                in_abstract="abstract" in parents,
+                abstract=parents.get("abstract"),
             )
         )
     return places

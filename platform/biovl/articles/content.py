@@ -14,6 +14,15 @@ class License:
     group: LicenseGroup = "other"
 
 
+@dataclass(frozen=True, slots=True)
+class Graphic:
+    """One published image of a figure, by the hrefs that may stand for it."""
+
+    hrefs: list[str]
+    lesser: list[str] = field(default_factory=list)
+    """Thumbnails and versions for print: taken only if no other can be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureContent:
     """One ``<fig>``; ``graphics`` gives one row of ``figures/`` each."""
@@ -33,8 +42,8 @@ class FigureContent:
     section: str | None = None
     license: License | None = None
     """Only where the figure states one of its own."""
-    graphics: list[list[str]] = field(default_factory=list)
-    """One entry per published image: the hrefs that may stand for it, best first."""
+    graphics: list[Graphic] = field(default_factory=list)
+    """One for each published image, in order."""
     has_video: bool = False
 
 

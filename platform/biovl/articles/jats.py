@@ -14,7 +14,7 @@ from lxml import etree
 
 from biovl.articles import licenses, text
 from biovl.articles.citations import Place, cited_figures, figure_places
-from biovl.articles.content import ArticleContent, FigureContent, License
+from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.text import plain, plain_or_none
 from biovl.records import Mention
@@ -199,7 +199,13 @@ def _captions(place: Place, language: str | None) -> list[str]:
         same = [part for part in own if part.get(_XML_LANG) in (None, language)]
         own = same or own[:1]
     legend = [part for part in place.figure if part.tag in ("p", "list", "legend")]
-    return parts + [text.with_marks(part) for part in own + legend]
+    parts += [text.with_marks(part) for part in own + legend]
+    if any(parts) or place.abstract is None:
+        return parts
+    # A drawn abstract is described by the abstract's words.
+    is_drawn = place.abstract.get("abstract-type") in GRAPHICAL_ABSTRACTS
+    words = [part for part in place.abstract if is_drawn and part.tag != "fig"]
+    return [text.with_marks(part) for part in words]
 
 
 def _kind(place: Place, label: str, *, has_graphics: bool) -> str:
@@ -209,34 +215,37 @@ def _kind(place: Place, label: str, *, has_graphics: bool) -> str:
         return "supplement"
     if not has_graphics and place.figure.find(".//media") is not None:
         return "video"
-    if place.in_abstract:
+    if place.abstract is not None:
         return "graphical-abstract"
     return _KINDS.get(label.partition(" ")[0].rstrip(".").lower(), "figure")
 
 
-def _graphics(figure: etree._Element) -> list[list[str]]:
-    """Return for each published image the hrefs that may stand for it, best first."""
-    images: list[list[str]] = []
+def _graphics(figure: etree._Element) -> list[Graphic]:
+    """Return the published images of a figure, in order."""
+    images: list[Graphic] = []
     for child in figure:
         if child.tag == "alternatives":
-            candidates = list(child.iter("graphic"))
-            # Thumbnails and print versions come last, whatever their place.
-            candidates.sort(key=_is_lesser)
-            images.append([href for graphic in candidates if (href := graphic.get(_HREF))])
+            found = [graphic for graphic in child.iter("graphic") if graphic.get(_HREF)]
+            images.append(
+                Graphic(
+                    [graphic.get(_HREF) for graphic in found if not _is_lesser(graphic)],
+                    [graphic.get(_HREF) for graphic in found if _is_lesser(graphic)],
+                )
+            )
         elif child.tag == "graphic" or (
             child.tag == "media" and child.get("mimetype", "").lower() == "image"
         ):
-            images.append([href] if (href := child.get(_HREF)) else [])
+            images.append(Graphic([href] if (href := child.get(_HREF)) else []))
     if not images:
         inner = [
             graphic
             for graphic in figure.iter("graphic")
             if next(graphic.iterancestors("caption", "table-wrap"), None) is None
         ]
-        images = [[href] for graphic in inner if (href := graphic.get(_HREF))]
+        images = [Graphic([href]) for graphic in inner if (href := graphic.get(_HREF))]
     if len(images) == 1 and (highwire := figure.get(_HIGHWIRE_ID)):
         # bioRxiv's packages name the file by this id, and not by the href.
-        images[0].append(f"{highwire}.large")
+        images[0].hrefs.append(f"{highwire}.large")
     return images
 
 
@@ -269,7 +278,7 @@ def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
                         xml_id=graphic.get("id"),
                         kind="graphical-abstract",
                         caption=plain(abstract),
-                        graphics=[[href]],
+                        graphics=[Graphic([href])],
                     )
                 )
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from biovl.articles.content import ArticleContent, FigureContent
+from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.licenses import license_from_text
 from biovl.errors import ArtifactError, SourceError
 from biovl.filesystems import open_location
@@ -125,7 +125,7 @@ def _package(
                 " ".join(line.split()) for line in row["caption"].splitlines()
             ).strip(),
             license=license_from_text(row["license"]),
-            graphics=[[row["image"]]] if row["image"] else [],
+            graphics=[Graphic([row["image"]])] if row["image"] else [],
         )
         for number, row in enumerate(rows, start=1)
     ]
