@@ -21,8 +21,8 @@ Recipe = Callable[[], dict[str, Any]]
 """A named configuration: settings by name, complete but for what only the user knows."""
 
 
-def build(cls: type[Config], values: Mapping[str, Any]) -> Config:
-    """Return a configuration from plain values.
+def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = None) -> Config:
+    """Return a configuration from plain values; an error calls it by its name.
 
     Raises:
         ConfigError: If a setting is unknown, missing or not valid; every one is listed.
@@ -30,7 +30,7 @@ def build(cls: type[Config], values: Mapping[str, Any]) -> Config:
     try:
         return _adapter(cls).validate_python(nested(values))
     except ValidationError as error:
-        lines = [f"{cls.__name__} is not valid:"]
+        lines = [f"{name or cls.__name__} is not valid:"]
         for problem in error.errors(include_url=False):
             where = ".".join(str(part) for part in problem["loc"]) or "(whole)"
             got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.100})"

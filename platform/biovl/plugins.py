@@ -60,4 +60,4 @@ def make(kind: str, plugin: Plugin) -> Any:
         known = ", ".join(names(kind))
         raise ConfigError(f"{kind} has no plug-in called {plugin.name!r}; choose from {known}")
     module = importlib.import_module(f"biovl.{kind}.{plugin.name}")
-    return module.build(config.build(module.Config, dict(plugin.settings)))
+    return module.build(config.build(module.Config, plugin.settings, name=f"{kind}/{plugin.name}"))

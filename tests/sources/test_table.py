@@ -103,7 +103,7 @@ def test_a_table_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    with pytest.raises(ConfigError, match="colour"):
+    with pytest.raises(ConfigError, match=r"sources/table is not valid:\n  colour"):
         make("sources", Plugin("table", {"path": "x", "colour": "red"}))
     with pytest.raises(ConfigError, match="choose from packages, table"):
         make("sources", Plugin("pubmed"))

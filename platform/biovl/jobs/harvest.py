@@ -34,7 +34,9 @@ class HarvestConfig:
     """What to read and where to put it."""
 
     source: Plugin
-    """Where packages come from: a file in ``biovl/sources`` by ``name``, and its settings."""
+    """Where packages come from: ``source.name`` is a file in ``biovl/sources`` (packages, table),
+    the rest are its settings: ``source.path``, a folder, archive or bucket of packages, or a table;
+    ``source.images`` and ``source.columns.caption=…`` of a table."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
