@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from biovl import config as configs
 from biovl.errors import ArtifactError
-from biovl.jobs.harvest import HarvestConfig, harvest
+from biovl.jobs.harvest import HarvestConfig, harvest, plan_units, read_unit
 from biovl.records import Article, Figure, schema
 from tests.jobs.folders import content
 
@@ -193,3 +194,29 @@ def test_parts_stay_small_and_order_does_not_depend_on_them(
     assert len(list((out / "figures").glob("*.parquet"))) > 1
     assert rows(out, "figures") == rows(harvested, "figures")
     shutil.rmtree(out)
+
+
+def test_one_process_without_ray_writes_the_same_parts(
+    harvested: Path, sample_packages: Path, tmp_path: Path
+) -> None:
+    source = {"name": "packages", "path": str(sample_packages)}
+    settings = {"source": source, "out": str(tmp_path / "out"), "packages_per_unit": 3}
+    config = configs.build(HarvestConfig, settings)
+    for number, unit in enumerate(plan_units(config)):
+        read_unit(config, number, unit)
+    for table in ("articles", "figures"):
+        assert content(tmp_path / "out" / table) == content(harvested / table)
+
+
+def test_a_table_of_private_images(tmp_path: Path, ray_session: None) -> None:
+    Image.linear_gradient("L").save(tmp_path / "a.png")
+    rows_ = "image,caption,article_id\na.png,A gradient,one\nabsent.png,Nothing,two\n"
+    (tmp_path / "t.csv").write_text(rows_)
+    out = tmp_path / "out"
+    settings = {"source": {"name": "table", "path": str(tmp_path / "t.csv")}, "out": str(out)}
+    counts = harvest(configs.build(HarvestConfig, settings)).counts
+    assert counts["articles"]["seen"] == 2
+    assert counts["figures"]["defects"] == {"image missing": 1}
+    good, bad = rows(out, "figures")
+    assert good["image"] == (tmp_path / "a.png").read_bytes()
+    assert (good["caption"], good["width_px"], bad["image"]) == ("A gradient", 256, None)
