@@ -4,7 +4,6 @@ Every step leaves Parquet or tar files in the draft of the corpus, which the nex
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,12 +59,8 @@ def look(config: AssembleConfig, part: str, number: int) -> None:
     _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
 
 
-def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> dict[str, int]:
-    """Decide about every figure, from short columns of all parts at once.
-
-    Returns:
-        How many figures were dropped for which reason.
-    """
+def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> None:
+    """Decide about every figure, from short columns of all parts at once."""
     folder = Draft(config.out).folder
     wanted = dict.fromkeys([*_DECIDING, *(name for rule in asked for name in rule.reads)])
     columns = [name for name in wanted if name != "superseded"]
@@ -115,7 +110,6 @@ def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> d
     for number, table in enumerate(tables):
         _write(folder, _decisions(number), decisions.slice(start, len(table)))
         start += len(table)
-    return dict(Counter(reason for reason in rejected if reason is not None))
 
 
 def encode(config: AssembleConfig, part: str, number: int) -> None:
@@ -149,18 +143,16 @@ def encode(config: AssembleConfig, part: str, number: int) -> None:
     _write(folder, _run(number), pa.Table.from_pylist(entries, _RUN))
 
 
-def plan(config: AssembleConfig, parts: int) -> dict[str, Any]:
+def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
     """Lay the encoded pairs out over shards, and write a plan for each.
 
     Returns:
-        The number of shards of each split, and how many pairs failed to encode for which reason.
+        The number of shards of each split.
     """
     folder = Draft(config.out).folder
-    failed: Counter[str] = Counter()
     pieces: dict[str, list[pa.Table]] = {split: [] for split in SPLITS}
     for number in range(parts):
         run = _read(folder, _run(number))
-        failed.update(reason for reason in run["defect"].to_pylist() if reason)
         run = run.filter(run["defect"].is_null())
         ids = _read(folder, _candidates(number), columns=["figure_id", "article_id"])
         ids = ids.append_column("split", _read(folder, _decisions(number))["split"])
@@ -171,7 +163,7 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, Any]:
             piece = piece.append_column(name, ids[name])
         for split in SPLITS:
             pieces[split].append(piece.filter(pc.equal(piece["split"], split)))
-    counts = {}
+    counts: dict[str, int] = {}
     for split in SPLITS:
         pairs = pa.concat_tables(pieces[split])
         layout = splits.lay_out(
@@ -188,7 +180,7 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, Any]:
             rows = pa.array(order[ends[number] : ends[number + 1]])
             table = pairs.select(_PLAN.names).take(rows)
             _write(folder, f"{_PLANS}/{shard_name(split, number)}.parquet", table)
-    return {"shards": counts, "failed": dict(failed)}
+    return counts
 
 
 def shard(config: AssembleConfig, split: str, number: int) -> None:
@@ -242,6 +234,20 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
         for name in ("split", "shard", "offset", "size"):
             about = about.append_column(name, here[name])
         yield about
+
+
+def dropped(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
+    """Yield the figures left out, part by part: why, and which pair stands for a duplicate."""
+    folder = Draft(config.out).folder
+    for number in range(parts):
+        about = _read(folder, _candidates(number), columns=["figure_id", "article_id"])
+        decisions = _read(folder, _decisions(number))
+        reasons = decisions["rejected_by"].to_pylist()
+        for failed in _read(folder, _run(number)).to_pylist():
+            reasons[failed["row"]] = reasons[failed["row"]] or failed["defect"]
+        about = about.append_column("dropped_by", pa.array(reasons, pa.string()))
+        about = about.append_column("duplicate_of", decisions["duplicate_of"])
+        yield about.filter(about["dropped_by"].is_valid())
 
 
 def _superseded(found: pa.Table) -> np.ndarray:

@@ -86,6 +86,24 @@ def test_every_figure_is_a_pair_or_dropped_for_a_reason(corpus: Path, figures: P
         assert sum(pair["split"] == split for pair in pairs) == count
 
 
+def test_every_figure_left_out_says_why_and_a_duplicate_what_it_repeats(
+    corpus: Path, figures: Path
+) -> None:
+    dropped = pq.read_table(corpus / "dropped.parquet").to_pylist()
+    kept = {pair["pair_id"] for pair in index(corpus)}
+    published = harvested(figures)
+    assert {row["figure_id"] for row in dropped} == published.keys() - kept
+    repeats = [row for row in dropped if row["duplicate_of"]]
+    assert {row["dropped_by"] for row in repeats} == {
+        "same file as another pair",
+        "looks like another pair",
+    }
+    for row in repeats:
+        assert row["duplicate_of"] in kept
+        same = published[row["figure_id"]]["image"] == published[row["duplicate_of"]]["image"]
+        assert same == (row["dropped_by"] == "same file as another pair")
+
+
 def test_every_pair_is_read_by_its_place_with_its_published_bytes(
     corpus: Path, figures: Path
 ) -> None:

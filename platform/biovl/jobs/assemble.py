@@ -13,9 +13,11 @@ one row group. Every task leaves a receipt, which is what a killed job goes on f
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
 
@@ -23,7 +25,7 @@ from biovl import assembling, pairing
 from biovl import config as configs
 from biovl.curation import card, plots, rules, statistics
 from biovl.curation.config import AssembleConfig
-from biovl.curation.tally import Tally, merged, tally
+from biovl.curation.tally import merged, tally
 from biovl.errors import ArtifactError
 from biovl.jobs.cluster import connected
 from biovl.jobs.progress import Progress
@@ -47,6 +49,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
         out/
           train/00000.tar …  val/…  test/…   WebDataset: <pair_id>.jpg|png, .txt, .json
           index.parquet                      every pair: metadata, split, shard, offset and size
+          dropped.parquet                    every figure left out: why, and what it repeats
           README.md  stats.json  plots/      what is in it: the dataset card and its figures
           manifest.json                      counts, with the reason of every drop
 
@@ -73,28 +76,30 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
     with connected():
         stages = _Stages(draft, report)
         stages.run("looking at part", len(parts), _look, (config, parts))
-        dropped = draft.once("decided", lambda: assembling.decide(config, asked, len(parts)))
+        draft.once("decided", lambda: assembling.decide(config, asked, len(parts)))
         stages.run("encoding part", len(parts), _encode, (config, parts))
-        planned = draft.once("planned", lambda: assembling.plan(config, len(parts)))
-        wanted = [
-            (split, number) for split, count in planned["shards"].items() for number in range(count)
-        ]
+        shards_of: dict[str, int] = draft.once(
+            "planned", lambda: assembling.plan(config, len(parts))
+        )
+        wanted = [(split, number) for split, count in shards_of.items() for number in range(count)]
         stages.run("writing shard", len(wanted), _shard, (config, wanted))
-    whole = _write_index(config, draft.folder, len(parts), planned["shards"])
-    dropped = {**dropped, **planned["failed"]}
-    stats = statistics.statistics(whole, harvested=source.counts, dropped=dropped)
-    pairs = {
-        split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS
-    }
+    index = assembling.index(config, len(parts), shards_of)
+    pairs = merged(map(tally, _written(draft.folder, "index.parquet", index)))
+    left_out = assembling.dropped(config, len(parts))
+    reasons: Counter[str] = Counter()
+    for table in _written(draft.folder, "dropped.parquet", left_out):
+        reasons.update(table["dropped_by"].to_pylist())
+    stats = statistics.statistics(pairs, harvested=source.counts, dropped=reasons)
+    kept = {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS}
     manifest = Manifest(
         kind=KIND,
         config=plain,
         inputs=inputs,
         counts={
-            "figures": {"seen": source.counts["figures"]["seen"], "kept": sum(pairs.values())},
+            "figures": {"seen": source.counts["figures"]["seen"], "kept": sum(kept.values())},
             "dropped": stats["dropped"],
-            "pairs": pairs,
-            "shards": planned["shards"],
+            "pairs": kept,
+            "shards": shards_of,
         },
         notes={
             "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
@@ -107,22 +112,16 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
     return draft.publish(manifest)
 
 
-def _write_index(
-    config: AssembleConfig, folder: Folder, parts: int, shards_of: Mapping[str, int]
-) -> Tally:
-    """Write ``index.parquet`` part by part; return the counts of all its pairs."""
-
-    def written() -> Iterator[Tally]:
-        with folder.writer("index.parquet") as stream, contextlib.ExitStack() as stack:
-            writer: pq.ParquetWriter | None = None
-            for table in assembling.index(config, parts, shards_of):
-                if writer is None:
-                    writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
-                    stack.enter_context(writer)
-                writer.write_table(table)
-                yield tally(table)
-
-    return merged(written())
+def _written(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Write tables to one Parquet file, and give each on once it is written."""
+    with folder.writer(name) as stream, contextlib.ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+        for table in tables:
+            if writer is None:
+                writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
+                stack.enter_context(writer)
+            writer.write_table(table)
+            yield table
 
 
 def _describe(folder: Folder, manifest: Manifest, stats: Mapping[str, Any]) -> None:
