@@ -112,7 +112,8 @@ def test_every_pair_is_read_by_its_place_with_its_published_bytes(
         files = read_pair(str(corpus / pair["shard"]), pair["offset"], pair["size"])
         figure = published[pair["figure_id"]]
         image = files.get("jpg") or files["png"]
-        if figure["image_format"] in ("jpeg", "png"):
+        # 16 bits turn white in stock readers, and are the one PNG that is not left as published.
+        if figure["image_format"] in ("jpeg", "png") and not figure["image_mode"].startswith("I"):
             assert hashlib.sha256(image).hexdigest() == pair["image_sha256"]
         with Image.open(io.BytesIO(image)) as opened:
             opened.load()

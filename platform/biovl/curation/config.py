@@ -12,8 +12,8 @@ class ImageConfig:
     """How images go into the shards."""
 
     short_side_px: int | None = None
-    """None keeps the published bytes (TIFF and other formats that training readers do not know
-    become PNG); a number makes the shorter side at most this long, in RGB JPEG."""
+    """None keeps the published bytes (what training readers do not know or get wrong becomes PNG:
+    TIFF, GIF, 16 bits …); a number makes the shorter side at most this long, in RGB JPEG."""
 
     jpeg_quality: int = 90
     """Pillow's scale, for images that are made smaller."""

@@ -103,7 +103,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
         },
         notes={
             "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
-            "image": "as published; formats that training readers do not know are PNG"
+            "image": "as published; what training readers do not know, or 16 bits, as 8-bit PNG"
             if config.image.short_side_px is None
             else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
         },
