@@ -136,7 +136,7 @@ def defects(articles: list[bytes]) -> None:
 
 def ray_against_a_loop(packages: Path, scratch: Path) -> None:
     """Wall time of the work under Ray Data against the same functions, one plain loop per core."""
-    many = _copies(packages, scratch / "many", 4)
+    many = _copies(packages, scratch / "many", 16)
     cores = len(os.sched_getaffinity(0))
     best = 0.0
     for _ in range(2):
