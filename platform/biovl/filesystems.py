@@ -1,10 +1,16 @@
-"""Where a location is: local folders and buckets alike."""
+"""Where a location is and what lies below it: local folders and buckets alike."""
 
 import os
+from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from biovl.errors import ArtifactError
+
+LINK = "a link out of the source or to a folder"
+SPECIAL = "no file or folder"
+NOT_UTF8 = "its name is not UTF-8"
 
 
 def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
@@ -12,16 +18,155 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
 
     Args:
         uri: A local path, ``file:///…`` or ``s3://bucket/prefix``. Credentials, region and
-            endpoint come from the environment as for every AWS client (``AWS_ENDPOINT_URL``) or
-            from the URI (``s3://anonymous@bucket/prefix?region=us-east-1``).
+            endpoint come from the environment as for every AWS client (``AWS_ENDPOINT_URL_S3``,
+            else ``AWS_ENDPOINT_URL``) or from the URI, as in
+            ``s3://bucket/prefix?endpoint_override=localhost:9000&scheme=http``. Requests to
+            ``s3://anonymous@bucket/prefix`` are not signed: for public buckets. Without a region
+            in either place, a request to AWS asks for the bucket's.
 
     Raises:
         ArtifactError: If the location is of no kind we know.
+
+    Source:
+        arrow.apache.org/docs/cpp/api/filesystem.html, ``S3Options``; the two variables and the
+        missing signature were also seen in the requests of pyarrow 26.
     """
     if "://" not in uri:
         return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri))
     try:
         filesystem, path = pafs.FileSystem.from_uri(uri)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, pa.ArrowNotImplementedError) as error:
         raise ArtifactError(f"{uri} is no location that can be opened: {error}") from error
     return filesystem, path.rstrip("/")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What stands in one folder, without what is hidden."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    """Name -> size in bytes, sorted."""
+    folders: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """What is not touched, and why; links to folders end in a slash."""
+
+
+class Tree:
+    """Files below a location that strangers filled: nothing outside a local folder is reached.
+
+    Links to files are followed inside it only, and links to folders never: what they lead to is
+    read where it is, and no walk goes round in circles. Pipes are not opened, as that may block.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.filesystem, self.path = open_location(uri)
+        self.is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+        self._prefix = "file://" if self.is_local else f"{self.filesystem.type_name}://"
+        folder = self.path if os.path.isdir(self.path) else os.path.dirname(self.path)
+        self._root = os.path.realpath(folder) if self.is_local else ""
+
+    def uri(self, path: str) -> str:
+        """Return where a path is, without credentials."""
+        return self._prefix + path
+
+    def path_of(self, uri: str) -> str:
+        """Return the path that ``uri`` was made of, without a slash at its end."""
+        return uri.removeprefix(self._prefix).rstrip("/")
+
+    def has(self, path: str, kind: pafs.FileType) -> bool:
+        """Return whether there is a file or folder at a path."""
+        return bool(self.filesystem.get_file_info(path).type == kind)
+
+    def folder(self, path: str) -> Listing:
+        """Return what stands in a folder.
+
+        Raises:
+            OSError: If it cannot be listed.
+        """
+        files: dict[str, int] = {}
+        folders: list[str] = []
+        refused: dict[str, str] = {}
+        if self.is_local:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if is_hidden(entry.name):
+                        continue
+                    reason = self._refused(entry)
+                    if reason is not None:
+                        # Nobody knows what a link to nothing was: it may have been a package.
+                        is_folder = entry.is_dir() or not os.path.exists(entry)
+                        refused[printable(entry.name) + "/" * is_folder] = reason
+                    elif entry.is_dir():
+                        folders.append(entry.name)
+                    else:
+                        files[entry.name] = entry.stat().st_size
+        else:
+            for info in self.filesystem.get_file_info(pafs.FileSelector(path)):
+                if is_hidden(info.base_name):
+                    continue
+                if info.type == pafs.FileType.Directory:
+                    folders.append(info.base_name)
+                else:
+                    files[info.base_name] = info.size
+        return Listing(dict(sorted(files.items())), sorted(folders), dict(sorted(refused.items())))
+
+    def below(self, path: str) -> Listing:
+        """Return every file below a folder by its path relative to it; no folders.
+
+        Raises:
+            OSError: If a folder cannot be listed.
+        """
+        files: dict[str, int] = {}
+        refused: dict[str, str] = {}
+        todo = [""]
+        while todo:
+            inner = todo.pop()
+            found = self.folder(f"{path}/{inner}".rstrip("/"))
+            files |= {inner + name: size for name, size in found.files.items()}
+            refused |= {inner + name: reason for name, reason in found.refused.items()}
+            todo += [f"{inner}{name}/" for name in found.folders]
+        return Listing(dict(sorted(files.items())), [], dict(sorted(refused.items())))
+
+    def refusal(self, path: str) -> str | None:
+        """Return why what was listed at a path is not touched, or None where it may be."""
+        if path == self.path or not self.is_local:
+            return None
+        is_folder = os.path.isdir(path) and not os.path.islink(path)
+        if self.is_inside(path) and (is_folder or os.path.isfile(path)):
+            return None
+        folder, _, name = path.rpartition("/")
+        refused = self.folder(folder).refused
+        return refused.get(name) or refused.get(f"{name}/")
+
+    def read(self, path: str, size_bytes: int | None = None) -> bytes:
+        """Return the bytes of a file, or only the first of them.
+
+        Raises:
+            OSError: If they cannot be had.
+        """
+        with self.filesystem.open_input_stream(path, compression=None) as stream:
+            data: bytes = stream.read(size_bytes)
+        return data
+
+    def is_inside(self, path: str) -> bool:
+        """Return whether a path leads to nowhere outside: through links, where there are any."""
+        if not self.is_local:
+            return True
+        return os.path.realpath(path).startswith(os.path.join(self._root, ""))
+
+    def _refused(self, entry: "os.DirEntry[str]") -> str | None:
+        if printable(entry.name) != entry.name:
+            return NOT_UTF8
+        if entry.is_symlink() and (entry.is_dir() or not self.is_inside(entry.path)):
+            return LINK
+        return None if entry.is_dir() or entry.is_file() else SPECIAL
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether a path is of those that systems leave behind: ``.DS_Store``."""
+    return any(part.startswith((".", "__MACOSX")) for part in path.split("/"))
+
+
+def printable(name: str) -> str:
+    r"""Return a file name as text that can be stored: bytes that are no UTF-8 become ``\udcff``."""
+    return name.encode("utf-8", "backslashreplace").decode()
