@@ -1,10 +1,14 @@
 """PMC packages in every form they are kept in, and what strangers put into archives."""
 
+import contextlib
 import gzip
 import io
 import os
+import string
 import tarfile
-from collections.abc import Callable
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -111,12 +115,116 @@ def test_packages_lie_at_any_depth_and_names_stay_unique(tmp_path: Path) -> None
     assert names[2].startswith("PMC1-")
 
 
-def test_supplements_in_xml_are_not_articles(tmp_path: Path) -> None:
+def test_a_single_package_keeps_the_media_below_it(tmp_path: Path) -> None:
+    folder = tmp_path / "PMC7"
+    (folder / "images").mkdir(parents=True)
+    (folder / "x.xml").write_bytes(XML)
+    (folder / "images" / "f.jpg").write_bytes(b"1")
+    assert read(folder) == [("PMC7", None, XML, ["images/f.jpg"])]
+
+
+def test_no_archive_or_article_is_lost_below_a_folder_with_articles(tmp_path: Path) -> None:
+    folder = tmp_path / "sub"
+    (folder / "PMC4").mkdir(parents=True)
+    for name in ("PMC1.nxml", "PMC2.nxml", "PMC4/x.nxml"):
+        (folder / name).write_bytes(XML)
+    tar(folder / "PMC3.tar.gz", {"x.nxml": XML})
+    assert [(name, xml) for name, _, xml, _ in read(tmp_path)] == [
+        (f"PMC{n}", XML) for n in range(1, 5)
+    ]
+
+
+def test_names_are_unique_and_can_be_part_of_a_figure_id(tmp_path: Path) -> None:
+    # figure_id has no dots, and a.tar's b would be called like the folder a_b.
+    for folder in ("a_b", "x.y", "x-y", "p/content", "q/content", "r/content"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "x.xml").write_bytes(XML)
+    members = ["b/x.xml", "c/a b.xml", "c/a-b.xml", "d/x.xml", "c/x.xml", "e.f/x.xml", "e-f/x.xml"]
+    tar(tmp_path / "a.tar", dict.fromkeys(members, XML), "w")
+    names = [name for name, *_ in read(tmp_path)]
+    assert len(names) == 13
+    assert all(set(name) <= set(string.ascii_letters + string.digits + "_-") for name in names)
+
+
+def test_a_folder_that_comes_twice_in_an_archive_gives_rows_apart(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "m.tar", "w") as archive:
+        for name in ("PMC1/x.nxml", "PMC2/x.nxml", "PMC1/x.nxml", "PMC3/x.nxml", "PMC2/f.jpg"):
+            info = tarfile.TarInfo(name)
+            info.size = len(XML)
+            archive.addfile(info, io.BytesIO(XML))
+    source = build(Config(path=str(tmp_path)))
+    found = [package for address in source.addresses() for package in source.read(address)]
+    assert [package.defect for package in found] == [None, None, None, None, packages.NO_XML]
+    assert len({package.name for package in found}) == 5
+    assert len({package.uri for package in found}) == 5
+
+
+@pytest.mark.parametrize(
+    "article",
+    [
+        b"<article/>",
+        b"\xef\xbb\xbf<?xml version='1.0'?>\n<!DOCTYPE article [<!ELEMENT a (b)>]>\n<article >",
+        b"<?xml version='1.0'?><!--" + b" <supplement> " * 2_000 + b"--><article xml:lang='en'>",
+        b"<pmc-articleset><article/></pmc-articleset>",
+        b"<oai:OAI-PMH xmlns:oai='x'><oai:record/></oai:OAI-PMH>",
+        "<?xml version='1.0' encoding='utf-16'?><article/>".encode("utf-16"),
+        b"",
+        b"cut <artic",
+    ],
+)
+def test_supplements_in_xml_are_not_articles(tmp_path: Path, article: bytes) -> None:
+    """An article is what is not plainly something else: a damaged one must not get lost."""
     (tmp_path / "PMC1").mkdir()
-    (tmp_path / "PMC1" / "a.xml").write_bytes(b"<supplement/>")
-    (tmp_path / "PMC1" / "b.nxml").write_bytes(b"<!DOCTYPE article><article/>")
+    (tmp_path / "PMC1" / "a.xml").write_bytes(
+        b"<!-- <article> --><supplement><article/></supplement>"
+    )
+    (tmp_path / "PMC1" / "b.nxml").write_bytes(article)
     ((name, defect, xml, _),) = read(tmp_path)
-    assert (name, defect, xml) == ("PMC1", None, b"<!DOCTYPE article><article/>")
+    assert (name, defect, xml) == ("PMC1", None, article)
+
+
+def test_supplements_in_an_archive_are_not_packages(tmp_path: Path) -> None:
+    inside = {"supplement/a.xml": b"<data/>", "x.nxml": XML, "f.jpg": b"1"}
+    expected = ["f.jpg", "supplement/a.xml"]
+    tar(tmp_path / "PMC1.tar", {f"PMC1/{name}": data for name, data in inside.items()}, "w")
+    tar(
+        tmp_path / "many.tar",
+        {f"PMC{n}/{name}": data for n in (2, 3) for name, data in inside.items()} | {"README": b""},
+        "w",
+    )
+    assert read(tmp_path) == [
+        ("PMC1", None, XML, expected),
+        ("many_PMC2", None, XML, expected),
+        ("many_PMC3", None, XML, expected),
+    ]
+
+
+def test_among_articles_a_damaged_one_is_not_taken_for_a_supplement(tmp_path: Path) -> None:
+    damaged = b"<brticle></brticle>"
+    members = {"all/PMC1.xml": XML, "all/PMC2.xml": damaged, "all/PMC3.xml": XML}
+    tar(tmp_path / "flat.tar", members, "w")
+    tar(tmp_path / "many.tar", {"PMC1/x.xml": XML, "PMC2/x.xml": damaged, "PMC3/x.xml": XML}, "w")
+    assert [xml for *_, xml, _ in read(tmp_path)] == [XML, damaged, XML] * 2
+
+
+def test_every_package_without_xml_is_a_row(tmp_path: Path) -> None:
+    members = {"PMC1/x.xml": XML, "PMC2/f.jpg": b"1", "PMC2/images/g.jpg": b"1", "PMC3/f.jpg": b"1"}
+    tar(tmp_path / "m.tar", members, "w")
+    assert [(name, defect) for name, defect, *_ in read(tmp_path)] == [
+        ("m_PMC1", None),
+        ("m_PMC2", packages.NO_XML),
+        ("m_PMC3", packages.NO_XML),
+    ]
+
+
+def test_what_systems_leave_behind_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "PMC1" / "__MACOSX").mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    for name in ("PMC1/x.nxml", "PMC1/._x.nxml", "PMC1/__MACOSX/y.nxml", ".git/z.nxml"):
+        (tmp_path / name).write_bytes(XML)
+    members = {"__MACOSX/PMC2/._x.nxml": b"", "PMC2/._x.nxml": b"", "PMC2/x.nxml": XML}
+    tar(tmp_path / "PMC2.tar", members, "w")
+    assert read(tmp_path) == [("PMC1", None, XML, []), ("PMC2", None, XML, [])]
 
 
 def test_reading_twice_gives_the_same(tmp_path: Path) -> None:
@@ -269,22 +377,142 @@ def test_xml_and_media_over_the_limit(tmp_path: Path) -> None:
     (folder / "f.tif").write_bytes(bytes(1_100_000))
     source = build(Config(path=str(folder), max_file_mb=1))
     (package,) = [p for address in source.addresses() for p in source.read(address)]
-    with pytest.raises(OSError, match=r"f\.tif has 1 MB, over 1"):
+    with pytest.raises(OSError, match=r"file too large: f\.tif has 1 MB, over 1"):
         package.read("f.tif")
 
 
-def test_links_and_pipes_in_a_folder_lead_nowhere(tmp_path: Path) -> None:
+def test_a_supplement_over_the_limit_is_no_article(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_bytes(b"<data/>" + b" " * 1_100_000)
+    (tmp_path / "b.xml").write_bytes(XML)
+    tar(tmp_path / "PMC1.tar", {n: (tmp_path / n).read_bytes() for n in ("a.xml", "b.xml")}, "w")
+    assert read(tmp_path / "PMC1.tar", max_xml_mb=1) == [("PMC1", None, XML, [])]
+
+
+def test_links_and_pipes_lead_nowhere_and_are_named(tmp_path: Path) -> None:
     outside = tmp_path / "secret"
     outside.mkdir()
     (outside / "x.nxml").write_bytes(XML)
-    folder = tmp_path / "in" / "PMC1"
-    folder.mkdir(parents=True)
-    (folder / "x.nxml").write_bytes(XML)
-    (folder / "f1.jpg").symlink_to("/etc/passwd")
-    (folder / "self").symlink_to(tmp_path / "in")
-    os.mkfifo(folder / "f2.jpg")
-    (tmp_path / "in" / "PMC2").symlink_to(outside)
-    assert read(tmp_path / "in") == [("PMC1", None, XML, [])]
+    root = tmp_path / "in"
+    (root / "PMC1").mkdir(parents=True)
+    (root / "PMC1" / "x.nxml").write_bytes(XML)
+    (root / "PMC1" / "f1.jpg").symlink_to("/etc/passwd")
+    (root / "PMC1" / "self").symlink_to(root)
+    (root / "PMC1" / "f3.jpg").symlink_to(root / "PMC1" / "x.nxml")
+    os.mkfifo(root / "PMC1" / "f2.jpg")
+    (root / "PMC2").symlink_to(outside)
+    (root / "PMC3").mkdir()
+    (root / "PMC3" / "x.nxml").symlink_to(outside / "x.nxml")
+    os.mkfifo(root / "PMC4.tar.gz")
+    (root / "PMC5").symlink_to("gone")
+    (root / "PMC6").symlink_to("PMC1")
+    assert read(root) == [
+        ("PMC1", None, XML, ["f3.jpg"]),
+        ("PMC2", packages.REFUSED, None, []),
+        ("PMC3", packages.NO_XML, None, []),
+        ("PMC4", packages.REFUSED, None, []),
+        ("PMC5", packages.REFUSED, None, []),
+        # Its packages are read where they are.
+        ("PMC6", packages.REFUSED, None, []),
+    ]
+
+
+def test_what_became_a_link_after_listing_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret.nxml").write_bytes(b"secret")
+    path = tmp_path / "in" / "PMC1.nxml"
+    path.parent.mkdir()
+    path.write_bytes(XML)
+    path.with_name("PMC2.nxml").write_bytes(XML)
+    source = build(Config(path=str(path.parent)))
+    address, _ = source.addresses()
+    path.unlink()
+    path.symlink_to(tmp_path / "secret.nxml")
+    (package,) = source.read(address)
+    assert (package.defect, package.xml) == (packages.REFUSED, None)
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "link").symlink_to(tmp_path / ("b" if name == "a" else "a"))
+    assert [defect for _, defect, *_ in read(tmp_path)] == [packages.REFUSED] * 2
+
+
+def test_folders_nested_a_thousand_deep(tmp_path: Path) -> None:
+    (tmp_path / "README").touch()
+    deep = str(tmp_path)
+    for _ in range(1_500):
+        deep += "/d"
+        os.mkdir(deep)
+    article = Path(deep, "x.nxml")
+    article.write_bytes(XML)
+    found = read(tmp_path)
+    # Python cannot delete folders that deep by itself.
+    article.unlink()
+    os.removedirs(deep)
+    assert [(defect, xml) for _, defect, xml, _ in found] == [(None, XML)]
+
+
+def test_names_that_are_not_utf8_can_be_stored(tmp_path: Path) -> None:
+    root = os.fsencode(tmp_path)
+    os.mkdir(root + b"/PMC\xff")
+    for path in (b"/PMC\xff/x.nxml", b"/\xe9.tar.gz"):
+        with open(root + path, "wb") as stream:
+            stream.write(XML)
+    tar(tmp_path / "PMC1.tar", {"PMC1/\udcff.nxml": XML, "PMC1/\udce9.jpg": b"1"}, "w")
+    source = build(Config(path=str(tmp_path)))
+    found = [package for address in source.addresses() for package in source.read(address)]
+    for package in found:
+        for text in (package.uri, package.name, package.defect_detail or "-", *package.files):
+            assert text.encode()
+    assert {package.defect for package in found} == {None, packages.REFUSED}
+    assert sum(package.xml == XML for package in found) == 1
+
+
+def test_a_folder_that_may_not_be_read_is_a_row() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        for name in ("PMC1", "PMC2"):
+            (root / name).mkdir()
+            (root / name / "x.nxml").write_bytes(XML)
+        (root / "PMC1").chmod(0)
+        with as_nobody():
+            found = read(root)
+        (root / "PMC1").chmod(0o755)
+    assert [(name, defect) for name, defect, *_ in found] == [
+        ("PMC1", packages.UNREADABLE),
+        ("PMC2", None),
+    ]
+
+
+def test_of_several_articles_in_a_folder_only_the_locked_one_is_lost() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        (root / "PMC1").mkdir()
+        for name in ("a.xml", "b.xml", "c.xml"):
+            (root / "PMC1" / name).write_bytes(XML)
+        (root / "PMC1" / "b.xml").chmod(0)
+        with as_nobody():
+            found = read(root)
+    assert [(name, defect) for name, defect, *_ in found] == [
+        ("PMC1_a", None),
+        ("PMC1_b", packages.UNREADABLE),
+        ("PMC1_c", None),
+    ]
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Tests may run as root, to whom no folder is closed."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_what_vanished_after_listing_is_a_row(tmp_path: Path) -> None:
@@ -300,11 +528,11 @@ def test_a_source_that_is_not_there_or_empty(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="nothing at"):
         list(build(Config(path=str(tmp_path / "absent"))).addresses())
     assert list(build(Config(path=str(tmp_path))).addresses()) == []
+    with pytest.raises(ValueError, match="max_xml_mb must be positive"):
+        Config(path=str(tmp_path), max_xml_mb=0)
 
 
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:
-    import tracemalloc
-
     peaks = []
     for count in (2, 20):
         members = {}
@@ -324,6 +552,19 @@ def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:
     assert peaks[1] < 8_000_000
 
 
+def test_memory_does_not_grow_with_the_articles_of_a_folder(tmp_path: Path) -> None:
+    members = {f"PMC{n}.xml": XML + b" " * 1_000_000 for n in range(20)}
+    path = tar(tmp_path / "flat.tar", members, "w")
+    members.clear()
+    source = build(Config(path=str(path)))
+    tracemalloc.start()
+    count = sum(1 for address in source.addresses() for _ in source.read(address))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 20
+    assert peak < 6_000_000
+
+
 # --- a bucket ---------------------------------------------------------------------------------
 
 
@@ -335,6 +576,7 @@ def test_packages_in_a_bucket(
     bucket("packages/PMC1/images/f1.jpg", b"1")
     bucket("packages/PMC2.tar.gz", archive.read_bytes())
     bucket("packages/PMC3/f.jpg", b"1")
+    bucket("packages/__MACOSX/x.nxml", XML)
     assert read(f"{bucket_uri}/packages") == [
         ("PMC1", None, XML, ["images/f1.jpg"]),
         ("PMC2", None, XML, ["f.jpg"]),

@@ -1,32 +1,45 @@
-"""PMC packages in a folder or bucket: ``<id>/``, ``<id>.tar.gz``, tars of many, loose XML."""
+"""PMC packages in a folder or bucket: ``<id>/``, ``<id>.tar.gz``, tars of many, loose XML.
 
+A folder with XML is a package: what else lies in and below it are its media and supplements. Only
+where it plainly holds more than one article do archives and folders beside XML count as packages.
+"""
+
+import functools
 import hashlib
-import os
+import itertools
 import re
-import stat
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import pyarrow.fs as pafs
 
 from biovl import archives
 from biovl.errors import ArtifactError, SourceError
-from biovl.filesystems import open_location
+from biovl.filesystems import Listing, Tree, is_hidden, printable
 from biovl.sources import Address, Package
 
 NO_XML = "package has no XML"
 EMPTY = "package is empty"
 XML_TOO_LARGE = "xml too large"
 UNREADABLE = "package cannot be read"
+REFUSED = "package is refused"
+"""A link out of the source, a pipe, a name that is not UTF-8."""
 
 _ARCHIVE = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.bz2|tar\.xz)$", re.IGNORECASE)
 _XML = re.compile(r"\.n?xml$", re.IGNORECASE)
-_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-_ARTICLE_ROOT = re.compile(
-    rb"<(?:[\w.-]+:)?(article|pmc-articleset|pmc-articles|OAI-PMH)[\s>/]", re.IGNORECASE
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_HEAD_BYTES = 65_536
+_NAME_LENGTH = 120
+_ROOT = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?"
+    rb"(?>\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*+(?:\[.*?\]\s*+)?>)*+"
+    rb"<(?:[\w.-]+:)?([\w.-]+)[\s>/]",
+    re.DOTALL | re.IGNORECASE,
 )
-_SNIFFED_BYTES = 20_000
+_ARTICLE_ROOTS = (
+    b"article pmc-articleset pmc-articles articles records record oai-pmh getrecord listrecords"
+).split()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +61,11 @@ class Config:
     max_package_files: int = 200_000
     """Files that one package of an archive may hold; bulk archives have many articles a folder."""
 
+    def __post_init__(self) -> None:
+        for limit in fields(self)[1:]:
+            if getattr(self, limit.name) < 1:
+                raise ValueError(f"{limit.name} must be positive")
+
 
 def build(config: Config) -> "PackageSource":
     """Return the source."""
@@ -59,277 +77,328 @@ class PackageSource:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._last_beside: tuple[str, Mapping[str, int]] | None = None
+
+    @functools.cached_property
+    def _tree(self) -> Tree:
+        try:
+            return Tree(self._config.path)
+        except ArtifactError as error:
+            raise SourceError(f"source.path: {error}") from error
 
     def addresses(self) -> Iterator[Address]:
         """Return folders, archives and XML files in the order of their paths."""
-        place = _open(self._config.path)
-        kind = place.kind(place.path)
-        if kind is None:
-            raise SourceError(f"source.path: there is nothing at {self._config.path}")
-        taken: set[str] = set()
-        for path in [place.path] if kind == "file" else _walk(place, place.path, is_root=True):
-            base = path.rstrip("/").rpartition("/")[2]
-            name = _safe(_XML.sub("", _ARCHIVE.sub("", base)))
-            if name in taken:
-                relative = path.removeprefix(place.path)
-                name = f"{name}-{hashlib.sha256(relative.encode()).hexdigest()[:8]}"
-            taken.add(name)
-            yield Address(place.uri(path), name)
+        tree, names = self._tree, _Names()
+        try:
+            is_file = tree.has(tree.path, pafs.FileType.File)
+            if not is_file and not tree.has(tree.path, pafs.FileType.Directory):
+                raise SourceError(f"source.path: there is nothing at {self._config.path}")
+            for path in [tree.path] if is_file else _walk(tree):
+                base = path.rstrip("/").rpartition("/")[2]
+                stem = _XML.sub("", _ARCHIVE.sub("", base))
+                yield Address(tree.uri(path), names.new(stem, path.removeprefix(tree.path)))
+        except OSError as error:
+            raise SourceError(f"source.path: {self._config.path}: {error}") from error
 
     def read(self, address: Address) -> Iterator[Package]:
         """Return the packages at an address."""
-        place = _open(self._config.path)
-        path = place.path_of(address.uri)
+        tree = self._tree
+        path = tree.path_of(address.uri)
         try:
-            if address.uri.endswith("/"):
-                yield from self._folder(address, place, path)
+            refusal = tree.refusal(path)
+            if refusal is not None:
+                yield _broken(address, REFUSED, refusal)
+            elif address.uri.endswith("/"):
+                yield from self._folder(address, path)
             elif _XML.search(path):
-                yield from self._loose(address, place, path)
+                yield from self._loose(address, path)
             else:
-                yield from self._archive(address, place, path)
+                yield from self._archive(address, path)
         # What was listed may be gone, locked or out of reach by now.
         except OSError as error:
             yield _broken(address, UNREADABLE, str(error)[:300])
 
-    def _folder(self, address: Address, place: "_Place", path: str) -> Iterator[Package]:
-        files = place.files(path)
-        yield from self._packages(
-            address.name,
-            address.uri,
-            files,
-            lambda name: place.read(f"{path}/{name}"),
+    def _folder(self, address: Address, path: str) -> Iterator[Package]:
+        found = self._tree.below(path)
+        group = _Group(
+            found.files,
+            lambda name, size_bytes: self._tree.read(f"{path}/{name}", size_bytes),
+            [f"{name}: {reason}" for name, reason in found.refused.items()],
         )
+        yield from self._packages(address.name, address.uri, group, _Names())
 
-    def _loose(self, address: Address, place: "_Place", path: str) -> Iterator[Package]:
+    def _loose(self, address: Address, path: str) -> Iterator[Package]:
         folder, _, base = path.rpartition("/")
-        entries = place.list(folder)
-        # XML files that share a folder share its media; each graphic says which is its own.
-        files = {
-            name: size
-            for name, size in entries.files.items()
-            if not (_XML.search(name) or _ARCHIVE.search(name))
-        }
-        files[base] = place.size(path)
-        uri = address.uri[: -len(base)]
-        yield from self._packages(
-            address.name, uri, files, lambda name: place.read(f"{folder}/{name}")
+        size_bytes = self._tree.filesystem.get_file_info(path).size or 0
+        group = _Group(
+            {**self._beside(folder), base: size_bytes},
+            lambda name, size_bytes: self._tree.read(f"{folder}/{name}", size_bytes),
         )
+        yield from self._packages(address.name, address.uri[: -len(base)], group, _Names())
 
-    def _archive(self, address: Address, place: "_Place", path: str) -> Iterator[Package]:
-        config = self._config
-        with place.filesystem.open_input_stream(path, compression=None) as stream:
-            found = archives.folders(
+    def _beside(self, folder: str) -> Mapping[str, int]:
+        """Return what XML files that share a folder share: each graphic says which is its own."""
+        # They come one after the other: their folder is listed once for all of them.
+        if self._last_beside is None or self._last_beside[0] != folder:
+            files = self._tree.folder(folder).files
+            shared = {n: files[n] for n in files if not (_XML.search(n) or _ARCHIVE.search(n))}
+            self._last_beside = folder, shared
+        return self._last_beside[1]
+
+    def _archive(self, address: Address, path: str) -> Iterator[Package]:
+        config, names = self._config, _Names()
+        with self._tree.filesystem.open_input_stream(path, compression=None) as stream:
+            for folder in archives.folders(
                 stream,
-                is_whole=lambda folder: any("/" not in n and _XML.search(n) for n in folder.files),
-                ignored=_is_hidden,
+                is_whole=_is_package,
+                ignored=is_hidden,
                 max_bytes=config.max_package_mb * 1_000_000,
                 max_files=config.max_package_files,
-            )
-            taken: set[str] = set()
-            for folder in found:
-                uri = f"{address.uri}#{folder.path}{'/' if folder.path else ''}"
+            ):
+                place = f"{address.uri}#{printable(folder.path)}{'/' if folder.path else ''}"
+                group = _unpacked(folder)
                 if folder.defect is not None:
-                    name = address.name if folder.is_only else f"{address.name}_rest"
-                    xml = next((n for n in sorted(folder.files) if _XML.search(n)), None)
-                    yield Package(
-                        name=name,
-                        uri=uri + (xml or ""),
-                        xml=folder.files[xml].read_bytes() if xml else None,
-                        defect=folder.defect,
-                        defect_detail=folder.detail,
-                    )
+                    yield self._damaged(address, place, folder, group, names)
                     continue
-                base = folder.path.rpartition("/")[2]
-                name = address.name if folder.is_only else f"{address.name}_{_safe(base)}"
-                yield from self._packages(
-                    _unique(name, taken),
-                    uri,
-                    {inner: at.stat().st_size for inner, at in folder.files.items()},
-                    lambda inner, files=folder.files: _read_file(files[inner]),  # type: ignore[misc]
+                # What is left at the end may be several packages, none of them with an article.
+                parts = (
+                    {"": group}
+                    if folder.path or not group.files
+                    else group.by_folder(is_all=folder.is_only)
                 )
+                for inner, part in parts.items():
+                    name = address.name
+                    if not folder.is_only or len(parts) > 1:
+                        name += f"_{_last(inner or folder.path) or 'rest'}"
+                    yield from self._packages(name, place + inner, part, names)
+
+    def _damaged(
+        self,
+        address: Address,
+        place: str,
+        folder: archives.Folder,
+        group: "_Group",
+        names: "_Names",
+    ) -> Package:
+        """Return what a damaged archive ends in, with its XML where it still holds some."""
+        inner = next((name for name in sorted(group.files) if _XML.search(name)), "")
+        name = address.name if folder.is_only else f"{address.name}_rest"
+        return Package(
+            name=names.new(name, place),
+            uri=names.new_uri(place + inner),
+            xml=self._xml(group, inner)[0] if inner else None,
+            defect=folder.defect,
+            defect_detail=folder.detail,
+        )
 
     def _packages(
-        self, name: str, uri: str, files: Mapping[str, int], read: Callable[[str], bytes]
+        self, name: str, place: str, group: "_Group", names: "_Names"
     ) -> Iterator[Package]:
         """Yield the article of a folder; more than one where several XML files are articles."""
-        config = self._config
-        candidates = sorted(inner for inner in files if "/" not in inner and _XML.search(inner))
-        media = {inner: size for inner, size in files.items() if inner not in candidates}
+        xml_names = group.xml()
+        media = dict(group.files)
+        for inner in xml_names:
+            del media[inner]
 
         def read_media(inner: str) -> bytes:
             if inner not in media:
                 raise FileNotFoundError(f"{inner} is not in the package")
-            if media[inner] > config.max_file_mb * 1_000_000:
-                raise OSError(f"{inner} has {media[inner] / 1e6:.0f} MB, over {config.max_file_mb}")
-            return read(inner)
+            limit_mb = self._config.max_file_mb
+            if media[inner] > limit_mb * 1_000_000:
+                size_mb = media[inner] / 1e6
+                raise OSError(f"file too large: {inner} has {size_mb:.0f} MB, over {limit_mb}")
+            return group.read(inner, None)
 
-        if not candidates:
-            reason = NO_XML if files else EMPTY
-            yield Package(name=name, uri=uri, defect=reason, defect_detail=_some(files))
-            return
-        articles: dict[str, bytes | None] = {}
-        for inner in candidates:
-            if files[inner] > config.max_xml_mb * 1_000_000:
-                articles[inner] = None
-                continue
-            xml = read(inner)
-            # Supplements may be XML too; alone, whatever it is is what there is to judge.
-            if len(candidates) == 1 or _ARTICLE_ROOT.search(xml[:_SNIFFED_BYTES]):
-                articles[inner] = xml
-        if not articles:
-            articles[candidates[0]] = read(candidates[0])
-        for inner, content in articles.items():
-            alone = len(articles) == 1
+        if not xml_names:
+            there = [*sorted(media)[:5], *group.refused[:5]]
             yield Package(
-                name=name if alone else f"{name}_{_safe(_XML.sub('', inner))}",
-                uri=uri + inner,
-                xml=content,
+                name=names.new(name, place),
+                uri=names.new_uri(place),
+                defect=NO_XML if there else EMPTY,
+                defect_detail=", ".join(there)[:300] or None,
+            )
+            return
+        # Supplements may be XML too. Where there is no article, or more than one, whatever an XML
+        # file is must be judged: it may be an article that was damaged.
+        articles = [inner for inner in xml_names if group.is_article(inner)]
+        if len(articles) != 1:
+            articles = xml_names
+        for inner in articles:
+            xml, defect, detail = self._xml(group, inner)
+            own = name if len(articles) == 1 else f"{name}_{_XML.sub('', inner)}"
+            yield Package(
+                name=names.new(own, place + inner),
+                uri=names.new_uri(place + inner),
+                xml=xml,
                 files=media,
                 read=read_media,
-                defect=None if content is not None else XML_TOO_LARGE,
-                defect_detail=None if content is not None else f"{files[inner]} bytes",
+                defect=defect,
+                defect_detail=detail,
             )
+
+    def _xml(self, group: "_Group", name: str) -> tuple[bytes | None, str | None, str | None]:
+        """Return the bytes of an XML file, or the defect and its detail."""
+        if group.files[name] > self._config.max_xml_mb * 1_000_000:
+            return None, XML_TOO_LARGE, f"{group.files[name]} bytes"
+        try:
+            return group.read(name, None), None, None
+        except OSError as error:
+            return None, UNREADABLE, str(error)[:300]
 
 
 @dataclass(frozen=True)
-class _Entries:
-    """What stands in one folder."""
+class _Group:
+    """Files that belong together, wherever they are."""
 
-    files: dict[str, int]
-    folders: list[str]
+    files: Mapping[str, int]
+    """Name relative to the folder they share -> size in bytes."""
+    read: Callable[[str, int | None], bytes]
+    """Return a file, or its first bytes only."""
+    refused: Sequence[str] = ()
+    """What else stands there, and why it is not touched."""
 
+    def xml(self) -> list[str]:
+        return sorted(name for name in self.files if "/" not in name and _XML.search(name))
 
-class _Place:
-    """A location to walk: a local folder, whose links may not lead outside it, or a bucket."""
+    def has_article(self) -> bool:
+        return any(self.is_article(name) for name in self.xml())
 
-    def __init__(self, filesystem: pafs.FileSystem, path: str, prefix: str) -> None:
-        self.filesystem, self.path, self._prefix = filesystem, path.rstrip("/"), prefix
-        self._is_local = isinstance(filesystem, pafs.LocalFileSystem)
-        self._root = os.path.realpath(self.path) if self._is_local else ""
+    def is_article(self, name: str) -> bool:
+        """Return whether XML may be an article: it is not plainly something else."""
+        try:
+            head = self.read(name, _HEAD_BYTES)
+        except OSError:
+            return True
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            head = head.decode("utf-16", "ignore").encode()
+        root = _ROOT.search(head)
+        return root is None or root[1].lower() in _ARTICLE_ROOTS
 
-    def uri(self, path: str) -> str:
-        return self._prefix + path
+    def by_folder(self, *, is_all: bool) -> dict[str, "_Group"]:
+        """Return the files of each outermost folder that holds any: ``{"PMC1/": …, "": …}``.
 
-    def path_of(self, uri: str) -> str:
-        return uri.removeprefix(self._prefix).rstrip("/")
-
-    def kind(self, path: str) -> str | None:
-        found = self.filesystem.get_file_info(path).type
-        return {pafs.FileType.File: "file", pafs.FileType.Directory: "folder"}.get(found)
-
-    def size(self, path: str) -> int:
-        return int(self.filesystem.get_file_info(path).size or 0)
-
-    def list(self, path: str) -> _Entries:
-        """Return the files and folders in a folder, hidden ones and ones outside left out.
-
-        Raises:
-            OSError: If it cannot be listed.
+        Lists and notes beside packages are left out, unless these files are all there is.
         """
-        files: dict[str, int] = {}
         folders: list[str] = []
-        if self._is_local:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    if _is_hidden(entry.name) or (entry.is_symlink() and self._leads_out(entry)):
-                        continue
-                    if entry.is_dir():
-                        folders.append(entry.name)
-                    # Not a pipe or a device: opening one may wait for ever.
-                    elif entry.is_file() and stat.S_ISREG(entry.stat().st_mode):
-                        files[entry.name] = entry.stat().st_size
-        else:
-            for info in self.filesystem.get_file_info(pafs.FileSelector(path)):
-                if info.type == pafs.FileType.Directory:
-                    folders.append(info.base_name)
-                elif not _is_hidden(info.base_name):
-                    files[info.base_name] = info.size
-        return _Entries(dict(sorted(files.items())), sorted(folders))
+        parts: dict[str, dict[str, int]] = {}
+        for name in sorted(self.files, key=lambda name: name.rpartition("/")):
+            folder = "".join(name.rpartition("/")[:2])
+            if folder and not (folders and folder.startswith(folders[-1])):
+                folders.append(folder)
+            own = folders[-1] if folder else ""
+            parts.setdefault(own, {})[name.removeprefix(own)] = self.files[name]
+        if not self.xml() and not (is_all and len(parts) < 2):
+            parts.pop("", None)
+        return {own: self._part(own, files) for own, files in parts.items()}
 
-    def files(self, path: str) -> dict[str, int]:
-        """Return every file below a folder by its path relative to it."""
-        found: dict[str, int] = {}
-        todo = [""]
-        while todo:
-            inner = todo.pop()
-            entries = self.list(f"{path}/{inner}".rstrip("/"))
-            prefix = f"{inner}/" if inner else ""
-            found |= {prefix + name: size for name, size in entries.files.items()}
-            todo += [prefix + name for name in entries.folders]
-        return found
-
-    def read(self, path: str) -> bytes:
-        with self.filesystem.open_input_stream(path, compression=None) as stream:
-            data: bytes = stream.read()
-        return data
-
-    def _leads_out(self, entry: "os.DirEntry[str]") -> bool:
-        target = os.path.realpath(entry.path)
-        return not (target + os.sep).startswith(self._root + os.sep) or (
-            # A folder that holds itself.
-            entry.is_dir()
-            and (os.path.realpath(os.path.dirname(entry.path)) + os.sep).startswith(target + os.sep)
-        )
+    def _part(self, own: str, files: Mapping[str, int]) -> "_Group":
+        return _Group(files, lambda name, size_bytes: self.read(own + name, size_bytes))
 
 
-def _open(location: str) -> _Place:
-    try:
-        filesystem, path = open_location(location)
-    except ArtifactError as error:
-        raise SourceError(f"source.path: {error}") from error
-    prefix = "file://" if isinstance(filesystem, pafs.LocalFileSystem) else "s3://"
-    return _Place(filesystem, path, prefix)
+def _is_package(folder: archives.Folder) -> bool:
+    """Return whether a folder of an archive is a package, and not one of supplements inside one."""
+    group = _unpacked(folder)
+    return bool(group.xml()) and ("/" not in folder.path or group.has_article())
 
 
-def _walk(place: _Place, path: str, *, is_root: bool) -> Iterator[str]:
+def _unpacked(folder: archives.Folder) -> _Group:
+    places = {printable(name): place for name, place in folder.files.items()}
+
+    def read(name: str, size_bytes: int | None) -> bytes:
+        with open(places[name], "rb") as stream:
+            return stream.read(size_bytes)
+
+    return _Group({name: place.stat().st_size for name, place in places.items()}, read)
+
+
+class _Names:
+    """Names that are unique among those given here, of letters, digits, ``_`` and ``-`` only.
+
+    None is another one followed by ``_``: what the archive ``a`` holds is called ``a_…``.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._starts: set[str] = set()
+        self._uris: Counter[str] = Counter()
+
+    def new(self, wanted: str, place: str) -> str:
+        """Return a name; the second one wanted alike gets a hash of the place it is at."""
+        name = _NOT_IN_NAME.sub("-", wanted).strip("-")[:_NAME_LENGTH] or "package"
+        parts = name.split("_")
+        starts = {"_".join(parts[:count]) for count in range(1, len(parts))}
+        is_free = name not in self._taken | self._starts and self._taken.isdisjoint(starts)
+        while not is_free:
+            place = hashlib.sha256(place.encode()).hexdigest()[:12]
+            is_free = f"{name}-{place}" not in self._taken
+            name = f"{name}-{place}" if is_free else name
+        self._taken.add(name)
+        self._starts |= starts
+        return name
+
+    def new_uri(self, uri: str) -> str:
+        """Return a URI; an archive may hold the same name twice."""
+        self._uris[uri] += 1
+        return uri if self._uris[uri] == 1 else f"{uri} ({self._uris[uri]})"
+
+
+def _walk(tree: Tree) -> Iterator[str]:
     """Yield the packages below a folder: folders end in a slash, archives and XML files do not."""
-    try:
-        entries = place.list(path)
-    except OSError as error:
-        if is_root:
-            raise SourceError(f"source.path: {path} cannot be listed: {error}") from error
-        yield path + "/"
-        return
-    xml = [name for name in entries.files if _XML.search(name)]
-    bundles = [name for name in entries.files if _ARCHIVE.search(name)]
-    # Inside a package, archives are supplements and folders hold its media.
-    is_package = bool(xml) and not (is_root and (len(xml) > 1 or bundles or entries.folders))
-    if is_package or not (xml or bundles or entries.folders):
+    # A list and no recursion: folders may be nested a thousand deep.
+    todo = [tree.path + "/"]
+    while todo:
+        item = todo.pop()
+        if not item.endswith("/"):
+            yield item
+            continue
+        path = item.rstrip("/")
+        is_root = path == tree.path
+        try:
+            found = tree.folder(path)
+            inside = _packages_in(tree, path, found, is_root=is_root)
+        except OSError:
+            # A bucket that does not answer is no package that cannot be read.
+            if is_root or not tree.is_local:
+                raise
+            yield item
+            continue
+        if inside is not None:
+            todo += [f"{path}/{name}" for name in sorted(inside, reverse=True)]
         # An empty source is an error of the user's and not a package.
-        if not is_root or entries.files:
-            yield path + "/"
-        return
-    inner = [*xml, *bundles] if is_root else bundles
-    for name in sorted([*inner, *entries.folders]):
-        if name in entries.folders:
-            yield from _walk(place, f"{path}/{name}", is_root=False)
-        else:
-            yield f"{path}/{name}"
+        elif not is_root or found.files:
+            yield item
+
+
+def _packages_in(tree: Tree, path: str, found: Listing, *, is_root: bool) -> list[str] | None:
+    """Return the packages and folders to walk in a folder, or None if it is a package itself."""
+    xml = [name for name in found.files if _XML.search(name)]
+    tars = [name for name in found.files if _ARCHIVE.search(name)]
+    folders = [f"{name}/" for name in found.folders]
+    # What is refused is named as a package if it would have been one.
+    refused = [name for name in found.refused if name.endswith("/") or _ARCHIVE.search(name)]
+    if is_root:
+        refused += [name for name in found.refused if _XML.search(name)]
+    everything = [*xml, *tars, *folders, *refused]
+    if not xml or (is_root and (tars or len(xml) > 1)):
+        return everything or None
+    group = _Group(found.files, lambda name, size_bytes: tree.read(f"{path}/{name}", size_bytes))
+    # A package may hold archives, and folders, of supplements.
+    if tars and len(list(itertools.islice(filter(group.is_article, xml), 2))) > 1:
+        return everything
+    if any(_has_article(tree, path, name) for name in found.folders):
+        return everything
+    return None
+
+
+def _has_article(tree: Tree, path: str, folder: str) -> bool:
+    below = tree.below(f"{path}/{folder}").files
+    group = _Group(below, lambda name, size_bytes: tree.read(f"{path}/{folder}/{name}", size_bytes))
+    return any(group.is_article(name) for name in below if _XML.search(name))
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _broken(address: Address, defect: str, detail: str) -> Package:
     return Package(name=address.name, uri=address.uri, defect=defect, defect_detail=detail)
-
-
-def _read_file(path: Path) -> bytes:
-    return path.read_bytes()
-
-
-def _is_hidden(path: str) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in path.split("/"))
-
-
-def _safe(name: str) -> str:
-    return _NOT_IN_NAME.sub("-", name).strip("-.")[:120] or "package"
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    candidate, number = name, 2
-    while candidate in taken:
-        candidate, number = f"{name}-{number}", number + 1
-    taken.add(candidate)
-    return candidate
-
-
-def _some(files: Mapping[str, int]) -> str | None:
-    return ", ".join(sorted(files)[:5]) or None
