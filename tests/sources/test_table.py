@@ -1,6 +1,9 @@
 """A folder of images and a table of captions."""
 
+import datetime
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,13 +12,15 @@ import pytest
 
 from biovl.articles.content import Graphic
 from biovl.errors import ConfigError, SourceError
+from biovl.harvesting import rows
 from biovl.plugins import Plugin, make
-from biovl.sources import Package
+from biovl.records import Figure
+from biovl.sources import Package, table
 
 HEADER = "image,caption,article_id,figure_label,license,published"
 
 
-def read(path: Path, **settings: object) -> list[Package]:
+def read(path: Path | str, **settings: object) -> list[Package]:
     source = make("sources", Plugin("table", {"path": str(path), **settings}))
     return [package for address in source.addresses() for package in source.read(address)]
 
@@ -100,6 +105,163 @@ def test_a_table_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"image,caption\n\xff\xfe,x\n")
     with pytest.raises(SourceError, match="cannot be read"):
         read(tmp_path / "t.csv")
+
+
+def test_a_pipe_or_a_link_out_of_the_folder_is_no_image(tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.png").symlink_to(tmp_path / "secret.png")
+    os.mkfifo(folder / "b.png")
+    (folder / "t.csv").write_text("image,caption\na.png,A\nb.png,B\n")
+    assert [package.files for package in read(folder / "t.csv")] == [{}, {}]
+
+
+@pytest.mark.parametrize("path", ["a\0.png", "a" * 5_000, "folder"])
+def test_a_path_that_names_no_file_finds_nothing(tmp_path: Path, path: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "t.jsonl").write_text(json.dumps({"image": path, "caption": "c"}))
+    (package,) = read(tmp_path / "t.jsonl")
+    assert package.files == {}
+
+
+def test_a_row_has_the_very_image_it_names_or_none(tmp_path: Path) -> None:
+    # In a PMC package each of these would be found by its stem or its name in another folder.
+    (tmp_path / "y").mkdir()
+    for name in ("y/1.png", "b.png", "b.jpg"):
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "t.csv").write_text(
+        "image,caption,article_id\nx/1.png,,A\ny/1.png,,A\nb.png,,A\nb.jpg,,A\nc.png,,A\n"
+    )
+    (package,) = read(tmp_path / "t.csv")
+    found = [row.image for row in rows(package) if isinstance(row, Figure)]
+    assert found == [None, b"y/1.png", b"b.png", b"b.jpg", None]
+
+
+def test_a_row_with_a_comma_too_many_is_a_defect_and_spares_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("image,caption\na.png,One, two\nb.png,Three\nc.png\n")
+    first, second, third = read(path)
+    assert (first.defect, first.defect_detail) == (
+        table.SPILLS,
+        "line 2: 3 cells, 2 in the header",
+    )
+    assert second.content is not None
+    assert second.content.figures[0].caption == "Three"
+    assert third.content is not None
+    assert third.content.figures[0].caption == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "published"),
+    [
+        (datetime.datetime(2020, 3, 1, 12), "2020-03-01"),
+        (datetime.date(2020, 3, 1), "2020-03-01"),
+        ("2020-03-01T12:00:00Z", "2020-03-01"),
+        ("2020-3-1", "2020"),
+        ("March 2020", None),
+        (2020.0, "2020"),
+    ],
+)
+def test_a_date_keeps_the_precision_it_can_be_read_with(
+    tmp_path: Path, value: object, published: str | None
+) -> None:
+    row = {"image": "a.png", "caption": "c", "published": value}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "t.parquet")
+    (package,) = read(tmp_path / "t.parquet")
+    assert package.content is not None
+    assert package.content.published == published
+
+
+def test_a_year_stands_in_for_a_date(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("image,caption,year\na.png,One,2019\n")
+    (package,) = read(tmp_path / "t.csv")
+    assert package.content is not None
+    assert package.content.published == "2019"
+
+
+def test_whole_and_absent_numbers_are_what_they_were_before_a_library_wrote_them(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.jsonl").write_text(
+        '{"image": "a", "caption": "c", "article_id": 7.0, "pmid": NaN}\n'
+        '{"image": "b", "caption": "c", "article_id": NaN}\n'
+        '{"image": "c", "caption": "c", "article_id": NaN}\n'
+    )
+    packages = read(tmp_path / "t.jsonl")
+    assert [package.name for package in packages] == ["7", "row-000000001", "row-000000002"]
+    assert packages[0].content is not None
+    assert packages[0].content.pmid is None
+
+
+def test_only_a_line_feed_ends_a_line_of_json(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(
+        '{"image": "a", "caption": "x\u2028y"}\r\n{"image": "b", "caption": "\\ud800"}',
+        encoding="utf-8",
+        newline="",
+    )
+    first, second = read(tmp_path / "t.jsonl")
+    assert first.content is not None
+    assert first.content.figures[0].caption == "x\ny"
+    # Half a character cannot be stored.
+    assert second.content is not None
+    assert second.content.figures[0].caption == "?"
+
+
+def test_an_article_is_called_what_the_first_row_that_says_so_calls_it(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "image,caption,article_id,title,language\na,,A,,\nb,,A,Title,EN\nc,,A,Other,fr\n"
+    )
+    (package,) = read(tmp_path / "t.csv")
+    assert package.content is not None
+    assert (package.content.title, package.content.language) == ("Title", "en")
+
+
+def test_names_differ_where_articles_do(tmp_path: Path) -> None:
+    # figure_id is made of the name and has no dots and slashes.
+    ids = ["A.1", "A-1", "A/1", "é", "PMC7"]
+    (tmp_path / "t.csv").write_text(
+        "image,caption,article_id\n" + "".join(f"x,,{article_id}\n" for article_id in ids),
+        encoding="utf-8",
+    )
+    packages = read(tmp_path / "t.csv")
+    assert len({package.name for package in packages}) == len(ids)
+    assert [package.content.pmcid for package in packages if package.content][-1] == "PMC7"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.xlsx", b"PK", "is no .csv"),
+        ("t.csv", b"image,image,caption\na,b,c\n", "more than one column image"),
+        ("t.csv", b"image;caption\na;b\n", "it has image;caption"),
+        ("t.csv", b'image,caption\na,"' + b"x" * 100_000_001, "field larger"),
+        ("t.parquet", b"PAR1", "cannot be read"),
+        ("t.jsonl", b'{"image": {"bytes": ""}, "caption": ""}', "image holds dict, not text"),
+        ("t.jsonl", b"[1]", "expected an object"),
+    ],
+)
+def test_what_is_no_table_is_an_error(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=message):
+        read(tmp_path / name)
+
+
+def test_a_folder_of_images_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("image,caption\na.png,One\n")
+    with pytest.raises(SourceError, match=r"source\.images: there is no folder .*absent"):
+        read(tmp_path / "t.csv", images=str(tmp_path / "absent"))
+
+
+def test_a_table_in_a_bucket(bucket: Callable[[str, bytes], None], bucket_uri: str) -> None:
+    bucket("private/t.csv", b"image,caption\nsub/a.png,One\n../t.csv,Two\nabsent.png,Three\n")
+    bucket("private/sub/a.png", b"pixels")
+    packages = read(f"{bucket_uri}/private/t.csv")
+    assert [package.files for package in packages] == [{"sub/a.png": 6}, {}, {}]
+    assert packages[0].read("sub/a.png") == b"pixels"
+    assert packages[0].uri == "s3://corpora/private/t.csv#0"
 
 
 def test_an_unknown_setting_is_refused() -> None:

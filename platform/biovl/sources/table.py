@@ -1,33 +1,43 @@
 """A folder of images and a table of captions: private data, or whatever is not JATS."""
 
 import csv
+import datetime
+import functools
 import hashlib
 import io
+import itertools
 import json
 import logging
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from biovl.articles.content import ArticleContent, FigureContent, Graphic
+from biovl.articles.graphics import Files
 from biovl.articles.licenses import license_from_text
 from biovl.errors import ArtifactError, SourceError
-from biovl.filesystems import open_location
+from biovl.filesystems import Tree
 from biovl.sources import Address, Package
 
 log = logging.getLogger(__name__)
 
+SPILLS = "row has more cells than the header"
+
 _NEEDED = ("image", "caption")
 _KNOWN = (
     *_NEEDED,
-    *("article_id", "figure_label", "title", "abstract", "journal", "license", "published"),
+    *("article_id", "figure_label", "title", "abstract", "journal", "license", "published", "year"),
     *("language", "doi", "pmid", "article_type"),
 )
-_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_SPILLED = "\0more"
+_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _PER_ADDRESS = 64
 """Articles read by one address: the table is read once for all of them."""
 
@@ -37,10 +47,10 @@ class Config:
     """Where the table and its images are."""
 
     path: str
-    """A .csv, .tsv, .jsonl or .parquet file, local or ``s3://``. Needs the columns image (a path
-    below ``images``) and caption; rows that share an article_id are one article. Also read:
-    figure_label, title, abstract, journal, license, published, language, doi, pmid,
-    article_type."""
+    """A .csv, .tsv, .jsonl or .parquet file in UTF-8, local or ``s3://``. Needs the columns image
+    (a path below ``images``) and caption; rows that share an article_id are one article, whose
+    title and so on are the first given. Also read: figure_label, title, abstract, journal,
+    license, published (2011, 2011-07 or 2011-07-18) or year, language, doi, pmid, article_type."""
 
     images: str = ""
     """The folder that image paths start from; the table's own folder if empty."""
@@ -69,36 +79,42 @@ class TableSource:
 
     def addresses(self) -> Iterator[Address]:
         """Return runs of articles, in the order in which the table names them."""
+        images, folder = self._images
+        if not images.has(folder, pafs.FileType.Directory):
+            raise SourceError(f"source.images: there is no folder {images.uri(folder)}")
         for start in range(0, len(self._read_table()), _PER_ADDRESS):
-            yield Address(f"{self._config.path}#{start}", f"rows-{start:09d}")
+            yield Address(self._uri(start), f"rows-{start:09d}")
 
     def read(self, address: Address) -> Iterator[Package]:
         """Return the articles of a run."""
         start = int(address.uri.rpartition("#")[2])
-        filesystem, folder = self._images()
-        taken: set[str] = set()
-        for number, (article_id, rows) in enumerate(
-            self._read_table()[start : start + _PER_ADDRESS], start=start
-        ):
-            name = _NOT_IN_NAME.sub("-", article_id).strip("-.")[:100] or "article"
-            if name != article_id or name in taken:
-                name = f"{name}-{hashlib.sha256(article_id.encode()).hexdigest()[:8]}"
-            taken.add(name)
-            yield _package(
-                name, f"{self._config.path}#{number}", article_id, rows, filesystem, folder
-            )
+        articles = self._read_table()[start : start + _PER_ADDRESS]
+        for number, (article_id, rows) in enumerate(articles, start=start):
+            name = _NOT_IN_NAME.sub("-", article_id).strip("-")[:100] or "article"
+            if name != article_id:
+                name = f"{name}-{hashlib.sha256(article_id.encode()).hexdigest()[:12]}"
+            yield _package(name, self._uri(number), article_id, rows, *self._images)
 
-    def _images(self) -> tuple[pafs.FileSystem, str]:
+    def _uri(self, number: int) -> str:
+        return f"{self._table.uri(self._table.path)}#{number}"
+
+    @functools.cached_property
+    def _table(self) -> Tree:
+        return _tree("path", self._config.path)
+
+    @functools.cached_property
+    def _images(self) -> tuple[Tree, str]:
+        """The tree of the images, and the folder in it that their paths start from."""
         if self._config.images:
-            return _location(self._config.images)
-        filesystem, path = _location(self._config.path)
-        return filesystem, path.rpartition("/")[0]
+            images = _tree("images", self._config.images)
+            return images, images.path
+        return self._table, self._table.path.rpartition("/")[0]
 
     def _read_table(self) -> list[tuple[str, list[dict[str, str]]]]:
         """Return the articles of the table in order, each with its rows."""
         if self._articles is None:
             articles: dict[str, list[dict[str, str]]] = {}
-            for number, row in enumerate(_rows(self._config)):
+            for number, row in enumerate(_rows(self._table, self._config)):
                 # A row without an article is one of its own.
                 articles.setdefault(row["article_id"] or f"row-{number:09d}", []).append(row)
             if not articles:
@@ -112,93 +128,140 @@ def _package(
     uri: str,
     article_id: str,
     rows: list[dict[str, str]],
-    filesystem: pafs.FileSystem,
+    images: Tree,
     folder: str,
 ) -> Package:
-    first = rows[0]
-    license_ = license_from_text(first["license"])
-    figures = [
-        FigureContent(
-            key=str(number),
-            label=row["figure_label"] or None,
-            caption="\n".join(
-                " ".join(line.split()) for line in row["caption"].splitlines()
-            ).strip(),
-            license=license_from_text(row["license"]),
-            graphics=[Graphic([row["image"]])] if row["image"] else [],
+    spilled = next((row[_SPILLED] for row in rows if row[_SPILLED]), None)
+    if spilled is not None:
+        # What stands in which column of such a row is anyone's guess: a comma lacks its quotes.
+        return Package(name=name, uri=uri, defect=SPILLS, defect_detail=spilled[:300])
+    sizes = {path: _size(images, folder, path) for path in {row["image"] for row in rows} - {""}}
+    found = Files(path for path, size_bytes in sizes.items() if size_bytes is not None)
+    figures, files, paths = [], {}, {}
+    for number, row in enumerate(rows, start=1):
+        path = row["image"]
+        graphics = []
+        if path:
+            # A table means the very file it names, and no other with the same stem or name.
+            is_plain = all(other == path for other in found.candidates([path]))
+            image_name = path if is_plain else f"{path}#{number}"
+            graphics = [Graphic([image_name])]
+            size_bytes = sizes[path]
+            if size_bytes is not None:
+                files[image_name], paths[image_name] = size_bytes, path
+        figures.append(
+            FigureContent(
+                key=str(number),
+                label=row["figure_label"] or None,
+                caption="\n".join(
+                    " ".join(line.split()) for line in row["caption"].splitlines()
+                ).strip(),
+                license=license_from_text(row["license"]),
+                graphics=graphics,
+            )
         )
-        for number, row in enumerate(rows, start=1)
-    ]
-    # Paths that leave the folder are not looked at: they find no file.
-    paths = [row["image"] for row in rows if row["image"] and _is_inside(row["image"])]
-    infos = filesystem.get_file_info([f"{folder}/{path}" for path in paths])
-    files = {
-        path: int(info.size)
-        for path, info in zip(paths, infos, strict=True)
-        if info.type == pafs.FileType.File
-    }
 
-    def read(path: str) -> bytes:
-        if path not in files:
-            raise FileNotFoundError(f"{path} is not among the images below {folder}")
-        with filesystem.open_input_stream(f"{folder}/{path}", compression=None) as stream:
-            data: bytes = stream.read()
-        return data
+    def read(image_name: str) -> bytes:
+        if image_name not in paths:
+            raise FileNotFoundError(f"{image_name} is not among the images below {folder}")
+        return images.read(f"{folder}/{paths[image_name]}")
 
+    def first(*columns: str) -> str | None:
+        return next((row[column] for column in columns for row in rows if row[column]), None)
+
+    published = _DATE.match(first("published", "year") or "")
     content = ArticleContent(
         pmcid=article_id if re.fullmatch(r"PMC\d+", article_id) else None,
-        pmid=first["pmid"] or None,
-        doi=first["doi"] or None,
-        title=first["title"] or None,
-        abstract=first["abstract"] or None,
-        journal=first["journal"] or None,
-        published=first["published"] or None,
-        article_type=first["article_type"] or None,
-        language=first["language"].lower() or None,
-        license=license_,
+        pmid=first("pmid"),
+        doi=first("doi"),
+        title=first("title"),
+        abstract=first("abstract"),
+        journal=first("journal"),
+        published=published[0] if published else None,
+        article_type=first("article_type"),
+        language=(first("language") or "").lower() or None,
+        license=license_from_text(first("license") or ""),
         figures=figures,
     )
     return Package(name=name, uri=uri, content=content, files=files, read=read)
 
 
-def _rows(config: Config) -> Iterator[dict[str, str]]:
+def _size(images: Tree, folder: str, path: str) -> int | None:
+    """Return the size of an image in bytes, or None where the folder has none of this name."""
+    full = f"{folder}/{path}"
+    parts = path.replace("\\", "/").split("/")
+    try:
+        if path.startswith(("/", "\\")) or ".." in parts or not images.is_inside(full):
+            log.warning("not looked at, as it leads out of %s: %s", folder, path[:300])
+            return None
+        info = images.filesystem.get_file_info(full)
+    # A name may be too long, or no name at all.
+    except (OSError, ValueError):
+        return None
+    return int(info.size) if info.type == pafs.FileType.File else None
+
+
+def _rows(table: Tree, config: Config) -> Iterator[dict[str, str]]:
     """Yield the rows of the table with our names for the columns, all values as text."""
-    raw = _raw_rows(config.path)
+    raw = _raw_rows(table, config.path)
     first = next(raw, None)
     if first is None:
         return
     names = {ours: config.columns.get(ours, ours) for ours in _KNOWN}
+    there = [name for name in first if name != _SPILLED]
     absent = [names[ours] for ours in _NEEDED if names[ours] not in first]
     if absent:
         raise SourceError(
-            f"{config.path} has no column {', '.join(absent)}; it has {', '.join(first)}. "
+            f"{config.path} has no column {', '.join(absent)}; it has {', '.join(there)}. "
             "Name yours with --set source.columns.caption=…"
         )
-    ignored = sorted(set(first) - set(names.values()))
+    ignored = sorted(set(there) - set(names.values()))
     if ignored:
         log.warning("columns not read of %s: %s", config.path, ", ".join(ignored))
-    for row in (first, *raw):
-        yield {ours: _text(row.get(theirs)) for ours, theirs in names.items()}
+    names[_SPILLED] = _SPILLED
+    for row in itertools.chain([first], raw):
+        yield {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
 
 
-def _raw_rows(path: str) -> Iterator[dict[str, Any]]:
-    filesystem, inner = _location(path)
+def _raw_rows(table: Tree, path: str) -> Iterator[dict[str, Any]]:
+    kind = table.path.rpartition(".")[2].lower()
+    if kind not in ("csv", "tsv", "jsonl", "ndjson", "parquet"):
+        raise SourceError(f"source.path: {path} is no .csv, .tsv, .jsonl or .parquet")
     try:
-        with filesystem.open_input_file(inner) as stream:
-            if path.endswith(".parquet"):
-                for batch in pq.ParquetFile(stream).iter_batches():
+        with table.filesystem.open_input_file(table.path) as stream:
+            if kind == "parquet":
+                for batch in pq.ParquetFile(stream).iter_batches(batch_size=1_000):
                     yield from batch.to_pylist()
                 return
-            text = stream.read().decode("utf-8-sig")
-    except (OSError, ValueError) as error:
+            # The csv module wants line ends as they are; in JSON nothing but \n is one.
+            newline = "\n" if kind in ("jsonl", "ndjson") else ""
+            text = io.TextIOWrapper(stream, "utf-8-sig", newline=newline)
+            if kind in ("jsonl", "ndjson"):
+                for number, line in enumerate(text, start=1):
+                    if line.strip():
+                        yield _json_object(path, number, line)
+                return
+            yield from _csv_rows(text, path, "\t" if kind == "tsv" else ",")
+    except (OSError, ValueError, csv.Error) as error:
         raise SourceError(f"source.path: {path} cannot be read: {error}") from error
-    if path.endswith((".jsonl", ".ndjson")):
-        for number, line in enumerate(text.splitlines(), start=1):
-            if line.strip():
-                yield _json_object(path, number, line)
-        return
+
+
+def _csv_rows(text: TextIO, path: str, delimiter: str) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(100_000_000)
-    yield from csv.DictReader(io.StringIO(text), delimiter="\t" if path.endswith(".tsv") else ",")
+    lines = csv.reader(text, delimiter=delimiter)
+    header = [name.strip() for name in next(lines, [])]
+    twice = sorted(name for name, count in Counter(header).items() if name and count > 1)
+    if twice:
+        raise SourceError(f"{path} has more than one column {', '.join(twice)}")
+    for cells in lines:
+        if not cells:
+            continue
+        row: dict[str, Any] = dict(itertools.zip_longest(header, cells[: len(header)]))
+        if len(cells) > len(header):
+            row[_SPILLED] = (
+                f"line {lines.line_num}: {len(cells)} cells, {len(header)} in the header"
+            )
+        yield row
 
 
 def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
@@ -211,16 +274,20 @@ def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
     return values
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else str(value).strip()
+def _text(column: str, value: Any) -> str:
+    if isinstance(value, dict | list | bytes):
+        raise SourceError(f"source.path: column {column} holds {type(value).__name__}, not text")
+    # Libraries write whole numbers as 7.0 and absent ones as NaN.
+    if isinstance(value, float):
+        value = None if math.isnan(value) else int(value) if value.is_integer() else value
+    if isinstance(value, datetime.datetime):
+        value = value.date()
+    # JSON may hold halves of characters, which no file takes.
+    return "" if value is None else str(value).encode("utf-8", "replace").decode().strip()
 
 
-def _is_inside(path: str) -> bool:
-    return not path.startswith(("/", "\\")) and ".." not in path.replace("\\", "/").split("/")
-
-
-def _location(uri: str) -> tuple[pafs.FileSystem, str]:
+def _tree(setting: str, uri: str) -> Tree:
     try:
-        return open_location(uri)
+        return Tree(uri)
     except ArtifactError as error:
-        raise SourceError(f"source.path: {error}") from error
+        raise SourceError(f"source.{setting}: {error}") from error
