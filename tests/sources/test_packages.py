@@ -334,6 +334,22 @@ def test_in_a_truncated_tar_of_many_only_the_last_is_lost(tmp_path: Path) -> Non
     assert found[-1][1] == archives.UNREADABLE
 
 
+def test_in_a_damaged_archive_of_bare_articles_those_that_are_there_are_read(
+    tmp_path: Path,
+) -> None:
+    members = {f"all/PMC{n}.xml": XML + b" " * 20_000 for n in range(4)}
+    whole = tar(tmp_path / "w.tar", members, "w").read_bytes()
+    (tmp_path / "w.tar").write_bytes(whole[: len(whole) * 5 // 8])
+    tar(tmp_path / "x.tar", {**members, "../evil": b"x"}, "w")
+    good = [(f"PMC{n}", None) for n in range(4)]
+    assert [(name, defect) for name, defect, *_ in read(tmp_path)] == [
+        *((f"w_{name}", defect) for name, defect in good[:2]),
+        ("w_rest", archives.UNREADABLE),
+        *((f"x_{name}", defect) for name, defect in good),
+        ("x_rest", archives.UNSAFE),
+    ]
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"no archive at all", gzip.compress(b"not a tar"), b"\x1f\x8b"]
 )

@@ -158,6 +158,10 @@ class PackageSource:
                 place = f"{address.uri}#{printable(folder.path)}{'/' if folder.path else ''}"
                 group = _unpacked(folder)
                 if folder.defect is not None:
+                    if group.is_bulk():
+                        # Every article that is there is whole: the damage is to none of them.
+                        yield from self._packages(address.name, place, group, names)
+                        group = _Group({}, group.read)
                     yield self._damaged(address, place, folder, group, names)
                     continue
                 # What is left at the end may be several packages, none of them with an article.
@@ -182,7 +186,8 @@ class PackageSource:
     ) -> Package:
         """Return what a damaged archive ends in, with its XML where it still holds some."""
         inner = next((name for name in sorted(group.files) if _XML.search(name)), "")
-        name = address.name if folder.is_only else f"{address.name}_rest"
+        is_only = folder.is_only and not names.are_given
+        name = address.name if is_only else f"{address.name}_rest"
         return Package(
             name=names.new(name, place),
             uri=names.new_uri(place + inner),
@@ -260,6 +265,11 @@ class _Group:
     def xml(self) -> list[str]:
         return sorted(name for name in self.files if "/" not in name and _XML.search(name))
 
+    def is_bulk(self) -> bool:
+        """Return whether there is article upon article and nothing else."""
+        xml = self.xml()
+        return len(xml) == len(self.files) and sum(map(self.is_article, xml)) > 1
+
     def has_article(self) -> bool:
         return any(self.is_article(name) for name in self.xml())
 
@@ -321,6 +331,11 @@ class _Names:
         self._taken: set[str] = set()
         self._starts: set[str] = set()
         self._uris: Counter[str] = Counter()
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there was any so far."""
+        return bool(self._taken)
 
     def new(self, wanted: str, place: str) -> str:
         """Return a name; the second one wanted alike gets a hash of the place it is at."""
