@@ -2,10 +2,12 @@
 
 Members are stored under numbers of ours: no name in an archive is ever used as a path on this
 machine, so nothing can be written or read outside. A folder that holds an article is given out as
-soon as the stream leaves it, so neither memory nor disk grows with the archive.
+soon as the stream leaves it, or in parts where it holds many articles and no media, so neither
+memory nor disk grows with the archive.
 """
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -21,6 +23,9 @@ from typing import Any, BinaryIO
 UNSAFE = "archive has an unsafe member"
 UNREADABLE = "archive is truncated or corrupt"
 TOO_LARGE = "archive unpacks to too much"
+
+OURS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""What goes wrong on this machine is no defect of a package: the run stops and can be resumed."""
 
 _BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError)
 _MAX_NAME = 1_000
@@ -44,6 +49,8 @@ class Folder:
     detail: str | None = None
     is_only: bool = False
     """Whether the archive holds nothing else."""
+    is_part: bool = False
+    """Whether more of the same folder was given out before or is still to come."""
 
     def take(self, inner: "Folder") -> None:
         """Take over what a folder below this one holds."""
@@ -56,6 +63,7 @@ def folders(
     stream: BinaryIO,
     *,
     is_whole: Callable[[Folder], bool],
+    is_part: Callable[[Folder], bool],
     ignored: Callable[[str], bool],
     max_bytes: int,
     max_files: int,
@@ -66,12 +74,13 @@ def folders(
         stream: The archive, compressed or not.
         is_whole: Whether a folder that the stream has left can be given out; what it holds goes to
             the folder around it otherwise, and what is left at the end comes as the root folder.
+        is_part: Whether what a folder holds so far can be given out although more may follow.
         ignored: Members not to look at, by name.
         max_bytes: Largest size, and ...
         max_files: ... number of files that one folder given out may unpack to.
     """
     with tempfile.TemporaryDirectory(prefix="biovl-") as scratch:
-        reader = _Reader(Path(scratch), is_whole, ignored, max_bytes, max_files)
+        reader = _Reader(Path(scratch), is_whole, is_part, ignored, max_bytes, max_files)
         # One folder is held back: a defect of the archive belongs to its only package.
         held: tuple[Folder, Path] | None = None
         is_only = True
@@ -101,11 +110,13 @@ class _Reader:
         self,
         scratch: Path,
         is_whole: Callable[[Folder], bool],
+        is_part: Callable[[Folder], bool],
         ignored: Callable[[str], bool],
         max_bytes: int,
         max_files: int,
     ) -> None:
-        self._scratch, self._is_whole, self._ignored = scratch, is_whole, ignored
+        self._scratch, self._ignored = scratch, ignored
+        self._is_whole, self._is_part = is_whole, is_part
         self._max_bytes, self._max_files = max_bytes, max_files
         self._open = [Folder("")]
         self._given_out = self._passed_over = 0
@@ -131,9 +142,13 @@ class _Reader:
                 else:
                     yield from self._enter(name.rpartition("/")[0])
                     self._add(name, member.size, source)
+                    if self._is_part(self._open[-1]):
+                        yield self._part()
         except _TooLargeError as error:
             self.failure = TOO_LARGE, str(error)
         except _BROKEN as error:
+            if isinstance(error, OSError) and error.errno in OURS:
+                raise
             self.failure = UNREADABLE, f"{type(error).__name__}: {error}"[:300]
         if self.failure is not None:
             yield self._unfinished(), self._place
@@ -146,7 +161,9 @@ class _Reader:
         """Leave the folders that do not hold a path, enter those that do; yield what is whole."""
         while not _is_below(path, self._open[-1].path):
             left = self._open.pop()
-            if self._is_whole(left):
+            if left.is_part and not left.files:
+                continue
+            if left.is_part or self._is_whole(left):
                 place = self._place
                 self._move_rest()
                 self._given_out += 1
@@ -158,6 +175,15 @@ class _Reader:
             if part:
                 here = f"{here}/{part}" if here else part
                 self._open.append(Folder(here))
+
+    def _part(self) -> tuple[Folder, Path]:
+        """Take what the innermost folder holds so far, and go on with it empty."""
+        part, place = self._open[-1], self._place
+        part.is_part = True
+        self._open[-1] = Folder(part.path, is_part=True)
+        self._move_rest()
+        self._given_out += 1
+        return part, place
 
     def _add(self, name: str, size: int, source: BinaryIO) -> None:
         """Store one file of the innermost folder."""

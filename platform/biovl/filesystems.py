@@ -54,8 +54,10 @@ class Listing:
 class Tree:
     """Files below a location that strangers filled: nothing outside a local folder is reached.
 
-    Links to files are followed inside it only, and links to folders never: what they lead to is
-    read where it is, and no walk goes round in circles. Pipes are not opened, as that may block.
+    Links that stand directly in the folder and lead out of it are the user's own, who may gather
+    packages that way, and are followed. Below, links to files are followed inside the folder only,
+    and links to folders never: what they lead to is read where it is, and no walk goes round in
+    circles. Pipes are not opened, as that may block.
     """
 
     def __init__(self, uri: str) -> None:
@@ -131,12 +133,16 @@ class Tree:
         """Return why what was listed at a path is not touched, or None where it may be."""
         if path == self.path or not self.is_local:
             return None
-        is_folder = os.path.isdir(path) and not os.path.islink(path)
-        if self.is_inside(path) and (is_folder or os.path.isfile(path)):
+        is_folder = os.path.isdir(path) and (not os.path.islink(path) or self._is_gathered(path))
+        if self._is_reachable(path) and (is_folder or os.path.isfile(path)):
             return None
         folder, _, name = path.rpartition("/")
         refused = self.folder(folder).refused
         return refused.get(name) or refused.get(f"{name}/")
+
+    def is_link(self, path: str) -> bool:
+        """Return whether a path is a link itself."""
+        return self.is_local and os.path.islink(path)
 
     def read(self, path: str, size_bytes: int | None = None) -> bytes:
         """Return the bytes of a file, or only the first of them.
@@ -154,10 +160,34 @@ class Tree:
             return True
         return os.path.realpath(path).startswith(os.path.join(self._root, ""))
 
+    def _is_gathered(self, path: str) -> bool:
+        """Return whether a path is a link of the user's: in the folder itself, and out of it."""
+        if os.path.dirname(path) != self.path or not os.path.islink(path):
+            return False
+        target = os.path.realpath(path)
+        around = os.path.join(target, "")
+        inside = os.path.join(self._root, "")
+        return (
+            os.path.exists(target)
+            and not around.startswith(inside)
+            and not inside.startswith(around)
+        )
+
+    def _is_reachable(self, path: str) -> bool:
+        if self.is_inside(path):
+            return True
+        first = path.removeprefix(self.path).strip("/").partition("/")[0]
+        link = os.path.join(self.path, first)
+        around = os.path.join(os.path.realpath(link), "")
+        return self._is_gathered(link) and os.path.join(os.path.realpath(path), "").startswith(
+            around
+        )
+
     def _refused(self, entry: "os.DirEntry[str]") -> str | None:
         if printable(entry.name) != entry.name:
             return NOT_UTF8
-        if entry.is_symlink() and (entry.is_dir() or not self.is_inside(entry.path)):
+        is_strange = entry.is_symlink() and not self._is_gathered(entry.path)
+        if is_strange and (entry.is_dir() or not self._is_reachable(entry.path)):
             return LINK
         return None if entry.is_dir() or entry.is_file() else SPECIAL
 

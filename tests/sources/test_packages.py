@@ -79,6 +79,24 @@ def test_a_tar_of_many(tmp_path: Path, inside: str) -> None:
     assert all(defect is None and xml == XML for _, defect, xml, _ in found)
 
 
+@pytest.mark.parametrize("count", [1_999, 2_000, 2_001, 2_002])
+@pytest.mark.parametrize("inside", ["PMC000xxxxxx/PMC{}.xml", "PMC{}.xml"])
+def test_a_bulk_archive_may_hold_more_articles_than_a_package_may(
+    tmp_path: Path, inside: str, count: int
+) -> None:
+    damaged = b"<brticle/>"
+    members = {inside.format(n): XML for n in range(count - 1)} | {inside.format(count): damaged}
+    tar(tmp_path / "bulk.tar", members, "w")
+    found = read(tmp_path, max_package_files=1_500)
+    assert all(defect is None for _, defect, *_ in found)
+    assert [name for name, *_ in found] == [
+        f"bulk_PMC{n}"
+        for start in range(0, count, 1_000)
+        for n in sorted([*range(count - 1), count][start : start + 1_000], key=str)
+    ]
+    assert [xml for *_, xml, _ in found].count(damaged) == 1
+
+
 def test_a_tar_of_many_gives_each_package_its_own_files(tmp_path: Path) -> None:
     members: dict[str, bytes] = {}
     for n in range(5):
@@ -415,7 +433,8 @@ def test_links_and_pipes_lead_nowhere_and_are_named(tmp_path: Path) -> None:
     (root / "PMC1" / "self").symlink_to(root)
     (root / "PMC1" / "f3.jpg").symlink_to(root / "PMC1" / "x.nxml")
     os.mkfifo(root / "PMC1" / "f2.jpg")
-    (root / "PMC2").symlink_to(outside)
+    (root / "deep").mkdir()
+    (root / "deep" / "PMC2").symlink_to(outside)
     (root / "PMC3").mkdir()
     (root / "PMC3" / "x.nxml").symlink_to(outside / "x.nxml")
     os.mkfifo(root / "PMC4.tar.gz")
@@ -423,27 +442,37 @@ def test_links_and_pipes_lead_nowhere_and_are_named(tmp_path: Path) -> None:
     (root / "PMC6").symlink_to("PMC1")
     assert read(root) == [
         ("PMC1", None, XML, ["f3.jpg"]),
-        ("PMC2", packages.REFUSED, None, []),
         ("PMC3", packages.NO_XML, None, []),
         ("PMC4", packages.REFUSED, None, []),
         ("PMC5", packages.REFUSED, None, []),
         # Its packages are read where they are.
         ("PMC6", packages.REFUSED, None, []),
+        ("PMC2", packages.REFUSED, None, []),
     ]
 
 
-def test_what_became_a_link_after_listing_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "secret.nxml").write_bytes(b"secret")
-    path = tmp_path / "in" / "PMC1.nxml"
-    path.parent.mkdir()
-    path.write_bytes(XML)
-    path.with_name("PMC2.nxml").write_bytes(XML)
-    source = build(Config(path=str(path.parent)))
-    address, _ = source.addresses()
-    path.unlink()
-    path.symlink_to(tmp_path / "secret.nxml")
-    (package,) = source.read(address)
-    assert (package.defect, package.xml) == (packages.REFUSED, None)
+def test_packages_gathered_by_links_are_read_and_lead_no_further(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (store / "PMC2").mkdir(parents=True)
+    (store / "PMC2" / "x.nxml").write_bytes(XML)
+    (store / "PMC2" / "f1.jpg").write_bytes(b"1")
+    (store / "PMC2" / "f2.jpg").symlink_to("/etc/passwd")
+    (store / "PMC2" / "up").symlink_to(store)
+    tar(store / "PMC3.tar.gz", {"PMC3/x.nxml": XML})
+    (store / "PMC4.nxml").write_bytes(XML)
+    root = tmp_path / "in"
+    root.mkdir()
+    for name in ("PMC2", "PMC3.tar.gz", "PMC4.nxml"):
+        (root / name).symlink_to(store / name)
+    (root / "around").symlink_to(tmp_path)
+    found = read(root)
+    assert [(name, defect, xml) for name, defect, xml, _ in found] == [
+        ("PMC2", None, XML),
+        ("PMC3", None, XML),
+        ("PMC4", None, XML),
+        ("around", packages.REFUSED, None),
+    ]
+    assert found[0][3] == ["f1.jpg"]
 
 
 def test_links_in_a_circle_end(tmp_path: Path) -> None:

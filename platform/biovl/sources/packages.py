@@ -30,6 +30,8 @@ _ARCHIVE = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.bz2|tar\.xz)$", re.IGNORECASE)
 _XML = re.compile(r"\.n?xml$", re.IGNORECASE)
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _HEAD_BYTES = 65_536
+_MANY = 1_000
+"""XML files with no other file among them are a bulk archive's, and no package waits for media."""
 _NAME_LENGTH = 120
 _ROOT = re.compile(
     rb"\A(?:\xef\xbb\xbf)?"
@@ -116,6 +118,8 @@ class PackageSource:
                 yield from self._archive(address, path)
         # What was listed may be gone, locked or out of reach by now.
         except OSError as error:
+            if error.errno in archives.OURS:
+                raise
             yield _broken(address, UNREADABLE, str(error)[:300])
 
     def _folder(self, address: Address, path: str) -> Iterator[Package]:
@@ -151,6 +155,7 @@ class PackageSource:
             for folder in archives.folders(
                 stream,
                 is_whole=_is_package,
+                is_part=_is_bulk,
                 ignored=is_hidden,
                 max_bytes=config.max_package_mb * 1_000_000,
                 max_files=config.max_package_files,
@@ -160,7 +165,9 @@ class PackageSource:
                 if folder.defect is not None:
                     if group.is_bulk():
                         # Every article that is there is whole: the damage is to none of them.
-                        yield from self._packages(address.name, place, group, names)
+                        yield from self._packages(
+                            address.name, place, group, names, are_articles=folder.is_part
+                        )
                         group = _Group({}, group.read)
                     yield self._damaged(address, place, folder, group, names)
                     continue
@@ -172,9 +179,11 @@ class PackageSource:
                 )
                 for inner, part in parts.items():
                     name = address.name
-                    if not folder.is_only or len(parts) > 1:
+                    if not (folder.is_only or folder.is_part) or len(parts) > 1:
                         name += f"_{_last(inner or folder.path) or 'rest'}"
-                    yield from self._packages(name, place + inner, part, names)
+                    yield from self._packages(
+                        name, place + inner, part, names, are_articles=folder.is_part
+                    )
 
     def _damaged(
         self,
@@ -197,7 +206,13 @@ class PackageSource:
         )
 
     def _packages(
-        self, name: str, place: str, group: "_Group", names: "_Names"
+        self,
+        name: str,
+        place: str,
+        group: "_Group",
+        names: "_Names",
+        *,
+        are_articles: bool = False,
     ) -> Iterator[Package]:
         """Yield the article of a folder; more than one where several XML files are articles."""
         xml_names = group.xml()
@@ -226,11 +241,13 @@ class PackageSource:
         # Supplements may be XML too. Where there is no article, or more than one, whatever an XML
         # file is must be judged: it may be an article that was damaged.
         articles = [inner for inner in xml_names if group.is_article(inner)]
-        if len(articles) != 1:
+        if are_articles or len(articles) != 1:
             articles = xml_names
         for inner in articles:
             xml, defect, detail = self._xml(group, inner)
-            own = name if len(articles) == 1 else f"{name}_{_XML.sub('', inner)}"
+            own = (
+                name if len(articles) == 1 and not are_articles else f"{name}_{_XML.sub('', inner)}"
+            )
             yield Package(
                 name=names.new(own, place + inner),
                 uri=names.new_uri(place + inner),
@@ -311,6 +328,11 @@ def _is_package(folder: archives.Folder) -> bool:
     return bool(group.xml()) and ("/" not in folder.path or group.has_article())
 
 
+def _is_bulk(folder: archives.Folder) -> bool:
+    """Return whether a folder of an archive holds article upon article and nothing else so far."""
+    return len(folder.files) >= _MANY and all(map(_XML.search, folder.files))
+
+
 def _unpacked(folder: archives.Folder) -> _Group:
     places = {printable(name): place for name, place in folder.files.items()}
 
@@ -368,6 +390,9 @@ def _walk(tree: Tree) -> Iterator[str]:
             continue
         path = item.rstrip("/")
         is_root = path == tree.path
+        if tree.is_link(path) and tree.refusal(path) is not None:
+            yield item
+            continue
         try:
             found = tree.folder(path)
             inside = _packages_in(tree, path, found, is_root=is_root)
