@@ -100,6 +100,11 @@ def test_the_command_line_changes_a_recipe() -> None:
     assert run.out == "2024"
     assert run.source == Plugin("packages", {"path": "s3://b/k=v"})
     assert run.names == ("x", "y")
+    for name in ("2024_01", "1e3", "0x1f", "007", "None"):
+        assert command_line("plain", "--set", f"out={name}").out == name
+    assert (
+        command_line("plain", "--set", "out=o", "--set", "optim.peak_lr=1e-2").optim.peak_lr == 0.01
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,6 +112,7 @@ def test_the_command_line_changes_a_recipe() -> None:
     [
         (["plain"], "out: Field required"),
         (["plain", "--set", "out"], "--set takes NAME=VALUE, got 'out'"),
+        (["plain", "--set", "names=[x"], "'[x' is not JSON"),
         (["other", "--set", "out=x"], "invalid choice: 'other'"),
     ],
 )

@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "curation": {"config", "errors", "plugins", "records"},
     "harvesting": {"articles", "images", "records", "sources"},
     "pairing": {"articles", "curation", "records"},
-    "assembling": {"curation", "images", "pairing", "shards", "storage"},
+    "assembling": {"curation", "errors", "images", "pairing", "shards", "storage"},
     "recipes": {"config"},
     "drivers": {"config", "errors", "storage"},
     "jobs": {

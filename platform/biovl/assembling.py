@@ -4,6 +4,7 @@ Every step leaves Parquet or tar files in the draft of the corpus, which the nex
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from biovl import pairing, shards
 from biovl.curation import duplicates, rules, splits
 from biovl.curation.config import AssembleConfig
+from biovl.errors import ArtifactError
 from biovl.images.encode import for_training
 from biovl.storage import Draft, Folder
 
@@ -24,6 +26,12 @@ SPLITS = ("train", "val", "test")
 
 _CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
 _RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
+
+RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", "superseded")
+"""What is added to the candidates here."""
+
+_MOST_OPEN_RUNS = 128
+"""Processes may commonly open 1,024 files."""
 
 # What decisions about duplicates and splits read, whatever the rules read besides.
 _DECIDING = (
@@ -45,15 +53,22 @@ def look(config: AssembleConfig, part: str, number: int) -> None:
     """Join one part of the figures with its articles and columns, without reading an image."""
     source = Folder(config.figures)
     unit = part.removeprefix("figures/part-").partition("-")[0]
+    figures = _read(source, part, columns=pairing.FIGURE_COLUMNS)
+    # One part of articles at a time, less what the figures do not need: a unit may be an archive
+    # of a hundred thousand articles.
     articles = pa.concat_tables(
-        _read(source, f"articles/{name}")
+        pairing.article_facts(_read(source, f"articles/{name}", pairing.ARTICLE_COLUMNS), figures)
         for name in source.names("articles", ".parquet")
         if name.startswith(f"part-{unit}-")
     )
-    figures = _read(source, part, columns=pairing.FIGURE_COLUMNS)
     found = pairing.candidates(figures, articles, config.text)
     for folder in config.columns:
         added = _read(Folder(folder), part.removeprefix("figures/"))
+        if len(added) != len(found):
+            raise ArtifactError(
+                f"{folder}/{part.removeprefix('figures/')} has {len(added)} rows and {part} of "
+                f"{config.figures} has {len(found)}: they do not belong together"
+            )
         for name in added.column_names:
             found = found.append_column(added.schema.field(name), added[name])
     _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
@@ -191,13 +206,15 @@ def shard(config: AssembleConfig, split: str, number: int) -> None:
     offsets = []
     with contextlib.ExitStack() as stack:
         target = shards.ShardWriter(stack.enter_context(folder.writer(f"{name}.tar")))
-        runs: dict[int, Any] = {}
+
+        @functools.lru_cache(_MOST_OPEN_RUNS)
+        def run(part: int) -> Any:
+            # Closed by its last reference: a shard has pairs of nearly every run.
+            return folder.filesystem.open_input_file(folder.at(f"{_RUNS}/{part:06d}.tar"))
+
         for pair in planned.to_pylist():
-            part = pair["part"]
-            if part not in runs:
-                path = folder.at(f"{_RUNS}/{part:06d}.tar")
-                runs[part] = stack.enter_context(folder.filesystem.open_input_file(path))
-            offsets.append(target.copy(runs[part].read_at(pair["size"], pair["offset"])).offset)
+            stored = run(pair["part"]).read_at(pair["size"], pair["offset"])
+            offsets.append(target.copy(stored).offset)
         target.finish()
     placed = planned.set_column(2, "offset", pa.array(offsets, pa.int64()))
     _write(folder, f"{_PLACES}/{name}.parquet", placed)

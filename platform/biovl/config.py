@@ -112,11 +112,13 @@ def _change(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigError(f"--set takes NAME=VALUE, got {text!r}")
-    for read in (json.loads, ast.literal_eval):
+    # Numbers stay text: validation reads them where a number is wanted, and a folder called
+    # 2024_01 or 1e3 keeps its name.
+    if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):
         try:
-            return name, read(value)
-        except (ValueError, SyntaxError):
-            continue
+            return name, json.loads(value)
+        except ValueError as error:
+            raise ConfigError(f"--set {name}: {value!r} is not JSON: {error}") from error
     return name, value
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from biovl import records
 from biovl.articles.captions import readable
@@ -18,6 +19,9 @@ _ARTICLE_COLUMNS = (
     "version pmid doi title journal published article_type language keywords subjects "
     "license_url citation mesh_terms cited_by_pmids retracted"
 ).split()
+ARTICLE_COLUMNS = [*_ARTICLE_COLUMNS, "source_uri", "defect", "full_text"]
+"""What is read of ``articles/`` to make candidates."""
+
 FIGURE_COLUMNS = records.column_names(Figure, without=["image"])
 """What is read of ``figures/`` to make candidates."""
 
@@ -59,17 +63,29 @@ PAIR_SCHEMA = pa.schema(
 """What a pair's ``.json`` holds: who published it, its licence and its texts."""
 
 
+def article_facts(articles: pa.Table, figures: pa.Table) -> pa.Table:
+    """Return what pairs need of those articles that the figures are from, without long texts.
+
+    Args:
+        articles: ``ARTICLE_COLUMNS`` of ``articles/``.
+        figures: The column ``source_uri`` is read.
+    """
+    own = articles.filter(pc.is_in(articles["source_uri"], figures["source_uri"].unique()))
+    chars = pc.fill_null(pc.utf8_length(own["full_text"]), 0).cast(pa.int32())
+    return own.drop_columns("full_text").append_column("full_text_chars", chars)
+
+
 def candidates(figures: pa.Table, articles: pa.Table, text: TextChoice) -> pa.Table:
     """Return one candidate per figure, in order, with the columns of its article beside it.
 
     Args:
         figures: Rows of ``figures/``; the image column is not needed.
-        articles: Rows of ``articles/`` that hold every article of the figures.
+        articles: ``article_facts`` of every article of the figures.
         text: What a pair's text is made of.
     """
     places = {uri: row for row, uri in enumerate(articles["source_uri"].to_pylist())}
     rows = pa.array([places[uri] for uri in figures["source_uri"].to_pylist()], pa.int64())
-    joined = articles.select([*_ARTICLE_COLUMNS, "defect", "full_text"]).take(rows)
+    joined = articles.take(rows)
     captions = [
         readable(caption, _spans(spans))
         for caption, spans in zip(
@@ -91,7 +107,7 @@ def candidates(figures: pa.Table, articles: pa.Table, text: TextChoice) -> pa.Ta
         "article_defect": joined["defect"],
         "mention_count": [len(cited) for cited in mentions],
         "mention_chars": [sum(map(len, cited)) for cited in mentions],
-        "full_text_chars": [len(body or "") for body in joined["full_text"].to_pylist()],
+        "full_text_chars": joined["full_text_chars"],
         "caption_chars": [len(caption) for caption in captions],
         "caption_tokens": clip_token_counts(captions),
         "text_chars": [len(content) for content in texts],

@@ -210,9 +210,9 @@ def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) ->
         rows = pq.read_metadata(part).num_rows
         score = pa.array(np.arange(rows) % 2, pa.float32())
         pq.write_table(pa.table({"sharpness": score}), columns / part.name)
-    (columns / "manifest.json").write_text(
-        json.dumps({"kind": "columns", "config": {}, "counts": {}, "inputs": [], "code": "t"})
-    )
+    made_from = {"name": "figures", "uri": "x", "fingerprint": fingerprint(str(figures))}
+    manifest = {"kind": "columns", "config": {}, "counts": {}, "inputs": [made_from], "code": "t"}
+    (columns / "manifest.json").write_text(json.dumps(manifest))
     rules = [
         {"name": "usable_image"},
         {"name": "value_between", "column": "sharpness", "minimum": 1},
@@ -221,6 +221,10 @@ def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) ->
     pairs = index(tmp_path / "c")
     assert pairs
     assert all(pair["sharpness"] == 1 for pair in pairs)
+    made_from["fingerprint"] = "0" * 64
+    (columns / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="other figures"):
+        run(figures, tmp_path / "c2", columns=[str(columns)], rules=rules)
     (columns / "manifest.json").unlink()
     with pytest.raises(ArtifactError, match="manifest"):
         run(figures, tmp_path / "c2", columns=[str(columns)], rules=rules)
@@ -233,6 +237,7 @@ def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) ->
         ({"rules": [{"name": "min_side"}]}, "px: Field required"),
         ({"rules": [{"name": "value_between", "column": "beauty", "minimum": 1}]}, "'beauty'"),
         ({"image.short_side_px": 0}, "short_side_px must be positive"),
+        ({"seed": -1}, "seed must be in"),
         ({"split.val_permyriad": 9_000}, "more than all"),
     ],
 )

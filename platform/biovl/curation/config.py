@@ -99,3 +99,7 @@ class AssembleConfig:
 
     seed: int = 0
     """Decides the order of the pairs; the split depends on the article's id alone."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**64:
+            raise ValueError(f"seed must be in 0..2^64-1, got {self.seed}")

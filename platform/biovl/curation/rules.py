@@ -57,7 +57,11 @@ def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
     first = np.full(rows, None, dtype=object)
     kept = np.ones(rows, bool)
     for rule in rules:
-        rejected = rule.rejects({name: batch[name] for name in rule.reads})
+        try:
+            rejected = rule.rejects({name: batch[name] for name in rule.reads})
+        except TypeError as error:
+            types = ", ".join(f"{name} ({batch[name].dtype})" for name in rule.reads)
+            raise ConfigError(f"rule {rule.name!r} does not fit its column {types}") from error
         first[rejected & kept] = rule.name
         kept &= ~rejected
     return first
@@ -147,7 +151,8 @@ def languages(allowed: tuple[str, ...]) -> Rule:
 
     def rejects(batch: Batch) -> np.ndarray:
         codes = [(language or "en").lower().partition("-")[0] for language in batch["language"]]
-        return ~np.isin(np.array(codes, object), [code.lower() for code in allowed])
+        wanted = [code.lower().partition("-")[0] for code in allowed]
+        return ~np.isin(np.array(codes, object), wanted)
 
     return Rule(f"language not {_either(allowed)}", ("language",), rejects)
 

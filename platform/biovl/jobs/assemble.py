@@ -182,8 +182,15 @@ class _Stages:
 def _columns(config: AssembleConfig, parts: list[str]) -> list[str]:
     """Return the columns that rules may read, and refuse folders of columns that do not fit."""
     names = list(pairing.CANDIDATE_SCHEMA.names)
+    figures = fingerprint(config.figures)
     for uri in config.columns:
         folder = Folder(uri)
+        made_from = [item.fingerprint for item in read_manifest(uri, "columns").inputs]
+        if figures not in made_from:
+            raise ArtifactError(
+                f"{uri} was made from other figures than {config.figures}: expected an input with "
+                f"fingerprint {figures[:12]}…, found {', '.join(f[:12] for f in made_from) or None}"
+            )
         missing = {part.removeprefix("figures/") for part in parts} - set(
             folder.names("", ".parquet")
         )
@@ -196,7 +203,7 @@ def _columns(config: AssembleConfig, parts: list[str]) -> list[str]:
             folder.at(parts[0].removeprefix("figures/"))
         ) as file:
             added = pq.read_schema(file).names
-        doubled = sorted(set(added) & set(names))
+        doubled = sorted(set(added) & {*names, *assembling.RESERVED_COLUMNS})
         if doubled:
             raise ArtifactError(f"{uri} has columns that are there already: {', '.join(doubled)}")
         names += added
