@@ -68,6 +68,11 @@ def caption(inner: str) -> str:
             "small caps dna red",
         ),
         ("<p>symbol <inline-graphic xlink:href='i1'/> squares</p>", "symbol \ufffc squares"),
+        ("<p>text<fn><p>A note.</p></fn>goes on</p>", "text\nA note.\ngoes on"),
+        (
+            "<p>see<media><label>Video 1</label><caption><p>Runs.</p></caption></media></p>",
+            "see\nVideo 1 Runs.",
+        ),
         (
             "<p>with <inline-graphic xlink:href='i1'><alt-text>box</alt-text></inline-graphic> alt</p>",
             "with box alt",

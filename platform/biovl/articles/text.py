@@ -37,7 +37,7 @@ _ENDS_BLOCK = frozenset(
 )
 _IS_BLOCK = frozenset(
     "list def-list disp-formula disp-quote table-wrap boxed-text preformat supplementary-material "
-    "fig fig-group verse-group speech statement chem-struct-wrap array code".split()
+    "fig fig-group verse-group speech statement chem-struct-wrap array code fn media".split()
 )
 _SPACED = frozenset("label td th break term def".split())
 _FORMULA = frozenset(_M + name for name in "mfrac msqrt mroot msup mfenced annotation".split())
