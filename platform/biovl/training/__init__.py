@@ -1,0 +1,1 @@
+"""Contrastive training: plain PyTorch, with or without ``torch.distributed``; knows nothing of Ray."""

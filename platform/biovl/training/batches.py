@@ -1,0 +1,57 @@
+"""What one worker trains on in one step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Shapes: B pairs on this worker, H height, W width, T tokens of all captions end to end.
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images and captions of the same pairs, in the same order. Captions are ragged."""
+
+    pixels_BHWC: Tensor
+    """RGB, uint8."""
+
+    tokens_T: Tensor
+    """int32; each caption with its start and end tokens, cut to the context, never padded."""
+
+    lengths_B: Tensor
+    """int32, on the host; tokens of each caption, at least 1."""
+
+    @classmethod
+    def of(cls, pixels_BHWC: np.ndarray, captions: list[np.ndarray]) -> "Batch":
+        """Return a batch from an image array and one array of tokens per caption."""
+        return cls(
+            torch.from_numpy(pixels_BHWC),
+            torch.from_numpy(np.concatenate(captions).astype(np.int32)),
+            torch.tensor([len(tokens) for tokens in captions], dtype=torch.int32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.lengths_B)
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device; the copy to a GPU does not wait.
+
+        Lengths stay on the host: shapes are decided there.
+        """
+        return Batch(
+            self.pixels_BHWC.to(device, non_blocking=True),
+            self.tokens_T.to(device, non_blocking=True),
+            self.lengths_B,
+        )
+
+    def pinned(self) -> "Batch":
+        """Return the batch in memory from which GPUs copy without waiting."""
+        return Batch(self.pixels_BHWC.pin_memory(), self.tokens_T.pin_memory(), self.lengths_B)
+
+    def split(self, pairs: int) -> list["Batch"]:
+        """Return the batch in consecutive pieces of at most so many pairs."""
+        lengths = self.lengths_B.split(pairs)
+        tokens = self.tokens_T.split([int(piece.sum()) for piece in lengths])
+        pixels = self.pixels_BHWC.split(pairs)
+        return [Batch(*piece) for piece in zip(pixels, tokens, lengths, strict=True)]
