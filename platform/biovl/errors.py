@@ -15,3 +15,7 @@ class ArtifactError(BiovlError):
 
 class SourceError(BiovlError):
     """A source of packages cannot be read at all (one bad package is a row, not this)."""
+
+
+class TrainingError(BiovlError):
+    """A run is not worth going on with: what it did would come again."""

@@ -83,8 +83,13 @@ def features_and_gradients(tower: TextTower) -> tuple[Tensor, dict[str, Tensor]]
 
 @pytest.mark.parametrize(
     ("name", "compute"),
-    [("bert", "packed"), ("bert", "chunked"), ("modern_bert", "packed")]
-    + [("modern_bert", "chunked"), ("gpt", "packed")],
+    [
+        ("bert", "packed"),
+        ("bert", "chunked"),
+        ("modern_bert", "packed"),
+        ("modern_bert", "chunked"),
+        ("gpt", "packed"),
+    ],
 )
 def test_captions_without_padding_give_the_features_and_gradients_of_padded_ones(
     name: str, compute: Any

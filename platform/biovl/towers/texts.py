@@ -102,7 +102,7 @@ def _check(text: nn.Module, compute: TextCompute) -> None:
             text.pooler, ClsLastHiddenStatePooler | MeanPooler
         ):
             raise ConfigError(
-                f"step.text: packed knows the poolers cls_last_hidden_state_pooler and mean_pooler, "
+                "step.text: packed knows the poolers cls_last_hidden_state_pooler and mean_pooler, "
                 f"not {type(text.pooler).__name__}; choose chunked or padded"
             )
         return
@@ -155,7 +155,9 @@ def _packed_attention(
             "attention dropout to 0"
         )
     attended_THd = attend(
-        *(tensor[0].transpose(0, 1) for tensor in (query_1HTd, key_1HTd, value_1HTd)),
+        query_1HTd[0].transpose(0, 1),
+        key_1HTd[0].transpose(0, 1),
+        value_1HTd[0].transpose(0, 1),
         layout,
         scale=scaling,
         reach=None if sliding_window is None else sliding_window - 1,
@@ -178,13 +180,16 @@ def _packed_open_clip(text: TextTransformer, tokens_T: Tensor, layout: Layout) -
             )
         else:
             hidden_TW = _packed_block(block, hidden_TW, layout, causal)
-    pooled_BW = text.ln_final(hidden_TW)[layout.first if text.pool_type == "first" else layout.last]
+    pooled_BW: Tensor = text.ln_final(hidden_TW)[
+        layout.first if text.pool_type == "first" else layout.last
+    ]
     if text.text_projection is None:
         return pooled_BW
     if isinstance(text.text_projection, nn.Linear):
         projected_BD: Tensor = text.text_projection(pooled_BW)
         return projected_BD
-    return pooled_BW @ text.text_projection
+    projection_WD: Tensor = text.text_projection
+    return pooled_BW @ projection_WD
 
 
 def _packed_block(

@@ -1,1 +1,1 @@
-"""Contrastive training: plain PyTorch, with or without ``torch.distributed``; knows nothing of Ray."""
+"""Contrastive training in plain PyTorch, on one worker or many; knows nothing of Ray."""

@@ -106,8 +106,7 @@ class BatchConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """How a step is computed. Nothing here changes what is computed, up to rounding, but ``loss``
-    and ``text_dropout``."""
+    """How a step is computed. Nothing here but ``loss`` changes what comes out, up to rounding."""
 
     loss: Literal["infonce", "siglip"] = "infonce"
     """Symmetric softmax over the batch (CLIP), or SigLIP's sigmoid of every pair."""

@@ -122,7 +122,9 @@ def sigmoid(
 ) -> Contrast:
     """Return SigLIP's loss over the pairs of all workers, and its gradients.
 
-        L = -1/N  sum_ij  log sigmoid( z_ij * (scale * I_i T_j + bias) ),   z = 1 on the diagonal, else -1
+        L = -1/N  sum_ij  log sigmoid( z_ij * (scale * I_i T_j + bias) )
+
+    with z = 1 on the diagonal and -1 elsewhere.
 
     Args:
         image_bD: This worker's images, unit rows; the rows ``share(N, rank, count)`` of the batch.

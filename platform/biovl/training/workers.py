@@ -59,6 +59,7 @@ class Workers:
         padded[: len(rows_bD)] = rows_bD
         received = rows_bD.new_empty(self.count * most, rows_bD.shape[1])
         work = dist.all_gather_into_tensor(received, padded, async_op=True)
+        assert work is not None
 
         def wait() -> Tensor:
             work.wait()
@@ -83,6 +84,7 @@ class Workers:
         padded[self._kept(total, most, rows_ND.device)] = rows_ND
         received = rows_ND.new_empty(most, dim)
         work = dist.reduce_scatter_tensor(received, padded, async_op=True)
+        assert work is not None
         own = len(share(total, self.rank, self.count))
 
         def wait() -> Tensor:

@@ -1,0 +1,97 @@
+"""Checkpoints of a run: written beside training, whole or not at all, the last few kept.
+
+out/.draft/checkpoints/
+  000001200.pt        what a run goes on from after 1,200 steps; goes when the run is published
+"""
+
+import io
+import pickle
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from biovl.errors import ArtifactError
+from biovl.storage import Draft
+
+_FOLDER = ".draft/checkpoints"
+
+
+class Checkpoints:
+    """The checkpoints of a run, for one process to write and any to read.
+
+    Args:
+        uri: The folder that the run is to publish, local or ``s3://``.
+        keep_last: How many to keep.
+        pinned: Returns the steps that are kept besides, asked after every write.
+    """
+
+    def __init__(
+        self, uri: str, *, keep_last: int = 2, pinned: Callable[[], Iterable[int]] = tuple
+    ) -> None:
+        self._folder = Draft(uri).folder
+        self._keep_last, self._pinned = keep_last, pinned
+        self._writer: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def steps(self) -> list[int]:
+        """Return the steps after which there is a whole checkpoint, ascending."""
+        names = self._folder.names(_FOLDER, ".pt")
+        return sorted(int(name.removesuffix(".pt")) for name in names)
+
+    def load(self, steps_done: int, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """Return a state.
+
+        Raises:
+            ArtifactError: If there is none after these steps, or it is damaged.
+        """
+        name = _name(steps_done)
+        try:
+            data = self._folder.read(name)
+            # Tensors and plain values alone: a checkpoint cannot run code.
+            state: dict[str, Any] = torch.load(
+                io.BytesIO(data), map_location=device, weights_only=True
+            )
+        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+            raise ArtifactError(f"{self._folder.at(name)} cannot be read: {error}") from error
+        return state
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Begin to write a state, whose tensors nobody changes; the last one is waited for first.
+
+        Raises:
+            OSError: If the last one could not be written.
+        """
+        self.wait()
+        self._writer = threading.Thread(target=self._write, args=(state,), name="checkpoint")
+        self._writer.start()
+
+    def wait(self) -> None:
+        """Wait until what was saved is written.
+
+        Raises:
+            OSError: If it could not be.
+        """
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _write(self, state: dict[str, Any]) -> None:
+        try:
+            with self._folder.writer(_name(state["steps_done"])) as stream:
+                torch.save(state, stream)
+            kept = {*self.steps()[-self._keep_last :], *self._pinned()}
+            for steps_done in self.steps():
+                if steps_done not in kept:
+                    self._folder.filesystem.delete_file(self._folder.at(_name(steps_done)))
+        # In a thread: it is raised where somebody waits.
+        except (OSError, RuntimeError) as error:
+            self._failure = error
+
+
+def _name(steps_done: int) -> str:
+    return f"{_FOLDER}/{steps_done:09d}.pt"

@@ -1,0 +1,262 @@
+"""Training as a generator: one report per step, and whoever runs it decides to save, say, stop."""
+
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from biovl.errors import TrainingError
+from biovl.training.batches import Batch
+from biovl.training.config import PretrainConfig, TroubleConfig
+from biovl.training.losses import LOSSES
+from biovl.training.optimizer import clamp_logit_scale, clip, make_optimizer
+from biovl.training.schedule import Place, Plan, learning_rate
+from biovl.training.step import Towers, gradients
+from biovl.training.workers import Workers
+
+SMOOTHED_STEPS = 100
+"""Steps over which a loss is averaged before a run counts as diverged."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one step did."""
+
+    steps_done: int
+    """Of the run, this one included."""
+
+    place: Place
+    loss: float
+    """Over the pairs of all workers."""
+
+    lr: float
+    logit_scale: float
+    """The factor on similarities, 1 / temperature."""
+
+    grad_norm: float
+    """Of all parameters, before clipping."""
+
+    tokens: int
+    """Of this worker's captions, no padding."""
+
+    pairs: int
+    """Of this worker."""
+
+    seconds: float
+    """From the last report to this one."""
+
+    waited_s: float
+    """Of these, how long the next batch was waited for."""
+
+    skipped: bool
+    """Whether the step changed nothing, as its loss or gradient was no number."""
+
+
+class Trainer:
+    """A model with its optimizer, somewhere in its plan.
+
+    Args:
+        towers: The model, on ``device``. Their parameters are named by ``model``.
+        model: The module whose parameters are trained and whose state is kept.
+        config: Of the run.
+        plan: Of the run.
+        device: Where the model is.
+        workers: Who trains together; each calls the same methods at the same time.
+    """
+
+    def __init__(
+        self,
+        towers: Towers,
+        model: torch.nn.Module,
+        config: PretrainConfig,
+        plan: Plan,
+        *,
+        device: torch.device,
+        workers: Workers,
+    ) -> None:
+        self.steps_done = 0
+        self.device = device
+        self._config, self._plan, self._workers = config, plan, workers
+        self._model = model
+        self._towers = towers.distributed(workers, device)
+        self._optimizer = make_optimizer(model, config.optim)
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._loss = LOSSES[config.step.loss]
+        self._bf16 = uses_bf16(config.step.precision, device)
+
+    @property
+    def place(self) -> Place:
+        """Where the next step stands."""
+        return self._plan.place(self.steps_done)
+
+    def compute(self, batch: Batch) -> Tensor:
+        """Put the gradient of a step into the parameters and return its loss, without waiting.
+
+        Args:
+            batch: This worker's share of the step's pairs, on the device.
+        """
+        self._optimizer.zero_grad(set_to_none=True)
+        step = self._config.step
+        return gradients(
+            self._towers,
+            batch,
+            self.place.batch_pairs,
+            self._loss,
+            workers=self._workers,
+            micro_batch=step.micro_batch,
+            tile=step.loss_tile,
+            autocast=self._autocast,
+            seed=(self._config.seed, self.steps_done, self._workers.rank),
+        )
+
+    def update(self, loss: Tensor) -> tuple[float, float, float, bool]:
+        """Take the step whose gradient was computed.
+
+        Returns:
+            Its loss, learning rate and norm of the gradient, and whether it was skipped.
+
+        Raises:
+            TrainingError: If loss or gradient is no number and the run is to stop then.
+        """
+        norm = clip(self._parameters, self._config.optim.clip_grad_norm)
+        lr = learning_rate(self._config.optim, self._plan, self.place)
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        # The one place where the host waits for the device.
+        loss_value, norm_value = torch.stack([loss, norm.to(loss.dtype)]).tolist()
+        finite = math.isfinite(loss_value) and math.isfinite(norm_value)
+        if finite:
+            self._optimizer.step()
+            clamp_logit_scale(self._towers)
+        elif self._config.trouble.not_finite == "stop":
+            raise TrainingError(
+                f"step {self.steps_done + 1} of {self._plan.steps}: the loss is {loss_value} and "
+                f"the norm of the gradient {norm_value}, at a learning rate of {lr:.3g}. Lower "
+                "optim.peak_lr or set optim.clip_grad_norm; trouble.not_finite=skip passes over "
+                "such steps"
+            )
+        self.steps_done += 1
+        return loss_value, lr, norm_value, not finite
+
+    @property
+    def warmup_pairs(self) -> int:
+        """Pairs of the whole warm-up."""
+        return self._config.optim.warmup_steps * self._plan.epochs[0][0]
+
+    @property
+    def logit_scale(self) -> float:
+        """The factor on similarities."""
+        return float(self._towers.logit_scale.detach().exp())
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a run goes on from, copied to the host: later steps do not change it."""
+        return {
+            "steps_done": self.steps_done,
+            "model": _on_host(self._model.state_dict()),
+            "optimizer": _on_host(self._optimizer.state_dict()),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.steps_done = state["steps_done"]
+
+    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
+        if not self._bf16:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
+
+
+def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) -> Iterator[Report]:
+    """Take one step per batch and report each, until there are no more.
+
+    Raises:
+        TrainingError: If the run is not worth going on with, as ``trouble`` says.
+    """
+    guard = _Guard(trouble, trainer.warmup_pairs)
+    last = time.monotonic()
+    batch = _next(batches, trainer.device)
+    waited_s = time.monotonic() - last
+    while batch is not None:
+        place = trainer.place
+        loss = trainer.compute(batch)
+        pairs, tokens = len(batch), int(batch.lengths_B.sum())
+        # While the device computes: the next batch is fetched and copied.
+        asked = time.monotonic()
+        batch = _next(batches, trainer.device)
+        waited_next_s = time.monotonic() - asked
+        loss_value, lr, norm, skipped = trainer.update(loss)
+        guard.see(loss_value, place)
+        now = time.monotonic()
+        yield Report(
+            steps_done=trainer.steps_done,
+            place=place,
+            loss=loss_value,
+            lr=lr,
+            logit_scale=trainer.logit_scale,
+            grad_norm=norm,
+            tokens=tokens,
+            pairs=pairs,
+            seconds=now - last,
+            waited_s=waited_s,
+            skipped=skipped,
+        )
+        last, waited_s = now, waited_next_s
+
+
+class _Guard:
+    """Ends a run whose loss stays above that of guessing."""
+
+    def __init__(self, trouble: TroubleConfig, warmup_pairs: int) -> None:
+        self._limit = trouble.diverged
+        self._warmup_pairs = warmup_pairs
+        self._excess: deque[float] = deque(maxlen=SMOOTHED_STEPS)
+
+    def see(self, loss: float, place: Place) -> None:
+        if (
+            self._limit is None
+            or not math.isfinite(loss)
+            or place.pairs_before < self._warmup_pairs
+        ):
+            return
+        # A model that knows nothing has a loss of ln N.
+        self._excess.append(loss / math.log(place.batch_pairs))
+        mean = sum(self._excess) / len(self._excess)
+        if len(self._excess) == SMOOTHED_STEPS and mean > self._limit:
+            raise TrainingError(
+                f"the run has diverged: the mean loss of the last {SMOOTHED_STEPS} steps is "
+                f"{mean:.2f} times that of guessing, ln({place.batch_pairs}); "
+                f"trouble.diverged allows {self._limit}. Lower optim.peak_lr, or set "
+                "trouble.diverged=null to go on"
+            )
+
+
+def _next(batches: Iterator[Batch], device: torch.device) -> Batch | None:
+    batch = next(batches, None)
+    if batch is None or device.type == "cpu":
+        return batch
+    return batch.pinned().to(device)
+
+
+def uses_bf16(precision: str, device: torch.device) -> bool:
+    """Return whether towers run in bf16 autocast; ``auto`` asks the GPU."""
+    if precision != "auto":
+        return precision == "bf16"
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _on_host(values: Any) -> Any:
+    if isinstance(values, Tensor):
+        return values.detach().to("cpu", copy=True)
+    if isinstance(values, dict):
+        return {key: _on_host(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(_on_host(value) for value in values)
+    return values

@@ -1,0 +1,86 @@
+"""Checkpoints: whole or not at all, the last few kept, nothing in them obeyed."""
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from biovl.errors import ArtifactError
+from biovl.training.checkpoints import Checkpoints
+
+
+def state(steps_done: int) -> dict[str, object]:
+    return {"steps_done": steps_done, "model": {"weight": torch.full((3,), float(steps_done))}}
+
+
+def saved(checkpoints: Checkpoints, *steps: int) -> list[int]:
+    for steps_done in steps:
+        checkpoints.save(state(steps_done))
+    checkpoints.wait()
+    return checkpoints.steps()
+
+
+def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(str(tmp_path))
+    assert saved(checkpoints, 7) == [7]
+    assert checkpoints.load(7)["model"]["weight"].tolist() == [7, 7, 7]
+
+
+def test_the_last_ones_and_those_that_are_needed_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(str(tmp_path), keep_last=2, pinned=lambda: [10])
+    assert saved(checkpoints, 5, 10, 900, 1000, 1200) == [10, 1000, 1200]
+
+
+def test_a_checkpoint_that_was_being_written_is_none(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(str(tmp_path))
+    saved(checkpoints, 3)
+    with pytest.raises(RuntimeError, match="killed"), checkpoints._folder.writer("x.pt") as stream:
+        stream.write(b"half")
+        raise RuntimeError("killed")
+    assert checkpoints.steps() == [3]
+
+
+def test_a_bucket_holds_them_as_well(bucket_uri: str) -> None:
+    checkpoints = Checkpoints(f"{bucket_uri}/run", keep_last=1)
+    assert saved(checkpoints, 1, 2) == [2]
+    assert checkpoints.load(2)["steps_done"] == 2
+
+
+def test_a_failed_write_is_raised_where_it_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".draft").write_text("a file where the folder should be")
+    checkpoints = Checkpoints(str(tmp_path))
+    checkpoints.save(state(1))
+    with pytest.raises(OSError, match=r"\.draft"):
+        checkpoints.wait()
+
+
+class Harm:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("harmed",)
+
+
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", pickle.dumps(Harm())])
+def test_a_damaged_or_dangerous_checkpoint_is_an_error(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / ".draft" / "checkpoints" / "000000004.pt"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        Checkpoints(str(tmp_path)).load(4)
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_a_pickle_that_torch_would_read_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / ".draft" / "checkpoints" / "000000004.pt"
+    path.parent.mkdir(parents=True)
+    torch.save({"steps_done": 4, "model": Harm()}, path)
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        Checkpoints(str(tmp_path)).load(4)
+    assert not (tmp_path / "harmed").exists()
