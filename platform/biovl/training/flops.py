@@ -53,10 +53,10 @@ class TextCost:
                 is computed. Shape [B].
         """
         tokens = np.asarray(lengths_B, np.float64)
-        flops: np.ndarray = self.constant + self.linear * tokens + self.quadratic * tokens**2
+        flops = self.constant + self.linear * tokens + self.quadratic * tokens**2
         for window in self.windows:
             flops = flops + window.flops_per_pair_of_tokens * seen_pairs(tokens, window.reach)
-        return flops
+        return np.asarray(flops)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def seen_pairs(tokens_B: np.ndarray, reach: int) -> np.ndarray:
     """Return how many pairs of tokens of a caption are at most ``reach`` apart. Shape [B]."""
     reach_B = np.minimum(reach, np.maximum(tokens_B - 1, 0))
     # Of all tokens with 2 reach + 1 neighbours, those near an end lack 1, 2, … reach of them.
-    return tokens_B * (2 * reach_B + 1) - reach_B * (reach_B + 1)
+    return np.asarray(tokens_B * (2 * reach_B + 1) - reach_B * (reach_B + 1))
 
 
 def forward_cost(model: nn.Module) -> ForwardCost:
@@ -82,8 +82,8 @@ def forward_cost(model: nn.Module) -> ForwardCost:
     Causal attention counts whole, as usual, although half of it is masked.
     """
     # In training mode: patch dropout drops, and attention takes no path that is not counted.
-    on_meta: Any = _on_meta(model)
-    return ForwardCost(image_cost(on_meta.visual), text_cost(on_meta.text))
+    counted: Any = on_meta(model)
+    return ForwardCost(image_cost(counted.visual), text_cost(counted.text))
 
 
 def training_flops(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> float:
@@ -97,26 +97,26 @@ def training_flops_per_pair(cost: ForwardCost, lengths_B: np.ndarray | Sequence[
     return training_flops(cost, lengths_B) / len(lengths_B)
 
 
-def image_cost(visual_on_meta: Any) -> int:
-    """Return the operations of one image's forward pass."""
-    size = visual_on_meta.image_size
+def image_cost(visual: Any) -> int:
+    """Return the operations of one image's forward pass; the tower is what ``on_meta`` returned."""
+    size = visual.image_size
     height, width = size if isinstance(size, tuple | list) else (size, size)
     pixels_BCHW = torch.empty(1, 3, int(height), int(width), device="meta")
-    return _counted(lambda: visual_on_meta(pixels_BCHW))
+    return _counted(lambda: visual(pixels_BCHW))
 
 
-def text_cost(text_on_meta: Any) -> TextCost:
-    """Return the law of a text tower: operations of a caption by its length."""
-    context = _context(text_on_meta)
-    points = [(length, _text_flops(text_on_meta, length)) for length in _three_lengths(context)]
+def text_cost(text: Any) -> TextCost:
+    """Return the operations of a caption by its length; the tower is what ``on_meta`` returned."""
+    context = _context(text)
+    points = [(length, _text_flops(text, length)) for length in _three_lengths(context)]
     constant, linear, quadratic = _parabola(points)
-    windows = _windows(text_on_meta)
+    windows = _windows(text)
     # Counted as if these layers saw everything: PyTorch computes all and masks it.
     whole = sum(window.flops_per_pair_of_tokens for window in windows)
     return TextCost(float(constant), float(linear), float(quadratic) - whole, windows)
 
 
-def _on_meta(module: nn.Module) -> nn.Module:
+def on_meta(module: nn.Module) -> nn.Module:
     """Return a copy without data, in training mode; nothing is copied on the way."""
     tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
     empty = {id(t): torch.empty_like(t, device="meta", requires_grad=False) for t in tensors}
@@ -137,7 +137,10 @@ def _counted(forward: Callable[[], object]) -> int:
 def _text_flops(text: Any, length: int) -> int:
     tokens_BT = torch.ones(1, length, dtype=torch.long, device="meta")
     if isinstance(text, HFTextEncoder):
-        # Not through forward: transformers looks into the mask, which has no data here.
+        # Attention as PyTorch has it, whatever the tower was set to. And not through forward:
+        # transformers looks into the mask, which has no data here.
+        text.transformer.set_attn_implementation("sdpa")
+
         def forward() -> None:
             hidden = text.transformer(input_ids=tokens_BT)
             text.proj(text.pooler(hidden, torch.ones_like(tokens_BT)))

@@ -1,0 +1,205 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from biovl.errors import ConfigError
+from biovl.plugins import Plugin
+from biovl.training.config import BatchConfig, PretrainConfig, StepConfig, WorkersConfig
+from biovl.training.dry_run import render
+from biovl.training.estimate import estimate
+from biovl.training.flops import ForwardCost, TextCost
+from biovl.training.hardware import A100_80, NAMED, Accelerator, named
+from biovl.training.memory import ModelInfo, describe, loss_bytes, memory
+
+# A caption of n tokens costs n GFLOP, an image 10; a pair of one image and 2 tokens 3 * 12 = 36.
+INFO = ModelInfo(
+    image_parameters=86_000_000,
+    text_parameters=110_000_000,
+    other_parameters=1,
+    cost=ForwardCost(10_000_000_000, TextCost(0, 1e9, 0)),
+    image_size=224,
+    context=4,
+    embed_dim=512,
+    image_bytes=60e6,
+    token_bytes=10e6,
+    image_bytes_checkpointed=6e6,
+    token_bytes_checkpointed=1e6,
+)
+
+LENGTHS = np.array([1, 2, 3, 9] * 250)
+"""1,000 captions; cut to the context 1, 2, 3, 4: 2.5 tokens on average."""
+
+
+def config(*, pairs=100, step=None, workers=1, epochs=2, later=None) -> PretrainConfig:
+    return PretrainConfig(
+        corpus="corpus",
+        out="model",
+        model=Plugin("open_clip"),
+        epochs=epochs,
+        batch=BatchConfig(pairs=pairs, later=later or {}),
+        step=step or StepConfig(),
+        workers=WorkersConfig(count=workers),
+    )
+
+
+def test_work_is_counted_at_the_lengths_of_the_corpus() -> None:
+    found = estimate(config(), INFO, LENGTHS)
+    assert found.mean_tokens == 2.5
+    assert found.fill == 2.5 / 4
+    assert found.flops == pytest.approx(3 * 12.5e9)
+    assert found.flops_padded == pytest.approx(3 * 14e9)
+    assert (found.plan.steps, found.plan.pairs) == (20, 2000)
+    assert found.passes == 3
+
+
+def test_what_is_recomputed_is_a_fourth_pass() -> None:
+    assert estimate(config(step=StepConfig(micro_batch=50)), INFO, LENGTHS).passes == 4
+    assert estimate(config(step=StepConfig(micro_batch=100)), INFO, LENGTHS).passes == 3
+    both = StepConfig(micro_batch=50, checkpoint_activations=True)
+    assert estimate(config(step=both), INFO, LENGTHS).passes == 5
+
+
+def test_time_is_work_over_the_share_of_the_peak_that_is_expected() -> None:
+    # 2,000 pairs of 37.5 GFLOP on 2 GPUs that do 50 of 100 TFLOP/s: 0.75 s, 2,667 pairs/s.
+    gpu = Accelerator("test", 100, 50, 80, 0.5)
+    (found,) = estimate(config(workers=2), INFO, LENGTHS, accelerators=[gpu]).forecasts
+    assert found.hours is not None
+    assert found.hours * 3600 == pytest.approx(0.75)
+    assert found.pairs_per_s == pytest.approx(2000 / 0.75)
+
+
+def test_padding_takes_time() -> None:
+    gpu = Accelerator("test", 100, 50, 80, 0.5)
+    padded = config(workers=2, step=StepConfig(text="padded"))
+    (found,) = estimate(padded, INFO, LENGTHS, accelerators=[gpu]).forecasts
+    assert found.pairs_per_s == pytest.approx(2 * 50e12 / (3 * 14e9))
+
+
+def test_only_epochs_of_batches_that_do_not_fit_are_recomputed() -> None:
+    # 10 steps of 100 whole, then 2 of 500 in micro-batches: (3 * 1000 + 4 * 1000) * 12.5 GFLOP.
+    gpu = Accelerator("test", 100, 50, 80, 0.5)
+    run = config(step=StepConfig(micro_batch=100), later={1: 500})
+    found = estimate(run, INFO, LENGTHS, accelerators=[gpu]).forecasts[0]
+    assert found.hours is not None
+    assert found.hours * 3600 == pytest.approx(7000 * 12.5e9 / 50e12)
+
+
+def test_memory_is_the_sum_of_what_a_step_holds() -> None:
+    held = memory(
+        INFO, batch=4096, local=256, micro_batch=256, tokens=2.5, tile=1024,
+        autocast=True, checkpointed=False,
+    )  # fmt: skip
+    assert held.weights == 196_000_001 * 18
+    assert held.activations == 256 * 85e6
+    # Texts and their gradients, images and theirs, tiles, sums.
+    assert held.loss == 2 * 4 * 4096 * 512 + 2 * 4 * 256 * 512 + 4 * 4 * 256 * 1024 + 4 * (
+        256 + 2 * 4096
+    )
+    assert held.pixels == 256 * 224 * 224 * 3 * (2 * 1 + 4)
+    assert held.total == sum([held.weights, held.activations, held.loss, held.pixels, held.reserve])
+
+
+def test_micro_batches_hold_one_tower_at_a_time() -> None:
+    held = memory(
+        INFO, batch=512, local=512, micro_batch=64, tokens=2.5, tile=1024,
+        autocast=True, checkpointed=False,
+    )  # fmt: skip
+    assert held.activations == 64 * 60e6
+
+
+def test_checkpointed_blocks_keep_their_input() -> None:
+    held = memory(
+        INFO, batch=64, local=64, micro_batch=64, tokens=2, tile=1024,
+        autocast=False, checkpointed=True,
+    )  # fmt: skip
+    assert held.activations == 64 * 2 * (6e6 + 2e6)
+    assert held.weights == 196_000_001 * 16
+
+
+def test_the_loss_at_65536_pairs_on_16_workers_takes_a_third_of_a_gigabyte() -> None:
+    assert loss_bytes(batch=65_536, local=4_096, embed_dim=512, tile=1024) == pytest.approx(
+        0.35e9, rel=0.02
+    )
+
+
+def test_a_micro_batch_is_suggested_where_the_batch_does_not_fit() -> None:
+    # 10,000 pairs of 85 MB take 850 GB. In micro-batches of m: 60.6 MB each, beside 9 GB.
+    found = estimate(
+        config(pairs=10_000), INFO, np.full(10_000, 2), accelerators=[A100_80]
+    ).forecasts[0]
+    micro = found.micro_batch
+    assert micro is not None
+    assert micro % 8 == 0
+    assert found.held.total <= 0.92 * 80e9
+    # As few micro-batches as possible: with 10 % more they would not fit.
+    assert found.held.total > 0.92 * 80e9 * 0.9
+
+
+def test_a_batch_that_fits_is_left_alone() -> None:
+    found = estimate(config(), INFO, LENGTHS, accelerators=[A100_80]).forecasts[0]
+    assert found.micro_batch == 100
+
+
+def test_a_model_that_fits_nowhere_has_no_time() -> None:
+    large = replace(INFO, image_parameters=10_000_000_000)
+    found = estimate(config(), large, LENGTHS)
+    assert all(each.micro_batch is None and each.hours is None for each in found.forecasts)
+    assert "does not fit, even with 1" in render(found)
+
+
+def test_one_worker_is_forecast_beside_eight() -> None:
+    def workers(count):
+        found = estimate(config(workers=count), INFO, LENGTHS, accelerators=[A100_80])
+        return [each.workers for each in found.forecasts]
+
+    assert workers(1) == [1, 8]
+    assert workers(4) == [4]
+    assert workers((2, 4)) == [2, 4]
+
+
+def test_no_time_is_promised_for_hardware_without_an_estimate() -> None:
+    v100 = named("Tesla V100-SXM2-32GB")
+    assert v100 is not None
+    found = estimate(config(), INFO, LENGTHS, accelerators=[v100])
+    assert found.forecasts[0].hours is None
+    assert "unknown" in render(found)
+
+
+def test_a_batch_larger_than_the_corpus_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"batch\.pairs"):
+        estimate(config(pairs=2000), INFO, LENGTHS)
+
+
+def test_the_text_has_the_numbers_and_fits_the_screen() -> None:
+    text = render(estimate(config(pairs=1000, later={1: 500}), INFO, LENGTHS))
+    assert max(map(len, text.splitlines())) <= 100
+    expected = """
+  image tower  86.0 M parameters, 224 px, 10.0 GFLOP forward
+  epochs       1 of 1 steps of 1,000 pairs
+  epochs       1 of 2 steps of 500 pairs
+  run          3 steps, 2,000 pairs
+  captions     2 tokens on average, 62% of the context
+  a pair       37.5 GFLOP in training, by the lengths of the captions
+               42.0 GFLOP with every caption padded to the context
+    betas: [0.9, 0.98]
+"""
+    assert set(expected.splitlines()) <= set(text.splitlines())
+    for accelerator in NAMED:
+        assert f"8 x {accelerator.name}" in text
+
+
+# 32 d bytes a token and layer: ViT-B/16 197 * 12 * 32 * 768; ModernBERT's MLP has a gate, 25 d.
+def test_activations_of_the_papers_towers_follow_the_rule() -> None:
+    open_clip = pytest.importorskip("open_clip")
+    import torch
+
+    config = open_clip.get_model_config("ViT-B-16")
+    with torch.device("meta"):
+        model = open_clip.model.CustomTextCLIP(**config)
+    info = describe(model, image_size=224, context=77, embed_dim=512)
+    assert info.image_bytes == 197 * 12 * 32 * 768
+    assert info.token_bytes == 12 * 32 * 512
+    assert info.image_bytes_checkpointed == 197 * (12 * 2 + 32) * 768
+    assert info.image_parameters + info.text_parameters + 1 == info.parameters
+    assert info.image_parameters == pytest.approx(86e6, rel=0.01)
