@@ -1,0 +1,209 @@
+"""How a run is doing: now and then a line for a person, and a record of each step for curves."""
+
+import math
+import resource
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+RECENT_LINES = 10
+"""Lines over which speed is averaged to tell the time left."""
+
+Record = dict[str, float | int]
+"""A row of ``metrics.jsonl``: plain numbers by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of the whole run, as all workers made it together."""
+
+    done: int
+    """Steps of the run, this one included."""
+
+    epoch: int
+    """From 0."""
+
+    pairs: int
+    """Of all workers."""
+
+    tokens: int
+    """Of all workers' captions, without padding."""
+
+    flops: float
+    """Model operations of all workers, see ``flops.training_flops``."""
+
+    loss: float
+    lr: float
+    logit_scale: float
+    """The factor on similarities, 1 / temperature."""
+
+    grad_norm: float
+    waited_s: float
+    """For data, within ``seconds``."""
+
+    seconds: float
+    """Of the whole step."""
+
+
+class Meter:
+    """Measures a run step by step.
+
+    Args:
+        steps: Of the whole run.
+        epochs: Of the whole run.
+        pairs: Of the whole run, for the time left.
+        pairs_done: Before the first step that will be added: more than 0 in a resumed run.
+        workers: How many train.
+        peak_flops: Operations a second that one worker's accelerator could do; None where it is
+            not known, and utilisation then is not told.
+        memory_bytes: Returns what this worker holds, see ``memory_bytes``.
+        every_s: The least time between two lines.
+        clock: Returns seconds, such as ``time.monotonic``.
+        unit: What a worker is called in a line.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int,
+        epochs: int,
+        pairs: int,
+        pairs_done: int = 0,
+        workers: int,
+        peak_flops: float | None,
+        memory_bytes: Callable[[], float],
+        every_s: float,
+        clock: Callable[[], float],
+        unit: str = "GPU",
+    ) -> None:
+        self._steps, self._epochs, self._pairs = steps, epochs, pairs
+        self._pairs_done, self._workers = pairs_done, workers
+        self._peak_flops = None if peak_flops is None else peak_flops * workers
+        self._memory_bytes, self._every_s, self._clock = memory_bytes, every_s, clock
+        self._unit = unit
+        self._last_line_s: float | None = None
+        self._since: list[Step] = []
+        self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT_LINES)
+        """Pairs and seconds of the last lines."""
+
+    def add(self, step: Step) -> Record:
+        """Take in a step and return its record."""
+        self._since.append(step)
+        self._pairs_done += step.pairs
+        seconds = max(step.seconds, 1e-9)
+        record: Record = {
+            "step": step.done,
+            "epoch": step.epoch,
+            "pairs_seen": self._pairs_done,
+            "loss": step.loss,
+            "lr": step.lr,
+            "logit_scale": step.logit_scale,
+            "grad_norm": step.grad_norm,
+            "pairs_per_s": step.pairs / seconds,
+            "pairs_per_s_per_worker": step.pairs / seconds / self._workers,
+            "tokens_per_s": step.tokens / seconds,
+            "wait_share": step.waited_s / seconds,
+            "step_s": step.seconds,
+            "memory_gb": self._memory_bytes() / 1e9,
+        }
+        if self._peak_flops is not None:
+            record["mfu"] = step.flops / seconds / self._peak_flops
+        return record
+
+    def line(self) -> str | None:
+        """Return a line about the steps since the last one, or None where that was a moment ago.
+
+        The first step and the last of the run have a line in any case. It has at most 120
+        characters: epoch and step of those of the run, mean loss, learning rate, logit scale,
+        speed of all workers and of one, tokens without padding, share of the time that was waited
+        for data, memory, model FLOPs utilisation, time left.
+        """
+        if not self._since:
+            return None
+        now, last = self._clock(), self._since[-1]
+        soon = self._last_line_s is not None and now - self._last_line_s < self._every_s
+        if soon and last.done < self._steps:
+            return None
+        pairs = sum(step.pairs for step in self._since)
+        seconds = max(sum(step.seconds for step in self._since), 1e-9)
+        # The first step compiles, allocates and starts the data: it tells nothing of later ones.
+        if self._last_line_s is not None:
+            self._recent.append((pairs, seconds))
+        line = self._written(pairs, seconds)
+        self._last_line_s, self._since = now, []
+        return line
+
+    def seconds_left(self) -> float | None:
+        """Return how long the rest of the run takes at the recent speed; None at its start."""
+        if not self._recent:
+            return None
+        pairs = sum(pairs for pairs, _ in self._recent)
+        seconds = sum(seconds for _, seconds in self._recent)
+        return (self._pairs - self._pairs_done) * seconds / pairs
+
+    def _written(self, pairs: int, seconds: float) -> str:
+        last = self._since[-1]
+        finite = [step.loss for step in self._since if math.isfinite(step.loss)]
+        loss = sum(finite) / len(finite) if finite else last.loss
+        speed = [f"{short(pairs / seconds)} pairs/s"]
+        if self._workers > 1:
+            speed.append(f"{short(pairs / seconds / self._workers)}/{self._unit}")
+        speed.append(f"{short(sum(step.tokens for step in self._since) / seconds)} tok/s")
+        state = [
+            f"wait {sum(step.waited_s for step in self._since) / seconds:.0%}",
+            f"{short(self._memory_bytes() / 1e9)}GB",
+        ]
+        if self._peak_flops is not None:
+            used = sum(step.flops for step in self._since) / seconds / self._peak_flops
+            state.append(f"MFU {used:.0%}")
+        left = self.seconds_left()
+        parts = [
+            f"ep {last.epoch + 1}/{self._epochs} {short(last.done)}/{short(self._steps)}",
+            f"loss {loss:.{3 if loss < 10 else 1}f} lr {_exponent(last.lr)} scale {last.logit_scale:.3g}",
+            " ".join(speed),
+            " ".join(state),
+            *([] if left is None else [f"{duration(left)} left"]),
+        ]
+        return "  ".join(parts)
+
+
+def memory_bytes(device: torch.device) -> float:
+    """Return the most that this process has held: of the GPU's memory, or of the host's."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device))
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux counts in KiB, macOS in bytes.
+    return float(held if sys.platform == "darwin" else held * 1024)
+
+
+def short(value: float) -> str:
+    """Return a number in at most five characters: ``9876``, ``12.3k``, ``1.23M``, ``0.52``."""
+    if value < 10:
+        return f"{value:.3g}"
+    if value < 9_999.5:
+        return f"{value:.0f}"
+    for factor, unit in ((1e3, "k"), (1e6, "M"), (1e9, "G")):
+        if value < 999.5 * factor:
+            return f"{value / factor:.3g}{unit}"
+    return f"{value / 1e12:.3g}T"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in two units: ``45s``, ``12m05s``, ``6h12m``, ``3d04h``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+
+
+def _exponent(value: float) -> str:
+    """Return a small number as ``4.9e-4``."""
+    digits, _, power = f"{value:.1e}".partition("e")
+    return f"{digits}e{int(power)}"
