@@ -162,7 +162,8 @@ class Meter:
         left = self.seconds_left()
         parts = [
             f"ep {last.epoch + 1}/{self._epochs} {short(last.done)}/{short(self._steps)}",
-            f"loss {loss:.{3 if loss < 10 else 1}f} lr {_exponent(last.lr)} scale {last.logit_scale:.3g}",
+            f"loss {loss:.{3 if loss < 10 else 1}f} lr {_exponent(last.lr)} "
+            f"scale {last.logit_scale:.3g}",
             " ".join(speed),
             " ".join(state),
             *([] if left is None else [f"{duration(left)} left"]),
