@@ -1,6 +1,6 @@
 """Where to find, in our folders, what the records of BIOMEDICA hold."""
 
-from biovl.curation.markdown import table
+from biovl.markdown import table
 
 FIELDS = {
     "image": "`.jpg` or `.png` of the pair",

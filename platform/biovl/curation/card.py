@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from biovl.curation.biomedica import biomedica_section
 from biovl.curation.hub import HUB_SPLITS, front_matter
-from biovl.curation.markdown import percent, size, table
+from biovl.markdown import percent, size, table
 
 PLOTS = "plots"
 """The folder of the plots, beside the card."""

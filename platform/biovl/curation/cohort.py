@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
 from biovl.curation import rules
-from biovl.curation.drawing import BLUE, INK, ROSE, figure, png
+from biovl.drawing import BLUE, INK, ROSE, figure, png
 
 NO_FIGURES = "no figures"
 """The defect of an article that was read and has none: it is no failure to read."""

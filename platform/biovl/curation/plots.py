@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from biovl.curation import cohort
-from biovl.curation.drawing import (
+from biovl.drawing import (
     BLUE,
     GREY,
     GROUP_COLOURS,

@@ -209,9 +209,7 @@ class _TensorBoard:
 
         # Viewers forget what an earlier file holds from this step on.
         purge = first_step if folder.exists() else None
-        self._writer: Any = SummaryWriter(  # type: ignore[no-untyped-call]
-            str(folder), purge_step=purge, flush_secs=config.flush_s
-        )
+        self._writer: Any = SummaryWriter(str(folder), purge_step=purge, flush_secs=config.flush_s)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in _tagged(values).items():
