@@ -26,7 +26,7 @@ from biovl.images.decode import decode_rgb
 from biovl.models import open_clip
 from biovl.models.open_clip import Built, Described
 from biovl.tokenization import Tokenizer
-from biovl.weights import local_copy
+from biovl.weight_files import local_copy
 
 CONFIG = "open_clip_config.json"
 WEIGHTS = "open_clip_model.safetensors"

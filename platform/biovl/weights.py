@@ -2,22 +2,14 @@
 
 Files name their tensors in many ways (``visual.trunk.``, ``bert.``, ``module.`` …). Each known way
 is tried and the best match taken; less than 99 % of a tower is an error, since a tower that starts
-from noise unnoticed costs a whole run. Files that could run code are refused.
+from noise unnoticed costs a whole run.
 """
 
-import contextlib
-import json
 import logging
 import math
-import os
-import pickle
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import torch
 from open_clip.convert import convert_state_dict
 from open_clip.model import (
     CustomTextCLIP,
@@ -25,25 +17,15 @@ from open_clip.model import (
     resize_pos_embed,
     resize_text_pos_embed,
 )
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from biovl.errors import ArtifactError
-from biovl.storage import Folder
+from biovl.weight_files import TOWER, WHOLE, State, read
 
 log = logging.getLogger(__name__)
 
-State = dict[str, Tensor]
-
 ENOUGH = 0.99
 """The share of a tower's tensors, and of its numbers, that a file must hold."""
-
-WHOLE = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")
-"""Names of files in a folder, best first, where a whole two-tower model is looked for."""
-TOWER = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model")
-"""The same for one tower: repositories that hold both have the backbone's own in ``model``."""
-_ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
 
 # What a file of a backbone cannot have: the way into the common space is the two-tower model's.
 _IMAGE_HEADS = ("head.", "proj")
@@ -116,128 +98,6 @@ def load_text_tower(text: nn.Module, source: str, *, architecture: str = "") -> 
     best = _best(text, ways)
     _fit_text_positions(best, text, "positional_embedding")
     _load(text, best, source, optional=_TEXT_HEADS)
-
-
-def read(source: str, stems: Sequence[str] = WHOLE, *, architecture: str = "") -> State:
-    """Return the tensors that a source holds, by name. See ``load_model`` for its arguments."""
-    with local_copy(source) as path:
-        if path is None:
-            path = _downloaded(source, stems, architecture)
-        return read_file(_in_folder(path, stems) if path.is_dir() else path)
-
-
-def read_file(path: Path) -> State:
-    """Return the tensors of one file, or of the files that an index names.
-
-    Raises:
-        ArtifactError: If it is none, or holds more than tensors: such files can run code.
-    """
-    if path.name.endswith(".index.json"):
-        parts = sorted(set(json.loads(path.read_text())["weight_map"].values()))
-        if any(os.path.basename(part) != part for part in parts):
-            raise ArtifactError(f"{path} names files outside its folder")
-        return {k: v for part in parts for k, v in read_file(path.parent / part).items()}
-    try:
-        if path.suffix == ".safetensors":
-            state: Any = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError, SafetensorError) as error:
-        raise _unreadable(path, error) from error
-    except pickle.UnpicklingError as error:
-        raise _unreadable(path, error) from error
-    for inner in ("state_dict", "model"):
-        if isinstance(state, Mapping) and isinstance(state.get(inner), Mapping):
-            state = state[inner]
-    if not isinstance(state, Mapping) or not state:
-        raise ArtifactError(f"{path} holds no named tensors")
-    return {
-        str(name).removeprefix("module.").removeprefix("_orig_mod."): tensor
-        for name, tensor in state.items()
-        if isinstance(tensor, Tensor)
-    }
-
-
-def _unreadable(path: Path, error: Exception) -> ArtifactError:
-    reason = str(error).strip().split("\n")[0][:200]
-    return ArtifactError(
-        f"{path} cannot be read as weights: {reason}. Only files of nothing but tensors are read; "
-        "convert others to .safetensors"
-    )
-
-
-@contextlib.contextmanager
-def local_copy(source: str) -> Iterator[Path | None]:
-    """Yield the local path of a file or folder; None if the source is the name of something."""
-    source = source.removeprefix("local-dir:")
-    if "://" not in source:
-        path = Path(source).expanduser()
-        yield path if path.exists() else None
-        return
-    with tempfile.TemporaryDirectory(prefix="biovl-model-") as folder:
-        yield _copied(source, Path(folder))
-
-
-def _copied(uri: str, target: Path) -> Path:
-    parent, _, name = uri.rstrip("/").rpartition("/")
-    if name.endswith(_ENDINGS):
-        (target / name).write_bytes(Folder(parent).read(name))
-        return target / name
-    folder = Folder(uri)
-    for name in folder.names(""):
-        (target / name).write_bytes(folder.read(name))
-    return target
-
-
-def _in_folder(folder: Path, stems: Sequence[str]) -> Path:
-    for stem in stems:
-        for ending in _ENDINGS:
-            if (folder / f"{stem}{ending}").is_file():
-                return folder / f"{stem}{ending}"
-    others = sorted(path for path in folder.iterdir() if path.name.endswith(_ENDINGS))
-    if len(others) != 1:
-        found = ", ".join(path.name for path in others) or "none"
-        raise ArtifactError(
-            f"{folder} has no weights under a known name (found: {found}); name one file, or call "
-            f"it {stems[0]}.safetensors"
-        )
-    return others[0]
-
-
-def _downloaded(source: str, stems: Sequence[str], architecture: str) -> Path:
-    """Return where the hub's client, or open_clip's, has put what a name stands for."""
-    import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-    from open_clip.pretrained import (
-        download_pretrained,
-        get_pretrained_cfg,
-        list_pretrained_tags_by_model,
-    )
-
-    tag = get_pretrained_cfg(architecture, source) if architecture else None
-    name = source.removeprefix("hf-hub:")
-    try:
-        if tag:
-            return Path(download_pretrained(tag))
-        if name.count("/") == 1 and not name.startswith(("/", ".", "~")):
-            present = set(huggingface_hub.list_repo_files(name))
-            wanted = [stem + ending for stem in stems for ending in _ENDINGS]
-            chosen = next((file for file in wanted if file in present), None)
-            if chosen is None:
-                raise ArtifactError(f"{name} on the hub has no weights under a known name")
-            if chosen.endswith(".index.json"):
-                return Path(huggingface_hub.snapshot_download(name)) / chosen
-            return Path(huggingface_hub.hf_hub_download(name, chosen))
-    except (OSError, RuntimeError, HFValidationError, HfHubHTTPError) as error:
-        raise ArtifactError(
-            f"the weights {source!r} cannot be downloaded ({type(error).__name__}: {error}); where "
-            "there is no network, give a local file or folder instead"
-        ) from error
-    tags = list_pretrained_tags_by_model(architecture) if architecture else []
-    raise ArtifactError(
-        f"{source!r} is no file or folder, no name on the hub (owner/name) and no tag of open_clip"
-        + (f" for {architecture} ({', '.join(tags)})" if tags else "")
-    )
 
 
 def _renamed(state: Mapping[str, Tensor], strip: str, add: str) -> State:

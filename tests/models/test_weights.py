@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM, BertModel
 
-from biovl import config, encoder, weights
+from biovl import config, encoder, text_shapes, weight_files, weights
 from biovl.errors import ArtifactError, ConfigError
 from biovl.models import open_clip
 
@@ -269,7 +269,7 @@ def test_names_that_stand_for_nothing_say_what_was_tried(tmp_path):
     with pytest.raises(ArtifactError, match="no file or folder"):
         build(weights=str(tmp_path / "absent.pt"))
     with pytest.raises(ArtifactError, match=r"no tag of open_clip for RN50 \(openai"):
-        weights.read("opnai", architecture="RN50")
+        weight_files.read("opnai", architecture="RN50")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ArtifactError, match="no weights"):
         build(weights=str(tmp_path / "empty"))
@@ -302,8 +302,8 @@ def test_the_layout_of_biomedclips_release_loads_offline(
     tmp_path, vocabulary, monkeypatch, old_names
 ):
     name = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    assert open_clip.KNOWN_TRANSFORMERS[name]["vocab_size"] == 30_522
-    monkeypatch.setitem(open_clip.KNOWN_TRANSFORMERS, name, {"model_type": "bert", **SHAPE})
+    assert text_shapes.KNOWN[name]["vocab_size"] == 30_522
+    monkeypatch.setitem(text_shapes.KNOWN, name, {"model_type": "bert", **SHAPE})
     folder = release(vocabulary, tmp_path / "release", old_names=old_names)
     loaded = encoder.load(str(folder))
     assert same(loaded.model, two_towers(vocabulary, seed=3))

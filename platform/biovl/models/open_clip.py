@@ -5,7 +5,6 @@ weights to download, everything is built offline, transformers towers included.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,37 +13,16 @@ from typing import Any
 import open_clip
 import torch
 from open_clip.constants import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
-from open_clip.hf_configs import arch_dict
 from open_clip.hf_model import HFTextEncoder
 from open_clip.model import CLIPTextCfg, CLIPVisionCfg, CustomTextCLIP
 
 from biovl import config as configs
-from biovl import tokenization, weights
+from biovl import text_shapes, tokenization, weights
 from biovl.errors import ArtifactError, ConfigError
 from biovl.tokenization import Tokenizer
 
-BERT_BASE: dict[str, Any] = {"model_type": "bert", "vocab_size": 30_522}
-"""PubMedBERT's shape: that of BERT base with a vocabulary of its own (transformers' defaults)."""
-MODERNBERT_BASE: dict[str, Any] = {"model_type": "modernbert"}
-
-KNOWN_TRANSFORMERS: dict[str, dict[str, Any]] = {
-    "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": BERT_BASE,
-    "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext": BERT_BASE,
-    "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract": BERT_BASE,  # its earlier name
-    "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext": BERT_BASE,
-    "thomas-sounack/BioClinical-ModernBERT-base": MODERNBERT_BASE,
-}
-"""Shapes of the papers' language models, so that they and their releases are built offline."""
-
-# open_clip 3.3 does not list it.
-arch_dict.setdefault(
-    "modernbert", {"config_names": {"width": "hidden_size"}, "pooler": "mean_pooler"}
-)
-
 _OLD_NAMES = {"proj": "hf_proj_type", "pooler_type": "hf_pooler_type"}
 """Names of the first releases of BiomedCLIP, which open_clip no longer takes."""
-_HIDDEN_DROPOUTS = ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout")
-_ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 _PLACEHOLDER = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
 
 
@@ -286,8 +264,6 @@ def _refuse_what_ragged_text_cannot_be(text: Mapping[str, Any]) -> None:
 
 def _transformer(config: Config, text: Mapping[str, Any], folder: Path | None) -> Any | None:
     """Return the transformers configuration of the text tower; None for open_clip's own."""
-    from transformers import AutoConfig
-
     name = text.get("hf_model_name")
     if not name:
         if config.text_transformer:
@@ -296,51 +272,13 @@ def _transformer(config: Config, text: Mapping[str, Any], folder: Path | None) -
                 "under which stock open_clip finds this shape"
             )
         return None
-    given = dict(config.text_transformer)
-    beside = folder / "config.json" if folder is not None else None
-    if "model_type" not in given:
-        if beside is not None and beside.is_file():
-            given = {**json.loads(beside.read_text(encoding="utf-8")), **given}
-        elif name in KNOWN_TRANSFORMERS:
-            given = {**KNOWN_TRANSFORMERS[name], **given}
-    whole: Any
-    try:
-        if "model_type" in given:
-            whole = AutoConfig.for_model(given.pop("model_type"))
-        else:
-            whole = AutoConfig.from_pretrained(name, trust_remote_code=False)
-        plain = whole.to_dict()
-        typed = {key: _like(plain.get(key), value) for key, value in given.items()}
-        if typed:
-            whole = type(whole).from_dict({**_without_derived(plain, typed), **typed})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(
-            f"the shape of {name} cannot be had ({error}); where there is no network, set "
-            "text_transformer, or text_cfg.hf_model_name to a folder with config.json"
-        ) from error
-    if whole.model_type not in arch_dict or getattr(whole, "is_encoder_decoder", False):
-        raise ConfigError(f"text towers of type {whole.model_type} are not supported")
-    for key in (*_ATTENTION_DROPOUTS, *_HIDDEN_DROPOUTS):
-        if hasattr(whole, key) and key in _ATTENTION_DROPOUTS:
-            setattr(whole, key, 0.0)
-        elif hasattr(whole, key) and config.text_dropout is not None:
-            setattr(whole, key, config.text_dropout)
-    longest = getattr(whole, "max_position_embeddings", math.inf)
-    if text["context_length"] > longest:
-        raise ConfigError(f"context_length {text['context_length']}: {name} reads {longest} tokens")
-    return whole
-
-
-def _without_derived(plain: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    # ModernBERT lists the type of every layer, which another depth must make anew.
-    derived = {"layer_types"} if "num_hidden_layers" in changed else set()
-    return {key: value for key, value in plain.items() if key not in derived}
-
-
-def _like(example: Any, value: Any) -> Any:
-    """Return a value of a command line, which is text, with the type of the one it replaces."""
-    is_number = isinstance(example, (int, float)) and not isinstance(example, bool)
-    return type(example)(value) if is_number and isinstance(value, str) else value
+    return text_shapes.resolve(
+        name,
+        config.text_transformer,
+        folder=folder,
+        dropout=config.text_dropout,
+        context_length=text["context_length"],
+    )
 
 
 def _construct(plan: _Plan) -> CustomTextCLIP:

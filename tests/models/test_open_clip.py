@@ -1,0 +1,168 @@
+"""Settings become the towers they name, and those that could not be loaded again are refused."""
+
+import json
+
+import open_clip as stock
+import pytest
+import timm.layers
+import torch
+
+from biovl import config, recipes
+from biovl.errors import ArtifactError, ConfigError
+from biovl.models import open_clip
+from biovl.plugins import Plugin, make
+
+VISION = {"layers": 2, "width": 64, "head_width": 32, "patch_size": 16, "image_size": 48}
+TEXT = {"width": 32, "heads": 2, "layers": 2, "context_length": 16}
+PUBMEDBERT = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
+MODERNBERT = "thomas-sounack/BioClinical-ModernBERT-base"
+
+
+def describe(**settings):
+    base = (
+        {}
+        if "architecture" in settings
+        else {"embed_dim": 24, "vision_cfg": VISION, "text_cfg": TEXT}
+    )
+    return open_clip.describe(config.build(open_clip.Config, {**base, **settings}))
+
+
+def of_recipe(name, **changes):
+    values = config.nested(recipes.PRETRAIN[name]())["model"]
+    plugin = {key: value for key, value in values.items() if key != "name"}
+    return open_clip.describe(config.build(open_clip.Config, config._merged(plugin, changes)))
+
+
+def stock_cfg(described, folder, shape):
+    """What stock open_clip would pass on after reading our file, its text tower looked up."""
+    cfg = json.loads(json.dumps(described.model_cfg))
+    cfg.pop("custom_text")
+    if "hf_model_name" in cfg["text_cfg"]:
+        (folder / "config.json").write_text(json.dumps(shape.to_dict()))
+        cfg["text_cfg"] |= {"hf_model_name": str(folder), "hf_model_pretrained": False}
+    return cfg
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in recipes.PRETRAIN if not name.startswith("bmc_long")]
+)
+def test_stock_open_clip_builds_the_same_tensors_from_what_is_published(name, tmp_path):
+    ours = of_recipe(name)
+    cfg = stock_cfg(ours, tmp_path, getattr(ours.model.text, "config", None))
+    with torch.device("meta"):
+        theirs = stock.model.CustomTextCLIP(**cfg)
+    shapes = {key: value.shape for key, value in theirs.state_dict().items()}
+    assert {key: value.shape for key, value in ours.model.state_dict().items()} == shapes
+
+
+def test_a_plugin_is_built_from_its_description():
+    built = make(
+        "models", Plugin("open_clip", {"embed_dim": 24, "vision_cfg": VISION, "text_cfg": TEXT})
+    )
+    assert built.tokenizer.context_length == built.context_length == 16
+    assert isinstance(built.model, stock.model.CustomTextCLIP)
+    assert built.model.logit_scale.item() == pytest.approx(2.6592600)
+
+
+def test_settings_replace_what_an_architecture_says():
+    described = describe(architecture="ViT-B-16", vision_cfg={"layers": "3"}, image_size="96")
+    assert len(described.model.visual.transformer.resblocks) == 3
+    assert described.model.visual.image_size == (96, 96)
+    assert described.model.visual.conv1.weight.shape == (768, 3, 16, 16)
+
+
+def test_a_known_text_tower_can_be_made_shallower():
+    for name, layers in (("biomedclip", "encoder.layer.2."), ("bmc_longclip_512", "layers.2.")):
+        text = of_recipe(name, text_transformer={"num_hidden_layers": "3"}).model.text
+        names = [parameter for parameter, _ in text.transformer.named_parameters()]
+        assert any(parameter.startswith(layers) for parameter in names)
+        assert not any(parameter.startswith(layers.replace("2", "3")) for parameter in names)
+
+
+def test_patches_are_dropped_by_either_kind_of_image_tower():
+    native = describe(patch_dropout=0.25).model.visual
+    assert native.patch_dropout.prob == 0.25
+    of_timm = of_recipe("biomedclip", patch_dropout=0.5).model.visual.trunk.patch_drop
+    assert isinstance(of_timm, timm.layers.PatchDropout)
+    assert of_timm.prob == 0.5
+
+
+def test_text_dropout_is_of_hidden_states_and_never_of_attention():
+    own, without = (
+        of_recipe("biomedclip", **c).model.text.config for c in ({}, {"text_dropout": 0})
+    )
+    assert (own.hidden_dropout_prob, own.attention_probs_dropout_prob) == (0.1, 0.0)
+    assert (without.hidden_dropout_prob, without.attention_probs_dropout_prob) == (0.0, 0.0)
+    modern = of_recipe("bmc_longclip_512", text_dropout=0.2).model.text.config
+    assert (modern.mlp_dropout, modern.embedding_dropout, modern.attention_dropout) == (0.2, 0.2, 0)
+
+
+def test_a_sigmoid_model_has_a_bias():
+    model = describe(init_logit_bias=-10, init_logit_scale=2.3).model
+    assert model.logit_bias.shape == ()
+    assert describe().model.logit_bias is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"architecture": "ViT-Q-7"}, "no name that open_clip knows"),
+        ({"architecture": "coca_ViT-B-32"}, "third tower"),
+        ({"architecture": "ViT-B-16-SigLIP"}, "mode or settings"),
+        ({"architecture": "RN50", "patch_dropout": 0.5}, "no patches"),
+        (
+            {"vision_cfg": {"timm_model_name": "vit_base_patch16_224"}, "image_size": 96},
+            "reads 224 px",
+        ),
+        ({"vision_cfg": {"timm_model_name": "vit_of_nobody"}}, "cannot build"),
+        ({"vision_cfg": {**VISION, "image_size": [48, 32]}}, "one number"),
+        ({"text_cfg": {**TEXT, "pool_type": "last"}}, "padded"),
+        ({"text_cfg": {**TEXT, "no_causal_mask": True}}, "padded"),
+        ({"text_transformer": {"model_type": "bert"}}, "hf_model_name"),
+        ({"text_cfg": {"hf_model_name": PUBMEDBERT}, "context_length": 600}, "reads 512 tokens"),
+        ({"text_cfg": {"hf_model_name": "x"}, "text_transformer": {"model_type": "gpt2"}}, "gpt2"),
+        ({"text_cfg": {}}, "give an architecture"),
+        ({"patch_dropout": 1}, "patch_dropout"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(settings, reason):
+    with pytest.raises(ConfigError, match=reason):
+        describe(**settings)
+
+
+def test_a_shape_nobody_knows_is_asked_for(tmp_path):
+    with pytest.raises(ArtifactError, match="set text_transformer"):
+        describe(text_cfg={"hf_model_name": str(tmp_path / "absent")})
+
+
+def test_roberta_reads_two_tokens_fewer_than_it_has_positions():
+    shape = {"model_type": "roberta", "max_position_embeddings": 42, "pad_token_id": 1}
+    settings = {"text_cfg": {"hf_model_name": "x"}, "text_transformer": shape}
+    assert describe(**settings, context_length=40).context_length == 40
+    with pytest.raises(ConfigError, match="reads 40 tokens"):
+        describe(**settings, context_length=41)
+
+
+def test_modernberts_of_before_transformers_5_keep_their_pattern_of_attention(tmp_path):
+    old = {"model_type": "modernbert", "num_hidden_layers": 4, "global_attn_every_n_layers": 2}
+    (tmp_path / "config.json").write_text(json.dumps(old))
+    text = describe(text_cfg={"hf_model_name": str(tmp_path)}).model.text
+    assert text.config.layer_types == ["full_attention", "sliding_attention"] * 2
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(95))]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    shape = {"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2}
+    shape |= {"num_hidden_layers": 1, "intermediate_size": 8}
+    for changes, reason in (
+        ({"vocab_size": 99}, "100 tokens, the text tower embeddings for 99"),
+        ({"vocab_size": 100, "pad_token_id": 1}, "pads with 0, the text tower takes 1"),
+    ):
+        settings = {
+            **{"embed_dim": 24, "vision_cfg": VISION, "text_cfg": {"hf_model_name": "x"}},
+            **{"text_transformer": {**shape, **changes}, "tokenizer": str(tmp_path)},
+        }
+        with pytest.raises(ConfigError, match=reason):
+            open_clip.build(config.build(open_clip.Config, settings))
