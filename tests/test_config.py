@@ -90,7 +90,16 @@ def command_line(*arguments: str) -> Run:
         """A recipe."""
         return {"source.name": "packages"}
 
-    return config.from_command_line(Run, {"plain": plain}, about="About.", arguments=arguments)
+    flags = {"dry-run": "Say and stop."}
+    run, given = config.from_command_line(
+        Run, {"plain": plain}, about="About.", flags=flags, arguments=arguments
+    )
+    assert given == ({"dry-run"} if "--dry-run" in arguments else set())
+    return run
+
+
+def test_a_flag_stands_beside_the_settings() -> None:
+    assert command_line("plain", "--dry-run", "--set", "out=x").out == "x"
 
 
 def test_the_command_line_changes_a_recipe() -> None:

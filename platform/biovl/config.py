@@ -80,11 +80,22 @@ def from_command_line(
     recipes: Mapping[str, Recipe],
     *,
     about: str | None,
+    flags: Mapping[str, str] | None = None,
     arguments: Sequence[str] | None = None,
-) -> Config:
+) -> tuple[Config, set[str]]:
     """Return the configuration that a command line asks for: ``RECIPE --set name=value …``.
 
     Ends the process with status 2 and the reason on standard error when it is not valid.
+
+    Args:
+        cls: The configuration.
+        recipes: By name.
+        about: What the script does.
+        flags: Options without a value, such as ``dry-run``, and what they do.
+        arguments: None takes those of the process.
+
+    Returns:
+        The configuration, and which of the flags were given.
     """
     parser = argparse.ArgumentParser(
         description=textwrap.dedent(about or "").strip(),
@@ -100,10 +111,15 @@ def from_command_line(
         default=[],
         help="replace one setting; repeat for more (image.short_side_px=288)",
     )
+    for flag, what in (flags or {}).items():
+        parser.add_argument(
+            f"--{flag}", dest="flags", action="append_const", const=flag, default=[], help=what
+        )
     given = parser.parse_args(arguments)
     try:
         changes = dict(_change(text) for text in given.changes)
-        return build(cls, _merged(nested(recipes[given.recipe]()), nested(changes)))
+        config = build(cls, _merged(nested(recipes[given.recipe]()), nested(changes)))
+        return config, set(given.flags)
     except ConfigError as error:
         parser.exit(2, f"{error}\n")
 

@@ -17,13 +17,27 @@ def main(
     job: Callable[[Any], Manifest],
     *,
     about: str | None,
+    estimate: Callable[[Any], str] | None = None,
 ) -> None:
     """Run a job from the command line. The last line on standard output is its summary as JSON.
 
     A request that cannot be met ends the process with status 2 and the reason as its last line.
+
+    Args:
+        config_class: Of the job.
+        recipes: By name.
+        job: Publishes a folder.
+        about: What the script does.
+        estimate: Says what a job will take; asked for with ``--dry-run``, which does nothing else.
     """
-    config = configs.from_command_line(config_class, recipes, about=about)
+    flags = {"dry-run": "say what the job will compute, hold and take, and stop"}
+    config, given = configs.from_command_line(
+        config_class, recipes, about=about, flags=flags if estimate else None
+    )
     try:
+        if estimate is not None and "dry-run" in given:
+            sys.stdout.write(estimate(config))
+            return
         manifest = job(config)
     except BiovlError as error:
         sys.exit(_failed(error))

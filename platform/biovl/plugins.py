@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler
@@ -56,8 +57,18 @@ def make(kind: str, plugin: Plugin) -> Any:
     Raises:
         ConfigError: If there is no such plug-in or its settings are not valid.
     """
+    module, settings = found(kind, plugin)
+    return module.build(settings)
+
+
+def found(kind: str, plugin: Plugin) -> tuple[ModuleType, Any]:
+    """Return the module of a plug-in and its settings, a valid ``Config`` of it.
+
+    Raises:
+        ConfigError: If there is no such plug-in or its settings are not valid.
+    """
     if plugin.name not in names(kind):
         known = ", ".join(names(kind))
         raise ConfigError(f"{kind} has no plug-in called {plugin.name!r}; choose from {known}")
     module = importlib.import_module(f"biovl.{kind}.{plugin.name}")
-    return module.build(config.build(module.Config, plugin.settings, name=f"{kind}/{plugin.name}"))
+    return module, config.build(module.Config, plugin.settings, name=f"{kind}/{plugin.name}")

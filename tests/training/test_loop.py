@@ -56,7 +56,7 @@ def test_a_model_learns_which_caption_belongs_to_which_image() -> None:
     # A model that knows nothing has ln 8 = 2.08.
     assert sum(report.loss for report in reports[-10:]) / 10 < 1.2
     assert [report.steps_done for report in reports] == list(range(1, 161))
-    assert {report.pairs for report in reports} == {8}
+    assert {len(report.lengths_B) for report in reports} == {8}
 
 
 @pytest.mark.parametrize("micro_batch", [None, 3])

@@ -57,14 +57,18 @@ class Checkpoints:
             raise ArtifactError(f"{self._folder.at(name)} cannot be read: {error}") from error
         return state
 
-    def save(self, state: dict[str, Any]) -> None:
+    def save(self, state: dict[str, Any], then: Callable[[], None] = lambda: None) -> None:
         """Begin to write a state, whose tensors nobody changes; the last one is waited for first.
+
+        Args:
+            state: With ``steps_done``.
+            then: Called in the writing thread when it is written.
 
         Raises:
             OSError: If the last one could not be written.
         """
         self.wait()
-        self._writer = threading.Thread(target=self._write, args=(state,), name="checkpoint")
+        self._writer = threading.Thread(target=self._write, args=(state, then), name="checkpoint")
         self._writer.start()
 
     def wait(self) -> None:
@@ -80,10 +84,11 @@ class Checkpoints:
             failure, self._failure = self._failure, None
             raise failure
 
-    def _write(self, state: dict[str, Any]) -> None:
+    def _write(self, state: dict[str, Any], then: Callable[[], None]) -> None:
         try:
             with self._folder.writer(_name(state["steps_done"])) as stream:
                 torch.save(state, stream)
+            then()
             kept = {*self.steps()[-self._keep_last :], *self._pinned()}
             for steps_done in self.steps():
                 if steps_done not in kept:

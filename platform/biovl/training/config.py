@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from biovl.plugins import Plugin
 
@@ -241,3 +241,28 @@ class PretrainConfig:
             raise ValueError(f"epochs must be positive, got {self.epochs}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
+
+
+_MAY_CHANGE = {
+    "": ("out", "workers", "save", "trackers", "trouble"),
+    "step": ("loss_tile", "micro_batch", "text", "checkpoint_activations", "compile"),
+    "data": ("unreadable",),
+    "validation": ("gpus", "cpus"),
+}
+
+
+def identity(plain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a plain configuration into what a run is, and how it is computed and copes.
+
+    The second may change from one start of a run to the next: after a full GPU, fewer pairs at a
+    time; after a lost node, fewer workers. The first may not.
+    """
+    what, how = dict(plain), dict[str, Any]()
+    for section, names in _MAY_CHANGE.items():
+        inner = what if not section else dict(what[section])
+        moved = {name: inner.pop(name) for name in names}
+        if section:
+            what[section], how[section] = inner, moved
+        else:
+            how |= moved
+    return what, how

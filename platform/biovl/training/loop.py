@@ -42,11 +42,8 @@ class Report:
     grad_norm: float
     """Of all parameters, before clipping."""
 
-    tokens: int
-    """Of this worker's captions, no padding."""
-
-    pairs: int
-    """Of this worker."""
+    lengths_B: Tensor
+    """Tokens of each of this worker's captions, no padding. int32, on the host."""
 
     seconds: float
     """From the last report to this one."""
@@ -88,7 +85,6 @@ class Trainer:
         self._optimizer = make_optimizer(model, config.optim)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._loss = LOSSES[config.step.loss]
-        self._bf16 = uses_bf16(config.step.precision, device)
 
     @property
     def place(self) -> Place:
@@ -111,7 +107,7 @@ class Trainer:
             workers=self._workers,
             micro_batch=step.micro_batch,
             tile=step.loss_tile,
-            autocast=self._autocast,
+            autocast=lambda: autocast(step.precision, self.device),
             seed=(self._config.seed, self.steps_done, self._workers.rank),
         )
 
@@ -150,6 +146,11 @@ class Trainer:
         return self._config.optim.warmup_steps * self._plan.epochs[0][0]
 
     @property
+    def guesses_ln_n(self) -> bool:
+        """Whether a model that knows nothing has a loss of ln N, as with InfoNCE."""
+        return self._config.step.loss == "infonce"
+
+    @property
     def logit_scale(self) -> float:
         """The factor on similarities."""
         return float(self._towers.logit_scale.detach().exp())
@@ -168,11 +169,6 @@ class Trainer:
         self._optimizer.load_state_dict(state["optimizer"])
         self.steps_done = state["steps_done"]
 
-    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        if not self._bf16:
-            return contextlib.nullcontext()
-        return torch.autocast(self.device.type, torch.bfloat16)
-
 
 def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) -> Iterator[Report]:
     """Take one step per batch and report each, until there are no more.
@@ -180,14 +176,14 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
     Raises:
         TrainingError: If the run is not worth going on with, as ``trouble`` says.
     """
-    guard = _Guard(trouble, trainer.warmup_pairs)
+    guard = _Guard(trouble.diverged if trainer.guesses_ln_n else None, trainer.warmup_pairs)
     last = time.monotonic()
     batch = _next(batches, trainer.device)
     waited_s = time.monotonic() - last
     while batch is not None:
         place = trainer.place
         loss = trainer.compute(batch)
-        pairs, tokens = len(batch), int(batch.lengths_B.sum())
+        lengths_B = batch.lengths_B
         # While the device computes: the next batch is fetched and copied.
         asked = time.monotonic()
         batch = _next(batches, trainer.device)
@@ -202,8 +198,7 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
             lr=lr,
             logit_scale=trainer.logit_scale,
             grad_norm=norm,
-            tokens=tokens,
-            pairs=pairs,
+            lengths_B=lengths_B,
             seconds=now - last,
             waited_s=waited_s,
             skipped=skipped,
@@ -214,8 +209,8 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
 class _Guard:
     """Ends a run whose loss stays above that of guessing."""
 
-    def __init__(self, trouble: TroubleConfig, warmup_pairs: int) -> None:
-        self._limit = trouble.diverged
+    def __init__(self, limit: float | None, warmup_pairs: int) -> None:
+        self._limit = limit
         self._warmup_pairs = warmup_pairs
         self._excess: deque[float] = deque(maxlen=SMOOTHED_STEPS)
 
@@ -226,7 +221,6 @@ class _Guard:
             or place.pairs_before < self._warmup_pairs
         ):
             return
-        # A model that knows nothing has a loss of ln N.
         self._excess.append(loss / math.log(place.batch_pairs))
         mean = sum(self._excess) / len(self._excess)
         if len(self._excess) == SMOOTHED_STEPS and mean > self._limit:
@@ -250,6 +244,13 @@ def uses_bf16(precision: str, device: torch.device) -> bool:
     if precision != "auto":
         return precision == "bf16"
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which towers compute."""
+    if not uses_bf16(precision, device):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)
 
 
 def _on_host(values: Any) -> Any:
