@@ -49,6 +49,7 @@ def test_a_record_has_the_numbers_of_its_step() -> None:
     assert meter(Clock()).add(step(1)) == {
         "step": 1,
         "epoch": 0,
+        "pairs": 256,
         "pairs_seen": 256,
         "loss": 2.0,
         "lr": 5e-4,

@@ -97,6 +97,7 @@ class Meter:
         record: Record = {
             "step": step.done,
             "epoch": step.epoch,
+            "pairs": step.pairs,
             "pairs_seen": self._pairs_done,
             "loss": step.loss,
             "lr": step.lr,
