@@ -33,7 +33,7 @@ class Places:
     """Other items that are as near as the match. int64, on the CPU."""
 
 
-def places(image_ND: Tensor, text_ND: Tensor, *, tile: int = 4_096) -> tuple[Places, Places]:
+def places(image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None) -> tuple[Places, Places]:
     """Return the places of images' texts among all texts, and of texts' images among all images.
 
     Similarities are float32, computed once for both directions and ``tile x tile`` at a time.
@@ -42,16 +42,16 @@ def places(image_ND: Tensor, text_ND: Tensor, *, tile: int = 4_096) -> tuple[Pla
     Args:
         image_ND: Unit rows; the match of row n is row n of the texts.
         text_ND: Unit rows, on the same device.
-        tile: Queries and items whose similarities are held at a time (64 MB at 4,096).
+        tile: Queries and items whose similarities are held at a time; None is 1,024 on a CPU, whose
+            caches that fits (measured: half the time of 4,096), and 8,192 (256 MB) on a GPU.
 
     Raises:
-        ValueError: If the shapes differ, there are no pairs, or a tile is empty.
+        ValueError: If the shapes differ, or there are no pairs.
     """
     _check(image_ND, text_ND)
-    if tile < 1:
-        raise ValueError(f"tile must be positive, got {tile}")
     image_ND, text_ND = image_ND.float(), text_ND.float()
     total, device = len(image_ND), image_ND.device
+    tile = tile or (1_024 if device.type == "cpu" else 8_192)
     # Not nearer and not as near is counted, since nothing compares with what is no number.
     farther_2N = torch.zeros(2, total, dtype=torch.int64, device=device)
     not_nearer_2N = torch.zeros_like(farther_2N)

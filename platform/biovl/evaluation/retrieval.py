@@ -24,7 +24,7 @@ def evaluate_retrieval(
     logit_scale: float,
     *,
     ks: Sequence[int] = KS,
-    tile: int = 4_096,
+    tile: int | None = None,
     loss_block: int = LOSS_BLOCK,
 ) -> dict[str, float]:
     """Return the scores of a pool, and beside them those of guessing.
@@ -44,7 +44,7 @@ def evaluate_retrieval(
         text_ND: Unit rows.
         logit_scale: The factor on similarities, 1 / temperature; not its logarithm.
         ks: How many items a query may retrieve, each in 1..N.
-        tile: Queries and items whose similarities are held at a time.
+        tile: Queries and items whose similarities are held at a time; None fits the device.
         loss_block: Pairs of a batch of the loss.
 
     Raises:

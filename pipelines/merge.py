@@ -1,0 +1,12 @@
+"""Interpolate the weights of two models (WiSE-FT) and publish the result as a model.
+
+python pipelines/merge.py wise_ft --set base=MODEL --set tuned=MODEL --set alpha=0.5 --set out=DIR
+python pipelines/merge.py sweep --set base=MODEL --set tuned=MODEL --set corpus=DIR --set out=DIR
+"""
+
+from biovl import drivers
+from biovl.jobs.merge import RECIPES, merge
+from biovl.merging import MergeConfig
+
+if __name__ == "__main__":
+    drivers.main(MergeConfig, RECIPES, merge, about=__doc__)
