@@ -1,0 +1,106 @@
+"""Images to the squares that towers read: cut at random to train, from the middle to judge.
+
+Both are the transforms of open_clip, which are torchvision's on Pillow images: the same boxes, the
+same filter, without their tensors. JPEGs are decoded in full, as open_clip does: a scaled decode
+changes what the filter sees, and saves nothing on images already resized for training.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+_ATTEMPTS = 10
+_LONGEST = 64
+"""Images longer than so many times their height are cut first: resized, a line of one pixel would
+fill the memory."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of an image, in pixels."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+def random_box(
+    width: int,
+    height: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    rng: np.random.Generator,
+) -> Box:
+    """Return what RandomResizedCrop keeps of an image.
+
+    Args:
+        width: Of the image, at least 1.
+        height: Of the image, at least 1.
+        scale: The least and largest share of the area, uniform.
+        ratio: The least and largest width / height, uniform in its logarithm.
+        rng: Two numbers are drawn per attempt, of which there are at most ten, then two.
+
+    Source:
+        torchvision 0.29, ``RandomResizedCrop.get_params``.
+    """
+    for _ in range(_ATTEMPTS):
+        area = width * height * _between(*scale, rng)
+        aspect = math.exp(_between(math.log(ratio[0]), math.log(ratio[1]), rng))
+        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < w <= width and 0 < h <= height:
+            top, left = _below(height - h + 1, rng), _below(width - w + 1, rng)
+            return Box(left, top, w, h)
+    # The largest part from the middle that has an allowed ratio.
+    w, h = width, height
+    if width / height < ratio[0]:
+        h = round(width / ratio[0])
+    elif width / height > ratio[1]:
+        w = round(height * ratio[1])
+    return Box((width - w) // 2, (height - h) // 2, w, h)
+
+
+def random_resized_crop(
+    image: Image.Image,
+    size_px: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return a random part of an RGB image as a square, bicubic. Shape [size, size, 3], uint8."""
+    box = random_box(image.width, image.height, scale, ratio, rng)
+    cut = image.crop((box.left, box.top, box.left + box.width, box.top + box.height))
+    return np.asarray(cut.resize((size_px, size_px), Image.Resampling.BICUBIC))
+
+
+def resize_center_crop(image: Image.Image, size_px: int) -> np.ndarray:
+    """Return the middle of an RGB image whose short side became ``size_px``, bicubic.
+
+    The bytes are those of open_clip's transform for evaluation. Shape [size, size, 3], uint8.
+    """
+    width, height = image.size
+    short = min(width, height)
+    if max(width, height) > _LONGEST * short:
+        return resize_center_crop(_middle(image, _LONGEST * short), size_px)
+    # Cut off and not rounded, as torchvision does.
+    size = int(size_px * width / short), int(size_px * height / short)
+    resized = image.resize(size, Image.Resampling.BICUBIC)
+    left, top = round((size[0] - size_px) / 2), round((size[1] - size_px) / 2)
+    return np.asarray(resized.crop((left, top, left + size_px, top + size_px)))
+
+
+def _middle(image: Image.Image, longest: int) -> Image.Image:
+    width, height = min(image.width, longest), min(image.height, longest)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
+
+
+# Only Generator.random is drawn from: it is the same in every version of NumPy.
+def _between(low: float, high: float, rng: np.random.Generator) -> float:
+    return low + (high - low) * rng.random()
+
+
+def _below(count: int, rng: np.random.Generator) -> int:
+    return int(rng.random() * count)
