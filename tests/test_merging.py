@@ -1,5 +1,7 @@
 """Interpolated weights: exact at the ends, by hand between them, refused where models differ."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -147,3 +149,31 @@ def test_weights_that_lack_a_single_tensor_are_refused(tmp_path) -> None:
     save_file(state, tmp_path / "other" / "lacking.safetensors")
     with pytest.raises(ArtifactError, match=r"lacks visual\.ln_post\.bias"):
         read_model(tmp_path / "model", tmp_path / "other" / "lacking.safetensors")
+
+
+def bert(folder, words):
+    folder.mkdir()
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    shape = {"model_type": "bert", "vocab_size": len(vocabulary), "hidden_size": 32}
+    shape |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
+    (folder / "config.json").write_text(json.dumps(shape))
+    text = {"hf_model_name": str(folder), "hf_pooler_type": "cls_last_hidden_state_pooler"}
+    return {"text": text, "tokenizer": str(folder), "context_length": 20}
+
+
+def test_the_same_ids_must_mean_the_same_words(tmp_path) -> None:
+    ours = built(**bert(tmp_path / "ours", ["chest", "view", "radiograph"]))
+    check_same_architecture(
+        ours, built(1, **bert(tmp_path / "moved", ["chest", "view", "radiograph"]))
+    )
+    others = built(**bert(tmp_path / "others", ["view", "chest", "radiograph"]))
+    with pytest.raises(ArtifactError, match=r"tokenizer: .* gives other ids"):
+        check_same_architecture(ours, others)
+
+
+def test_heads_of_a_transformers_tower_are_compared(tmp_path) -> None:
+    tower = bert(tmp_path / "bert", ["chest"])
+    changed = {**tower, "text_transformer": {"num_attention_heads": 4}}
+    with pytest.raises(ArtifactError, match=r"text_transformer\.num_attention_heads: 2 -> 4"):
+        check_same_architecture(built(**tower), built(**changed))

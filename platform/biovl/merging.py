@@ -21,8 +21,10 @@ from torch import Tensor
 from biovl import config as configs
 from biovl import weights
 from biovl.errors import ArtifactError
+from biovl.markdown import table
 from biovl.models import open_clip
 from biovl.models.open_clip import Built
+from biovl.storage import Manifest
 
 _COUNTERS = "num_batches_tracked"
 """Of batch norm: how often it was updated, which enters no result."""
@@ -182,6 +184,43 @@ def check_same_architecture(base: Built, tuned: Built) -> None:
             "base and tuned have different architectures; what differs (base -> tuned):\n  "
             + "\n  ".join(changes)
         )
+
+
+def model_card(manifest: Manifest, sweep: Mapping[str, Any] | None) -> str:
+    """Return the ``README.md`` of a merged model.
+
+    Args:
+        manifest: Of the model.
+        sweep: As in ``sweep.json``; None if nothing was scored.
+    """
+    alpha = manifest.counts["alpha"]
+    parts = [
+        f"# Merged model, alpha {alpha:g}",
+        "Every weight is `(1 - alpha) base + alpha tuned` (WiSE-FT, Wortsman et al. 2021, "
+        "arXiv:2109.01903). Architecture, tokenizer and preparation of images are those of tuned.",
+        table(
+            ["", "model", "fingerprint"],
+            [[item.name, f"`{item.uri}`", f"`{item.fingerprint}`"] for item in manifest.inputs],
+        ),
+        "The terms of both models, and of the data that they were trained on, hold for this one.",
+        '```python\nopen_clip.create_model_and_transforms("local-dir:FOLDER")\n```',
+    ]
+    if sweep is not None:
+        names = ["image_to_text_recall_at_1", "text_to_image_recall_at_1", "loss"]
+        rows = [
+            [f"{point['alpha']:g}" + (" (this one)" if point["alpha"] == alpha else "")]
+            + [f"{point[name]:.2%}" if "recall" in name else f"{point[name]:.4f}" for name in names]
+            for point in sweep["points"]
+        ]
+        parts += [
+            "## Scores",
+            f"On the first {sweep['pairs']:,} pairs of the {sweep['split']} split; chosen by: "
+            f"{sweep['chosen_by']}. Guessing scores {1 / sweep['pairs']:.2%}. What was chosen on "
+            "these pairs must be judged on others.",
+            table(["alpha", "image→text R@1", "text→image R@1", "loss"], rows),
+            "![R@1 against alpha](plots/sweep.png)",
+        ]
+    return "\n\n".join(parts) + "\n"
 
 
 def _architecture(built: Built) -> dict[str, Any]:

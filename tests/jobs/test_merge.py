@@ -20,7 +20,7 @@ from biovl.jobs.merge import merge
 from biovl.merging import MergeConfig
 from biovl.models import open_clip
 from biovl.shards import ShardWriter
-from biovl.storage import Draft, Manifest, fingerprint
+from biovl.storage import Draft, Folder, Manifest, fingerprint
 from tests.jobs.folders import content
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +39,9 @@ def caption(number):
     return f"panel {number} of the atlas"
 
 
-def save_model(folder: Path, seed: int, vision=VISION, logit_scale=2.0) -> Path:
+def save_model(folder: Path, seed: int, vision=VISION, text=TEXT, logit_scale=2.0) -> Path:
     torch.manual_seed(seed)
-    settings = {"embed_dim": 16, "vision_cfg": vision, "text_cfg": TEXT}
+    settings = {"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}
     built = open_clip.build(
         configs.build(open_clip.Config, {**settings, "init_logit_scale": logit_scale})
     )
@@ -111,6 +111,36 @@ def test_a_model_between_two_has_the_mean_of_their_weights(models, tmp_path) -> 
     assert merged["logit_scale"].item() == pytest.approx(2.5)
 
 
+def test_a_transformers_tower_and_its_tokenizer_come_along(tmp_path) -> None:
+    words = tmp_path / "bert"
+    words.mkdir()
+    (words / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\npanel\natlas\n1\n2\n")
+    shape = {"model_type": "bert", "vocab_size": 9, "hidden_size": 32, "num_hidden_layers": 1}
+    shape |= {"num_attention_heads": 2, "intermediate_size": 48}
+    (words / "config.json").write_text(json.dumps(shape))
+    text = {"hf_model_name": str(words), "hf_pooler_type": "cls_last_hidden_state_pooler"}
+    text |= {"hf_tokenizer_name": str(words), "context_length": 16}
+    pair = (
+        save_model(tmp_path / "one", 1, text=text),
+        save_model(tmp_path / "two", 2, text=text),
+    )
+    run(pair, tmp_path / "out", alpha=1)
+    assert {"tokenizer.json", "config.json"} <= set(content(tmp_path / "out"))
+    for ours, theirs in zip(stock_outputs(tmp_path / "out"), stock_outputs(pair[1]), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_models_and_what_is_published_can_be_in_a_bucket(models, bucket_uri, tmp_path) -> None:
+    for name, folder in zip(("base", "tuned"), models, strict=True):
+        for path in folder.iterdir():
+            Folder(f"{bucket_uri}/{name}").write(path.name, path.read_bytes())
+    there = {name: f"{bucket_uri}/{name}" for name in ("base", "tuned", "out")}
+    merge(configs.build(MergeConfig, {**there, "alpha": 0.5}), progress=io.StringIO())
+    run(models, tmp_path / "out", alpha=0.5)
+    name = encoder.WEIGHTS
+    assert Folder(there["out"]).read(name) == (tmp_path / "out" / name).read_bytes()
+
+
 def test_a_file_of_weights_will_do_for_what_tuning_began_from(models, tmp_path) -> None:
     run((models[0] / encoder.WEIGHTS, models[1]), tmp_path / "file", alpha=0.3)
     run(models, tmp_path / "folder", alpha=0.3)
@@ -140,6 +170,8 @@ def test_a_sweep_scores_every_alpha_and_publishes_the_best(models, corpus, tmp_p
     assert manifest.notes["validation"] == next(
         p for p in sweep["points"] if p["alpha"] == sweep["chosen"]
     )
+    card = (out / "README.md").read_text()
+    assert f"| {sweep['chosen']:g} (this one) |" in card
     image = Image.open(out / "plots" / "sweep.png")
     assert np.asarray(image.convert("L")).std() > 5
     stock_outputs(out)

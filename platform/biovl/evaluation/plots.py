@@ -30,26 +30,31 @@ def sweep_plot(sweep: Mapping[str, Any]) -> bytes:
         for name, label, colour, marker in _DIRECTIONS:
             recalls = [point[f"{name}_recall_at_1"] for point in points]
             highest = max(highest, *recalls)
-            axes.plot(alphas, recalls, color=colour, linewidth=1.5, label=label)
-            for alpha, recall in zip(alphas, recalls, strict=True):
-                is_end = alpha in (0, 1)
-                axes.plot(
-                    *([alpha], [recall], marker),
-                    color=colour,
-                    markersize=9 if is_end else 6,
-                    # The models themselves are hollow: nothing was merged there.
-                    markerfacecolor="white" if is_end else colour,
-                    markeredgewidth=1.5,
-                    clip_on=False,
-                )
+            look: dict[str, Any] = {
+                "color": colour,
+                "marker": marker,
+                "markeredgewidth": 1.5,
+                "clip_on": False,
+            }
+            axes.plot(alphas, recalls, linewidth=1.5, markersize=6, label=label, **look)
+            # The two models themselves are hollow: nothing was merged there.
+            ends = [at for at, alpha in enumerate(alphas) if alpha in (0, 1)]
+            axes.plot(
+                *([alphas[at] for at in ends], [recalls[at] for at in ends]),
+                **look,
+                linestyle="none",
+                markersize=9,
+                markerfacecolor="white",
+            )
         chance = points[0]["chance_recall_at_1"]
         axes.axhline(chance, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="guessing")
         axes.set_xlim(-0.04, 1.04)
-        axes.set_ylim(0, 1.12 * max(highest, chance))
+        top = 1.12 * max(highest, chance)
+        axes.set_ylim(0, top)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0\nbase", "0.25", "0.5", "0.75", "1\ntuned"])
         axes.set_xlabel("alpha, share of tuned")
-        axes.set_ylabel("R@1")
-        decimals = 0 if highest >= 0.1 else 1 if highest >= 0.01 else 2
+        axes.set_ylabel("recall at 1")
+        decimals = 0 if top >= 0.1 else 1 if top >= 0.01 else 2
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=decimals))
         axes.grid(axis="y")
         drawn.legend(loc="outside upper right", ncols=4)

@@ -27,7 +27,13 @@ from biovl.errors import ArtifactError
 from biovl.evaluation.plots import sweep_plot
 from biovl.evaluation.retrieval import KS, evaluate_retrieval, mean_recall_at_1
 from biovl.jobs.progress import Progress
-from biovl.merging import MergeConfig, check_same_architecture, interpolate, read_model
+from biovl.merging import (
+    MergeConfig,
+    check_same_architecture,
+    interpolate,
+    model_card,
+    read_model,
+)
 from biovl.models.open_clip import Built
 from biovl.shards import read_shard
 from biovl.storage import (
@@ -71,6 +77,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
           open_clip_config.json  open_clip_model.safetensors …   stock open_clip loads local-dir:out
           sweep.json       with a corpus: the scores of every alpha, and which was chosen
           plots/sweep.png  the same, drawn
+          README.md        the model card
           manifest.json    alpha, its scores, and what was merged
 
     Without ``alpha``, the best by the mean of both recalls at 1 is published; of equal ones, that
@@ -115,6 +122,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
             "validation": scores,
         },
     )
+    draft.folder.write("README.md", model_card(manifest, found).encode())
     return draft.publish(manifest)
 
 
