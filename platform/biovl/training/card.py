@@ -9,6 +9,7 @@ import yaml
 from biovl import config as configs
 from biovl.markdown import percent, table
 from biovl.models.open_clip import Described
+from biovl.training.card_sections import data_sections, hub_license, scores_section
 from biovl.training.config import BatchConfig, PretrainConfig
 from biovl.training.memory import describe
 
@@ -20,15 +21,6 @@ _CAPTIONS_OF_PLOTS = {
     "recall.png": "Recall by epoch among the pairs of validation",
     "throughput.png": "Speed, and the use made of time and hardware",
 }
-
-_FREE = ("CC0-1.0", "CC-BY-4.0")
-"""Licences that a model can take over from all of its data, the freer first."""
-
-_KINDS = {
-    "other": "data-in-part-all-rights-reserved-or-custom",
-    "noncommercial": "data-in-part-noncommercial",
-}
-"""What the hub is told of data in PMC's licence groups, the least free first."""
 
 _LIMITS = """## Intended use and limits
 
@@ -83,10 +75,10 @@ def model_card(
         f"# {name}",
         _what(model),
         _loading(model),
-        _scores(scores, epoch),
+        scores_section(scores, epoch),
         _pictures(plots),
         _training(config, corpus, rows, hardware, code),
-        _data(config, corpus, stats, fingerprint),
+        data_sections(config, corpus, stats, fingerprint),
         _LIMITS,
         _settings(config),
     ]
@@ -99,25 +91,10 @@ def _front_matter(stats: Mapping[str, Any], name: str) -> str:
         "pipeline_tag": "zero-shot-image-classification",
         "language": ["en"],
         "tags": ["biology", "medical", "clip", "image-text"],
-        **_license(stats),
+        **hub_license(stats),
         "model_name": name,
     }
     return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
-
-
-def _license(stats: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hub's licence fields: what the data allows, or that it is several things."""
-    found = {row["license"] for row in stats["licenses"]}
-    if found and found <= set(_FREE):
-        # All of it may be used with attribution; without any need of it, if all is CC0.
-        return {"license": max(found, key=_FREE.index).lower()}
-    groups = {row["license_group"] for row in stats["license_groups"]}
-    kind = next((_KINDS[group] for group in _KINDS if group in groups), "data-of-several-licences")
-    return {
-        "license": "other",
-        "license_name": kind,
-        "license_link": "README.md#licences-of-the-data",
-    }
 
 
 def _what(model: Described) -> str:
@@ -203,43 +180,6 @@ similarity = image_ND @ text_ND.T
     return "\n\n".join(["## Loading", *remarks, "`model` is this folder.", *examples])
 
 
-def _scores(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:
-    if not scores:
-        return "## Scores\n\nIt was not validated: the corpus has no pairs for it."
-    last = scores[max(scores)]
-    names = [
-        f"{direction}_recall_at_{k}"
-        for direction in ("image_to_text", "text_to_image")
-        for k in (1, 5, 10)
-        if f"{direction}_recall_at_{k}" in last
-    ]
-    heads = [
-        name.replace("image_to_text_recall_at_", "image → text R@").replace(
-            "text_to_image_recall_at_", "text → image R@"
-        )
-        for name in names
-    ]
-    rows = [
-        [
-            f"{each + 1} (this model)" if each == epoch else str(each + 1),
-            f"{found['pairs']:,.0f}",
-            f"{found['loss']:.3f}",
-            *(percent(found[name]) if name in found else "" for name in names),
-        ]
-        for each, found in sorted(scores.items())
-    ]
-    chance = [percent(last[f"chance_recall_at_{name.rpartition('_')[2]}"]) for name in names]
-    rows.append(["by chance", f"{last['pairs']:,.0f}", f"{last['chance_loss']:.3f}", *chance])
-    return f"""## Scores
-
-How often the text of an image is the nearest of all texts (R@1), or among the nearest 5 or 10, \
-and the image of a text likewise. It depends on how many pairs there are to choose from: fewer is \
-easier. Pairs are of articles that are not in training. The loss is the mean over batches of \
-{last["loss_block"]:,.0f} pairs.
-
-{table(["epoch", "pairs", "loss", *heads], rows)}"""
-
-
 def _pictures(plots: Sequence[str]) -> str:
     shown = [(_CAPTIONS_OF_PLOTS[name], name) for name in _CAPTIONS_OF_PLOTS if name in plots]
     return "\n\n".join(f"![{caption}]({PLOTS}/{name})" for caption, name in shown)
@@ -311,64 +251,6 @@ def _measured(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         if value is not None:
             facts.append([what, percent(value)])
     return facts
-
-
-def _data(
-    config: PretrainConfig,
-    corpus: Mapping[str, Any],
-    stats: Mapping[str, Any],
-    fingerprint: str,
-) -> str:
-    pairs = corpus["counts"]["pairs"]
-    rows = [
-        [row["license"] or "none stated", row["license_group"], row["articles"], row["images"]]
-        for row in stats["licenses"]
-    ]
-    counts = ", ".join(f"{count:,} for {split}" for split, count in pairs.items())
-    texts = ", ".join(f"`{name}` {percent(share)}" for name, share in config.data.text.items())
-    return f"""## Data
-
-{stats["corpus"]["images"]:,} pairs from {stats["corpus"]["articles"]:,} articles: {counts}. Texts \
-of the pairs that were trained on: {texts}. The corpus by the hash of its manifest:
-
-    {fingerprint}
-
-## Licences of the data
-
-{_warning(stats)}
-
-{table(["licence", "group", "articles", "images"], rows)}"""
-
-
-def _warning(stats: Mapping[str, Any]) -> str:
-    """Say plainly what in the data is not free for every use."""
-    images = stats["corpus"]["images"]
-    by_group = {row["license_group"]: row["images"] for row in stats["license_groups"]}
-    without_derivatives = sum(
-        row["images"] for row in stats["licenses"] if "-ND" in (row["license"] or "").upper()
-    )
-    found = [
-        (by_group.get("noncommercial", 0), "may be used for **noncommercial purposes only**"),
-        (without_derivatives, "are under licences that allow **no derivatives**"),
-        (by_group.get("other", 0), "are under **custom, reserved or no stated terms**"),
-    ]
-    lines = [f"* {count:,} ({percent(count / images)}) {what}." for count, what in found if count]
-    if not lines:
-        return (
-            "All images may be used for any purpose, under the terms of their licences; most ask "
-            "for attribution. The counts are of the whole corpus."
-        )
-    return "\n".join(
-        [
-            f"Of the {images:,} images of the corpus,",
-            "",
-            *lines,
-            "",
-            "An image may count in more than one line. Whether and how these terms bind a model "
-            "trained on the images is not settled and differs by country: decide before you use "
-            "this one commercially or pass it on.",
-        ]
-    )
 
 
 def _settings(config: PretrainConfig) -> str:
