@@ -157,6 +157,20 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
         encoder.load(str(tmp_path))
 
 
+def test_a_model_in_a_bucket_embeds_as_the_one_on_disk(tmp_path, bucket, bucket_uri):
+    folder = saved(with_bert(bert_folder(tmp_path / "bert")), tmp_path / "model")
+    for path in folder.iterdir():
+        bucket(f"some/model/{path.name}", path.read_bytes())
+    there = encoder.load(f"{bucket_uri}/some/model")
+    here = encoder.load(str(folder))
+    assert (there.embed_texts(CAPTIONS) == here.embed_texts(CAPTIONS)).all()
+    file = f"{bucket_uri}/some/model/open_clip_model.safetensors"
+    onward = native(image_weights=file).model.visual.conv1.weight
+    assert torch.equal(onward, here.model.visual.conv1.weight)
+    with pytest.raises(ArtifactError, match="not a model"):
+        encoder.load(f"{bucket_uri}/nothing")
+
+
 def test_another_models_tensors_are_not_saved(tmp_path):
     built = native()
     state = dict(built.model.state_dict())

@@ -66,12 +66,15 @@ def test_a_long_text_keeps_its_end_token(bert_folder):
         assert ids[-1] == end
 
 
-def test_a_tokenizer_travels_to_workers(bert_folder):
+def test_a_tokenizer_travels_to_workers(bert_folder, tmp_path):
     for source in ("", str(bert_folder)):
         tokenizer = tokenization.make(source, 12)
         there = pickle.loads(pickle.dumps(tokenizer))
         for here, away in zip(tokenizer.encode(TEXTS), there.encode(TEXTS), strict=True):
             assert (here == away).all()
+        there.save(tmp_path / "saved")
+    (ids,) = tokenization.make(str(tmp_path / "saved"), 40).encode(["tumor " * 50])
+    assert len(ids) == 40
 
 
 def test_sizes_are_those_the_tower_needs(bert_folder):

@@ -247,8 +247,8 @@ def tiny() -> dict[str, Any]:
     return {
         "model.name": "open_clip",
         "model.embed_dim": 64,
-        "model.vision_cfg": {"layers": 3, "width": 128, "head_width": 32, "patch_size": 8},
-        "model.text_cfg": {"layers": 2, "width": 128, "heads": 4},
+        "model.vision_cfg": {"layers": 3, "width": 128, "head_width": 32, "patch_size": 16},
+        "model.text_cfg": {"layers": 2, "width": 64, "heads": 2},
         "model.image_size": 64,
         "model.context_length": 77,
         "batch.pairs": 32,

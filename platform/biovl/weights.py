@@ -54,6 +54,9 @@ def load_model(model: CustomTextCLIP, source: str, *, architecture: str = "") ->
         state = convert_to_custom_text_state_dict(state)
     _fit_image_positions(state, model.visual, "visual.positional_embedding")
     _fit_text_positions(state, model.text, "text.positional_embedding")
+    if "visual.trunk.pos_embed" in state and hasattr(model.visual, "trunk"):
+        for fitted in _as_timm(state, model.visual.trunk):
+            state |= {k: v for k, v in _renamed(fitted, "", "visual.trunk.").items() if k in state}
     for name in ("logit_scale", "logit_bias"):
         value = getattr(model, name, None)
         if name in state and value is not None:

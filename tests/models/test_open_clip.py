@@ -71,6 +71,13 @@ def test_settings_replace_what_an_architecture_says():
     assert described.model.visual.conv1.weight.shape == (768, 3, 16, 16)
 
 
+def test_images_are_normalised_as_for_the_weights_continued_from():
+    laion = describe(architecture="ViT-L-14", weights="laion2b_s32b_b82k")
+    assert laion.mean == laion.std == (0.5, 0.5, 0.5)
+    own = {"architecture": "ViT-L-14", "weights": "laion2b_s32b_b82k", "image_mean": [0, 0, 0.1]}
+    assert describe(**own).mean == (0, 0, 0.1)
+
+
 def test_a_known_text_tower_can_be_made_shallower():
     for name, layers in (("biomedclip", "encoder.layer.2."), ("bmc_longclip_512", "layers.2.")):
         text = of_recipe(name, text_transformer={"num_hidden_layers": "3"}).model.text
@@ -109,6 +116,7 @@ def test_a_sigmoid_model_has_a_bias():
         ({"architecture": "ViT-Q-7"}, "no name that open_clip knows"),
         ({"architecture": "coca_ViT-B-32"}, "third tower"),
         ({"architecture": "ViT-B-16-SigLIP"}, "mode or settings"),
+        ({"architecture": "ViT-B-16", "weights": "openai"}, "quick_gelu=true"),
         ({"architecture": "RN50", "patch_dropout": 0.5}, "no patches"),
         (
             {"vision_cfg": {"timm_model_name": "vit_base_patch16_224"}, "image_size": 96},

@@ -9,7 +9,7 @@ import pytest
 import timm
 import torch
 from safetensors.torch import save_file
-from transformers import BertConfig, BertForMaskedLM, BertModel
+from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
 from biovl import config, encoder, text_shapes, weight_files, weights
 from biovl.errors import ArtifactError, ConfigError
@@ -141,12 +141,22 @@ def test_a_timm_file_of_another_size_is_interpolated(tmp_path, vocabulary):
     assert torch.equal(loaded.visual.trunk.cls_token, trunk.cls_token)
 
 
+def test_a_whole_model_with_a_timm_tower_may_be_continued_at_another_size(tmp_path, vocabulary):
+    trained = two_towers(vocabulary, seed=2)
+    state = trained.state_dict()
+    # As of 96 px: 6 x 6 patches and the class.
+    state["visual.trunk.pos_embed"] = torch.ones(1, 37, 64)
+    loaded = two_towers(vocabulary, weights=write(state, tmp_path / "small.pt"))
+    assert torch.allclose(loaded.visual.trunk.pos_embed, torch.ones(1, 101, 64), atol=1e-5)
+    assert same(loaded.text, trained.text)
+    assert same(loaded.visual.head, trained.visual.head)
+
+
 @pytest.mark.parametrize("kind", ["encoder", "masked language model"])
 def test_a_raw_transformers_folder_fills_the_transformer(tmp_path, vocabulary, kind):
     torch.manual_seed(7)
     whole = BertForMaskedLM(BertConfig(**SHAPE))
     if kind == "encoder":
-        BertModel(BertConfig(**SHAPE))
         whole.bert.save_pretrained(tmp_path / "hf")
     else:
         whole.save_pretrained(tmp_path / "hf")
@@ -157,6 +167,27 @@ def test_a_raw_transformers_folder_fills_the_transformer(tmp_path, vocabulary, k
     )
     assert torch.equal(
         inner.encoder.layer[1].output.dense.bias, whole.bert.encoder.layer[1].output.dense.bias
+    )
+
+
+def test_a_modernbert_for_masked_words_fills_the_transformer(tmp_path, vocabulary):
+    shape = {**SHAPE, "pad_token_id": 0}
+    whole = ModernBertForMaskedLM(ModernBertConfig(**shape, bos_token_id=2, eos_token_id=3))
+    whole.save_pretrained(tmp_path / "hf")
+    loaded = build(
+        text_cfg={"hf_model_name": "some/modernbert"},
+        text_transformer={"model_type": "modernbert", **shape},
+        tokenizer=str(vocabulary),
+        context_length=20,
+        text_weights=str(tmp_path / "hf"),
+    )
+    assert {name.split(".")[0] for name, _ in loaded.text.named_parameters()} == {
+        "transformer",
+        "proj",
+    }
+    assert all(
+        torch.equal(value, loaded.text.transformer.state_dict()[name])
+        for name, value in whole.model.state_dict().items()
     )
 
 

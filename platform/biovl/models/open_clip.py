@@ -15,6 +15,7 @@ import torch
 from open_clip.constants import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
 from open_clip.hf_model import HFTextEncoder
 from open_clip.model import CLIPTextCfg, CLIPVisionCfg, CustomTextCLIP
+from open_clip.pretrained import get_pretrained_cfg
 
 from biovl import config as configs
 from biovl import text_shapes, tokenization, weights
@@ -56,7 +57,8 @@ class Config:
     """Pixels of a side. A timm model has its own; another size is another model's name."""
     image_mean: tuple[float, float, float] | None = None
     image_std: tuple[float, float, float] | None = None
-    """Of RGB in 0..1. None: the architecture's folder's, else OpenAI's."""
+    """Of RGB in 0..1. None: those of the architecture's folder or of open_clip's tag, else
+    OpenAI's."""
 
     patch_dropout: float = 0.0
     """The share of patches left out in training (FLIP)."""
@@ -198,10 +200,24 @@ def _plan(config: Config) -> _Plan:
         cfg["init_logit_scale"] = config.init_logit_scale
     if config.init_logit_bias is not None:
         cfg["init_logit_bias"] = config.init_logit_bias
-    seen = found.get("preprocess_cfg", {})
+    seen = {**_tag(config, cfg.get("quick_gelu", False)), **found.get("preprocess_cfg", {})}
     mean = config.image_mean or seen.get("mean") or OPENAI_DATASET_MEAN
     std = config.image_std or seen.get("std") or OPENAI_DATASET_STD
     return _Plan(cfg, transformer, tokenizer, _three(mean), _three(std))
+
+
+def _tag(config: Config, quick_gelu: bool) -> dict[str, Any]:
+    """Return what open_clip knows of weights that are one of its tags: their mean and std."""
+    if not config.architecture or not config.weights:
+        return {}
+    tag: dict[str, Any] = get_pretrained_cfg(config.architecture, config.weights)
+    if tag and bool(tag.get("quick_gelu")) != bool(quick_gelu):
+        wanted = "true" if tag.get("quick_gelu") else "false"
+        raise ConfigError(
+            f"the weights {config.weights!r} of {config.architecture} are for quick_gelu={wanted}; "
+            "with the other activation they give worse embeddings without any error"
+        )
+    return tag or {}
 
 
 def _three(values: Any) -> tuple[float, float, float]:
