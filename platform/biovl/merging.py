@@ -199,7 +199,7 @@ def model_card(manifest: Manifest, sweep: Mapping[str, Any] | None) -> str:
         "Every weight is `(1 - alpha) base + alpha tuned` (WiSE-FT, Wortsman et al. 2021, "
         "arXiv:2109.01903). Architecture, tokenizer and preparation of images are those of tuned.",
         table(
-            ["", "model", "fingerprint"],
+            ["input", "folder", "fingerprint"],
             [[item.name, f"`{item.uri}`", f"`{item.fingerprint}`"] for item in manifest.inputs],
         ),
         "The terms of both models, and of the data that they were trained on, hold for this one.",
