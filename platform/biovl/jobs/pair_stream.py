@@ -80,10 +80,7 @@ class _Leg:
     """The rows of all workers in each step."""
     own: range
     """Which of a step's rows are this worker's."""
-
-    @property
-    def pieces_per_step(self) -> int:
-        return _pieces_of(len(self.own))
+    pieces_per_step: int
 
     @property
     def pieces(self) -> int:
@@ -223,18 +220,15 @@ def _legs(
         place = plan.place(steps_done)
         pairs, steps = plan.epochs[place.epoch]
         own = share(pairs, rank, workers)
-        per_step = _pieces_of(len(own))
+        per_step = -(-len(own) // PIECE_PAIRS)
         order = epoch_order(
             source.places, seed=source.seed, epoch=place.epoch, run_pairs=source.data.run_pairs
         )
         taken = max(1, least_pieces // per_step)
         for first in range(place.step, steps, taken):
             count = min(taken, steps - first)
-            yield _Leg(
-                place.epoch,
-                order[first * pairs : (first + count) * pairs].reshape(count, pairs),
-                own,
-            )
+            rows = order[first * pairs : (first + count) * pairs].reshape(count, pairs)
+            yield _Leg(place.epoch, rows, own, per_step)
         steps_done += steps - place.step
 
 
@@ -384,10 +378,6 @@ def _joined(pieces: list[pa.Table], image_px: int) -> _Loaded:
 def _bytes(piece: pa.Table) -> np.ndarray:
     """Return the pixels of a piece where they lie."""
     return np.frombuffer(piece["pixels"][0].as_buffer(), np.uint8)
-
-
-def _pieces_of(pairs: int) -> int:
-    return -(-pairs // PIECE_PAIRS)
 
 
 @functools.lru_cache(4)
