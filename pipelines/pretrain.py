@@ -1,8 +1,8 @@
-"""Train a model on a corpus and publish it in open_clip's layout.
+r"""Train a model on a corpus and publish it in open_clip's layout.
 
 python pipelines/pretrain.py tiny --set corpus=DIR --set out=DIR
 python pipelines/pretrain.py biomedclip --set corpus=DIR --set out=DIR --dry-run
-ray job submit -- python pipelines/pretrain.py biomedclip --set corpus=s3://… --set out=s3://… \\
+ray job submit -- python pipelines/pretrain.py biomedclip --set corpus=s3://… --set out=s3://… \
     --set workers.count=16 --set workers.gpus=1
 
 A run that was killed goes on with the same command: after its last checkpoint, with the pairs not
@@ -14,6 +14,4 @@ from biovl.jobs.pretrain import estimated, pretrain
 from biovl.training.config import PretrainConfig
 
 if __name__ == "__main__":
-    drivers.main(
-        PretrainConfig, recipes.PRETRAIN, pretrain, about=__doc__, estimate=estimated
-    )
+    drivers.main(PretrainConfig, recipes.PRETRAIN, pretrain, about=__doc__, estimate=estimated)

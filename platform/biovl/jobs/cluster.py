@@ -19,11 +19,17 @@ def connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    # One machine is not taken away by a provider; and what asks about it logs an error on start.
+    if "RAY_ADDRESS" not in os.environ:
+        os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
     # Where biovl is not installed (a checkout on PYTHONPATH) workers must be told where it is.
     root = str(Path(biovl.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     ray.init(
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}},
+        runtime_env={
+            "env_vars": {"PYTHONPATH": os.pathsep.join(paths)},
+            "worker_process_setup_hook": "biovl.jobs.quiet.worker",
+        },
         logging_level=logging.WARNING,
         log_to_driver=True,
         include_dashboard=None if "RAY_ADDRESS" in os.environ else False,

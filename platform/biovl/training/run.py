@@ -19,6 +19,7 @@ from biovl.training.loop import Report, Trainer, train, uses_bf16
 from biovl.training.meter import Meter, Step, memory_bytes
 from biovl.training.models import build, describe
 from biovl.training.prepare import towers_of
+from biovl.training.publishing import HARDWARE
 from biovl.training.schedule import Plan
 from biovl.training.step import seed_of
 from biovl.training.validation import is_validated, steps_to_keep, steps_waiting
@@ -106,6 +107,7 @@ def run(
     )
     with ExitStack() as stack:
         if workers.rank == 0:
+            draft.note(HARDWARE, _hardware(workers, device))
             keeper.journal = stack.enter_context(Journal(config, steps_done))
         watchdog = Watchdog(config.trouble.stuck_minutes, "the first step begins")
         stack.callback(watchdog.close)
@@ -212,6 +214,11 @@ def _as_step(report: Report, cost: flops.ForwardCost) -> Step:
         waited_s=report.waited_s,
         seconds=report.seconds,
     )
+
+
+def _hardware(workers: Workers, device: torch.device) -> str:
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    return f"{workers.count} x {name}"
 
 
 def _make_deterministic(config: PretrainConfig) -> None:

@@ -1,0 +1,341 @@
+"""A corpus to a model: the workers of Ray Train, data from Ray Data, validation beside them.
+
+The draft of the published folder is what a run goes on from, whoever dies: a worker (Ray starts
+the group again), the driver (the same command does), a node. So nothing is kept in Ray, which only
+says who trains where.
+"""
+
+import contextlib
+import sys
+import threading
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, TextIO
+
+import ray
+import ray.train
+import ray.train.torch
+import torch
+
+from biovl import config as configs
+from biovl.errors import TrainingError
+from biovl.jobs import pair_stream
+from biovl.jobs.cluster import connected
+from biovl.models.open_clip import Built
+from biovl.storage import (
+    Draft,
+    Input,
+    Manifest,
+    fingerprint,
+    published,
+    read_manifest,
+)
+from biovl.training import dry_run, estimate, memory
+from biovl.training.batches import Batch
+from biovl.training.checkpoints import Checkpoints
+from biovl.training.config import PretrainConfig, identity
+from biovl.training.models import build, describe
+from biovl.training.order import read_places
+from biovl.training.publishing import write_model, write_story
+from biovl.training.run import Surroundings, run
+from biovl.training.schedule import Plan
+from biovl.training.trackers import check_trackers
+from biovl.training.validation import (
+    best_epoch,
+    note_name,
+    scores_noted,
+    steps_waiting,
+    validate,
+)
+from biovl.training.workers import Workers
+
+KIND = "model"
+
+COLLECTIVES_TIMEOUT_S = 1_800
+"""How long a worker waits for the others: data may be slow, a dead one is noticed at once."""
+
+
+def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Train a model on a corpus and publish it.
+
+        out/
+          open_clip_config.json  open_clip_model.safetensors …   stock open_clip loads local-dir:out
+          README.md                    model card: data and its licences, recipe, scores
+          plots/                       loss and recall curves
+          metrics.jsonl  tensorboard/  every step
+          validation.json              loss and recalls of every epoch
+          manifest.json                configuration, data fingerprint, final scores
+
+    Raises:
+        ConfigError: If a setting does not fit the corpus or the model.
+        ArtifactError: If the corpus is none, ``out`` holds something else, or weights do not fit.
+        TrainingError: If the run is not worth going on with, or failed too often.
+    """
+    corpus = read_manifest(config.corpus, "corpus")
+    inputs = [Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))]
+    what, how = identity(configs.to_plain(config))
+    done = published(config.out, KIND, what, inputs)
+    if done is not None:
+        return done
+    pairs = corpus.counts["pairs"]
+    plan = Plan.of(pairs["train"], config.batch, config.epochs)
+    check_trackers(config.trackers)
+    # A mistake in the model is told before anything is written or starts.
+    built = build(config.model, with_weights=False)
+    draft = Draft.begin(config.out, KIND, what, inputs)
+
+    def say(line: str) -> None:
+        print(f"pretrain: {line}", file=progress, flush=True)
+
+    every = config.validation.every_epochs if pairs["val"] > 1 else None
+    if every is None:
+        say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
+    checkpoints = Checkpoints(config.out)
+    with connected(), _clerk(config, say) as clerk:
+        if checkpoints.steps()[-1:] != [plan.steps]:
+            _fit(config, plan, every, built, clerk)
+        ray.get(clerk.finish.remote())
+        for steps_done, epoch in steps_waiting(draft, plan, every).items():
+            if steps_done in checkpoints.steps():
+                ray.get(clerk.validate.remote(epoch, steps_done))
+        ray.get(clerk.finish.remote())
+    scores = scores_noted(draft)
+    best = best_epoch(scores)
+    chosen = best if config.publish == "best" and best is not None else len(plan.epochs) - 1
+    write_model(draft.folder, built, checkpoints.load(plan.ends()[chosen])["model"])
+    manifest = Manifest(
+        kind=KIND,
+        config=what,
+        inputs=inputs,
+        counts={
+            "epochs": config.epochs,
+            "steps": plan.steps,
+            "pairs": {"train": pairs["train"], "val": pairs["val"], "seen": plan.pairs},
+        },
+        notes={
+            "computed": {name: how[name] for name in ("step", "data", "trouble")},
+            "published_epoch": chosen + 1,
+            "replaced": _replaced(draft),
+            "validation": scores.get(chosen),
+        },
+    )
+    write_story(config, manifest, built, scores, chosen)
+    return draft.publish(manifest)
+
+
+def _replaced(draft: Draft) -> dict[str, int]:
+    """Return how many pairs others stood for, by shard and reason."""
+    counts: Counter[str] = Counter()
+    for name in draft.names_noted("replaced"):
+        counts.update(draft.noted(name))
+    return dict(sorted(counts.items()))
+
+
+def estimated(config: PretrainConfig) -> str:
+    """Return what a run will compute, hold and take, for a person.
+
+    Raises:
+        ConfigError: If a setting does not fit the corpus or the model.
+        ArtifactError: If the corpus is none.
+    """
+    read_manifest(config.corpus, "corpus")
+    described = describe(config.model)
+    info = memory.describe(
+        described.model,
+        image_size=described.image_size,
+        context=described.context_length,
+        embed_dim=described.model_cfg["embed_dim"],
+    )
+    # The index counts CLIP's tokens without start and end.
+    lengths_N = read_places(config.corpus, "train").text_tokens + 2
+    return dry_run.render(estimate.estimate(config, info, lengths_N))
+
+
+def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, clerk: Any) -> None:
+    """Train until the last checkpoint is that of the last step."""
+    workers = config.workers
+    source = pair_stream.Source.put(
+        config.corpus,
+        read_places(config.corpus, "train"),
+        seed=config.seed,
+        image_px=built.image_size,
+        data=config.data,
+        tokenizer=built.tokenizer,
+    )
+    resources = {"CPU": workers.cpus, **({"GPU": workers.gpus} if workers.gpus else {})}
+    # Ray wants a place that all nodes see; the draft goes when the run is published.
+    folder = Draft(config.out).folder
+    # Ray's classes are typed as those of its first version.
+    train: Any = ray.train
+    trainer = train.torch.TorchTrainer(
+        _work,
+        train_loop_config={
+            "config": configs.to_plain(config),
+            "epochs": plan.epochs,
+            "validated_every": every,
+            "clerk": clerk,
+            # In a list: Ray would fetch it for every worker where it stands by itself.
+            "source": [source],
+        },
+        torch_config=train.torch.TorchConfig(
+            backend="nccl" if workers.gpus else "gloo", timeout_s=COLLECTIVES_TIMEOUT_S
+        ),
+        scaling_config=train.ScalingConfig(
+            num_workers=workers.count,
+            use_gpu=workers.gpus > 0,
+            resources_per_worker=resources,
+        ),
+        run_config=train.RunConfig(
+            name="ray",
+            storage_path=folder.at(".draft"),
+            storage_filesystem=folder.filesystem,
+            logging_config=train.LoggingConfig(log_level="ERROR"),
+            failure_config=train.FailureConfig(max_failures=workers.restarts),
+        ),
+    )
+    # Ray goes on from what stands under the same name, and nothing of ours does.
+    folder.delete_folder(".draft/ray")
+    try:
+        result: Any = trainer.fit()
+    except ray.train.TrainingFailedError as error:
+        raise TrainingError(
+            f"the workers failed {workers.restarts + 1} times; the last time: {error}\n"
+            "The same command goes on from the last checkpoint."
+        ) from error
+    failed = (result.return_value or {}).get("failed")
+    if failed is not None:
+        raise TrainingError(failed)
+
+
+def _work(arguments: dict[str, Any]) -> dict[str, Any]:
+    """What each worker of Ray Train runs."""
+    config: PretrainConfig = configs.build(PretrainConfig, arguments["config"])
+    plan = Plan([(size, steps) for size, steps in arguments["epochs"]])
+    clerk = arguments["clerk"]
+    workers = Workers.current()
+
+    def batches(built: Built, steps_done: int) -> Generator[Batch]:
+        pairs = pair_stream.stream(
+            arguments["source"][0],
+            plan,
+            steps_done=steps_done,
+            rank=workers.rank,
+            workers=workers.count,
+            data_cpus=config.workers.data_cpus,
+        )
+        known: set[str] = set()
+        with contextlib.closing(pairs):
+            for batch in pairs:
+                # Once for each shard and reason, and with the last count when the run ends.
+                if pairs.replaced.keys() - known:
+                    for trouble in sorted(pairs.replaced.keys() - known):
+                        clerk.say.remote(f"pairs are replaced by others: {trouble}")
+                    known = set(pairs.replaced)
+                    _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
+                yield batch
+        if pairs.replaced:
+            _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
+
+    surroundings = Surroundings(
+        batches=batches,
+        validate=lambda epoch, steps_done: ray.get(clerk.validate.remote(epoch, steps_done)),
+        say=lambda line: clerk.say.remote(line) and None,
+        preempted=lambda: ray.train.get_preemption_info() is not None,
+    )
+    try:
+        run(
+            config,
+            plan,
+            arguments["validated_every"],
+            surroundings,
+            workers=workers,
+            device=ray.train.torch.get_device(),
+        )
+    # All workers raise it together, and would again: Ray shall not start them anew.
+    except TrainingError as error:
+        return {"failed": str(error)}
+    return {}
+
+
+def _note_replaced(out: str, steps_done: int, rank: int, replaced: Mapping[str, int]) -> None:
+    # By attempt and worker: a step that was trained on twice counts twice.
+    Draft(out).note(f"replaced/{steps_done:09d}-{rank:04d}", dict(replaced))
+
+
+class _Clerk:
+    """Hears what workers say and starts what they ask for. Outlives them: the driver owns it."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._said: list[str] = []
+        self._running: dict[int, Any] = {}
+
+    def say(self, line: str) -> None:
+        self._said.append(line)
+
+    def said(self) -> list[str]:
+        said, self._said = self._said, []
+        return said
+
+    def validate(self, epoch: int, steps_done: int) -> None:
+        if epoch not in self._running:
+            needs = self._config["validation"]
+            self._running[epoch] = _validate.options(
+                num_cpus=needs["cpus"], num_gpus=needs["gpus"]
+            ).remote(self._config, epoch, steps_done)
+
+    def finish(self) -> None:
+        for epoch in sorted(self._running):
+            line = ray.get(self._running.pop(epoch))
+            self.say(line)
+
+
+@ray.remote
+def _validate(plain: dict[str, Any], epoch: int, steps_done: int) -> str:
+    """Score the checkpoint of an epoch, note it, and return a line about it."""
+    config: PretrainConfig = configs.build(PretrainConfig, plain)
+    device = torch.device("cuda" if ray.get_gpu_ids() else "cpu")
+    scores = validate(config, steps_done, device)
+    Draft(config.out).note(note_name(epoch), scores)
+    return (
+        f"epoch {epoch + 1}: val loss {scores['loss']:.3f}, R@1 of {scores['pairs']:,} pairs: "
+        f"image to text {scores['image_to_text_recall_at_1']:.1%}, "
+        f"text to image {scores['text_to_image_recall_at_1']:.1%}"
+    )
+
+
+@contextlib.contextmanager
+def _clerk(config: PretrainConfig, say: Any) -> Iterator[Any]:
+    """Yield a clerk, and say what it hears as long as the block lasts."""
+    # Beside the driver, which it must not outlive.
+    here = ray.get_runtime_context().get_node_id()
+    clerk: Any = (
+        ray.remote(_Clerk)
+        .options(
+            num_cpus=0,
+            max_concurrency=8,
+            scheduling_strategy=ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+                here, soft=False
+            ),
+        )
+        .remote(configs.to_plain(config))
+    )
+    over = threading.Event()
+
+    def tell() -> None:
+        for line in ray.get(clerk.said.remote()):
+            say(line)
+
+    def listen() -> None:
+        while not over.wait(0.5):
+            tell()
+
+    listener = threading.Thread(target=listen, name="listener", daemon=True)
+    listener.start()
+    try:
+        yield clerk
+    finally:
+        over.set()
+        listener.join()
+        tell()
+        ray.kill(clerk)

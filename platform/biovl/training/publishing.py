@@ -1,0 +1,75 @@
+"""A finished run to a folder that others use: weights, curves, the model card."""
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from biovl import encoder
+from biovl.models.open_clip import Built
+from biovl.storage import Draft, Folder, Manifest, read_manifest, to_json
+from biovl.training import card, plots
+from biovl.training.config import PretrainConfig
+from biovl.training.trackers import METRICS, read_metrics
+
+HARDWARE = "hardware"
+"""Under which worker 0 notes on what it trains."""
+
+
+def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> None:
+    """Write weights and their description in open_clip's layout."""
+    with tempfile.TemporaryDirectory() as local:
+        encoder.save(Path(local), built, state)
+        for path in sorted(Path(local).iterdir()):
+            folder.write(path.name, path.read_bytes())
+
+
+def write_story(
+    config: PretrainConfig,
+    manifest: Manifest,
+    built: Built,
+    scores: Mapping[int, Mapping[str, Any]],
+    epoch: int,
+) -> None:
+    """Write what tells a person how the model came about: scores, curves, the card.
+
+    Args:
+        config: Of the run.
+        manifest: To be published.
+        built: The model.
+        scores: Of the epochs that were validated, by epoch from 0.
+        epoch: Whose weights are published, from 0.
+    """
+    folder = Draft(config.out).folder
+    rows = _rows(folder)
+    drawn = plots.plots(rows, scores)
+    for name, png in drawn.items():
+        folder.write(f"plots/{name}", png)
+    folder.write("validation.json", to_json({epoch + 1: scores[epoch] for epoch in scores}))
+    corpus = Folder(config.corpus)
+    text = card.model_card(
+        config,
+        built,
+        corpus=dataclasses.asdict(read_manifest(config.corpus, "corpus")),
+        stats=json.loads(corpus.read("stats.json")),
+        fingerprint=manifest.inputs[0].fingerprint,
+        rows=rows,
+        scores=scores,
+        epoch=epoch,
+        plots=list(drawn),
+        code=manifest.code,
+        hardware=Draft(config.out).noted(HARDWARE) or "",
+    )
+    folder.write("README.md", text.encode())
+
+
+def _rows(folder: Folder) -> list[dict[str, Any]]:
+    """Return the records of every step."""
+    with tempfile.TemporaryDirectory() as local:
+        path = Path(local, METRICS)
+        path.write_bytes(folder.read(METRICS))
+        return read_metrics(path)
