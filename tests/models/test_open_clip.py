@@ -71,11 +71,12 @@ def test_settings_replace_what_an_architecture_says():
     assert described.model.visual.conv1.weight.shape == (768, 3, 16, 16)
 
 
-def test_images_are_normalised_as_for_the_weights_continued_from():
-    laion = describe(architecture="ViT-L-14", weights="laion2b_s32b_b82k")
-    assert laion.mean == laion.std == (0.5, 0.5, 0.5)
-    own = {"architecture": "ViT-L-14", "weights": "laion2b_s32b_b82k", "image_mean": [0, 0, 0.1]}
-    assert describe(**own).mean == (0, 0, 0.1)
+def test_weights_that_need_other_inputs_are_taken_when_that_is_said():
+    laion = {"architecture": "ViT-L-14", "weights": "laion2b_s32b_b82k"}
+    with pytest.raises(ConfigError, match=r"image_mean=\[0.5, 0.5, 0.5\]"):
+        describe(**laion)
+    said = describe(**laion, image_mean=[0.5] * 3, image_std=[0.5] * 3)
+    assert said.mean == said.std == (0.5, 0.5, 0.5)
 
 
 def test_a_known_text_tower_can_be_made_shallower():
@@ -116,7 +117,7 @@ def test_a_sigmoid_model_has_a_bias():
         ({"architecture": "ViT-Q-7"}, "no name that open_clip knows"),
         ({"architecture": "coca_ViT-B-32"}, "third tower"),
         ({"architecture": "ViT-B-16-SigLIP"}, "mode or settings"),
-        ({"architecture": "ViT-B-16", "weights": "openai"}, "quick_gelu=true"),
+        ({"architecture": "ViT-B-16", "weights": "openai"}, "quick_gelu=True"),
         ({"architecture": "RN50", "patch_dropout": 0.5}, "no patches"),
         (
             {"vision_cfg": {"timm_model_name": "vit_base_patch16_224"}, "image_size": 96},

@@ -57,8 +57,7 @@ class Config:
     """Pixels of a side. A timm model has its own; another size is another model's name."""
     image_mean: tuple[float, float, float] | None = None
     image_std: tuple[float, float, float] | None = None
-    """Of RGB in 0..1. None: those of the architecture's folder or of open_clip's tag, else
-    OpenAI's."""
+    """Of RGB in 0..1. None: the architecture's folder's, else OpenAI's."""
 
     patch_dropout: float = 0.0
     """The share of patches left out in training (FLIP)."""
@@ -200,24 +199,34 @@ def _plan(config: Config) -> _Plan:
         cfg["init_logit_scale"] = config.init_logit_scale
     if config.init_logit_bias is not None:
         cfg["init_logit_bias"] = config.init_logit_bias
-    seen = {**_tag(config, cfg.get("quick_gelu", False)), **found.get("preprocess_cfg", {})}
+    seen = found.get("preprocess_cfg", {})
     mean = config.image_mean or seen.get("mean") or OPENAI_DATASET_MEAN
     std = config.image_std or seen.get("std") or OPENAI_DATASET_STD
-    return _Plan(cfg, transformer, tokenizer, _three(mean), _three(std))
+    plan = _Plan(cfg, transformer, tokenizer, _three(mean), _three(std))
+    _refuse_another_tags_inputs(config, plan)
+    return plan
 
 
-def _tag(config: Config, quick_gelu: bool) -> dict[str, Any]:
-    """Return what open_clip knows of weights that are one of its tags: their mean and std."""
-    if not config.architecture or not config.weights:
-        return {}
-    tag: dict[str, Any] = get_pretrained_cfg(config.architecture, config.weights)
-    if tag and bool(tag.get("quick_gelu")) != bool(quick_gelu):
-        wanted = "true" if tag.get("quick_gelu") else "false"
+def _refuse_another_tags_inputs(config: Config, plan: _Plan) -> None:
+    """Refuse weights of open_clip's that were trained with another activation, mean or std.
+
+    They are not taken over in silence: a model is the same with and without its weights.
+    """
+    tag = get_pretrained_cfg(config.architecture, config.weights) if config.weights else {}
+    if not tag:
+        return
+    if bool(tag.get("quick_gelu")) != bool(plan.model_cfg.get("quick_gelu")):
         raise ConfigError(
-            f"the weights {config.weights!r} of {config.architecture} are for quick_gelu={wanted}; "
+            f"the weights {config.weights!r} are for quick_gelu={bool(tag.get('quick_gelu'))}; "
             "with the other activation they give worse embeddings without any error"
         )
-    return tag or {}
+    for name, own in (("mean", plan.mean), ("std", plan.std)):
+        theirs = _three(tag[name])
+        if getattr(config, f"image_{name}") is None and theirs != own:
+            raise ConfigError(
+                f"the weights {config.weights!r} are for image_{name}={list(theirs)}: set it, or "
+                "another to train on with"
+            )
 
 
 def _three(values: Any) -> tuple[float, float, float]:
