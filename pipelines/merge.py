@@ -4,9 +4,9 @@ python pipelines/merge.py wise_ft --set base=MODEL --set tuned=MODEL --set alpha
 python pipelines/merge.py sweep --set base=MODEL --set tuned=MODEL --set corpus=DIR --set out=DIR
 """
 
-from biovl import drivers
-from biovl.jobs.merge import RECIPES, merge
+from biovl import drivers, recipes
+from biovl.jobs.merge import merge
 from biovl.merging import MergeConfig
 
 if __name__ == "__main__":
-    drivers.main(MergeConfig, RECIPES, merge, about=__doc__)
+    drivers.main(MergeConfig, recipes.MERGE, merge, about=__doc__)

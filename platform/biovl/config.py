@@ -111,6 +111,7 @@ def from_command_line(
         default=[],
         help="replace one setting; repeat for more (image.short_side_px=288)",
     )
+    parser.set_defaults(flags=[])
     for flag, what in (flags or {}).items():
         parser.add_argument(
             f"--{flag}", dest="flags", action="append_const", const=flag, default=[], help=what

@@ -279,3 +279,16 @@ PRETRAIN: dict[str, Recipe] = {
     "bmc_longclip_plus": bmc_longclip_plus,
     "tiny": tiny,
 }
+
+
+def wise_ft() -> dict[str, Any]:
+    """One model between two, at the alpha given (needs base, tuned, alpha, out)."""
+    return {}
+
+
+def sweep() -> dict[str, Any]:
+    """The best of eleven, by mean R@1 on val pairs (needs base, tuned, corpus, out)."""
+    return {"alphas": [step / 10 for step in range(11)]}
+
+
+MERGE: dict[str, Recipe] = {"wise_ft": wise_ft, "sweep": sweep}

@@ -57,19 +57,6 @@ _HASHED = (".safetensors", ".bin", ".pt", ".pth", ".json", ".txt", ".model")
 """Endings of the files that make a model."""
 
 
-def wise_ft() -> dict[str, Any]:
-    """One model between two, at the alpha given (needs base, tuned, alpha, out)."""
-    return {}
-
-
-def sweep() -> dict[str, Any]:
-    """The best of eleven, by mean R@1 on val pairs (needs base, tuned, corpus, out)."""
-    return {"alphas": [step / 10 for step in range(11)]}
-
-
-RECIPES: dict[str, Recipe] = {"wise_ft": wise_ft, "sweep": sweep}
-
-
 def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Interpolate two models and publish one.
 
