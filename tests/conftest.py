@@ -79,3 +79,28 @@ def bucket(bucket_uri: str) -> Callable[[str, bytes], None]:
         client.put_object(Bucket="corpora", Key=key, Body=data)
 
     return put
+
+
+@pytest.fixture(scope="session")
+def sample_corpus(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs of articles of our own, whose captions say what their images show."""
+    from biovl import config as configs
+    from biovl import recipes
+    from biovl.curation.config import AssembleConfig
+    from biovl.jobs.assemble import assemble
+    from biovl.jobs.harvest import HarvestConfig, harvest
+    from biovl.sample import make_packages
+
+    folder = tmp_path_factory.mktemp("sample")
+    make_packages(folder / "packages", articles=24)
+    source = {"name": "packages", "path": str(folder / "packages")}
+    settings = {"source": source, "out": str(folder / "figures"), "packages_per_unit": 12}
+    harvest(configs.build(HarvestConfig, settings))
+    settings = {
+        **recipes.small(),
+        "figures": str(folder / "figures"),
+        "out": str(folder / "corpus"),
+        "shard.pairs": 16,
+    }
+    assemble(configs.build(AssembleConfig, settings))
+    return folder / "corpus"

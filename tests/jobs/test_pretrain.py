@@ -1,0 +1,246 @@
+"""Pretraining as a whole: what it publishes, and that nothing that dies costs more than a step."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import open_clip
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from biovl import config as configs
+from biovl import encoder, recipes
+from biovl.errors import ArtifactError, ConfigError, TrainingError
+from biovl.jobs.pretrain import estimated, pretrain
+from biovl.shards import read_pair
+from biovl.storage import Manifest
+from biovl.training.config import PretrainConfig
+from biovl.training.trackers import read_metrics
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+
+def settings(corpus: Path, out: Path, **changes: Any) -> dict[str, Any]:
+    """Two steps in an epoch, a checkpoint after each, room for two workers on two CPUs."""
+    return {
+        **recipes.tiny(),
+        "epochs": 3,
+        "deterministic": True,
+        "save.every_steps": 1,
+        "validation.every_epochs": 2,
+        "workers.cpus": 0.5,
+        "corpus": str(corpus),
+        "out": str(out),
+        **changes,
+    }
+
+
+def run(corpus: Path, out: Path, **changes: Any) -> Manifest:
+    return pretrain(
+        configs.build(PretrainConfig, settings(corpus, out, **changes)), progress=sys.stderr
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(sample_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed") / "model"
+    run(sample_corpus, out)
+    return out
+
+
+def weights(out: Path) -> bytes:
+    return (out / "open_clip_model.safetensors").read_bytes()
+
+
+def losses(out: Path) -> list[tuple[int, float]]:
+    return [(row["step"], row["loss"]) for row in read_metrics(out / "metrics.jsonl")]
+
+
+def pictures(corpus: Path, count: int = 3) -> tuple[list[bytes], list[str]]:
+    rows = pq.read_table(corpus / "index.parquet").to_pylist()[:count]
+    pairs = [read_pair(str(corpus / r["shard"]), r["offset"], r["size"]) for r in rows]
+    images = [next(data for kind, data in pair.items() if kind in ("jpg", "png")) for pair in pairs]
+    return images, [pair["txt"].decode() for pair in pairs]
+
+
+def test_the_published_folder_says_how_it_came_about(
+    undisturbed: Path, sample_corpus: Path
+) -> None:
+    manifest = json.loads((undisturbed / "manifest.json").read_text())
+    assert manifest["kind"] == "model"
+    assert manifest["counts"]["steps"] == len(losses(undisturbed)) == 6
+    assert manifest["inputs"][0]["name"] == "corpus"
+    assert manifest["notes"]["validation"]["pairs"] == manifest["counts"]["pairs"]["val"]
+    assert json.loads((undisturbed / "validation.json").read_text()).keys() == {"2", "3"}
+    assert {path.name for path in (undisturbed / "plots").iterdir()} >= {"loss.png", "recall.png"}
+    assert "CC-BY-4.0" in (undisturbed / "README.md").read_text()
+    assert any((undisturbed / "tensorboard").iterdir())
+    assert not (undisturbed / ".draft").exists()
+
+
+def test_stock_open_clip_loads_the_model_and_embeds_as_we_do(
+    undisturbed: Path, sample_corpus: Path
+) -> None:
+    images, texts = pictures(sample_corpus)
+    model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{undisturbed}")
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{undisturbed}")
+    model.eval()
+    ours = encoder.load(str(undisturbed))
+    with torch.no_grad():
+        pixels = torch.stack([preprocess(Image.open(io.BytesIO(data))) for data in images])
+        image_ND = model.encode_image(pixels, normalize=True)
+        text_ND = model.encode_text(tokenizer(texts), normalize=True)
+    torch.testing.assert_close(torch.from_numpy(ours.embed_images(images)), image_ND)
+    torch.testing.assert_close(torch.from_numpy(ours.embed_texts(texts)), text_ND)
+
+
+def test_a_finished_run_is_not_repeated(undisturbed: Path, sample_corpus: Path) -> None:
+    before = (undisturbed / "manifest.json").stat().st_mtime_ns
+    started = time.monotonic()
+    manifest = run(sample_corpus, undisturbed)
+    assert manifest.counts["steps"] == 6
+    assert time.monotonic() - started < 5
+    assert (undisturbed / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_another_configuration_is_refused_with_what_differs(
+    undisturbed: Path, sample_corpus: Path
+) -> None:
+    with pytest.raises(ArtifactError, match=r"config\.optim\.peak_lr: 0\.001 -> 0\.5"):
+        run(sample_corpus, undisturbed, **{"optim.peak_lr": 0.5})
+    # Where and how it is computed is no other run.
+    assert run(sample_corpus, undisturbed, **{"workers.count": 2, "step.micro_batch": 8})
+
+
+def killed_when(ready: Callable[[], int | None]) -> threading.Thread:
+    """Begin to kill -9 the process that is given, once it is."""
+
+    def wait() -> None:
+        for _ in range(2400):
+            process = ready()
+            if process is not None:
+                os.kill(process, signal.SIGKILL)
+                return
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def train_worker() -> int | None:
+    """Return the process of a worker of Ray Train."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"ray::RayTrainWorker" in path.read_bytes():
+                return int(path.parent.name)
+    return None
+
+
+def checkpoints(out: Path) -> list[str]:
+    return sorted(path.name for path in (out / ".draft" / "checkpoints").glob("*.pt"))
+
+
+def test_a_killed_worker_costs_nothing_but_time(
+    undisturbed: Path, sample_corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    killer = killed_when(lambda: train_worker() if checkpoints(out) else None)
+    run(sample_corpus, out)
+    killer.join()
+    assert weights(out) == weights(undisturbed)
+    # Each step once, in order: nothing was lost, and nothing seen twice.
+    assert losses(out) == losses(undisturbed)
+
+
+def test_a_killed_driver_goes_on_with_the_same_command(
+    undisturbed: Path, sample_corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    changes = {k: v for k, v in settings(sample_corpus, out).items() if recipes.tiny().get(k) != v}
+    command = [sys.executable, str(ROOT / "pipelines" / "pretrain.py"), "tiny"]
+    for name, value in changes.items():
+        text = json.dumps(value) if isinstance(value, bool) else str(value)
+        command += ["--set", f"{name}={text}"]
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    with (tmp_path / "first.log").open("wb") as log:
+        first = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        killer = killed_when(lambda: first.pid if checkpoints(out) else None)
+        assert first.wait() == -signal.SIGKILL, (tmp_path / "first.log").read_text()
+        killer.join()
+    assert not (out / "manifest.json").exists()
+    second = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert second.returncode == 0, second.stderr
+    assert "goes on after step" in second.stderr
+    assert json.loads(second.stdout.splitlines()[-1])["steps"] == 6
+    assert weights(out) == weights(undisturbed)
+    assert losses(out) == losses(undisturbed)
+
+
+def test_two_workers_take_the_steps_of_one(
+    undisturbed: Path, sample_corpus: Path, tmp_path: Path
+) -> None:
+    run(sample_corpus, tmp_path / "model", **{"workers.count": 2})
+    one, two = losses(undisturbed), losses(tmp_path / "model")
+    assert [step for step, _ in two] == [step for step, _ in one]
+    assert [loss for _, loss in two] == pytest.approx([loss for _, loss in one], rel=1e-3)
+
+
+def test_a_loss_that_is_no_number_ends_the_run_once_and_says_so(
+    sample_corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(TrainingError, match=r"step \d of 6: the loss is .*optim\.peak_lr"):
+        run(sample_corpus, tmp_path / "model", **{"optim.peak_lr": 1e30, "optim.warmup_steps": 0})
+    assert not (tmp_path / "model" / "manifest.json").exists()
+
+
+@pytest.fixture
+def damaged_corpus(sample_corpus: Path, tmp_path: Path) -> Path:
+    corpus = tmp_path / "corpus"
+    shutil.copytree(sample_corpus, corpus)
+    shard = corpus / "train" / "00001.tar"
+    shard.write_bytes(shard.read_bytes()[: shard.stat().st_size // 2])
+    return corpus
+
+
+def test_a_damaged_shard_ends_the_run_with_its_name(damaged_corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"train/00001\.tar"):
+        run(damaged_corpus, tmp_path / "model", **{"workers.restarts": 0})
+
+
+def test_a_damaged_shard_is_replaced_where_asked_and_accounted_for(
+    damaged_corpus: Path, tmp_path: Path
+) -> None:
+    manifest = run(damaged_corpus, tmp_path / "model", **{"data.unreadable": "replace"})
+    replaced = manifest.notes["replaced"]
+    assert replaced
+    assert all(reason.startswith("train/00001.tar") for reason in replaced)
+
+
+def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_written(
+    sample_corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"takes 4,096 pairs, but train has"):
+        run(sample_corpus, tmp_path / "model", **{"batch.pairs": 4096})
+    assert not (tmp_path / "model").exists()
+
+
+def test_what_a_run_takes_is_told_without_starting_it(sample_corpus: Path) -> None:
+    values = {**recipes.biomedclip(), "batch.pairs": 16, "corpus": str(sample_corpus), "out": "x"}
+    text = estimated(configs.build(PretrainConfig, values))
+    assert "H200" in text
+    assert "A100-80" in text
