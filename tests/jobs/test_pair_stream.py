@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import signal
 import time
 import warnings
 from pathlib import Path
@@ -19,6 +21,7 @@ from biovl.jobs import pair_stream
 from biovl.jobs.pair_stream import Source, Stream, stream
 from biovl.shards import ShardWriter
 from biovl.tokenization import ClipTokenizer
+from biovl.training import pieces
 from biovl.training.batches import Batch
 from biovl.training.config import BatchConfig, DataConfig
 from biovl.training.order import epoch_order, read_places, rows_of
@@ -146,7 +149,7 @@ def test_a_stream_that_begins_later_gives_the_rest(
 def test_small_pieces_and_short_pipelines_give_the_same(
     source: "ray.ObjectRef[Source]", whole: list[Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_stream, "PIECE_PAIRS", 5)
+    monkeypatch.setattr(pieces, "PIECE_PAIRS", 5)
     monkeypatch.setattr(pair_stream, "LEG_PIECES", 4)
     assert all(map(same, stream(source, PLAN, steps_done=2, rank=0, workers=1), whole[2:]))
 
@@ -210,3 +213,29 @@ def test_a_damaged_pair_is_replaced_and_counted(tmp_path: Path, ray_session: Non
     )
     assert [len(batch) for batch in batches] == [10] * 10
     assert batches.replaced == {"train/00002.tar: graphic is not an image": 2}
+
+
+class DiesOnce:
+    """A tokenizer that takes the process it runs in with it, the first time."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        if not os.path.exists(self.mark):
+            Path(self.mark).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return TOKENIZER.encode(texts)
+
+
+def test_a_process_that_is_killed_while_it_loads_changes_nothing(
+    corpus: str, whole: list[Batch], tmp_path: Path
+) -> None:
+    places, data = read_places(corpus, "train"), DataConfig(run_pairs=3)
+    dying = Source.put(
+        corpus, places, seed=7, image_px=PX, data=data, tokenizer=DiesOnce(str(tmp_path / "mark"))
+    )
+    found = list(stream(dying, PLAN, steps_done=0, rank=0, workers=1))
+    assert (tmp_path / "mark").exists()
+    assert len(found) == len(whole)
+    assert all(map(same, found, whole))

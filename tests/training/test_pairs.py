@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import Image
 from biovl.errors import ArtifactError
 from biovl.images.transforms import resize_center_crop
 from biovl.shards import ShardWriter
+from biovl.training import stored
 from biovl.training.config import DataConfig
 from biovl.training.order import epoch_order, read_places
 from biovl.training.pairs import Loaded, load_pairs, load_validation
@@ -273,5 +275,25 @@ def test_a_corpus_in_a_bucket_gives_the_same(
     remote, local = (load(uri, range(0, PAIRS, 3)) for uri in (f"{bucket_uri}/pairs", corpus))
     assert np.array_equal(remote.pixels_BHWC, local.pixels_BHWC)
     assert words(remote) == words(local)
+    gone = replace(read_places(f"{bucket_uri}/pairs", "train"), shards=("train/7.tar",) * 4)
+    with pytest.raises(ArtifactError, match=r"s3://corpora/pairs/train/7.tar, pair p3 at"):
+        load_pairs(
+            f"{bucket_uri}/pairs",
+            gone,
+            np.array([3]),
+            seed=0,
+            epoch=0,
+            image_px=PX,
+            data=DataConfig(),
+            tokenizer=Words(),
+        )
     with pytest.raises(ArtifactError, match=r"s3://corpora/nowhere/index.parquet cannot be read"):
         read_places(f"{bucket_uri}/nowhere", "train")
+
+
+def test_pairs_that_stand_together_are_read_with_one_request(corpus: str) -> None:
+    places = read_places(corpus, "train")
+    rows = np.array([30, 9, 4, 31, 10, 5, 7])
+    # 9 and 10 are neighbours in the index, but of two shards.
+    requests = [rows[run].tolist() for run in stored._runs(places, rows)]
+    assert requests == [[4, 5], [7], [9], [10], [30, 31]]

@@ -3,45 +3,43 @@
 Every worker has a Ray Data pipeline of its own. Its rows are numbers of pieces: some pairs of one
 step of this worker. A task loads one, and pieces come back in order, so which pairs a batch has
 depends on nothing that Ray decides. A pipeline plans all its tasks before it starts (1.5 ms for
-each), so that an epoch is many short ones, and the next starts before the last has ended.
+each), so a run is many short ones, and the next starts before the last has ended.
 """
 
 import contextlib
 import functools
-import json
+import logging
 import pickle
 import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import ray
-import torch
 from ray.data import ExecutionResources
 
 from biovl.errors import ArtifactError
 from biovl.jobs.cluster import connected
 from biovl.training.batches import Batch
 from biovl.training.config import DataConfig
-from biovl.training.order import Places, epoch_order
+from biovl.training.order import Places
 from biovl.training.pairs import Encodes, load_pairs
+from biovl.training.pieces import Joined, Step, joined, legs, packed, steps_of_run
 from biovl.training.schedule import Plan
-from biovl.training.workers import share
-
-PIECE_PAIRS = 128
-"""The most pairs of a task: half a second of one CPU, 19 MB at 224 px."""
 
 LEG_PIECES = 64
 """Pieces of a pipeline, at least; no more of them than of two pipelines are ever in memory."""
 
 _STOP_CHECK_S = 0.1
 _LAST_WAIT_S = 10.0
+_PATIENCE_S = 60.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -71,29 +69,6 @@ class Source:
         return ray.put(cls(corpus, places, seed, image_px, data, pickle.dumps(tokenizer)))
 
 
-@dataclass(frozen=True)
-class _Leg:
-    """Consecutive steps of an epoch, in pieces."""
-
-    epoch: int
-    batches_SN: np.ndarray
-    """The rows of all workers in each step."""
-    own: range
-    """Which of a step's rows are this worker's."""
-    pieces_per_step: int
-
-    @property
-    def pieces(self) -> int:
-        return len(self.batches_SN) * self.pieces_per_step
-
-    def piece(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of a piece and those of its whole batch."""
-        step, part = divmod(number, self.pieces_per_step)
-        own = share(len(self.own), part, self.pieces_per_step)
-        batch = self.batches_SN[step]
-        return batch[self.own.start + own.start : self.own.start + own.stop], batch
-
-
 class Stream(Iterator[Batch]):
     """The batches of one worker, from a step to the end of its run. Close it when done early."""
 
@@ -110,15 +85,26 @@ class Stream(Iterator[Batch]):
         if self._stop.is_set():
             raise StopIteration
         asked = time.monotonic()
-        item = self._batches.get()
+        item = self._next_item()
         self.waited_s += time.monotonic() - asked
-        if isinstance(item, _Loaded):
+        if isinstance(item, Joined):
             self.replaced.update(item.replaced)
             return item.batch
         self.close()
         if item is None:
             raise StopIteration
         raise item
+
+    def _next_item(self) -> "_Item":
+        while True:
+            try:
+                return self._batches.get(timeout=_PATIENCE_S)
+            except queue.Empty:
+                # Most often training has taken every CPU, and Ray waits for one without a word.
+                _log.warning(
+                    "no batch for %d s; CPUs free to load pairs: %s of %s",
+                    *(_PATIENCE_S, _cpus(ray.available_resources), _cpus(ray.cluster_resources)),
+                )
 
     def close(self) -> None:
         """Stop loading. Tasks that run are cancelled."""
@@ -130,13 +116,7 @@ class Stream(Iterator[Batch]):
         self._stop.set()
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    batch: Batch
-    replaced: dict[str, int]
-
-
-_Item = _Loaded | BaseException | None
+_Item = Joined | BaseException | None
 
 
 def stream(
@@ -199,11 +179,21 @@ def _fill(
     try:
         with connected():
             known: Source = ray.get(source)
-            least = max(LEG_PIECES, int(4 * (cpus or 0)))
-            legs = _legs(known, plan, steps_done, rank, workers, least)
-            with contextlib.closing(_steps(source, legs, cpus)) as steps:
-                for pieces in steps:
-                    give(_joined(pieces, known.image_px))
+            expected = cpus or _cpus(ray.cluster_resources) / workers
+            # So that no CPU runs out of work at the seam of two pipelines.
+            least = max(LEG_PIECES, int(4 * expected))
+            steps = steps_of_run(
+                known.places,
+                plan,
+                seed=known.seed,
+                run_pairs=known.data.run_pairs,
+                steps_done=steps_done,
+                rank=rank,
+                workers=workers,
+            )
+            with contextlib.closing(_loaded(source, legs(steps, least), cpus)) as loaded:
+                for pieces in loaded:
+                    give(joined(pieces, known.image_px))
                     if stop.is_set():
                         return
         give(None)
@@ -212,40 +202,22 @@ def _fill(
         give(error)
 
 
-def _legs(
-    source: Source, plan: Plan, steps_done: int, rank: int, workers: int, least_pieces: int
-) -> Iterator[_Leg]:
-    """Yield the rest of a run, leg by leg; a leg ends with its epoch at the latest."""
-    while steps_done < plan.steps:
-        place = plan.place(steps_done)
-        pairs, steps = plan.epochs[place.epoch]
-        own = share(pairs, rank, workers)
-        per_step = -(-len(own) // PIECE_PAIRS)
-        order = epoch_order(
-            source.places, seed=source.seed, epoch=place.epoch, run_pairs=source.data.run_pairs
-        )
-        taken = max(1, least_pieces // per_step)
-        for first in range(place.step, steps, taken):
-            count = min(taken, steps - first)
-            rows = order[first * pairs : (first + count) * pairs].reshape(count, pairs)
-            yield _Leg(place.epoch, rows, own, per_step)
-        steps_done += steps - place.step
-
-
 class _Pipeline:
     """The pieces of a leg on their way, from the moment this is made."""
 
     def __init__(
         self,
         source: "ray.ObjectRef[Source]",
-        leg: _Leg,
+        leg: list[Step],
         cpus: float | None,
         starter: ThreadPoolExecutor,
     ) -> None:
         self.leg = leg
-        load = functools.partial(_load, source, ray.put(leg))
+        parts = [(step, part) for step in leg for part in range(step.pieces)]
+        # Pieces of one step share it: what stands in a list twice is stored once.
+        load = functools.partial(_load, source, ray.put(parts))
         # One block, so one task, for each piece.
-        pieces = ray.data.range(leg.pieces, override_num_blocks=leg.pieces)
+        pieces = ray.data.range(len(parts), override_num_blocks=len(parts))
         options = pieces.context.execution_options
         options.preserve_order = True
         options.resource_limits = ExecutionResources.for_limits(cpu=cpus)
@@ -257,10 +229,10 @@ class _Pipeline:
         # Ray Data starts when the first block is asked for.
         self._first: Future[pa.Table] = starter.submit(next, self._tables)
 
-    def step(self, first: int) -> list[pa.Table]:
+    def step(self, first: int, pieces: int) -> list[pa.Table]:
         """Return the pieces of the step that begins with piece ``first``, once they are there."""
         found = []
-        for number in range(first, first + self.leg.pieces_per_step):
+        for number in range(first, first + pieces):
             table: pa.Table = self._first.result() if number == 0 else next(self._tables)
             found_number = table["piece"][0].as_py()
             if found_number != number:
@@ -275,109 +247,62 @@ class _Pipeline:
         self._tables.close()
 
 
-def _steps(
-    source: "ray.ObjectRef[Source]", legs: Iterator[_Leg], cpus: float | None
+def _loaded(
+    source: "ray.ObjectRef[Source]", legs_left: Iterator[list[Step]], cpus: float | None
 ) -> Generator[list[pa.Table]]:
     """Yield the pieces of each step. The next leg starts when most of the last is through."""
-    with ThreadPoolExecutor(1) as starter, contextlib.ExitStack() as running:
+    current: _Pipeline | None = None
+    following: _Pipeline | None = None
+    with ThreadPoolExecutor(1) as starter:
 
         def begun() -> _Pipeline | None:
-            leg = next(legs, None)
-            if leg is None:
-                return None
-            return running.enter_context(contextlib.closing(_Pipeline(source, leg, cpus, starter)))
+            leg = next(legs_left, None)
+            return None if leg is None else _Pipeline(source, leg, cpus, starter)
 
-        current = begun()
-        while current is not None:
-            following, is_last = None, False
-            for first in range(0, current.leg.pieces, current.leg.pieces_per_step):
-                if not is_last and first >= current.leg.pieces * 3 // 4:
-                    following = begun()
-                    is_last = True
-                yield current.step(first)
-            current.close()
-            current = following if is_last else begun()
+        try:
+            current = begun()
+            while current is not None:
+                first, total, is_asked = 0, sum(step.pieces for step in current.leg), False
+                for step in current.leg:
+                    if not is_asked and first + step.pieces > total * 3 // 4:
+                        following, is_asked = begun(), True
+                    yield current.step(first, step.pieces)
+                    first += step.pieces
+                current.close()
+                current, following = following, None
+        finally:
+            for pipeline in filter(None, [current, following]):
+                pipeline.close()
 
 
-def _load(source: "ray.ObjectRef[Source]", leg: "ray.ObjectRef[_Leg]", block: pa.Table) -> pa.Table:
+def _load(
+    source: "ray.ObjectRef[Source]",
+    parts: "ray.ObjectRef[list[tuple[Step, int]]]",
+    block: pa.Table,
+) -> pa.Table:
     """Load one piece; runs on any node. The error of a pair comes back as a value."""
     (number,) = block["id"].to_pylist()
-    known, about = ray.get([source, leg])
-    rows, batch_rows = about.piece(number)
+    known: Source = ray.get(source)
+    step, part = ray.get(parts)[number]
     try:
         loaded = load_pairs(
             known.corpus,
             known.places,
-            rows,
+            step.rows(part),
             seed=known.seed,
-            epoch=about.epoch,
+            epoch=step.epoch,
             image_px=known.image_px,
             data=known.data,
             tokenizer=_unpickled(known.tokenizer),
-            batch_rows=batch_rows,
+            batch_rows=step.batch_rows_N,
         )
     except ArtifactError as error:
-        return _table(number, np.empty(0, np.uint8), [], {}, str(error))
-    return _table(number, loaded.pixels_BHWC, loaded.tokens, loaded.replaced, None)
+        return packed(number, str(error))
+    return packed(number, loaded)
 
 
-def _table(
-    number: int,
-    pixels: np.ndarray,
-    tokens: list[np.ndarray],
-    replaced: dict[str, int],
-    error: str | None,
-) -> pa.Table:
-    """Return a piece as one row. Pixels are one long binary value, which is copied nowhere."""
-    ends = pa.py_buffer(np.array([0, pixels.nbytes], np.int64))
-    data = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), 1, [None, ends, pa.py_buffer(pixels.reshape(-1))]
-    )
-    lengths = np.array([len(ids) for ids in tokens], np.int32)
-    ids = np.concatenate([np.empty(0, np.int32), *tokens])
-    return pa.table(
-        {
-            "piece": pa.array([number], pa.int64()),
-            "pixels": data,
-            "tokens": pa.array([ids], pa.list_(pa.int32())),
-            "lengths": pa.array([lengths], pa.list_(pa.int32())),
-            "replaced": pa.array([json.dumps(replaced)], pa.string()),
-            "error": pa.array([error], pa.string()),
-        }
-    )
-
-
-def _joined(pieces: list[pa.Table], image_px: int) -> _Loaded:
-    """Return the batch of a step from its pieces, in memory of its own."""
-    for piece in pieces:
-        (error,) = piece["error"].to_pylist()
-        if error is not None:
-            raise ArtifactError(error)
-    lengths_B, tokens_T = (
-        np.concatenate([piece[name].chunk(0).values.to_numpy() for piece in pieces])
-        for name in ("lengths", "tokens")
-    )
-    # The one copy: what lies in the object store may not be written to.
-    pixels = np.empty(len(lengths_B) * image_px * image_px * 3, np.uint8)
-    start = 0
-    for piece in pieces:
-        stored = _bytes(piece)
-        pixels[start : start + len(stored)] = stored
-        start += len(stored)
-    replaced: Counter[str] = Counter()
-    for piece in pieces:
-        replaced.update(json.loads(piece["replaced"][0].as_py()))
-    batch = Batch(
-        torch.from_numpy(pixels.reshape(-1, image_px, image_px, 3)),
-        torch.from_numpy(tokens_T),
-        torch.from_numpy(lengths_B),
-    )
-    return _Loaded(batch, dict(replaced))
-
-
-def _bytes(piece: pa.Table) -> np.ndarray:
-    """Return the pixels of a piece where they lie."""
-    return np.frombuffer(piece["pixels"][0].as_buffer(), np.uint8)
+def _cpus(resources: Callable[[], dict[str, float]]) -> float:
+    return resources().get("CPU", 0.0)
 
 
 @functools.lru_cache(4)
