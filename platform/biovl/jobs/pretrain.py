@@ -34,19 +34,15 @@ from biovl.training import dry_run, estimate, memory
 from biovl.training.batches import Batch
 from biovl.training.checkpoints import Checkpoints
 from biovl.training.config import PretrainConfig, identity
+from biovl.training.journal import Journal
 from biovl.training.models import build, describe
 from biovl.training.order import read_places
 from biovl.training.publishing import write_model, write_story
 from biovl.training.run import Surroundings, run
 from biovl.training.schedule import Plan
+from biovl.training.scores import best_epoch, note_name, scores_noted, steps_waiting
 from biovl.training.trackers import check_trackers
-from biovl.training.validation import (
-    best_epoch,
-    note_name,
-    scores_noted,
-    steps_waiting,
-    validate,
-)
+from biovl.training.validation import validate
 from biovl.training.workers import Workers
 
 KIND = "model"
@@ -99,6 +95,8 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
             if steps_done in checkpoints.steps():
                 ray.get(clerk.validate.remote(epoch, steps_done))
         ray.get(clerk.finish.remote())
+    with Journal(config, plan.steps) as journal:
+        journal.add_scores(plan.steps)
     scores = scores_noted(draft)
     best = best_epoch(scores)
     chosen = best if config.publish == "best" and best is not None else len(plan.epochs) - 1

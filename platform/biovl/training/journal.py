@@ -11,9 +11,11 @@ from biovl import config as configs
 from biovl.filesystems import open_location
 from biovl.storage import Draft, Folder
 from biovl.training.config import PretrainConfig
+from biovl.training.scores import scores_noted
 from biovl.training.trackers import METRICS, Tracker, make_trackers, run_ids
 
 _NOTE = "trackers"
+_TOLD = "told"
 
 
 class Journal:
@@ -48,6 +50,21 @@ class Journal:
         """Write down a step."""
         for tracker in self._trackers.values():
             tracker.log(record["step"], record)
+
+    def add_scores(self, steps_done: int) -> None:
+        """Write down the scores of the epochs that were validated since the last time."""
+        told: list[int] = self._draft.noted(_TOLD) or []
+        new = {
+            epoch: found for epoch, found in scores_noted(self._draft).items() if epoch not in told
+        }
+        for epoch, scores in sorted(new.items()):
+            values = {f"val/{name}": value for name, value in scores.items()}
+            for name, tracker in self._trackers.items():
+                # The rows of metrics.jsonl are steps; the folder has its validation.json.
+                if name != "metrics":
+                    tracker.log(steps_done, {"val/epoch": epoch + 1, **values})
+        if new:
+            self._draft.note(_TOLD, sorted([*told, *new]))
 
     def keep(self) -> None:
         """Copy what was written to where it is to stay."""

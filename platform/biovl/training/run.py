@@ -21,8 +21,8 @@ from biovl.training.models import build, describe
 from biovl.training.prepare import towers_of
 from biovl.training.publishing import HARDWARE
 from biovl.training.schedule import Plan
+from biovl.training.scores import is_validated, steps_to_keep, steps_waiting
 from biovl.training.step import seed_of
-from biovl.training.validation import is_validated, steps_to_keep, steps_waiting
 from biovl.training.watchdog import Watchdog
 from biovl.training.workers import Workers
 
@@ -194,6 +194,7 @@ class _Keeper:
     def _save(self, then: Callable[[], None] = lambda: None) -> None:
         self._saved_at, self._saved_steps = time.monotonic(), self._trainer.steps_done
         if self.journal is not None:
+            self.journal.add_scores(self._trainer.steps_done)
             self.journal.keep()
         self._checkpoints.save(self._trainer.state(), then)
 

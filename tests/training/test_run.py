@@ -1,0 +1,132 @@
+"""A run of one worker without Ray: what it saves and when, and what it asks of its surroundings."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from biovl import config as configs
+from biovl.models.open_clip import Built
+from biovl.storage import Draft
+from biovl.training.batches import Batch
+from biovl.training.checkpoints import Checkpoints
+from biovl.training.config import PretrainConfig
+from biovl.training.journal import Journal
+from biovl.training.run import Surroundings, run
+from biovl.training.schedule import Plan
+from biovl.training.scores import best_epoch, note_name, steps_to_keep, steps_waiting
+from biovl.training.trackers import read_metrics
+from biovl.training.workers import Workers
+
+MODEL = {
+    "name": "open_clip",
+    "embed_dim": 8,
+    "vision_cfg": {"layers": 1, "width": 16, "head_width": 8, "patch_size": 8},
+    "text_cfg": {"layers": 1, "width": 16, "heads": 2},
+    "image_size": 16,
+    "context_length": 8,
+}
+SCORES = {"image_to_text_recall_at_1": 0.2, "text_to_image_recall_at_1": 0.1, "loss": 1.5}
+
+
+def config(out: Path, **changes: Any) -> PretrainConfig:
+    values = {"corpus": "", "out": str(out), "model": MODEL, "epochs": 3, "batch.pairs": 4}
+    return configs.build(PretrainConfig, {**values, "save.every_steps": 100, **changes})
+
+
+def batches(built: Built, steps_done: int) -> Generator[Batch]:
+    for step in range(steps_done, 12):
+        rng = np.random.default_rng(step)
+        captions = [np.array([49406, *rng.integers(0, 400, 3), 49407]) for _ in range(4)]
+        yield Batch.of(rng.integers(0, 255, (4, 16, 16, 3), np.uint8), captions)
+
+
+class World:
+    """Surroundings that remember what they were asked for."""
+
+    def __init__(self, out: Path, *, preempted_after: int | None = None) -> None:
+        self.said: list[str] = []
+        self.validated: list[tuple[int, int]] = []
+        self._out, self._preempted_after, self._asked = out, preempted_after, 0
+
+    def validate(self, epoch: int, steps_done: int) -> None:
+        assert steps_done in Checkpoints(str(self._out)).steps()
+        self.validated.append((epoch, steps_done))
+        Draft(str(self._out)).note(note_name(epoch), {**SCORES, "loss": 1.5 - epoch})
+
+    def preempted(self) -> bool:
+        self._asked += 1
+        return self._preempted_after is not None and self._asked >= self._preempted_after
+
+    def run(self, changed: PretrainConfig, every: int | None = 1) -> None:
+        surroundings = Surroundings(batches, self.validate, self.said.append, self.preempted, 0.0)
+        plan = Plan.of(17, changed.batch, changed.epochs)
+        run(changed, plan, every, surroundings, workers=Workers(), device=torch.device("cpu"))
+
+
+def test_every_epoch_is_saved_and_validated_and_the_last_are_kept(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run(config(tmp_path))
+    assert world.validated == [(0, 4), (1, 8), (2, 12)]
+    # The last two, and the first epoch, which is the best: all scores are equal.
+    assert Checkpoints(str(tmp_path)).steps() == [4, 8, 12]
+    assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == list(range(1, 13))
+    assert len([line for line in world.said if "loss" in line]) == 12
+
+
+def test_a_run_without_validation_keeps_its_last_checkpoints(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run(config(tmp_path, **{"save.every_steps": 3, "save.keep_last": 1}), every=None)
+    assert world.validated == []
+    assert Checkpoints(str(tmp_path)).steps() == [12]
+
+
+def test_a_node_about_to_go_makes_a_checkpoint_once(tmp_path: Path) -> None:
+    world = World(tmp_path, preempted_after=1)
+    world.run(config(tmp_path, **{"save.keep_last": 9}))
+    assert Checkpoints(str(tmp_path)).steps() == [4, 8, 10, 12]
+    assert [line for line in world.said if "saved" in line] == [
+        "saved after step 10: a node is about to go"
+    ]
+
+
+def test_an_epoch_that_was_not_validated_before_a_kill_is_validated_after_it(
+    tmp_path: Path,
+) -> None:
+    first = World(tmp_path)
+    first.run(config(tmp_path))
+    note = tmp_path / ".draft" / f"{note_name(1)}.json"
+    note.unlink()
+    second = World(tmp_path)
+    second.run(config(tmp_path))
+    assert second.validated == [(1, 8)]
+    assert second.said == ["goes on after step 12 of 12"]
+
+
+def test_validation_scores_reach_the_trackers_once(tmp_path: Path) -> None:
+    World(tmp_path).run(config(tmp_path))
+    for _ in range(2):
+        # What whoever publishes the run does: the last epoch is judged when training is over.
+        with Journal(config(tmp_path), 12) as journal:
+            journal.add_scores(12)
+    curves = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.value for event in curves.Scalars("val/loss")] == [1.5, 0.5, -0.5]
+    assert len(curves.Scalars("train/loss")) == 12
+
+
+def test_the_best_epoch_has_the_highest_recalls_at_1_and_of_equals_is_the_first() -> None:
+    def scores(image: float, text: float) -> dict[str, float]:
+        return {"image_to_text_recall_at_1": image, "text_to_image_recall_at_1": text}
+
+    assert best_epoch({}) is None
+    assert best_epoch({0: scores(0.1, 0.2), 3: scores(0.3, 0.2), 5: scores(0.1, 0.4)}) == 3
+
+
+def test_what_waits_for_validation_and_the_best_are_kept(tmp_path: Path) -> None:
+    draft, plan = Draft(str(tmp_path)), Plan([(4, 10)] * 5)
+    draft.note(note_name(1), SCORES)
+    assert steps_waiting(draft, plan, every=2) == {40: 3, 50: 4}
+    assert steps_to_keep(draft, plan, every=2) == [40, 50, 20]
