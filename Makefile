@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo test check format bench lock clean
 
 help:
-	@echo "make demo    set up, then harvest and assemble the embedded sample into $(DEMO)/"
+	@echo "make demo    set up, then harvest, assemble and train on the embedded sample: $(DEMO)/"
 	@echo "make test    set up, then check and run every test"
 	@echo "make check   format, lint, types and the fast tests"
 	@echo "make bench   measure us against peers (minutes)"

@@ -118,9 +118,24 @@ def read_pair(uri: str, offset: int, size: int) -> dict[str, bytes]:
         raise ArtifactError(f"{uri} cannot be read: {error}") from error
     if len(data) != size:
         raise ArtifactError(f"{where}: the shard ends before the pair does")
+    return parse_pair(data, where)
+
+
+def parse_pair(data: bytes, where: str) -> dict[str, bytes]:
+    """Return the files by kind of the one pair that fills its place.
+
+    Args:
+        data: The bytes of the place.
+        where: What the place is called in an error.
+
+    Raises:
+        ArtifactError: If it is not exactly one pair.
+    """
     pairs = list(_pairs(_Stream(io.BytesIO(data).read, where)))
-    if len(pairs) != 1 or pairs[0].place != Place(0, size):
-        raise ArtifactError(f"{where}: {size} bytes hold {len(pairs)} pairs, expected exactly one")
+    if len(pairs) != 1 or pairs[0].place != Place(0, len(data)):
+        raise ArtifactError(
+            f"{where}: {len(data)} bytes hold {len(pairs)} pairs, expected exactly one"
+        )
     return pairs[0].files
 
 

@@ -176,7 +176,8 @@ def test_a_killed_driver_goes_on_with_the_same_command(
     for name, value in changes.items():
         text = json.dumps(value) if isinstance(value, bool) else str(value)
         command += ["--set", f"{name}={text}"]
-    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    # A Ray of its own, and not that of this session.
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     with (tmp_path / "first.log").open("wb") as log:
         first = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         killer = killed_when(lambda: first.pid if checkpoints(out) else None)
@@ -194,7 +195,9 @@ def test_a_killed_driver_goes_on_with_the_same_command(
 def test_two_workers_take_the_steps_of_one(
     undisturbed: Path, sample_corpus: Path, tmp_path: Path
 ) -> None:
-    run(sample_corpus, tmp_path / "model", **{"workers.count": 2})
+    # As many as there is room for, which is two.
+    run(sample_corpus, tmp_path / "model", **{"workers.count": (1, 2)})
+    assert "2 x CPU" in (tmp_path / "model" / "README.md").read_text()
     one, two = losses(undisturbed), losses(tmp_path / "model")
     assert [step for step, _ in two] == [step for step, _ in one]
     assert [loss for _, loss in two] == pytest.approx([loss for _, loss in one], rel=1e-3)

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from biovl import config as configs
 from biovl import encoder
-from biovl.config import Recipe
 from biovl.encoder import Encoder
 from biovl.errors import ArtifactError
 from biovl.evaluation.plots import sweep_plot

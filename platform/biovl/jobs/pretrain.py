@@ -9,13 +9,15 @@ import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TextIO
 
 import ray
 import ray.train
 import ray.train.torch
+import ray.util.queue
 import torch
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
 from biovl.errors import TrainingError
@@ -46,6 +48,8 @@ from biovl.training.validation import validate
 from biovl.training.workers import Workers
 
 KIND = "model"
+
+_LISTEN_S = 0.5
 
 COLLECTIVES_TIMEOUT_S = 1_800
 """How long a worker waits for the others: data may be slow, a dead one is noticed at once."""
@@ -87,14 +91,14 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
     if every is None:
         say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
     checkpoints = Checkpoints(config.out)
-    with connected(), _clerk(config, say) as clerk:
+    with connected(), contextlib.closing(_Listener(config, say)) as listener:
         if checkpoints.steps()[-1:] != [plan.steps]:
-            _fit(config, plan, every, built, clerk)
-        ray.get(clerk.finish.remote())
+            _fit(config, plan, every, built, listener.queue)
+        listener.finish()
         for steps_done, epoch in steps_waiting(draft, plan, every).items():
             if steps_done in checkpoints.steps():
-                ray.get(clerk.validate.remote(epoch, steps_done))
-        ray.get(clerk.finish.remote())
+                listener.validate(epoch, steps_done)
+        listener.finish()
     with Journal(config, plan.steps) as journal:
         journal.add_scores(plan.steps)
     scores = scores_noted(draft)
@@ -149,7 +153,7 @@ def estimated(config: PretrainConfig) -> str:
     return dry_run.render(estimate.estimate(config, info, lengths_N))
 
 
-def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, clerk: Any) -> None:
+def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, queue: Any) -> None:
     """Train until the last checkpoint is that of the last step."""
     workers = config.workers
     source = pair_stream.Source.put(
@@ -171,7 +175,7 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, cl
             "config": configs.to_plain(config),
             "epochs": plan.epochs,
             "validated_every": every,
-            "clerk": clerk,
+            "queue": queue,
             # In a list: Ray would fetch it for every worker where it stands by itself.
             "source": [source],
         },
@@ -209,7 +213,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     """What each worker of Ray Train runs."""
     config: PretrainConfig = configs.build(PretrainConfig, arguments["config"])
     plan = Plan([(size, steps) for size, steps in arguments["epochs"]])
-    clerk = arguments["clerk"]
+    queue = arguments["queue"]
     workers = Workers.current()
 
     def batches(built: Built, steps_done: int) -> Generator[Batch]:
@@ -227,7 +231,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
                 # Once for each shard and reason, and with the last count when the run ends.
                 if pairs.replaced.keys() - known:
                     for trouble in sorted(pairs.replaced.keys() - known):
-                        clerk.say.remote(f"pairs are replaced by others: {trouble}")
+                        queue.put(("say", f"pairs are replaced by others: {trouble}"))
                     known = set(pairs.replaced)
                     _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
                 yield batch
@@ -236,8 +240,8 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
 
     surroundings = Surroundings(
         batches=batches,
-        validate=lambda epoch, steps_done: ray.get(clerk.validate.remote(epoch, steps_done)),
-        say=lambda line: clerk.say.remote(line) and None,
+        validate=lambda epoch, steps_done: queue.put(("validate", epoch, steps_done)),
+        say=lambda line: queue.put(("say", line)),
         preempted=lambda: ray.train.get_preemption_info() is not None,
     )
     try:
@@ -260,32 +264,63 @@ def _note_replaced(out: str, steps_done: int, rank: int, replaced: Mapping[str, 
     Draft(out).note(f"replaced/{steps_done:09d}-{rank:04d}", dict(replaced))
 
 
-class _Clerk:
-    """Hears what workers say and starts what they ask for. Outlives them: the driver owns it."""
+class _Listener:
+    """The driver's ear: says what workers say, and starts the validations that they ask for.
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self._config = config
-        self._said: list[str] = []
+    The driver starts them, as workers may die and take with them what they started.
+    """
+
+    def __init__(self, config: PretrainConfig, say: Callable[[str], None]) -> None:
+        self._config, self._say = config, say
         self._running: dict[int, Any] = {}
-
-    def say(self, line: str) -> None:
-        self._said.append(line)
-
-    def said(self) -> list[str]:
-        said, self._said = self._said, []
-        return said
+        self._over, self._hearing = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
+        here = ray.get_runtime_context().get_node_id()
+        self.queue = ray.util.queue.Queue(
+            actor_options={
+                "num_cpus": 0,
+                # Beside the driver, without which it is of no use.
+                "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False),
+            }
+        )
+        self._thread.start()
 
     def validate(self, epoch: int, steps_done: int) -> None:
+        """Begin to validate an epoch, if nobody has."""
         if epoch not in self._running:
-            needs = self._config["validation"]
-            self._running[epoch] = _validate.options(
-                num_cpus=needs["cpus"], num_gpus=needs["gpus"]
-            ).remote(self._config, epoch, steps_done)
+            needs = self._config.validation
+            task = _validate.options(num_cpus=needs.cpus, num_gpus=needs.gpus)
+            self._running[epoch] = task.remote(configs.to_plain(self._config), epoch, steps_done)
 
     def finish(self) -> None:
-        for epoch in sorted(self._running):
-            line = ray.get(self._running.pop(epoch))
-            self.say(line)
+        """Wait until all that was asked for is said and validated."""
+        with self._hearing:
+            self._hear()
+            for epoch in sorted(self._running):
+                self._say(ray.get(self._running.pop(epoch)))
+
+    def close(self) -> None:
+        """Hear the rest, and stop."""
+        self._over.set()
+        self._thread.join()
+        self._hear()
+        self.queue.shutdown()
+
+    def _listen(self) -> None:
+        while not self._over.wait(_LISTEN_S):
+            with self._hearing:
+                self._hear()
+
+    def _hear(self) -> None:
+        for kind, *values in self.queue.get_nowait_batch(self.queue.qsize()):
+            if kind == "validate":
+                self.validate(*values)
+            else:
+                self._say(*values)
+        for epoch, task in sorted(self._running.items()):
+            if ray.wait([task], timeout=0)[0]:
+                self._say(ray.get(task))
+                del self._running[epoch]
 
 
 @ray.remote
@@ -300,40 +335,3 @@ def _validate(plain: dict[str, Any], epoch: int, steps_done: int) -> str:
         f"image to text {scores['image_to_text_recall_at_1']:.1%}, "
         f"text to image {scores['text_to_image_recall_at_1']:.1%}"
     )
-
-
-@contextlib.contextmanager
-def _clerk(config: PretrainConfig, say: Any) -> Iterator[Any]:
-    """Yield a clerk, and say what it hears as long as the block lasts."""
-    # Beside the driver, which it must not outlive.
-    here = ray.get_runtime_context().get_node_id()
-    clerk: Any = (
-        ray.remote(_Clerk)
-        .options(
-            num_cpus=0,
-            max_concurrency=8,
-            scheduling_strategy=ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-                here, soft=False
-            ),
-        )
-        .remote(configs.to_plain(config))
-    )
-    over = threading.Event()
-
-    def tell() -> None:
-        for line in ray.get(clerk.said.remote()):
-            say(line)
-
-    def listen() -> None:
-        while not over.wait(0.5):
-            tell()
-
-    listener = threading.Thread(target=listen, name="listener", daemon=True)
-    listener.start()
-    try:
-        yield clerk
-    finally:
-        over.set()
-        listener.join()
-        tell()
-        ray.kill(clerk)

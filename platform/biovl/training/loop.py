@@ -49,7 +49,7 @@ class Report:
     """From the last report to this one."""
 
     waited_s: float
-    """Of these, how long the next batch was waited for."""
+    """Of these, how long the next batch was waited for; and in the first, this one as well."""
 
     skipped: bool
     """Whether the step changed nothing, as its loss or gradient was no number."""
@@ -187,7 +187,7 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
         # While the device computes: the next batch is fetched and copied.
         asked = time.monotonic()
         batch = _next(batches, trainer.device)
-        waited_next_s = time.monotonic() - asked
+        waited_s += time.monotonic() - asked
         loss_value, lr, norm, skipped = trainer.update(loss)
         guard.see(loss_value, place)
         now = time.monotonic()
@@ -203,7 +203,7 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
             waited_s=waited_s,
             skipped=skipped,
         )
-        last, waited_s = now, waited_next_s
+        last, waited_s = now, 0.0
 
 
 class _Guard:

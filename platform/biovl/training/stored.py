@@ -1,6 +1,5 @@
 """Pairs as they are stored, read from their shards in few requests, ahead of who decodes them."""
 
-import io
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ import pyarrow.fs as pafs
 
 from biovl.errors import ArtifactError
 from biovl.filesystems import open_location
-from biovl.shards import Place, _pairs, _Stream
+from biovl.shards import parse_pair
 from biovl.training.order import Places
 
 _READERS = 8
@@ -96,12 +95,9 @@ def _request(corpus: str, places: Places, rows: np.ndarray) -> list[bytes | Unre
 def _parsed(row: int, stored: bytes) -> dict[str, bytes] | Unreadable:
     """Return the files of a pair from the bytes of its place."""
     try:
-        pairs = list(_pairs(_Stream(io.BytesIO(stored).read, "here")))
+        return parse_pair(stored, "its place")
     except ArtifactError as error:
         return Unreadable(row, "no pair where the index says", str(error))
-    if len(pairs) != 1 or pairs[0].place != Place(0, len(stored)):
-        return Unreadable(row, "no pair where the index says", f"there are {len(pairs)}")
-    return pairs[0].files
 
 
 def _patiently(read: Callable[[], bytes], corpus: str) -> bytes:
