@@ -82,8 +82,10 @@ def bucket(bucket_uri: str) -> Callable[[str, bytes], None]:
 
 
 @pytest.fixture(scope="session")
-def sample_corpus(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pairs of articles of our own, whose captions say what their images show."""
+def make_sample_corpus(
+    ray_session: None, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[int], Path]:
+    """Make a corpus of so many articles of our own, whose captions say what images show."""
     from biovl import config as configs
     from biovl import recipes
     from biovl.curation.config import AssembleConfig
@@ -91,16 +93,25 @@ def sample_corpus(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -
     from biovl.jobs.harvest import HarvestConfig, harvest
     from biovl.sample import make_packages
 
-    folder = tmp_path_factory.mktemp("sample")
-    make_packages(folder / "packages", articles=24)
-    source = {"name": "packages", "path": str(folder / "packages")}
-    settings = {"source": source, "out": str(folder / "figures"), "packages_per_unit": 12}
-    harvest(configs.build(HarvestConfig, settings))
-    settings = {
-        **recipes.small(),
-        "figures": str(folder / "figures"),
-        "out": str(folder / "corpus"),
-        "shard.pairs": 16,
-    }
-    assemble(configs.build(AssembleConfig, settings))
-    return folder / "corpus"
+    def make(articles: int) -> Path:
+        folder = tmp_path_factory.mktemp("sample")
+        make_packages(folder / "packages", articles=articles)
+        source = {"name": "packages", "path": str(folder / "packages")}
+        settings = {"source": source, "out": str(folder / "figures"), "packages_per_unit": 12}
+        harvest(configs.build(HarvestConfig, settings))
+        settings = {
+            **recipes.small(),
+            "figures": str(folder / "figures"),
+            "out": str(folder / "corpus"),
+            "shard.pairs": 16,
+        }
+        assemble(configs.build(AssembleConfig, settings))
+        return folder / "corpus"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def sample_corpus(make_sample_corpus: Callable[[int], Path]) -> Path:
+    """About a hundred pairs."""
+    return make_sample_corpus(24)

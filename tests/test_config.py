@@ -161,3 +161,17 @@ def test_every_recipe_is_complete_but_for_what_only_the_user_knows(
         assert recipe.__doc__
         built = config.build(cls, {**recipe(), **given})
         assert config.build(cls, config.to_plain(built)) == built
+
+
+@dataclass(frozen=True)
+class Two:
+    first: Plugin
+    others: tuple[Plugin, ...] = (Plugin("c", {"x": 1}),)
+
+
+def test_every_plug_in_of_a_configuration_is_written_flat() -> None:
+    plain = {"first": {"name": "a", "x": 1}, "others": [{"name": "b", "y": "2"}]}
+    built = config.build(Two, plain)
+    assert built == Two(Plugin("a", {"x": 1}), (Plugin("b", {"y": "2"}),))
+    assert config.to_plain(built) == plain
+    assert config.to_plain(Two(Plugin("a")))["others"] == [{"name": "c", "x": 1}]

@@ -38,9 +38,23 @@ class Plugin:
         def flatten(plugin: "Plugin") -> dict[str, Any]:
             return {"name": plugin.name, **plugin.settings}
 
+        # Spelled out: what the handler returns is used without this wrapper where a configuration
+        # has a second plug-in.
+        fields = [
+            core_schema.dataclass_field("name", core_schema.str_schema(coerce_numbers_to_str=True)),
+            core_schema.dataclass_field(
+                "settings",
+                core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()),
+            ),
+        ]
+        inner = core_schema.dataclass_schema(
+            cls,
+            core_schema.dataclass_args_schema(cls.__name__, fields),
+            [f["name"] for f in fields],
+        )
         return core_schema.no_info_before_validator_function(
             unflatten,
-            handler(source),
+            inner,
             serialization=core_schema.plain_serializer_function_ser_schema(flatten),
         )
 
