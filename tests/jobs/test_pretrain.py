@@ -242,6 +242,11 @@ def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_written(
     assert not (tmp_path / "model").exists()
 
 
+def test_more_workers_than_pairs_of_a_step_are_refused(sample_corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="33 workers share 32 pairs"):
+        run(sample_corpus, tmp_path / "model", **{"workers.count": 33})
+
+
 def test_what_a_run_takes_is_told_without_starting_it(sample_corpus: Path) -> None:
     values = {**recipes.biomedclip(), "batch.pairs": 16, "corpus": str(sample_corpus), "out": "x"}
     text = estimated(configs.build(PretrainConfig, values))

@@ -107,6 +107,15 @@ def test_a_loss_that_is_no_number_is_passed_over_where_asked() -> None:
     assert all(torch.equal(after[n], before[n]) for n in before if n != "logit_scale")
 
 
+def test_a_run_whose_every_step_is_passed_over_ends() -> None:
+    config = replace(CONFIG, epochs=8, trouble=TroubleConfig(not_finite="skip"))
+    loop = trainer(config)
+    with torch.no_grad():
+        loop._towers.logit_scale.fill_(math.nan)
+    with pytest.raises(TrainingError, match="100 steps in a row were skipped"):
+        run(loop, stream(0, 160), config)
+
+
 def shuffled(batch: Batch, by: int) -> Batch:
     """Captions that belong to other images: nothing can be learnt."""
     return Batch(batch.pixels_BHWC.roll(by, 0), batch.tokens_T, batch.lengths_B)

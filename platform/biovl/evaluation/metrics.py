@@ -5,12 +5,13 @@ the very same text or image is no hit; it is as near as the match, and the two s
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from biovl.precision import full_precision
 
 # Shapes: N pairs of the pool, D embedding, q queries of a tile, i items of a tile, k pairs of a
 # block.
@@ -55,7 +56,7 @@ def places(image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None) -> tup
     # Not nearer and not as near is counted, since nothing compares with what is no number.
     farther_2N = torch.zeros(2, total, dtype=torch.int64, device=device)
     not_nearer_2N = torch.zeros_like(farther_2N)
-    with _full_precision():
+    with full_precision():
         match_N = (image_ND * text_ND).sum(1)
         low_N, high_N = match_N - TIE, match_N + TIE
         for rows in _tiles(total, tile):
@@ -131,7 +132,7 @@ def info_nce(image_ND: Tensor, text_ND: Tensor, logit_scale: float, *, block: in
     total = len(image_ND)
     size = min(block, total)
     summed = torch.zeros((), dtype=torch.float64, device=image_ND.device)
-    with _full_precision():
+    with full_precision():
         for counted in _tiles(total, size):
             batch = slice(counted.stop - size, counted.stop) if counted.stop > size else counted
             image_kD, text_kD = image_ND[batch], text_ND[batch]
@@ -156,20 +157,3 @@ def _check(image_ND: Tensor, text_ND: Tensor) -> None:
 def _tiles(total: int, tile: int) -> Iterator[slice]:
     for start in range(0, total, tile):
         yield slice(start, min(start + tile, total))
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Compute in float32: no autocast, no TF32, whose three digits would make ties."""
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "ieee"
-    try:
-        with (
-            torch.no_grad(),
-            torch.autocast("cpu", enabled=False),
-            torch.autocast("cuda", enabled=False),
-        ):
-            yield
-    finally:
-        matmul.fp32_precision = before

@@ -20,7 +20,7 @@ import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
-from biovl.errors import TrainingError
+from biovl.errors import ConfigError, TrainingError
 from biovl.jobs import pair_stream
 from biovl.jobs.cluster import connected
 from biovl.models.open_clip import Built
@@ -35,7 +35,7 @@ from biovl.storage import (
 from biovl.training import dry_run, estimate, memory
 from biovl.training.batches import Batch
 from biovl.training.checkpoints import Checkpoints
-from biovl.training.config import PretrainConfig, identity
+from biovl.training.config import PretrainConfig, WorkersConfig, identity
 from biovl.training.journal import Journal
 from biovl.training.models import build, describe
 from biovl.training.order import read_places
@@ -79,6 +79,7 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
         return done
     pairs = corpus.counts["pairs"]
     plan = Plan.of(pairs["train"], config.batch, config.epochs)
+    _check_workers(config.workers, plan)
     check_trackers(config.trackers)
     # A mistake in the model is told before anything is written or starts.
     built = build(config.model, with_weights=False)
@@ -93,6 +94,7 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
     checkpoints = Checkpoints(config.out)
     with connected(), contextlib.closing(_Listener(config, say)) as listener:
         if checkpoints.steps()[-1:] != [plan.steps]:
+            _say_what_is_missing(config.workers, say)
             _fit(config, plan, every, built, listener.queue)
         listener.finish()
         for steps_done, epoch in steps_waiting(draft, plan, every).items():
@@ -123,6 +125,28 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
     )
     write_story(config, manifest, built, scores, chosen)
     return draft.publish(manifest)
+
+
+def _check_workers(workers: WorkersConfig, plan: Plan) -> None:
+    smallest = min(pairs for pairs, _ in plan.epochs)
+    most = workers.count if isinstance(workers.count, int) else workers.count[1]
+    if most > smallest:
+        raise ConfigError(f"workers.count: {most} workers share {smallest} pairs of a step")
+
+
+def _say_what_is_missing(workers: WorkersConfig, say: Callable[[str], None]) -> None:
+    """Say it where a cluster has not what the fewest workers need: Ray waits without a word."""
+    fewest = workers.count if isinstance(workers.count, int) else workers.count[0]
+    there = ray.cluster_resources()
+    # Data is prepared by at least one more.
+    needed = {"CPU": fewest * workers.cpus + 1, "GPU": fewest * workers.gpus}
+    for name, count in needed.items():
+        if there.get(name, 0) < count:
+            say(
+                f"waits for more {name}s: {fewest} workers and their data need {count:g}, the "
+                f"cluster has {there.get(name, 0):g}; add nodes, or set workers.count, "
+                "workers.cpus or workers.gpus"
+            )
 
 
 def _replaced(draft: Draft) -> dict[str, int]:

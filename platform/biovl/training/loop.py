@@ -189,7 +189,7 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
         batch = _next(batches, trainer.device)
         waited_s += time.monotonic() - asked
         loss_value, lr, norm, skipped = trainer.update(loss)
-        guard.see(loss_value, place)
+        guard.see(loss_value, place, skipped)
         now = time.monotonic()
         yield Report(
             steps_done=trainer.steps_done,
@@ -207,14 +207,21 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
 
 
 class _Guard:
-    """Ends a run whose loss stays above that of guessing."""
+    """Ends a run whose loss stays above that of guessing, or stays no number."""
 
     def __init__(self, limit: float | None, warmup_pairs: int) -> None:
         self._limit = limit
         self._warmup_pairs = warmup_pairs
         self._excess: deque[float] = deque(maxlen=SMOOTHED_STEPS)
+        self._skipped = 0
 
-    def see(self, loss: float, place: Place) -> None:
+    def see(self, loss: float, place: Place, skipped: bool) -> None:
+        self._skipped = self._skipped + 1 if skipped else 0
+        if self._skipped == SMOOTHED_STEPS:
+            raise TrainingError(
+                f"{SMOOTHED_STEPS} steps in a row were skipped, as their loss or gradient was no "
+                "number: the weights will not recover. Lower optim.peak_lr and start anew"
+            )
         if (
             self._limit is None
             or not math.isfinite(loss)

@@ -18,7 +18,6 @@ backward, and neither N x N nor b x N similarities ever exist: memory is O(N D +
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from biovl.precision import full_precision
 from biovl.training.workers import Workers, share
 
 # Shapes: b pairs on this worker, N pairs on all workers, D embedding, t texts of a tile.
@@ -77,7 +77,7 @@ def info_nce(
     workers = workers or Workers()
     first = _first_row(image_bD, text_ND, workers)
     total, own = len(text_ND), len(image_bD)
-    with _full_precision():
+    with full_precision():
         scaled_bD = scale * image_bD
         row_b = image_bD.new_full((own,), -math.inf)
         column_N = image_bD.new_empty(total)
@@ -144,7 +144,7 @@ def sigmoid(
     first = _first_row(image_bD, text_ND, workers)
     total = len(text_ND)
     offset = torch.zeros_like(scale) if bias is None else bias
-    with _full_precision():
+    with full_precision():
         loss = torch.zeros_like(scale)
         image_grad_bD = torch.zeros_like(image_bD)
         text_grad_ND = torch.empty_like(text_ND)
@@ -264,24 +264,3 @@ def _log_sum_exp_over_workers(values_N: Tensor, workers: Workers) -> Tensor:
         return values_N
     largest_N = workers.max(values_N.clone())
     return largest_N + workers.sum((values_N - largest_N).exp()).log()
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Compute in the precision of the features: no autocast, no TF32, no graph.
-
-    At a scale of 100, similarities in bf16 are half a unit apart and the gradient of the scale is
-    wrong by a part in a thousand; this is under a hundredth of a step's work.
-    """
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "ieee"
-    try:
-        with (
-            torch.no_grad(),
-            torch.autocast("cpu", enabled=False),
-            torch.autocast("cuda", enabled=False),
-        ):
-            yield
-    finally:
-        matmul.fp32_precision = before

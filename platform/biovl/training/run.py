@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from biovl.errors import ArtifactError
 from biovl.models.open_clip import Built
 from biovl.storage import Draft
 from biovl.training import flops, hardware
@@ -74,8 +75,8 @@ def run(
         pinned=lambda: steps_to_keep(draft, plan, validated_every),
     )
     # Worker 0 decides, as a folder may look different from elsewhere.
-    found = checkpoints.steps()[-1:] if workers.rank == 0 else []
-    steps_done = int(workers.sum(torch.tensor(found[0] if found else 0, device=device)))
+    found = _last_readable(checkpoints, surroundings.say) if workers.rank == 0 else 0
+    steps_done = int(workers.sum(torch.tensor(found, device=device)))
     torch.manual_seed(seed_of(config.seed))
     built = build(config.model, with_weights=steps_done == 0)
     towers = towers_of(built, config.step, device)
@@ -125,6 +126,18 @@ def run(
                     keeper.save("a node is about to go")
         if workers.rank == 0:
             keeper.save_the_end()
+
+
+def _last_readable(checkpoints: Checkpoints, say: Callable[[str], None]) -> int:
+    """Return the steps done of the last checkpoint that is whole, 0 if there is none."""
+    for steps_done in reversed(checkpoints.steps()):
+        try:
+            checkpoints.load(steps_done)
+        except ArtifactError as error:
+            say(f"passes over a damaged checkpoint: {error}")
+        else:
+            return steps_done
+    return 0
 
 
 class _Keeper:
