@@ -28,7 +28,7 @@ def connected() -> Iterator[None]:
     ray.init(
         runtime_env={
             "env_vars": {"PYTHONPATH": os.pathsep.join(paths)},
-            "worker_process_setup_hook": "biovl.jobs.quiet.worker",
+            "worker_process_setup_hook": "biovl.jobs.worker_process.begin",
         },
         logging_level=logging.WARNING,
         log_to_driver=True,

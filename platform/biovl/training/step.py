@@ -13,6 +13,7 @@ Texts travel while images are computed, and their gradients while images go back
 """
 
 import contextlib
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ from biovl.training.workers import Workers
 
 MAX_LOGIT_SCALE = math.log(100)
 """Radford et al. 2021, section 2.5: larger ones made training unstable."""
+
+# Running statistics of a ResNet are each worker's own, as its batches are. Renamed in torch 2.15.
+_NO_BUFFER_SYNC: dict[str, Any] = (
+    {"forward_sync_buffers": False}
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
+    else {"broadcast_buffers": False}
+)
 
 Autocast = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -57,9 +65,8 @@ class Towers:
             return DistributedDataParallel(
                 tower,
                 device_ids=[device] if device.type == "cuda" else None,
-                # Running statistics of a ResNet are each worker's own, as its batches are.
-                broadcast_buffers=False,
                 gradient_as_bucket_view=True,
+                **_NO_BUFFER_SYNC,
             )
 
         return Towers(wrap(self.image), wrap(self.text), self.logit_scale, self.logit_bias)
