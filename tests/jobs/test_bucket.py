@@ -10,8 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from biovl.encoder import load
 from biovl.filesystems import open_location
 from biovl.shards import read_pair
+from biovl.storage import Folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +35,7 @@ def run(script: str, recipe: str, **settings: str) -> dict:
     return summary
 
 
-def test_from_packages_in_a_bucket_to_shards_in_a_bucket(
+def test_from_packages_in_a_bucket_to_a_model_in_a_bucket(
     sample_packages: Path, bucket: Callable[[str, bytes], None], bucket_uri: str
 ) -> None:
     packages = sorted(sample_packages.iterdir())
@@ -53,3 +55,21 @@ def test_from_packages_in_a_bucket_to_shards_in_a_bucket(
     for pair in pairs[::5]:
         files = read_pair(f"{corpus}/{pair['shard']}", pair["offset"], pair["size"])
         assert json.loads(files["json"])["figure_id"] == pair["pair_id"]
+    model = f"{bucket_uri}/model"
+    trained = run(
+        "pretrain",
+        "tiny",
+        corpus=corpus,
+        out=model,
+        epochs="2",
+        batch__pairs="8",
+        workers__cpus="0.5",
+    )
+    assert trained["steps"] == 2 * (trained["pairs"]["train"] // 8)
+    encoder = load(model)
+    image = next(data for kind, data in files.items() if kind in ("jpg", "png"))
+    assert encoder.embed_images([image]).shape == (1, encoder.dim)
+    names = Folder(model).names("")
+    assert {"manifest.json", "README.md", "metrics.jsonl"} <= set(names)
+    assert Folder(model).names("tensorboard")
+    assert not Folder(model).names(".draft/checkpoints")
