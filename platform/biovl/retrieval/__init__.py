@@ -1,0 +1,1 @@
+"""Finding figures: vectors, words and filters over a published index."""

@@ -1,0 +1,1 @@
+"""Retrieval and classification over HTTP: one Ray Serve application."""

@@ -1,0 +1,100 @@
+"""What an endpoint may ask of the models and indexes behind it, wherever they run.
+
+``serve.local.LocalEngine`` answers in this process, ``serve.deployments.ServeEngine`` through
+handles to other replicas, and tests through a small model in memory. Errors of a request are
+``serve.problems.Problem``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from biovl.retrieval.query import Query, Results
+
+Size = Literal["thumbnail", "full"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """Vectors, and by which model: an index answers only to its own."""
+
+    rows_ND: np.ndarray
+    """Unit length, float32, shape [N, D]."""
+    model_version: str
+    logit_scale: float
+    """The factor on similarities: 1 / temperature."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFile:
+    """An image of the corpus."""
+
+    data: bytes
+    media_type: str
+    etag: str
+
+
+class Engine(Protocol):
+    """Everything that endpoints may ask. Versions are the first 12 digits of fingerprints."""
+
+    async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
+        """Decode and crop images as the model wants them: uint8, shape [H, W, 3] each.
+
+        Runs where the request arrived, off the event loop, so that files never travel.
+
+        Raises:
+            Problem: 415 or 422, with the number of the image and the reason.
+        """
+        ...
+
+    async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
+        """Return vectors of prepared images."""
+        ...
+
+    async def embed_texts(self, texts: Sequence[str]) -> Embedded:
+        """Return vectors of texts, cut to the context of the model."""
+        ...
+
+    async def search(self, query: Query, *, model_version: str | None = None) -> Results:
+        """Return what is found by vectors of this version of the model.
+
+        Raises:
+            Problem: 404 for a figure that is not in the index; 409 ``stale-model`` if the vectors
+                are of a model that no index here belongs to: embed again.
+        """
+        ...
+
+    async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
+        """Return what is known of figures, in their order; None where there is no such figure."""
+        ...
+
+    async def image(self, figure_id: str, size: Size) -> ImageFile:
+        """Return a figure's image.
+
+        Raises:
+            Problem: 404 if there is no such figure, or its bytes are not kept.
+        """
+        ...
+
+    async def facets(self) -> Mapping[str, Mapping[str, int]]:
+        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        ...
+
+    async def about(self) -> Mapping[str, Any]:
+        """Return what is served.
+
+        ``{"model": {"name", "version", "dim", "image_size", "context_length", "logit_scale",
+        "licenses"…}, "index": {"version", "figures", "recall", "settings", "license_groups"…} |
+        None, "ready": bool, "reasons": [why not]}``
+        """
+        ...
+
+    async def reload(self, *, model: str | None = None, index: str | None = None) -> Mapping[str, Any]:
+        """Serve what is published now, or other folders, without failing a request; return about().
+
+        Raises:
+            Problem: 422 if what is there cannot be served; what was served goes on.
+        """
+        ...

@@ -1,0 +1,96 @@
+"""What a service is told. ``serve run serve.app:build model=DIR index=DIR limits.k_max=500``."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Auth(_Settings):
+    """Who may ask.
+
+    Without a file of keys the service answers to the loopback interface only, and refuses to start
+    where it is bound to more.
+    """
+
+    keys_file: str | None = None
+    """YAML, see ``serve.auth``: names, SHA-256 digests and scopes. ``python -m serve.auth new``."""
+
+
+class Limits(_Settings):
+    """What one request may take. More is refused with what was found and what is allowed."""
+
+    body_mib: float = 20
+    image_mib: float = 10
+    image_megapixels: float = 64
+    text_chars: int = 4_096
+    k_max: int = 200
+    depth_max: int = 2_000
+    """Of pages: offset + k."""
+    inputs_max: int = 64
+    """Texts or images of one call."""
+    classes_max: int = 1_000
+    templates_max: int = 32
+    timeout_s: float = 30
+    concurrent_requests: int = 256
+    """Per replica; more are answered 503 with Retry-After."""
+
+
+class Rate(_Settings):
+    """Requests of one key, or of one address without keys."""
+
+    per_s: float | None = None
+    """None: no limit."""
+    burst: int = 40
+
+
+class Batch(_Settings):
+    """How many inputs of concurrent requests are embedded at once."""
+
+    images_max: int = 32
+    texts_max: int = 64
+    wait_ms: float = 0
+    """How long to wait for more while the executor is free; only a GPU gains by it."""
+    queue_max: int = 512
+
+
+class Replicas(_Settings):
+    """Of the deployments of ``layout: split``, or of the one of ``fused``."""
+
+    http: int | tuple[int, int] = 1
+    encoder: int | tuple[int, int] = 1
+    """A pair is the least and the most of an autoscaling deployment."""
+    search: int | tuple[int, int] = 1
+    encoder_gpus: float = 0
+    """Of each replica; 0 computes on the CPU. A fraction shares one GPU."""
+    encoder_cpus: float = 1
+    search_cpus: float = 1
+    http_cpus: float = 1
+
+
+class Settings(_Settings):
+    """The whole service."""
+
+    model: str
+    """A published model, local or ``s3://``."""
+    index: str | None = None
+    """A published index of that model; without one there is no search."""
+    layout: Literal["fused", "split"] = "fused"
+    """fused: one process does all, for a laptop. split: deployments that scale on their own."""
+    name: str = "biovl"
+    auth: Auth = Auth()
+    limits: Limits = Limits()
+    rate: Rate = Rate()
+    batch: Batch = Batch()
+    replicas: Replicas = Replicas()
+    cors_origins: tuple[str, ...] = ()
+    proxy: bool = True
+    """Whether ``/v1/proxy`` answers."""
+    cache_folder: str | None = None
+    """Where copies of ``s3://`` folders are kept; a temporary folder by default."""
+    log_format: Literal["json", "text"] = "json"
+    poll_s: float = Field(default=1.0, gt=0)
+    """How often replicas look whether another model or index was asked for."""
