@@ -91,7 +91,9 @@ class Engine(Protocol):
         """
         ...
 
-    async def reload(self, *, model: str | None = None, index: str | None = None) -> Mapping[str, Any]:
+    async def reload(
+        self, *, model: str | None = None, index: str | None = None
+    ) -> Mapping[str, Any]:
         """Serve what is published now, or other folders, without failing a request; return about().
 
         Raises:

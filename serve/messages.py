@@ -32,7 +32,9 @@ class SearchRequest(Message):
     figure_id: str | None = None
     embedding: list[float] | None = None
     weights: Weights = Weights()
-    over: list[Literal["images", "captions"]] = Field(default=["images"], min_length=1, max_length=2)
+    over: list[Literal["images", "captions"]] = Field(
+        default=["images"], min_length=1, max_length=2
+    )
     words: bool = Field(
         default=False, description="also find captions that hold the words of text (BM25)"
     )

@@ -41,6 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "encoder": {"errors", "images", "models", "tokenization", "weight_files"},
     "evaluation": {"drawing", "precision"},
     "merging": {"config", "errors", "markdown", "models", "storage", "weights"},
+    "retrieval": {"config", "errors", "filesystems", "records", "shards", "storage"},
+    "client": {"errors"},
     "training": {
         *("config", "drawing", "encoder", "errors", "evaluation", "filesystems", "images"),
         *("markdown", "models", "plugins", "precision", "shards", "storage", "towers"),
@@ -50,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jobs": {
         *("__init__", "assembling", "config", "curation", "encoder", "errors", "evaluation"),
         *("harvesting", "merging", "models", "pairing", "parts", "plugins", "records", "shards"),
-        *("sources", "storage", "tokenization", "training", "weight_files"),
+        *("retrieval", "sources", "storage", "tokenization", "training", "weight_files"),
     },
 }
 
