@@ -25,6 +25,10 @@ class Embedded:
     model_version: str
     logit_scale: float
     """The factor on similarities: 1 / temperature."""
+    tokens: Sequence[int] = ()
+    """Of texts: how many tokens the model read of each; empty if that is not known."""
+    truncated: Sequence[bool] = ()
+    """Of texts: whether each was longer than the context; empty if that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
