@@ -1,0 +1,292 @@
+"""Who may ask: keys, kept as SHA-256 digests in a YAML file that is read again when it changes.
+
+    keys:
+      - {name: ward-7, sha256: 9f86d081884c7d65…, scopes: [search, embed]}
+      - {name: operator, sha256: …, scopes: [search, embed, admin, metrics], rate_per_s: 50}
+
+    python -m serve.auth new ward-7 --scopes search,embed     a key, shown once, and its line
+
+Without a file, only the own machine is answered, and browsers only from pages of its own.
+"""
+
+import argparse
+import hashlib
+import hmac
+import ipaddress
+import logging
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import Headers
+
+from biovl.errors import ConfigError
+from serve.exchanges import Caller
+from serve.problems import Problem
+from serve.settings import Auth
+
+SCOPES = ("search", "embed", "admin", "metrics")
+"""search: find figures and classify; embed: vectors of own inputs; admin: reload; metrics: read."""
+
+_LOG = logging.getLogger("serve.auth")
+_NAME = r"^[A-Za-z0-9._-]{1,64}$"
+_MAX_KEY_CHARS = 512
+_LOOK_AGAIN_S = 1.0
+_MAKE_KEYS = (
+    "make a key with `python -m serve.auth new NAME --scopes search,embed` and start the service"
+    " with auth.keys_file"
+)
+# What people call a key in a URL, where logs, histories and referrers would keep it.
+_IN_QUERY = re.compile(r"(?:^|&)(?:api[_-]?key|x-api-key|key|access_token|token)=", re.IGNORECASE)
+
+
+class _Key(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=_NAME)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    scopes: frozenset[str]
+    rate_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class _KeysFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    keys: list[_Key] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class _Known:
+    digest: bytes
+    caller: Caller
+
+
+class Keys:
+    """The keys of a service as they are in their file now."""
+
+    def __init__(self, auth: Auth, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Read the file, if there is one.
+
+        Raises:
+            ConfigError: If it cannot be read; the message names the field or line.
+        """
+        self._path = Path(auth.keys_file) if auth.keys_file else None
+        self._clock = clock
+        self._known: tuple[_Known, ...] = ()
+        self._stamp: tuple[int, int, int] | None = None
+        self._looked_at = clock()
+        if self._path:
+            self._known, self._stamp = _read(self._path), _stamp(self._path)
+
+    @property
+    def are_required(self) -> bool:
+        """Whether there is a file of keys; without one only the own machine is answered."""
+        return self._path is not None
+
+    def digests(self) -> bytes:
+        """Return what all replicas with this file have in common, and nobody else knows."""
+        return b"".join(sorted(known.digest for known in self._known))
+
+    def caller(self, scope: Mapping[str, Any], headers: Headers) -> Caller:
+        """Return who sent a request.
+
+        Args:
+            scope: Of ASGI: its ``client`` and ``query_string`` are looked at.
+            headers: Of the request.
+
+        Raises:
+            Problem: 401 without a known key, or without keys from another machine; 400 with a key
+                in the URL; 403 or 421 if a page of another site asks through a browser.
+        """
+        if self._path is None:
+            return _from_own_machine(scope, headers)
+        if _IN_QUERY.search(scope["query_string"].decode("latin-1")):
+            raise Problem(
+                400,
+                "key-in-url",
+                "a key must not be in the URL, where logs keep it: send it as"
+                " `Authorization: Bearer KEY` or `X-API-Key: KEY`, and replace this one",
+            )
+        self._look_again()
+        return self._caller_of(_sent(headers))
+
+    def _caller_of(self, key: str) -> Caller:
+        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+        found = None
+        # All are compared, and each in constant time: how long it takes tells nothing.
+        for known in self._known:
+            if hmac.compare_digest(known.digest, digest):
+                found = known.caller
+        if found is None:
+            raise _unauthorized("this key is not known here; check it, or ask who runs the service")
+        return found
+
+    def _look_again(self) -> None:
+        now = self._clock()
+        if self._path is None or now - self._looked_at < _LOOK_AGAIN_S:
+            return
+        self._looked_at = now
+        try:
+            stamp = _stamp(self._path)
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp
+            self._known = _read(self._path)
+            _LOG.info("keys were read again: %d", len(self._known))
+        except ConfigError as error:
+            # Somebody is editing it; that must neither lock everyone out nor let anyone in.
+            _LOG.error("keys stay as they were: %s", error)
+
+
+def new_key() -> str:
+    """Return a fresh key: 256 random bits, with a prefix that scanners of secrets can find."""
+    return "biovl_" + secrets.token_urlsafe(32)
+
+
+def _read(path: Path) -> tuple[_Known, ...]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"auth.keys_file {path} cannot be read: {error}") from error
+    try:
+        found = _KeysFile.model_validate(yaml.safe_load(text))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise ConfigError(f"{path}, line {line}: {error.problem}") from None
+    except yaml.YAMLError:
+        raise ConfigError(f"{path} is not YAML") from None
+    except ValidationError as error:
+        # Without the input: it may be a key that somebody put where its digest belongs.
+        wrong = [
+            f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in error.errors()
+        ]
+        raise ConfigError(f"{path} is not a file of keys:\n  " + "\n  ".join(wrong)) from None
+    _check(path, found.keys)
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        _LOG.warning("%s can be read by others; chmod 600 it", path)
+    return tuple(_known(key) for key in found.keys)
+
+
+def _check(path: Path, keys: Sequence[_Key]) -> None:
+    for number, key in enumerate(keys):
+        unknown = key.scopes.difference(SCOPES)
+        if unknown:
+            raise ConfigError(
+                f"{path}: keys.{number}.scopes has {', '.join(sorted(unknown))}; choose from"
+                f" {', '.join(SCOPES)}"
+            )
+    for what in ("name", "sha256"):
+        values = [getattr(key, what) for key in keys]
+        twice = [n for n, value in enumerate(values) if value in values[:n]]
+        if twice:
+            raise ConfigError(f"{path}: keys.{twice[0]}.{what} stands there twice")
+
+
+def _known(key: _Key) -> _Known:
+    caller = Caller(
+        name=key.name, scopes=key.scopes, bucket=f"key:{key.name}", rate_per_s=key.rate_per_s
+    )
+    return _Known(bytes.fromhex(key.sha256), caller)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise ConfigError(f"auth.keys_file {path} cannot be read: {error}") from error
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _sent(headers: Headers) -> str:
+    kind, _, bearer = headers.get("authorization", "").partition(" ")
+    key = headers.get("x-api-key") or (bearer.strip() if kind.lower() == "bearer" else "")
+    if not key:
+        raise _unauthorized(
+            "this needs a key: send `Authorization: Bearer KEY` or `X-API-Key: KEY`"
+        )
+    if len(key) > _MAX_KEY_CHARS:
+        raise _unauthorized(f"no key has {len(key)} characters")
+    return key
+
+
+def _unauthorized(detail: str) -> Problem:
+    return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _from_own_machine(scope: Mapping[str, Any], headers: Headers) -> Caller:
+    client = scope.get("client")
+    address = str(client[0]) if client else ""
+    # A proxy on this machine speaks for others. What it says of them can only forbid.
+    forwarded = [
+        hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()
+    ]
+    if not all(_is_loopback(one) for one in (address, *forwarded)):
+        raise _unauthorized(f"without keys only the own machine is answered; {_MAKE_KEYS}")
+    # Another site's name can be made to resolve to 127.0.0.1 (DNS rebinding): a browser would
+    # then take us for that site and let its scripts read our answers.
+    if not _is_loopback(_name_in("//" + headers.get("host", ""))):
+        raise Problem(
+            421,
+            "misdirected-request",
+            "without keys only requests for localhost are answered, and Host names another;"
+            f" open http://127.0.0.1, or {_MAKE_KEYS}",
+        )
+    origin = headers.get("origin")
+    if origin is not None and not _is_loopback(_name_in(origin)):
+        raise Problem(
+            403,
+            "cross-origin",
+            "without keys pages of other sites are not answered, since anyone's page could ask;"
+            f" {_MAKE_KEYS}",
+        )
+    return Caller(name="local", scopes=frozenset(SCOPES), bucket=f"address:{address}")
+
+
+def _name_in(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a fresh key and the line of it that belongs into the file of keys."""
+    parser = argparse.ArgumentParser(prog="python -m serve.auth", description=main.__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    new = commands.add_parser("new", help="make a key")
+    new.add_argument("name", help="whose it is; stands in the log")
+    new.add_argument("--scopes", default="search,embed", help=f"of {','.join(SCOPES)}")
+    chosen = parser.parse_args(arguments)
+    scopes = [scope.strip() for scope in chosen.scopes.split(",")]
+    unknown = sorted(set(scopes).difference(SCOPES))
+    if unknown:
+        parser.error(f"there is no scope {unknown[0]!r}; choose from {', '.join(SCOPES)}")
+    if not re.match(_NAME, chosen.name):
+        parser.error("a name is 1 to 64 letters, digits, dots, - and _")
+    key = new_key()
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    print(f"key, shown this once:\n\n  {key}\n\nadd below keys: in auth.keys_file (chmod 600):\n")  # noqa: T201
+    print(f"  - {{name: {chosen.name}, sha256: {digest}, scopes: [{', '.join(scopes)}]}}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

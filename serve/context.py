@@ -1,0 +1,52 @@
+"""What an endpoint is given: ``router(context)`` of each file of ``serve/endpoints/``."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+
+from serve.auth import SCOPES, Keys
+from serve.cursors import Cursors
+from serve.engine import Engine
+from serve.exchanges import exchange_in
+from serve.metrics import Metrics
+from serve.problems import Problem
+from serve.settings import Settings
+from serve.strict_json import StrictRoute
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """The service as endpoints see it."""
+
+    settings: Settings
+    engine: Engine
+    keys: Keys
+    metrics: Metrics
+    cursors: Cursors
+
+    def router(self, **options: Any) -> APIRouter:
+        """Return a router whose routes read JSON strictly; all endpoints begin with it."""
+        return APIRouter(route_class=StrictRoute, **options)
+
+    def needs(self, scope: str) -> Any:
+        """Return the dependency of a route that not every key may use.
+
+        ``@router.post("/v1/search", dependencies=[context.needs("search")])``. That there is a
+        valid key was seen to before, for every path below ``/v1/`` (``serve.middleware``).
+        """
+        if scope not in SCOPES:
+            raise ValueError(f"there is no scope {scope!r}; choose from {', '.join(SCOPES)}")
+
+        async def allowed(request: Request) -> None:
+            caller = exchange_in(request.scope).caller
+            scopes = caller.scopes if caller else frozenset()
+            if scope not in scopes:
+                raise Problem(
+                    403,
+                    "missing-scope",
+                    f"this needs a key with the scope {scope}; yours has"
+                    f" {', '.join(sorted(scopes)) or 'none'}",
+                )
+
+        return Depends(allowed)

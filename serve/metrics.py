@@ -1,0 +1,224 @@
+"""Numbers of this replica, and those of all replicas as one Prometheus text.
+
+Each application has its own registry: nothing is global, and two applications in one process, as
+in tests, count apart. A replica leaves snapshots with the coordinator; whichever is asked for
+``/metrics`` joins its own with theirs, so that one replica's counts are never taken for all.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+
+STALE_S = 60.0
+"""A replica that has left no snapshot for so long is gone."""
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric and its samples, as plain values that travel."""
+
+    name: str
+    documentation: str
+    kind: str
+    samples: tuple[tuple[str, tuple[tuple[str, str], ...], float], ...]
+    """(name of the sample, its labels, value)."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All metrics of one replica at one time."""
+
+    families: tuple[Family, ...]
+    taken_at: float
+    """Seconds since 1970, by the clock of its machine."""
+
+
+class Snapshots(Protocol):
+    """Where replicas leave their snapshots; the coordinator."""
+
+    async def put(self, replica: str, snapshot: Snapshot) -> None:
+        """Keep this one instead of the one before."""
+        ...
+
+    async def get_all(self) -> Mapping[str, Snapshot]:
+        """Return the last one of each replica."""
+        ...
+
+
+class Metrics:
+    """What one replica counts."""
+
+    def __init__(self, replica: str) -> None:
+        """Begin at zero.
+
+        Args:
+            replica: The value of the label ``replica``.
+        """
+        self.replica = replica
+        self.registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "biovl_requests",
+            "Requests answered.",
+            ("route", "method", "status"),
+            registry=registry,
+        )
+        self._latency = Histogram(
+            "biovl_request_seconds",
+            "From the first byte of a request to the last of its answer.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._stages = Histogram(
+            "biovl_stage_seconds",
+            "Of requests: decode, encode, search, metadata.",
+            ("stage",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._batches = Histogram(
+            "biovl_batch_size",
+            "Inputs embedded at once.",
+            ("kind",),
+            buckets=_SIZES,
+            registry=registry,
+        )
+        self._waits = Histogram(
+            "biovl_queue_seconds",
+            "How long inputs waited for their batch.",
+            ("kind",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._rejected = Counter(
+            "biovl_rejected",
+            "Requests answered with a problem, by its reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self._in_progress = Gauge(
+            "biovl_requests_in_progress", "Requests being computed.", registry=registry
+        )
+        self._model = Gauge(
+            "biovl_model_info", "Which model is served: 1.", ("name", "version"), registry=registry
+        )
+        self._index = Gauge(
+            "biovl_index_figures", "Figures in the index.", ("version",), registry=registry
+        )
+        self._recall = Gauge(
+            "biovl_index_recall_at_10",
+            "Measured when the index was built.",
+            ("over", "query"),
+            registry=registry,
+        )
+        self._ready = Gauge("biovl_ready", "Whether requests can be answered.", registry=registry)
+
+    def answered(self, route: str, method: str, status: int, elapsed_s: float) -> None:
+        """Count a request. ``route`` is a template: a path would make a series of each figure."""
+        self._requests.labels(route, method, str(status)).inc()
+        self._latency.labels(route).observe(elapsed_s)
+
+    def stage(self, name: str, elapsed_s: float) -> None:
+        """Count a stage of a request."""
+        self._stages.labels(name).observe(elapsed_s)
+
+    def rejected(self, reason: str) -> None:
+        """Count a problem by its slug."""
+        self._rejected.labels(reason).inc()
+
+    def batch(self, kind: str, size: int) -> None:
+        """Count a batch of images or texts. A hook of the batchers."""
+        self._batches.labels(kind).observe(size)
+
+    def waited(self, kind: str, elapsed_s: float) -> None:
+        """Count how long one input waited for its batch. A hook of the batchers."""
+        self._waits.labels(kind).observe(elapsed_s)
+
+    def in_progress(self, change: int) -> None:
+        """Add to the requests being computed."""
+        self._in_progress.inc(change)
+
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Set the gauges of model and index to what ``Engine.about`` says."""
+        self._ready.set(1 if about.get("ready") else 0)
+        for gauge in (self._model, self._index, self._recall):
+            gauge.clear()
+        model, index = about.get("model"), about.get("index")
+        if model:
+            self._model.labels(str(model.get("name")), str(model.get("version"))).set(1)
+        if index:
+            self._index.labels(str(index.get("version"))).set(float(index.get("figures") or 0))
+            for over, query, recall in _recalls(index.get("recall")):
+                self._recall.labels(over, query).set(recall)
+
+    def snapshot(self) -> Snapshot:
+        """Return all numbers as they are now, with the label ``replica``."""
+        families = tuple(
+            Family(
+                found.name,
+                found.documentation,
+                found.type,
+                tuple(
+                    (
+                        sample.name,
+                        (*sorted(sample.labels.items()), ("replica", self.replica)),
+                        sample.value,
+                    )
+                    for sample in found.samples
+                    # When a series began; of use to nobody who has the counts.
+                    if not sample.name.endswith("_created")
+                ),
+            )
+            for found in self.registry.collect()
+        )
+        return Snapshot(families, time.time())
+
+
+def prometheus_text(snapshots: Iterable[Snapshot]) -> bytes:
+    """Return snapshots in the text format of Prometheus 0.0.4, each family once."""
+    joined: dict[str, Metric] = {}
+    for snapshot in snapshots:
+        for family in snapshot.families:
+            metric = joined.setdefault(
+                family.name, Metric(family.name, family.documentation, family.kind)
+            )
+            for name, labels, value in family.samples:
+                metric.add_sample(name, dict(labels), value)
+    return generate_latest(_Collected(list(joined.values())))
+
+
+def fresh(snapshots: Mapping[str, Snapshot], *, now: float) -> dict[str, Snapshot]:
+    """Return the snapshots of replicas that are still there; ``now`` in seconds since 1970."""
+    return {
+        replica: snapshot
+        for replica, snapshot in snapshots.items()
+        if now - snapshot.taken_at <= STALE_S
+    }
+
+
+class _Collected(CollectorRegistry):
+    """A registry as far as ``generate_latest`` looks at one."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        super().__init__()
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._metrics)
+
+
+def _recalls(recall: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, float]]:
+    """Return (over, kind of query, recall) of a nested table ``{over: {kind: number}}``."""
+    if isinstance(recall, Mapping):
+        for key, value in recall.items():
+            yield from _recalls(value, (*path, str(key)))
+    elif isinstance(recall, int | float) and not isinstance(recall, bool):
+        yield ".".join(path[:-1]), path[-1] if path else "", float(recall)

@@ -1,0 +1,133 @@
+"""JSON as it is read here: what other readers would understand differently is refused.
+
+Duplicate keys, NaN, lone surrogates, NUL, deep nesting and numbers of thousands of digits are
+answered 400 before any code of ours sees them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from serve.problems import Problem, shortened
+
+MAX_DEPTH = 32
+"""Of lists and objects in each other; our deepest message has 5."""
+
+_MAX_DIGITS = 40
+# Only escapes can bring these in: bytes are decoded as UTF-8 before, and refused there.
+_SUSPECT = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
+
+
+class StrictRoute(APIRoute):
+    """Reads a JSON body by ``read_json`` before FastAPI does."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of FastAPI, given a request whose JSON is read already."""
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            if is_json(request.headers.get("content-type", "")):
+                body = await request.body()
+                if body:
+                    # Where Starlette keeps it, so that it is read once. In a subclass the error
+                    # would be raised within FastAPI, which makes all errors there the same one.
+                    request._json = read_json(body)
+            return await handle(request)
+
+        return strictly
+
+
+def is_json(content_type: str) -> bool:
+    """Say whether a body of this type is JSON."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type == "application/json" or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )
+
+
+def read_json(body: bytes) -> Any:
+    """Return the value of a JSON document.
+
+    Raises:
+        Problem: 400 ``bad-json``, with the reason and, where it is known, the place.
+    """
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _bad(f"byte {error.start} is not UTF-8") from None
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise _bad(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise _bad(f"lists and objects nest deeper than {MAX_DEPTH}") from None
+    _refuse_depth_and_suspects(value, suspect=_SUSPECT.search(body) is not None)
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _bad(f"the key {shortened(ascii(key))} stands twice in one object")
+            seen.add(key)
+    return found
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise _bad(f"a number has {len(digits)} digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise _bad(f"{shortened(digits)} is too large for a number")
+    return value
+
+
+def _constant(name: str) -> NoReturn:
+    raise _bad(f"{name} is not a number of JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=_whole, parse_float=_finite, parse_constant=_constant
+)
+
+
+def _refuse_depth_and_suspects(value: Any, *, suspect: bool) -> None:
+    level, depth = [value], 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise _bad(f"lists and objects nest deeper than {MAX_DEPTH}")
+        below: list[Any] = []
+        for item in level:
+            match item:
+                case dict():
+                    below.extend(item.values())
+                    if suspect:
+                        below.extend(item)
+                case list():
+                    # A long list of numbers has nothing below it.
+                    below.extend(x for x in item if isinstance(x, str | list | dict))
+                case str() if suspect:
+                    _refuse_suspects(item)
+        level, depth = below, depth + 1
+
+
+def _refuse_suspects(text: str) -> None:
+    if "\0" in text:
+        raise _bad("a string holds U+0000")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise _bad("a string holds half of a surrogate pair")
+
+
+def _bad(reason: str) -> Problem:
+    return Problem(400, "bad-json", f"the body is not JSON that can be read: {reason}")
