@@ -1,0 +1,346 @@
+"""What the replicas of an application share: which release is wanted, and a few small values.
+
+Each replica tells every ``poll_s`` what it has loaded and is told what to serve. A new release is
+served when every replica has it: until then all answer with the one before, so that an answer
+never mixes the model of one with the index of another, and one replica that cannot load it keeps
+it from all.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from serve.settings import Rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A model and its index: where they are, and what must be found there."""
+
+    model: str
+    index: str | None
+    model_fingerprint: str
+    index_fingerprint: str | None
+    generation: int = 0
+    """Counts what was wanted one after the other."""
+
+    @property
+    def model_version(self) -> str:
+        """The first 12 digits of the model's fingerprint."""
+        return self.model_fingerprint[:12]
+
+    @property
+    def index_version(self) -> str | None:
+        """The first 12 digits of the index's fingerprint."""
+        return self.index_fingerprint[:12] if self.index_fingerprint else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a replica says of itself."""
+
+    serving: Wanted
+    loaded: int = 0
+    """The generation that it has ready beside what it serves; 0 for none."""
+    failed: int = 0
+    """The generation that it could not load."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """What a replica is told."""
+
+    serving: Wanted
+    next: Wanted | None
+    """To be loaded beside what is served; None: nothing, or no longer."""
+    reason: str = ""
+    """Why the last that was wanted is not served."""
+    settled: bool = True
+    """Whether all replicas serve what they should."""
+
+
+@dataclass
+class _Bucket:
+    tokens: float
+    since: float
+
+
+@dataclass
+class Coordination:
+    """The shared state, in one process. Knows no Ray and no clock but the one it is given."""
+
+    rate: Rate = Rate()
+    silent_s: float = 10.0
+    """A replica that says nothing for so long is no longer waited for."""
+    clock: Callable[[], float] = time.monotonic
+    _serving: Wanted | None = None
+    _next: Wanted | None = None
+    _reason: str = ""
+    _reports: dict[str, tuple[float, Report]] = field(default_factory=dict)
+    _values: dict[tuple[str, str], tuple[float, Any]] = field(default_factory=dict)
+    _buckets: dict[str, _Bucket] = field(default_factory=dict)
+
+    def begin(self, initial: Wanted) -> Wanted:
+        """Return what to serve: the first replica's own wish, if nothing is served yet."""
+        if self._serving is None:
+            self._serving = replace(initial, generation=max(1, initial.generation))
+        return self._serving
+
+    def want(self, candidate: Wanted) -> Wanted:
+        """Have all replicas load a release; return it with its generation.
+
+        The same release asked for twice is one; another takes the place of one not yet loaded.
+        """
+        serving = self.begin(candidate)
+        for known in (self._next, serving):
+            if known is not None and replace(known, generation=0) == replace(
+                candidate, generation=0
+            ):
+                return known
+        newest = max(serving.generation, self._next.generation if self._next else 0)
+        self._next = replace(candidate, generation=newest + 1)
+        self._reason = ""
+        return self._next
+
+    def exchange(self, replica: str, report: Report) -> Orders:
+        """Take note of a replica and tell it what to serve."""
+        now = self.clock()
+        self._reports[replica] = now, report
+        self._reports = {
+            name: (at, said)
+            for name, (at, said) in self._reports.items()
+            if now - at <= self.silent_s
+        }
+        serving = self.begin(report.serving)
+        # Where the coordinator itself was restarted, replicas know more than it.
+        if report.serving.generation > serving.generation:
+            serving = self._serving = report.serving
+        self._decide()
+        serving = self._serving or serving
+        said = [one for _, one in self._reports.values()]
+        settled = all(one.serving.generation == serving.generation for one in said)
+        return Orders(
+            serving=serving,
+            next=self._next,
+            reason=self._reason,
+            settled=settled and self._next is None,
+        )
+
+    def leave(self, replica: str) -> bool:
+        """Forget a replica that stops; return whether it was the last."""
+        self._reports.pop(replica, None)
+        return not self._reports
+
+    def alone_for(self) -> float:
+        """Return for how many seconds no replica has said anything."""
+        newest = max((at for at, _ in self._reports.values()), default=0.0)
+        return self.clock() - newest
+
+    def _decide(self) -> None:
+        if self._next is None:
+            return
+        wanted = self._next.generation
+        said = {name: report for name, (_, report) in self._reports.items()}
+        failed = {name: report.reason for name, report in said.items() if report.failed == wanted}
+        if failed:
+            # Of the same reason on ten replicas one is enough.
+            self._reason = "; ".join(sorted(set(failed.values())))
+            self._next = None
+        elif all(wanted in (report.loaded, report.serving.generation) for report in said.values()):
+            self._serving, self._next = self._next, None
+
+    def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
+        """Keep a value of a replica for a while, instead of its last of this kind."""
+        self._values[kind, replica] = self.clock() + keep_s, payload
+
+    def get_all(self, kind: str) -> dict[str, Any]:
+        """Return the values of a kind by replica, but of those that were kept long enough."""
+        now = self.clock()
+        self._values = {key: entry for key, entry in self._values.items() if entry[0] > now}
+        return {name: payload for (of, name), (_, payload) in self._values.items() if of == kind}
+
+    def lease(
+        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
+    ) -> int:
+        """Return how many of so many requests a key may make now: a token bucket for all replicas.
+
+        Args:
+            key: Whose bucket.
+            count: How many are asked for.
+            per_s: How fast it fills; by default as the settings say.
+            burst: How much it holds; by default as the settings say.
+        """
+        rate = self.rate.per_s if per_s is None else per_s
+        if rate is None:
+            return count
+        size = float(self.rate.burst if burst is None else burst)
+        now = self.clock()
+        if len(self._buckets) > 100_000:
+            # Full ones say nothing: a new one is full as well.
+            self._buckets = {k: b for k, b in self._buckets.items() if now - b.since < 3_600}
+        bucket = self._buckets.setdefault(key, _Bucket(size, now))
+        bucket.tokens = min(size, bucket.tokens + (now - bucket.since) * rate)
+        bucket.since = now
+        granted = min(count, int(bucket.tokens))
+        bucket.tokens -= granted
+        return granted
+
+
+class Coordinator(Protocol):
+    """``Coordination`` from wherever one is."""
+
+    async def begin(self, initial: Wanted) -> Wanted: ...
+    async def want(self, candidate: Wanted) -> Wanted: ...
+    async def exchange(self, replica: str, report: Report) -> Orders: ...
+    async def leave(self, replica: str) -> None: ...
+    async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None: ...
+    async def get_all(self, kind: str) -> Mapping[str, Any]: ...
+    async def lease(
+        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
+    ) -> int: ...
+
+
+class LocalCoordinator:
+    """For a service of one process."""
+
+    def __init__(self, state: Coordination | None = None) -> None:
+        self._state = state or Coordination()
+
+    async def begin(self, initial: Wanted) -> Wanted:
+        return self._state.begin(initial)
+
+    async def want(self, candidate: Wanted) -> Wanted:
+        return self._state.want(candidate)
+
+    async def exchange(self, replica: str, report: Report) -> Orders:
+        return self._state.exchange(replica, report)
+
+    async def leave(self, replica: str) -> None:
+        self._state.leave(replica)
+
+    async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
+        self._state.put(kind, replica, payload, keep_s=keep_s)
+
+    async def get_all(self, kind: str) -> Mapping[str, Any]:
+        return self._state.get_all(kind)
+
+    async def lease(
+        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
+    ) -> int:
+        return self._state.lease(key, count, per_s=per_s, burst=burst)
+
+
+class RayCoordinator:
+    """For replicas in many processes: one small actor, found by name and made on demand.
+
+    It outlives every replica, is restarted where its node dies (the replicas then tell it what
+    they serve), and ends itself when none is left.
+    """
+
+    def __init__(self, name: str, rate: Rate) -> None:
+        """Name the actor; it is made when first needed."""
+        self._name = name
+        self._rate = rate
+
+    def _actor(self) -> Any:
+        import ray
+
+        return (
+            ray.remote(_Actor)
+            .options(
+                name=self._name,
+                namespace="biovl",
+                lifetime="detached",
+                get_if_exists=True,
+                num_cpus=0,
+                max_restarts=-1,
+                max_task_retries=3,
+            )
+            .remote(self._rate)
+        )
+
+    async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:
+        from ray.exceptions import RayActorError
+
+        for _ in range(3):
+            try:
+                return await getattr(self._actor(), method).remote(*arguments, **named)
+            except RayActorError:
+                # It ended itself, or its node died: the name is free for another in a moment.
+                await asyncio.sleep(0.2)
+        return await getattr(self._actor(), method).remote(*arguments, **named)
+
+    async def begin(self, initial: Wanted) -> Wanted:
+        wanted: Wanted = await self._ask("begin", initial)
+        return wanted
+
+    async def want(self, candidate: Wanted) -> Wanted:
+        wanted: Wanted = await self._ask("want", candidate)
+        return wanted
+
+    async def exchange(self, replica: str, report: Report) -> Orders:
+        orders: Orders = await self._ask("exchange", replica, report)
+        return orders
+
+    async def leave(self, replica: str) -> None:
+        await self._ask("leave", replica)
+
+    async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
+        await self._ask("put", kind, replica, payload, keep_s=keep_s)
+
+    async def get_all(self, kind: str) -> Mapping[str, Any]:
+        values: Mapping[str, Any] = await self._ask("get_all", kind)
+        return values
+
+    async def lease(
+        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
+    ) -> int:
+        granted: int = await self._ask("lease", key, count, per_s=per_s, burst=burst)
+        return granted
+
+
+class _Actor:
+    """``Coordination`` in a process of its own, as long as there are replicas."""
+
+    _ALONE_S = 60.0
+
+    def __init__(self, rate: Rate) -> None:
+        self._state = Coordination(rate=rate)
+        self._born = time.monotonic()
+        self._watch = asyncio.get_event_loop().create_task(self._until_alone())
+
+    async def _until_alone(self) -> None:
+        import ray
+
+        while min(self._state.alone_for(), time.monotonic() - self._born) < self._ALONE_S:
+            await asyncio.sleep(1)
+        # exit_actor() works in a task of the actor only; a detached actor is ended from outside.
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+    async def begin(self, initial: Wanted) -> Wanted:
+        return self._state.begin(initial)
+
+    async def want(self, candidate: Wanted) -> Wanted:
+        return self._state.want(candidate)
+
+    async def exchange(self, replica: str, report: Report) -> Orders:
+        return self._state.exchange(replica, report)
+
+    async def leave(self, replica: str) -> None:
+        if self._state.leave(replica):
+            # A service begun again with the same settings begins with those settings.
+            self._state = Coordination(rate=self._state.rate)
+
+    async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
+        self._state.put(kind, replica, payload, keep_s=keep_s)
+
+    async def get_all(self, kind: str) -> Mapping[str, Any]:
+        return self._state.get_all(kind)
+
+    async def lease(
+        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
+    ) -> int:
+        return self._state.lease(key, count, per_s=per_s, burst=burst)
