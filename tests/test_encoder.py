@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -177,3 +178,81 @@ def test_another_models_tensors_are_not_saved(tmp_path):
     state["extra"] = state.pop("logit_scale")
     with pytest.raises(ArtifactError, match="extra"):
         encoder.save(tmp_path, built, state)
+
+
+@pytest.mark.parametrize("mode", ["shortest", "longest", "squash"])
+def test_prepared_pixels_are_what_stock_open_clip_sees(tmp_path, mode):
+    folder = saved(native(image_mean=[0.1, 0.2, 0.3]), tmp_path / "model")
+    said = json.loads((folder / encoder.CONFIG).read_text())
+    said["preprocess_cfg"]["resize_mode"] = mode
+    (folder / encoder.CONFIG).write_text(json.dumps(said))
+    _, _, prepare = stock.create_model_and_transforms(f"local-dir:{folder}")
+    preparation = encoder.load_preparation(str(folder))
+    for size in ((80, 60), (33, 90), (48, 48)):
+        data = an_image(size=size)
+        pixels_HWC = preparation.prepare(data)
+        assert pixels_HWC.dtype == np.uint8
+        assert pixels_HWC.shape == (48, 48, 3)
+        mean, std = (np.array(v, np.float32) for v in (preparation.mean, preparation.std))
+        scaled = (pixels_HWC.astype(np.float32) / np.float32(255) - mean) / std
+        expected = prepare(Image.open(io.BytesIO(data))).permute(1, 2, 0).numpy()
+        np.testing.assert_array_equal(scaled, expected)
+
+
+def test_a_preparation_needs_no_weights_and_travels(tmp_path):
+    for name, built in (("a", native()), ("b", with_bert(bert_folder(tmp_path / "bert")))):
+        folder = saved(built, tmp_path / name)
+        whole = encoder.load(str(folder))
+        (folder / encoder.WEIGHTS).unlink()
+        alone = pickle.loads(pickle.dumps(encoder.load_preparation(str(folder))))
+        images = [an_image(seed=seed, size=(70 + seed, 50)) for seed in range(3)]
+        prepared = np.stack([alone.prepare(data) for data in images])
+        np.testing.assert_array_equal(whole.embed_pixels(prepared), whole.embed_images(images))
+        tokens = alone.encode(CAPTIONS)
+        assert [t.dtype for t in tokens] == [np.int32] * 3
+        np.testing.assert_array_equal(whole.embed_tokens(tokens), whole.embed_texts(CAPTIONS))
+        assert alone.image_size == 48
+    with pytest.raises(ArtifactError, match="not a model"):
+        encoder.load_preparation(str(tmp_path))
+
+
+def test_a_preparation_in_a_bucket_is_read_without_the_weights(tmp_path, bucket, bucket_uri):
+    folder = saved(with_bert(bert_folder(tmp_path / "bert")), tmp_path / "model")
+    for path in folder.iterdir():
+        if path.name != encoder.WEIGHTS:
+            bucket(f"light/model/{path.name}", path.read_bytes())
+    bucket(f"light/model/{encoder.WEIGHTS}", b"no weights")
+    there = encoder.load_preparation(f"{bucket_uri}/light/model")
+    here = encoder.load(str(folder)).preparation
+    for ours, theirs in zip(there.encode(CAPTIONS), here.encode(CAPTIONS), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_text_that_does_not_fit_the_context_is_known(tmp_path):
+    for built in (native(), with_bert(bert_folder(tmp_path / "bert"))):
+        preparation = encoder.Encoder(built).preparation
+        room = preparation.tokenizer.context_length - 2
+        assert not preparation.truncated("")
+        assert not preparation.truncated("a " * room)
+        assert preparation.truncated("a " * (room + 1))
+
+
+def test_text_vectors_are_those_of_the_whole_context(tmp_path):
+    folder = saved(native(), tmp_path / "model")
+    ours = encoder.load(str(folder))
+    _, expected, _ = stock_embeddings(folder, [an_image()], ["x"])
+    np.testing.assert_allclose(ours.embed_texts(["x"]), expected, atol=2e-6)
+
+
+def test_vectors_in_half_precision_are_near_those_in_full():
+    built = native()
+    images = [an_image(seed=seed) for seed in range(3)]
+    full = encoder.Encoder(built)
+    half = encoder.Encoder(built, precision="bfloat16")
+    for one, other in (
+        (full.embed_images(images), half.embed_images(images)),
+        (full.embed_texts(CAPTIONS), half.embed_texts(CAPTIONS)),
+    ):
+        assert other.dtype == np.float32
+        assert 0 < np.abs(one - other).max() < 0.03
+        np.testing.assert_allclose(np.linalg.norm(other, axis=1), 1, atol=1e-5)

@@ -35,6 +35,10 @@ class Tokenizer(Protocol):
         """Return the ids of each text, int32, with start and end tokens, cut to the context."""
         ...
 
+    def truncates(self, text: str) -> bool:
+        """Return whether a text is longer than the context, so that ``encode`` cuts it."""
+        ...
+
     def save(self, folder: Path) -> None:
         """Write the files from which ``open_clip.get_tokenizer("local-dir:…")`` makes it again."""
         ...
@@ -80,6 +84,10 @@ class ClipTokenizer:
         return [
             np.array([start, *self._reference.encode(text)[:room], end], np.int32) for text in texts
         ]
+
+    def truncates(self, text: str) -> bool:
+        """Return whether a text is longer than the context, so that ``encode`` cuts it."""
+        return len(self._reference.encode(text)) > self.context_length - 2
 
     def save(self, folder: Path) -> None:
         """Write nothing: open_clip has this vocabulary."""
@@ -128,6 +136,10 @@ class HubTokenizer:
         """Return the ids of each text, int32, with start and end tokens, cut to the context."""
         cleaned = [self._clean(text) for text in texts]
         return [np.array(found.ids, np.int32) for found in self._fast.encode_batch(cleaned)]
+
+    def truncates(self, text: str) -> bool:
+        """Return whether a text is longer than the context, so that ``encode`` cuts it."""
+        return bool(self._fast.encode(self._clean(text)).overflowing)
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and its settings."""

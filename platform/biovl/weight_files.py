@@ -83,24 +83,29 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 @contextlib.contextmanager
-def local_copy(source: str) -> Iterator[Path | None]:
-    """Yield the local path of a file or folder; None if the source is the name of something."""
+def local_copy(source: str, *, with_weights: bool = True) -> Iterator[Path | None]:
+    """Yield the local path of a file or folder; None if the source is the name of something.
+
+    Of a folder in a bucket, what describes a model can be had without its weights.
+    """
     source = source.removeprefix("local-dir:")
     if "://" not in source:
         path = Path(source).expanduser()
         yield path if path.exists() else None
         return
     with tempfile.TemporaryDirectory(prefix="biovl-model-") as folder:
-        yield _copied(source, Path(folder))
+        yield _copied(source, Path(folder), with_weights)
 
 
-def _copied(uri: str, target: Path) -> Path:
+def _copied(uri: str, target: Path, with_weights: bool) -> Path:
     parent, _, name = uri.rstrip("/").rpartition("/")
     if name.endswith(_ENDINGS):
         (target / name).write_bytes(Folder(parent).read(name))
         return target / name
     folder = Folder(uri)
     for name in folder.names(""):
+        if name.endswith(_ENDINGS) and not with_weights:
+            continue
         (target / name).write_bytes(folder.read(name))
     return target
 
