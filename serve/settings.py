@@ -35,6 +35,9 @@ class Limits(_Settings):
     classes_max: int = 1_000
     templates_max: int = 32
     timeout_s: float = 30
+    """From the last byte of a request to the first of its answer."""
+    body_s: float = 30
+    """From the first byte of a request to its last; slower clients are answered 408."""
     concurrent_requests: int = 256
     """Per replica; more are answered 503 with Retry-After."""
 
