@@ -1,0 +1,189 @@
+"""POST /v1/embeddings: vectors of texts and images, in the shape of OpenAI's API."""
+
+import base64
+import re
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel, Field
+
+from serve.answers import NO_STORE, json_answer, refusals
+from serve.context import Context
+from serve.engine import Embedded
+from serve.exchanges import exchange_in
+from serve.messages import Message
+from serve.problems import Problem
+from serve.queries import ATTEMPTS, check_text, invalid
+from serve.settings import Limits
+from serve.uploads import image_of
+
+_DATA_IMAGE = re.compile(r"data:image/", re.IGNORECASE)
+
+
+class TextPart(Message):
+    """A text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImageUrl(Message):
+    """Where an image is: in the address itself."""
+
+    url: str = Field(description="data:image/…;base64,…; other addresses are not fetched")
+    detail: Literal["auto", "low", "high"] | None = Field(
+        default=None, description="of OpenAI's API; without effect"
+    )
+
+
+class ImagePart(Message):
+    """An image."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+InputPart = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+
+
+class EmbeddingsRequest(Message):
+    """As of OpenAI's API, and parts that are images."""
+
+    model: str | None = Field(default=None, description="without: the model that is served")
+    input: str | list[str | InputPart] = Field(
+        description="texts, parts, or data:image/…;base64,… (which is an image)",
+        examples=["chest radiograph with pleural effusion"],
+    )
+    encoding_format: Literal["float", "base64"] = Field(
+        default="float", description="base64: little-endian float32"
+    )
+    dimensions: int | None = Field(default=None, description="none but the model's")
+    user: str | None = Field(default=None, description="of OpenAI's API; neither used nor kept")
+
+
+class Embedding(BaseModel):
+    """A vector of unit length."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(BaseModel):
+    """What was read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsAnswer(BaseModel):
+    """As of OpenAI's API."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: Usage
+    request_id: str
+
+
+def router(context: Context) -> APIRouter:
+    """Embed."""
+    routes = context.router(tags=["embeddings"], dependencies=[context.needs("embed")])
+
+    @routes.post(
+        "/v1/embeddings",
+        summary="Embed texts and images, as clients of OpenAI's API ask for it",
+        response_model=EmbeddingsAnswer,
+        responses=refusals(404, 409),
+    )
+    async def embeddings(
+        request: Request, message: Annotated[EmbeddingsRequest, Body()]
+    ) -> Response:
+        exchange = exchange_in(request.scope)
+        about = (await context.engine.about())["model"]
+        _check_model(message, about)
+        texts, images = _inputs(message, context.settings.limits)
+        with exchange.stage("decode"):
+            pixels = await context.engine.prepare(list(images.values())) if images else []
+        with exchange.stage("encode"):
+            rows, version, tokens = await _embedded(context, texts, images, pixels)
+        as_text = message.encoding_format == "base64"
+        data = [
+            {"object": "embedding", "index": number, "embedding": _written(row, as_text)}
+            for number, row in sorted(rows.items())
+        ]
+        return json_answer(
+            {
+                "object": "list",
+                "data": data,
+                "model": f"{about['name']}@{version}",
+                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+                "request_id": exchange.request_id,
+            },
+            headers=NO_STORE,
+        )
+
+    return routes
+
+
+def _check_model(message: EmbeddingsRequest, about: Any) -> None:
+    """Refuse another model than the one that is served, however its name is written."""
+    served = {about["name"], about["version"], f"{about['name']}@{about['version']}"}
+    asked = message.model
+    if asked is not None and asked.strip().lower() not in {name.lower() for name in served}:
+        errors = [{"loc": ["body", "model"], "msg": "is not served here"}]
+        detail = f"that model is not served here; {about['name']} is, see /v1/models"
+        raise Problem(404, "unknown-model", detail, errors=errors)
+    if message.dimensions is not None and message.dimensions != about["dim"]:
+        raise invalid("dimensions", f"the model's vectors have {about['dim']}, and are not cut")
+
+
+def _inputs(message: EmbeddingsRequest, limits: Limits) -> tuple[dict[int, str], dict[int, bytes]]:
+    """Return texts and images by their number."""
+    given = [message.input] if isinstance(message.input, str) else message.input
+    if not 1 <= len(given) <= limits.inputs_max:
+        raise invalid("input", f"has {len(given):,}, expected 1 to {limits.inputs_max}")
+    texts: dict[int, str] = {}
+    images: dict[int, bytes] = {}
+    for number, one in enumerate(given):
+        place = ("body", "input", number)
+        match one:
+            case ImagePart():
+                images[number] = image_of(one.image_url.url, limits, (*place, "image_url"))
+            case str() if _DATA_IMAGE.match(one):
+                images[number] = image_of(one, limits, place)
+            case _:
+                text = one if isinstance(one, str) else one.text
+                check_text(f"input.{number}", text, limits)
+                texts[number] = text
+    return texts, images
+
+
+async def _embedded(
+    context: Context, texts: dict[int, str], images: dict[int, bytes], pixels: list[np.ndarray]
+) -> tuple[dict[int, np.ndarray], str, int]:
+    """Return vectors by number, all by one model, its version, and the tokens read."""
+    for _ in range(ATTEMPTS):
+        found: list[tuple[list[int], Embedded]] = []
+        if texts:
+            found.append((list(texts), await context.engine.embed_texts(list(texts.values()))))
+        if pixels:
+            found.append((list(images), await context.engine.embed_images(pixels)))
+        versions = {embedded.model_version for _, embedded in found}
+        if len(versions) == 1:
+            rows = {
+                number: row
+                for numbers, embedded in found
+                for number, row in zip(numbers, embedded.rows_ND, strict=True)
+            }
+            tokens = sum(sum(embedded.tokens) for _, embedded in found)
+            return rows, versions.pop(), tokens
+    raise Problem(409, "stale-model", "the model is being exchanged; ask again")
+
+
+def _written(row_D: np.ndarray, as_text: bool) -> list[float] | str:
+    if as_text:
+        return base64.b64encode(row_D.astype("<f4").tobytes()).decode()
+    numbers: list[float] = row_D.astype(np.float32).tolist()
+    return numbers

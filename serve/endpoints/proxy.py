@@ -1,0 +1,119 @@
+"""POST /v1/proxy: what the public figures most like a private image say of it.
+
+The image is decoded and embedded in this service, and only its vector is compared. Neither is
+written, logged, cached or sent on, and nothing of either is in the answer: labels and evidence are
+those of published figures. Forms are refused: servers before this one may spool their files.
+"""
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from biovl.retrieval.query import Filter, Query
+from serve.answers import NO_STORE, head_of, hits_json, json_answer, refusals
+from serve.bodies import Received, documented, received
+from serve.context import Context
+from serve.exchanges import exchange_in
+from serve.messages import Message, ProxyAnswer, ProxyRequest
+from serve.problems import Problem
+from serve.queries import Asked, check_filter, check_k, check_text, find, invalid
+from serve.settings import Limits
+from serve.uploads import image_of
+from serve.votes import labels_of, votes
+
+DISCLOSURE = (
+    "Nothing of the image left this service: it was neither written, logged, cached nor sent on."
+    " Labels and evidence are of published figures."
+)
+
+MAX_PHRASES = 50
+"""Of one class."""
+MAX_PHRASE_CHARS = 200
+
+
+class _AnyProxyRequest(Message):
+    """``ProxyRequest``, the image of which may also be the body."""
+
+    image: str | None = None
+    k: int = Field(default=10, ge=1)
+    classes: dict[str, list[str]] | list[str] | None = None
+    filter: Filter = Filter()
+
+
+def router(context: Context) -> APIRouter:
+    """Analyse by proxy, where the settings let it."""
+    routes = context.router(tags=["proxy"], dependencies=[context.needs("search")])
+    if not context.settings.proxy:
+        return routes
+
+    @routes.post(
+        "/v1/proxy",
+        summary="Ask public figures like a private image what it shows",
+        response_model=ProxyAnswer,
+        responses=refusals(404, 409),
+        openapi_extra=documented(ProxyRequest, form=False),
+    )
+    async def proxy(request: Request) -> Response:
+        limits = context.settings.limits
+        come = await received(request, _AnyProxyRequest, limits, form=False)
+        return await _answer(context, request, come)
+
+    return routes
+
+
+async def _answer(context: Context, request: Request, come: Received[_AnyProxyRequest]) -> Response:
+    message, limits = come.message, context.settings.limits
+    exchange = exchange_in(request.scope)
+    head = await head_of(request, context)
+    if head["index"] is None:
+        raise Problem(503, "no-index", "no index is served here; the proxy needs one")
+    check_k(message.k, limits)
+    check_filter(message.filter)
+    classes = _classes(message, limits)
+    image = _image(come, limits)
+    query = Query(k=message.k, filter=message.filter)
+    results = (await find(context, exchange, Asked(image=image), query)).results
+    neighbours = [
+        (hit.figure_id, float(hit.score), labels_of(hit.about, classes)) for hit in results.hits
+    ]
+    found = votes(neighbours, classes or ())
+    exchange.stages.update(results.timings_ms)
+    return json_answer(
+        {
+            **head,
+            "index": results.index_version,
+            "votes": [
+                {"name": name, "share": round(share, 6), "figures": figures}
+                for name, share, figures in found
+            ],
+            "evidence": hits_json(results.hits),
+            "disclosure": DISCLOSURE,
+            "timings_ms": exchange.timings_ms(),
+        },
+        headers=NO_STORE,
+    )
+
+
+def _image(come: Received[_AnyProxyRequest], limits: Limits) -> bytes:
+    text = come.message.image
+    if len(come.files) + (text is not None) != 1:
+        raise invalid("image", "send one: in JSON, or as the body")
+    return come.files[0] if text is None else image_of(text, limits, ("body", "image"))
+
+
+def _classes(message: _AnyProxyRequest, limits: Limits) -> dict[str, list[str]] | None:
+    """Return classes and their phrases; a class without any stands for itself."""
+    given = message.classes
+    if given is None:
+        return None
+    if not 1 <= len(given) <= limits.classes_max:
+        raise invalid("classes", f"has {len(given):,}, expected 1 to {limits.classes_max:,}")
+    if isinstance(given, list) and len(set(given)) < len(given):
+        raise invalid("classes", "names one class twice")
+    classes = given if isinstance(given, dict) else {name: [name] for name in given}
+    for name, phrases in classes.items():
+        check_text("classes", name, limits)
+        if not 1 <= len(phrases) <= MAX_PHRASES:
+            raise invalid("classes", f"a class has 1 to {MAX_PHRASES} phrases")
+        if any(not phrase.strip() or len(phrase) > MAX_PHRASE_CHARS for phrase in phrases):
+            raise invalid("classes", f"phrases have 1 to {MAX_PHRASE_CHARS} characters")
+    return classes

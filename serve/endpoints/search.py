@@ -1,0 +1,166 @@
+"""POST /v1/search: figures by text, image, figure, vector, or several of these together."""
+
+import hashlib
+
+from fastapi import APIRouter, Request, Response
+
+from biovl.retrieval.query import Query
+from serve.answers import NO_STORE, head_of, hits_json, json_answer, refusals
+from serve.bodies import Received, documented, received
+from serve.context import Context
+from serve.cursors import hash_of, stale_cursor
+from serve.exchanges import exchange_in
+from serve.messages import Message, SearchAnswer, SearchRequest
+from serve.problems import Problem
+from serve.queries import (
+    MAX_ID_CHARS,
+    Asked,
+    check_filter,
+    check_k,
+    check_text,
+    find,
+    invalid,
+    unit_vector,
+)
+from serve.recall import recall_at_10
+from serve.uploads import image_of
+
+
+class _Identity(Message):
+    """What makes a query the same on its next page."""
+
+    request: SearchRequest
+    image_sha256: str | None
+
+
+def router(context: Context) -> APIRouter:
+    """Search, as JSON, as a form with a file, or with an image as the body."""
+    routes = context.router(tags=["search"], dependencies=[context.needs("search")])
+
+    async def search(request: Request) -> Response:
+        come = await received(request, SearchRequest, context.settings.limits)
+        return await _answer(context, request, come)
+
+    ways = (
+        (
+            "/v1/search",
+            "search",
+            "Find figures by text, image, figure, vector, or several of these",
+        ),
+        ("/v1/search/image", "search_image", "Find figures like the image that is the body"),
+    )
+    for path, operation_id, summary in ways:
+        routes.post(
+            path,
+            summary=summary,
+            operation_id=operation_id,
+            response_model=SearchAnswer,
+            responses=refusals(404, 409, 410),
+            openapi_extra=documented(SearchRequest),
+        )(search)
+    return routes
+
+
+async def _answer(context: Context, request: Request, come: Received[SearchRequest]) -> Response:
+    message, limits = come.message, context.settings.limits
+    exchange = exchange_in(request.scope)
+    head = await head_of(request, context)
+    about = await context.engine.about()
+    if about["index"] is None:
+        raise Problem(503, "no-index", "no index is served here; search needs one")
+    image = _image(come, context)
+    asked = _asked(message, image, about["model"]["dim"], context)
+    identity = hash_of(
+        _Identity(
+            request=message.model_copy(update={"cursor": None, "k": 1, "image": None}),
+            image_sha256=hashlib.sha256(image).hexdigest() if image else None,
+        )
+    )
+    offset, paged_version = 0, None
+    if message.cursor is not None:
+        offset, paged_version = context.cursors.read(
+            message.cursor, identity, index_version=about["index"]["version"]
+        )
+    if offset + message.k > limits.depth_max:
+        reason = f"this page ends beyond the first {limits.depth_max:,} figures; narrow the filter"
+        raise invalid("cursor" if message.cursor else "k", reason)
+    settings = {"nprobe": message.nprobe, "k_factor": message.k_factor}
+    query = Query(
+        words=message.text if message.words else None,
+        over=tuple(dict.fromkeys(message.over)),
+        k=message.k,
+        offset=offset,
+        filter=message.filter,
+        exact=message.exact,
+        settings={name: value for name, value in settings.items() if value is not None},
+    )
+    found = await find(context, exchange, asked, query)
+    results = found.results
+    # The index may have been exchanged since it was asked about.
+    if paged_version not in (None, results.index_version):
+        raise stale_cursor()
+    after = offset + len(results.hits)
+    is_last = (
+        len(results.hits) < message.k
+        or after >= results.matching
+        or after + message.k > limits.depth_max
+    )
+    cursor = None if is_last else context.cursors.make(after, results.index_version, identity)
+    exchange.stages.update(results.timings_ms)
+    return json_answer(
+        {
+            **head,
+            "index": results.index_version,
+            "results": hits_json(results.hits),
+            "matching": results.matching,
+            "next_cursor": cursor,
+            "plan": results.plan,
+            "recall_at_10": recall_at_10(about["index"], query, is_text=asked.is_text),
+            "truncated": found.truncated,
+            "timings_ms": exchange.timings_ms(),
+        },
+        headers=NO_STORE if image or message.embedding else None,
+    )
+
+
+def _image(come: Received[SearchRequest], context: Context) -> bytes | None:
+    message = come.message
+    if len(come.files) + (message.image is not None) > 1:
+        raise invalid("image", "one image is searched for at a time")
+    if come.files:
+        return come.files[0]
+    if message.image is None:
+        return None
+    return image_of(message.image, context.settings.limits, ("body", "image"))
+
+
+def _asked(message: SearchRequest, image: bytes | None, dim: int, context: Context) -> Asked:
+    """Return what is looked for, all of it checked."""
+    limits = context.settings.limits
+    check_k(message.k, limits)
+    check_filter(message.filter)
+    if message.text is not None:
+        check_text("text", message.text, limits)
+    if message.words and message.text is None:
+        raise invalid("words", "needs text: its words are looked for in captions")
+    if message.figure_id is not None and not 0 < len(message.figure_id) <= MAX_ID_CHARS:
+        raise invalid("figure_id", f"must have 1 to {MAX_ID_CHARS} characters")
+    given = {
+        "text": message.text is not None,
+        "image": image is not None,
+        "figure_id": message.figure_id is not None,
+        "embedding": message.embedding is not None,
+    }
+    if not any(given.values()):
+        reason = "nothing to look for; send at least one of text, image, figure_id and embedding"
+        raise Problem(422, "empty-query", reason)
+    if all(getattr(message.weights, name) == 0 for name, is_given in given.items() if is_given):
+        raise invalid("weights", "all parts of the query have weight 0")
+    embedding = message.embedding
+    return Asked(
+        text=message.text,
+        image=image,
+        figure_id=message.figure_id,
+        embedding_D=unit_vector(embedding, dim) if embedding is not None else None,
+        weights=message.weights,
+    )

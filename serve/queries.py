@@ -1,0 +1,182 @@
+"""From a message to a query of the index: what it asks for is checked, embedded, and searched."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from biovl.retrieval.query import Filter, Part, Query, Results
+from serve.context import Context
+from serve.engine import Embedded
+from serve.exchanges import Exchange
+from serve.messages import Weights
+from serve.problems import Problem
+from serve.settings import Limits
+
+ATTEMPTS = 3
+"""Of embedding and searching, while a model is exchanged for another between the two."""
+
+MAX_FILTER_VALUES = 1_000
+"""Of one field."""
+MAX_FILTER_CHARS = 300
+MAX_ID_CHARS = 300
+_LAST_YEAR = 9_999
+
+
+def invalid(name: str, reason: str) -> Problem:
+    """Return the problem of a field of the body."""
+    errors = [{"loc": ["body", name], "msg": reason}]
+    return Problem(422, "invalid-request", f"{name}: {reason}", errors=errors)
+
+
+def check_text(name: str, text: str, limits: Limits) -> None:
+    """Refuse a text that is empty or too long.
+
+    Raises:
+        Problem: 422.
+    """
+    if not text.strip():
+        raise invalid(name, "is empty")
+    if len(text) > limits.text_chars:
+        raise invalid(name, f"has {len(text):,} characters, at most {limits.text_chars:,}")
+
+
+def check_k(k: int, limits: Limits) -> None:
+    """Refuse more results than are given at once.
+
+    Raises:
+        Problem: 422.
+    """
+    if k > limits.k_max:
+        raise invalid("k", f"must be at most {limits.k_max}; cursors lead to more")
+
+
+def check_filter(wanted: Filter) -> None:
+    """Refuse a filter that would cost more than it can find.
+
+    Raises:
+        Problem: 422.
+    """
+    for name, values in vars(wanted).items():
+        if name == "year":
+            continue
+        if len(values) > MAX_FILTER_VALUES:
+            raise invalid("filter", f"{name} has {len(values):,} values, at most 1,000")
+        if any(len(value) > MAX_FILTER_CHARS for value in values):
+            raise invalid("filter", f"a {name} has more than {MAX_FILTER_CHARS} characters")
+    if wanted.year is None:
+        return
+    for year in (wanted.year.gte, wanted.year.lte):
+        if year is not None and not 0 <= year <= _LAST_YEAR:
+            raise invalid("filter", f"a year is between 0 and {_LAST_YEAR}")
+
+
+def unit_vector(values: Sequence[float], dim: int) -> np.ndarray:
+    """Return an embedding that a client sent with unit length, float32, shape [D].
+
+    Raises:
+        Problem: 422 if it has another length, is zero, or holds what is no number.
+    """
+    if len(values) != dim:
+        raise invalid("embedding", f"has {len(values):,} numbers, the model's have {dim}")
+    vector_D = np.array(values, np.float64)
+    largest = float(np.abs(vector_D).max())
+    if not math.isfinite(largest) or largest == 0:
+        raise invalid("embedding", "has no direction: all are zero, or one is not finite")
+    # Squares of very large and very small numbers are infinite and zero.
+    vector_D /= largest
+    return np.asarray(vector_D / np.linalg.norm(vector_D), np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The parts of a query before the model has seen them."""
+
+    text: str | None = None
+    image: bytes | None = None
+    figure_id: str | None = None
+    embedding_D: np.ndarray | None = None
+    weights: Weights = field(default_factory=Weights)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether texts alone are looked for: they need more probing among images."""
+        return self.image is None and self.figure_id is None and self.embedding_D is None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a query found, and what is to be said of its text."""
+
+    results: Results
+    truncated: bool
+    model_version: str | None
+    """Of the model that embedded; None if nothing was to be embedded."""
+
+
+async def find(context: Context, exchange: Exchange, asked: Asked, query: Query) -> Found:
+    """Embed what was asked and search for it.
+
+    The parts of ``query`` are those of ``asked``. Where the model was exchanged between embedding
+    and searching, both are done again: the image stays prepared.
+
+    Raises:
+        Problem: Of the engine; 409 if models go on changing.
+    """
+    engine = context.engine
+    pixels: list[np.ndarray] = []
+    if asked.image is not None:
+        with exchange.stage("decode"):
+            pixels = await engine.prepare([asked.image])
+
+    texts = [asked.text] if asked.text is not None else []
+
+    async def once() -> Found:
+        with exchange.stage("encode"):
+            image, text = await _both(
+                (lambda: engine.embed_images(pixels)) if pixels else None,
+                (lambda: engine.embed_texts(texts)) if texts else None,
+            )
+        versions = {embedded.model_version for embedded in (image, text) if embedded}
+        if len(versions) > 1:
+            raise Problem(409, "stale-model", "the model is being exchanged; ask again")
+        version = versions.pop() if versions else None
+        whole = replace(query, parts=_parts(asked, image, text))
+        with exchange.stage("search"):
+            results = await engine.search(whole, model_version=version)
+        truncated = bool(text and any(text.truncated))
+        return Found(results, truncated, version)
+
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await once()
+        except Problem as problem:
+            if problem.slug != "stale-model":
+                raise
+    return await once()
+
+
+async def _both(
+    images: Callable[[], Awaitable[Embedded]] | None,
+    texts: Callable[[], Awaitable[Embedded]] | None,
+) -> tuple[Embedded | None, Embedded | None]:
+    """Embed both at once; each has a batcher of its own."""
+    if images is not None and texts is not None:
+        return await asyncio.gather(images(), texts())
+    return (await images() if images else None), (await texts() if texts else None)
+
+
+def _parts(asked: Asked, image: Embedded | None, text: Embedded | None) -> list[Part]:
+    weights = asked.weights
+    parts = []
+    if text is not None:
+        parts.append(Part(vector_D=text.rows_ND[0], kind="text", weight=weights.text))
+    if image is not None:
+        parts.append(Part(vector_D=image.rows_ND[0], weight=weights.image))
+    if asked.figure_id is not None:
+        parts.append(Part(figure_id=asked.figure_id, weight=weights.figure_id))
+    if asked.embedding_D is not None:
+        parts.append(Part(vector_D=asked.embedding_D, weight=weights.embedding))
+    return parts
