@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 
 from serve.auth import SCOPES, Keys
+from serve.coordinator import Coordinator
 from serve.cursors import Cursors
 from serve.engine import Engine
 from serve.exchanges import exchange_in
@@ -24,6 +25,7 @@ class Context:
     keys: Keys
     metrics: Metrics
     cursors: Cursors
+    coordinator: Coordinator
 
     def router(self, **options: Any) -> APIRouter:
         """Return a router whose routes read JSON strictly; all endpoints begin with it."""

@@ -5,7 +5,7 @@ in tests, count apart. A replica leaves snapshots with the coordinator; whicheve
 ``/metrics`` joins its own with theirs, so that one replica's counts are never taken for all.
 """
 
-import time
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,9 +14,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 
-STALE_S = 60.0
+LEAVE_EVERY_S = 5.0
+"""How old the numbers of other replicas may be."""
+KEEP_S = 60.0
 """A replica that has left no snapshot for so long is gone."""
 
+_KIND = "metrics"
+_ASK_S = 2.0
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -32,25 +36,39 @@ class Family:
     """(name of the sample, its labels, value)."""
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """All metrics of one replica at one time."""
-
-    families: tuple[Family, ...]
-    taken_at: float
-    """Seconds since 1970, by the clock of its machine."""
+Snapshot = tuple[Family, ...]
+"""All metrics of one replica at one time."""
 
 
 class Snapshots(Protocol):
-    """Where replicas leave their snapshots; the coordinator."""
+    """Where replicas leave their snapshots: ``serve.coordinator.Coordinator``."""
 
-    async def put(self, replica: str, snapshot: Snapshot) -> None:
-        """Keep this one instead of the one before."""
+    async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
+        """Keep this one for a while, instead of the one before."""
         ...
 
-    async def get_all(self) -> Mapping[str, Snapshot]:
-        """Return the last one of each replica."""
+    async def get_all(self, kind: str) -> Mapping[str, Any]:
+        """Return the last one of each replica that is still there."""
         ...
+
+
+async def leave(metrics: "Metrics", snapshots: Snapshots) -> None:
+    """Leave a snapshot for whichever replica is asked for all."""
+    await snapshots.put(_KIND, metrics.replica, metrics.snapshot(), keep_s=KEEP_S)
+
+
+async def of_all(metrics: "Metrics", snapshots: Snapshots) -> bytes:
+    """Return the metrics of all replicas as text, this one's as they are now.
+
+    Where the others cannot be asked for, this replica's are returned: its label says that.
+    """
+    try:
+        async with asyncio.timeout(_ASK_S):
+            others = await snapshots.get_all(_KIND)
+    except (ConnectionError, TimeoutError):
+        others = {}
+    all_of_them = {**others, metrics.replica: metrics.snapshot()}
+    return prometheus_text(all_of_them[replica] for replica in sorted(all_of_them))
 
 
 class Metrics:
@@ -161,7 +179,7 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """Return all numbers as they are now, with the label ``replica``."""
-        families = tuple(
+        return tuple(
             Family(
                 found.name,
                 found.documentation,
@@ -179,29 +197,19 @@ class Metrics:
             )
             for found in self.registry.collect()
         )
-        return Snapshot(families, time.time())
 
 
 def prometheus_text(snapshots: Iterable[Snapshot]) -> bytes:
     """Return snapshots in the text format of Prometheus 0.0.4, each family once."""
     joined: dict[str, Metric] = {}
     for snapshot in snapshots:
-        for family in snapshot.families:
+        for family in snapshot:
             metric = joined.setdefault(
                 family.name, Metric(family.name, family.documentation, family.kind)
             )
             for name, labels, value in family.samples:
                 metric.add_sample(name, dict(labels), value)
     return generate_latest(_Collected(list(joined.values())))
-
-
-def fresh(snapshots: Mapping[str, Snapshot], *, now: float) -> dict[str, Snapshot]:
-    """Return the snapshots of replicas that are still there; ``now`` in seconds since 1970."""
-    return {
-        replica: snapshot
-        for replica, snapshot in snapshots.items()
-        if now - snapshot.taken_at <= STALE_S
-    }
 
 
 class _Collected(CollectorRegistry):

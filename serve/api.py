@@ -1,0 +1,177 @@
+"""The service over HTTP: endpoints, what surrounds them, and the page. Knows no Ray."""
+
+import asyncio
+import importlib
+import pkgutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
+from starlette.staticfiles import StaticFiles
+
+import serve.endpoints
+from biovl import __version__
+from serve.auth import Keys
+from serve.context import Context
+from serve.coordinator import Coordinator, LocalCoordinator
+from serve.cursors import Cursors
+from serve.documentation import document
+from serve.engine import Engine
+from serve.logs import write_lines
+from serve.metrics import LEAVE_EVERY_S, Metrics, leave
+from serve.middleware import Guarded, Watched
+from serve.problems import handle_problems
+from serve.rate import RateLimit
+from serve.settings import Settings
+from serve.strict_json import StrictRoute
+
+PAGE = Path(__file__).parent / "page"
+_EXPOSED = (
+    "X-Request-ID",
+    "Retry-After",
+    "RateLimit-Limit",
+    "RateLimit-Remaining",
+    "RateLimit-Reset",
+    "ETag",
+)
+
+Hook = Callable[[], Awaitable[None]]
+
+
+def http_api(
+    settings: Settings,
+    engine: Engine,
+    *,
+    coordinator: Coordinator | None = None,
+    replica: str = "0",
+    metrics: Metrics | None = None,
+    on_start: Hook | None = None,
+    on_stop: Hook | None = None,
+    page: Path = PAGE,
+) -> FastAPI:
+    """Return the service as an ASGI application.
+
+    Args:
+        settings: All of them.
+        engine: Answers what endpoints ask.
+        coordinator: What replicas share; without one this replica is alone.
+        replica: Its name in metrics and logs.
+        metrics: Where batchers of this process count too; new ones by default.
+        on_start: Called before the first request.
+        on_stop: Called after the last.
+        page: The folder of the page; nothing is at ``/`` where it has no ``index.html``.
+
+    Raises:
+        ConfigError: If the file of keys cannot be read.
+    """
+    write_lines(settings.log_format)
+    shared = coordinator or LocalCoordinator()
+    counted = metrics or Metrics(replica)
+    keys = Keys(settings.auth)
+    context = Context(
+        settings=settings,
+        engine=engine,
+        keys=keys,
+        metrics=counted,
+        cursors=Cursors(partial(_secret, settings, keys)),
+        coordinator=shared,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if on_start:
+            await on_start()
+        leaving = asyncio.create_task(_leave_snapshots(counted, shared))
+        try:
+            yield
+        finally:
+            leaving.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+            if on_stop:
+                await on_stop()
+
+    app = FastAPI(
+        title="biovl",
+        version=__version__,
+        description="Search, classify and embed figures of the biomedical literature.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        # A redirect would be found under a path that no rule was made for.
+        redirect_slashes=False,
+    )
+    handle_problems(app)
+    _add_endpoints(app, context)
+    document(app)
+    _add_page(app, page)
+    # The last added is the outermost.
+    app.add_middleware(
+        Guarded,
+        settings=settings,
+        keys=keys,
+        rate=RateLimit(settings.rate, shared),
+        metrics=counted,
+    )
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("Authorization", "X-API-Key", "Content-Type", "X-Request-ID"),
+            expose_headers=_EXPOSED,
+            # Keys are sent by scripts, never by the browser itself.
+            allow_credentials=False,
+        )
+    app.add_middleware(Watched, metrics=counted)
+    return app
+
+
+def _add_endpoints(app: FastAPI, context: Context) -> None:
+    for found in sorted(pkgutil.iter_modules(serve.endpoints.__path__), key=lambda one: one.name):
+        module = importlib.import_module(f"serve.endpoints.{found.name}")
+        router = module.router(context)
+        for route in router.routes:
+            if isinstance(route, APIRoute) and not isinstance(route, StrictRoute):
+                raise TypeError(f"{found.name}: {route.path} must be made by context.router()")
+        app.include_router(router)
+
+
+def _add_page(app: FastAPI, folder: Path) -> None:
+    """Serve the files that are in the folder now, each by a route of its own.
+
+    A mount at ``/`` would answer for every path that has no route, and hide 405.
+    """
+    if not (folder / "index.html").is_file():
+        return
+    files = StaticFiles(directory=folder)
+
+    def add(path: str, name: str) -> None:
+        @app.get(path, include_in_schema=False)
+        async def file(request: Request) -> Response:
+            response = await files.get_response(name, request.scope)
+            # Asked again each time, and mostly answered 304: no mixture of old and new files.
+            response.headers["Cache-Control"] = "no-cache"
+            return response
+
+    add("/", "index.html")
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.name.startswith("."):
+            name = path.relative_to(folder).as_posix()
+            add(f"/{name}", name)
+
+
+async def _leave_snapshots(metrics: Metrics, coordinator: Coordinator) -> None:
+    while True:
+        # The next one comes soon, and the coordinator may be back by then.
+        with suppress(ConnectionError):
+            await leave(metrics, coordinator)
+        await asyncio.sleep(LEAVE_EVERY_S)
+
+
+def _secret(settings: Settings, keys: Keys) -> bytes:
+    return settings.model_dump_json().encode() + b"\0" + keys.digests()

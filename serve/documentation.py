@@ -1,0 +1,138 @@
+"""The OpenAPI document, and a page that shows it without a script or another host."""
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse
+
+from serve.messages import Problem
+
+_PROBLEMS = {
+    "400": "The request is not JSON, or not what it says it is.",
+    "401": "No key, or one that is not known.",
+    "403": "The key lacks a scope.",
+    "408": "The body came too slowly.",
+    "413": "The body is too large.",
+    "415": "The body is compressed or of another type.",
+    "421": "Without keys: Host is not this machine.",
+    "422": "A field is wrong; `errors` says which.",
+    "429": "Too many requests of this key; see Retry-After.",
+    "500": "The service failed.",
+    "503": "Busy or not ready; see Retry-After.",
+    "504": "It took too long.",
+}
+_OPEN = ("/healthz", "/readyz")
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+code,pre{font-family:ui-monospace,monospace;font-size:.9em}
+h2{border-top:1px solid #8884;padding-top:1rem;margin-top:2rem;font-size:1.1rem}
+h2 b{display:inline-block;min-width:4rem}table{border-collapse:collapse}
+td,th{text-align:left;vertical-align:top;padding:.2rem 1rem .2rem 0}
+pre{overflow:auto;border:1px solid #8884;padding:.5rem}
+:root{color-scheme:light dark}
+"""
+
+
+def document(app: FastAPI) -> None:
+    """Let ``app`` answer ``/openapi.json`` and ``/docs``.
+
+    FastAPI's own page loads its scripts from another host, and they are too large to keep here.
+    """
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'"
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> HTMLResponse:
+        page = _page(app.openapi())
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema:
+        return app.openapi_schema
+    found = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
+    parts = found.setdefault("components", {})
+    schemas = parts.setdefault("schemas", {})
+    schemas["Problem"] = Problem.model_json_schema()
+    # FastAPI's own shape of 422, which is never sent here.
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    parts["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    for path, operation in _operations(found):
+        responses = operation["responses"]
+        for status, meaning in _PROBLEMS.items():
+            if path in _OPEN:
+                continue
+            said = responses.setdefault(status, {"description": meaning})
+            said["content"] = {
+                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+            }
+        if path not in _OPEN:
+            operation["security"] = [{"bearer": []}, {"header": []}]
+    app.openapi_schema = found
+    return found
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            yield path, operation
+
+
+def _page(found: dict[str, Any]) -> str:
+    parts = [
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(found['info']['title'])}"
+        f"</title><meta name=viewport content='width=device-width'><style>{_STYLE}</style>",
+        f"<h1>{escape(found['info']['title'])} {escape(found['info']['version'])}</h1>",
+        f"<p>{escape(found['info'].get('description', ''))}</p>",
+        "<p>For programs: <a href=openapi.json>openapi.json</a>.</p>",
+    ]
+    for path, methods in found["paths"].items():
+        for method, operation in methods.items():
+            parts += _operation(method, path, operation, found)
+    return "\n".join(parts)
+
+
+def _operation(
+    method: str, path: str, operation: dict[str, Any], found: dict[str, Any]
+) -> Iterator[str]:
+    yield f"<h2><b>{method.upper()}</b> <code>{escape(path)}</code></h2>"
+    yield f"<p>{escape(operation.get('description', operation.get('summary', '')))}</p>"
+    rows = [
+        (parameter["name"], parameter.get("schema", {}), parameter.get("description", ""))
+        for parameter in operation.get("parameters", [])
+    ]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    name = body.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    fields = found["components"]["schemas"].get(name, {}).get("properties", {})
+    rows += [(field, schema, schema.get("description", "")) for field, schema in fields.items()]
+    if rows:
+        yield "<table>"
+        for field, schema, description in rows:
+            yield (
+                f"<tr><td><code>{escape(field)}</code><td>{escape(_kind(schema))}"
+                f"<td>{escape(description)}"
+            )
+        yield "</table>"
+    yield f"<p>Answers {', '.join(sorted(operation['responses']))}.</p>"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"])
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))

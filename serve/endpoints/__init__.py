@@ -1,0 +1,1 @@
+"""Endpoints: each file is a plug-in with ``router(context) -> APIRouter``, found by its name."""

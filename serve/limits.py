@@ -1,0 +1,157 @@
+"""What a request may take of a replica: bytes, time to send them, and a place among others."""
+
+import asyncio
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers
+from starlette.types import Receive
+
+from serve.problems import Problem
+from serve.settings import Limits
+
+_MIB = 1 << 20
+_RECEIVED_AT_ONCE_MIB = 256
+"""Of all bodies of a replica that are held at a time; many slow uploads must not fill memory."""
+
+_CLOSE = {"Connection": "close"}
+_BUSY = {"Retry-After": "1"}
+
+
+class ClientGoneError(ConnectionError):
+    """The client hung up before it had sent all."""
+
+
+class Bodies:
+    """Receives bodies whole, before a place is taken: a slow client keeps nobody waiting."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Hold no more than ``limits`` of one request, nor too much of all."""
+        self._limits = limits
+        self._max_bytes = int(limits.body_mib * _MIB)
+        self._max_held = max(_RECEIVED_AT_ONCE_MIB * _MIB, 2 * self._max_bytes)
+        self._held = 0
+
+    def free(self, size_bytes: int) -> None:
+        """Say that a body is not held any more."""
+        self._held -= size_bytes
+
+    async def received(self, headers: Headers, receive: Receive) -> bytes:
+        """Return the body of a request. Its size counts until ``free``.
+
+        Raises:
+            Problem: 413 if it is too large, 408 if it comes too slowly, 415 if it is compressed
+                (a small body could unpack to any size), 503 if others fill the memory for bodies.
+            ClientGoneError: If the client hung up.
+        """
+        coding = headers.get("content-encoding", "identity").lower()
+        if coding != "identity":
+            raise Problem(
+                415, "compressed-body", "bodies are taken as they are; send it uncompressed"
+            )
+        declared = headers.get("content-length", "")
+        if declared.isdecimal() and len(declared) < 20 and int(declared) > self._max_bytes:
+            if "expect" not in headers and int(declared) <= 3 * self._max_bytes:
+                await self._drain(receive)
+            raise self._too_large()
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                return await self._collected(receive)
+        except TimeoutError:
+            raise Problem(
+                408,
+                "slow-body",
+                f"the body did not arrive within {self._limits.body_s:g} s; send less, or faster",
+                headers=_CLOSE,
+            ) from None
+
+    async def _collected(self, receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError
+                part = message.get("body", b"")
+                if part:
+                    size += len(part)
+                    self._held += len(part)
+                    parts.append(part)
+                    self._check(size)
+                if not message.get("more_body", False):
+                    return parts[0] if len(parts) == 1 else b"".join(parts)
+        except BaseException as error:
+            self._held -= size
+            parts.clear()
+            if isinstance(error, Problem) and error.status == 413:
+                await self._drain(receive)
+            raise
+
+    def _check(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise self._too_large()
+        if self._held > self._max_held:
+            raise Problem(
+                503,
+                "busy",
+                "too many uploads at once; try again",
+                headers={**_BUSY, **_CLOSE},
+            )
+
+    def _too_large(self) -> Problem:
+        return Problem(
+            413,
+            "body-too-large",
+            f"the body is larger than {self._limits.body_mib:g} MiB; send fewer or smaller images",
+            headers=_CLOSE,
+        )
+
+    async def _drain(self, receive: Receive) -> None:
+        """Take what is still coming and drop it, within limits.
+
+        Most clients read no answer before they have sent all, and see a broken connection if it is
+        closed before.
+        """
+        left = 3 * self._max_bytes
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                while left > 0:
+                    message = await receive()
+                    left -= len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return
+        except TimeoutError:
+            return
+
+
+class Places:
+    """How many requests are computed at once; the next is refused and not kept waiting."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Offer ``limits.concurrent_requests`` places."""
+        self._free = limits.concurrent_requests
+        self._all = limits.concurrent_requests
+
+    def take(self) -> None:
+        """Take a place.
+
+        Raises:
+            Problem: 503 with Retry-After if there is none.
+        """
+        if self._free == 0:
+            raise Problem(
+                503,
+                "busy",
+                f"{self._all} requests are being answered, no more fit; try again in a second",
+                headers=_BUSY,
+            )
+        self._free -= 1
+
+    def leave(self) -> None:
+        """Give a place back."""
+        self._free += 1
+
+
+def limits_about(limits: Limits) -> Mapping[str, float]:
+    """Return the limits as clients are told them, by name with its unit."""
+    return limits.model_dump()

@@ -1,0 +1,254 @@
+"""What happens to every request around its endpoint, in plain ASGI.
+
+From the outside to the inside:
+
+Watched     request id, log line, metrics, headers of all answers
+(CORS)      Starlette's, where origins are configured
+Guarded     who asks, how often, how much, how long; the last resort for errors
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serve.auth import Keys
+from serve.exchanges import Exchange, exchange_in
+from serve.limits import Bodies, ClientGoneError, Places
+from serve.logs import failure_line, request_line
+from serve.metrics import Metrics
+from serve.problems import problem_answer, problem_of, timed_out
+from serve.rate import RateLimit
+from serve.settings import Settings
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none';"
+    " form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# Where headers announce no body either; others may send one unannounced (HTTP/2).
+_WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
+_HEALTH = frozenset({"/healthz", "/readyz"})
+_METRICS = "/metrics"
+_ADMIN = "/v1/admin/"
+_TAKE_ANSWER_S = 600.0
+"""How long a client may take to read its answer."""
+_ADMIN_S = 1_800.0
+"""How long a model and its index may take to be copied and loaded."""
+
+
+class Watched:
+    """Gives each request an id, and writes and counts what became of it."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        """Wrap ``app``."""
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(request_id=_request_id(scope))
+        scope["biovl.exchange"] = exchange
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = exchange.request_id
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except ClientGoneError:
+            status = 499
+        except asyncio.CancelledError:
+            # A proxy cancels what its client does not wait for any more.
+            status = status or 499
+            raise
+        finally:
+            self._note(scope, exchange, status)
+
+    def _note(self, scope: Scope, exchange: Exchange, status: int) -> None:
+        elapsed_s = time.perf_counter() - exchange.started
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        route = route_of(scope)
+        self._metrics.answered(route, method, status, elapsed_s)
+        for name, stage_ms in exchange.stages.items():
+            self._metrics.stage(name, stage_ms / 1000)
+        if exchange.problem:
+            self._metrics.rejected(exchange.problem)
+        request_line(
+            {
+                "request_id": exchange.request_id,
+                "method": method,
+                "route": route,
+                "status": status,
+                "ms": round(elapsed_s * 1000, 2),
+                "stages_ms": {name: round(ms, 2) for name, ms in exchange.stages.items()},
+                "key": exchange.caller.name if exchange.caller else None,
+                "problem": exchange.problem,
+                "replica": self._metrics.replica,
+            }
+        )
+
+
+class Guarded:
+    """Decides whether a request is answered, and answers for endpoints that fail.
+
+    What costs least is asked first: who, how often, then the body, and a place at last, so that
+    slow clients hold none.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, settings: Settings, keys: Keys, rate: RateLimit, metrics: Metrics
+    ) -> None:
+        """Wrap ``app``."""
+        self._app = app
+        self._limits = settings.limits
+        self._keys = keys
+        self._rate = rate
+        self._metrics = metrics
+        self._bodies = Bodies(settings.limits)
+        self._places = Places(settings.limits)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http" or path_in(scope) in _HEALTH:
+            await self._app(scope, receive, send)
+            return
+        exchange = exchange_in(scope)
+        answer = _Answer(send)
+        try:
+            await self._guarded(scope, receive, answer, exchange)
+        except ClientGoneError:
+            raise
+        # The one place where errors that nobody foresaw become an answer.
+        except Exception as error:
+            problem = problem_of(error)
+            exchange.problem = problem.slug
+            if problem.status == 500:
+                failure_line(error, request_id=exchange.request_id, replica=self._metrics.replica)
+            if answer.has_started:
+                # The server closes the connection; its own log must not quote the error.
+                raise RuntimeError("an answer broke off") from None
+            response = problem_answer(problem, path=scope["path"], request_id=exchange.request_id)
+            await response(scope, receive, answer)
+
+    async def _guarded(
+        self, scope: Scope, receive: Receive, answer: "_Answer", exchange: Exchange
+    ) -> None:
+        headers = Headers(scope=scope)
+        path = path_in(scope)
+        if path.startswith("/v1/") or path == _METRICS:
+            exchange.caller = self._keys.caller(scope, headers)
+            if path != _METRICS:
+                answer.headers = await self._rate.let_through(exchange.caller)
+        if scope["method"] in _WITHOUT_BODY and not _has_body(headers):
+            await self._in_place(scope, receive, answer, needs_place=path != _METRICS)
+            return
+        body = await self._bodies.received(headers, receive)
+        try:
+            await self._in_place(scope, _replayed(body, receive), answer, needs_place=True)
+        finally:
+            self._bodies.free(len(body))
+
+    async def _in_place(
+        self, scope: Scope, receive: Receive, answer: "_Answer", *, needs_place: bool
+    ) -> None:
+        if needs_place:
+            self._places.take()
+            self._metrics.in_progress(1)
+        is_admin = path_in(scope).startswith(_ADMIN)
+        timeout = asyncio.timeout(_ADMIN_S if is_admin else self._limits.timeout_s)
+        has_left = not needs_place
+
+        def leave() -> None:
+            # Once: when the answer begins, since what is left to do then is the client's part.
+            nonlocal has_left
+            if not has_left:
+                has_left = True
+                self._places.leave()
+                self._metrics.in_progress(-1)
+            if not timeout.expired():
+                timeout.reschedule(asyncio.get_running_loop().time() + _TAKE_ANSWER_S)
+
+        answer.begins = leave
+        try:
+            async with timeout:
+                await self._app(scope, receive, answer)
+        except TimeoutError:
+            raise timed_out() from None
+        finally:
+            answer.begins = None
+            if not has_left:
+                self._places.leave()
+                self._metrics.in_progress(-1)
+
+
+class _Answer:
+    """``send``, which knows whether an answer has begun and adds headers to it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_started = False
+        self.headers: Mapping[str, str] = {}
+        self.begins: Any = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            if self.begins:
+                self.begins()
+            headers = MutableHeaders(scope=message)
+            for name, value in self.headers.items():
+                headers.setdefault(name, value)
+        await self._send(message)
+
+
+def path_in(scope: Mapping[str, Any]) -> str:
+    """Return the path within this application, as routes see it."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "").rstrip("/")
+    return path[len(root) :] if root and path.startswith(root + "/") else path
+
+
+def route_of(scope: Mapping[str, Any]) -> str:
+    """Return the template of the route that answered, or ``none``."""
+    return str(getattr(scope.get("route"), "path", None) or "none")
+
+
+def _request_id(scope: MutableMapping[str, Any]) -> str:
+    sent = Headers(scope=scope).get("x-request-id", "")
+    return sent if _REQUEST_ID.fullmatch(sent) else secrets.token_hex(8)
+
+
+def _has_body(headers: Headers) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that gives a body at once, and then what the client does next."""
+    rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return rest.pop() if rest else await receive()
+
+    return replayed
