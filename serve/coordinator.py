@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from serve.settings import Rate
+from serve.rate import Buckets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,8 @@ class Wanted:
 class Report:
     """What a replica says of itself."""
 
-    serving: Wanted
+    serving: Wanted | None
+    """None while it starts."""
     loaded: int = 0
     """The generation that it has ready beside what it serves; 0 for none."""
     failed: int = 0
@@ -53,7 +54,8 @@ class Report:
 class Orders:
     """What a replica is told."""
 
-    serving: Wanted
+    serving: Wanted | None
+    """None where the coordinator knows of nothing: it is to be told again."""
     next: Wanted | None
     """To be loaded beside what is served; None: nothing, or no longer."""
     reason: str = ""
@@ -63,25 +65,23 @@ class Orders:
 
 
 @dataclass
-class _Bucket:
-    tokens: float
-    since: float
-
-
-@dataclass
 class Coordination:
     """The shared state, in one process. Knows no Ray and no clock but the one it is given."""
 
-    rate: Rate = Rate()
     silent_s: float = 10.0
     """A replica that says nothing for so long is no longer waited for."""
     clock: Callable[[], float] = time.monotonic
+    buckets: Buckets = field(default_factory=Buckets)
+    """Of the rate limit."""
     _serving: Wanted | None = None
     _next: Wanted | None = None
     _reason: str = ""
     _reports: dict[str, tuple[float, Report]] = field(default_factory=dict)
     _values: dict[tuple[str, str], tuple[float, Any]] = field(default_factory=dict)
-    _buckets: dict[str, _Bucket] = field(default_factory=dict)
+
+    def serving(self) -> Wanted | None:
+        """Return what is served; None before the first replica."""
+        return self._serving
 
     def begin(self, initial: Wanted) -> Wanted:
         """Return what to serve: the first replica's own wish, if nothing is served yet."""
@@ -114,14 +114,18 @@ class Coordination:
             for name, (at, said) in self._reports.items()
             if now - at <= self.silent_s
         }
-        serving = self.begin(report.serving)
         # Where the coordinator itself was restarted, replicas know more than it.
-        if report.serving.generation > serving.generation:
-            serving = self._serving = report.serving
+        theirs = report.serving
+        if theirs and (self._serving is None or theirs.generation > self._serving.generation):
+            self._serving = theirs
         self._decide()
-        serving = self._serving or serving
-        said = [one for _, one in self._reports.values()]
-        settled = all(one.serving.generation == serving.generation for one in said)
+        serving = self._serving
+        if serving is None:
+            return Orders(serving=None, next=None)
+        settled = all(
+            said.serving is None or said.serving.generation == serving.generation
+            for _, said in self._reports.values()
+        )
         return Orders(
             serving=serving,
             next=self._next,
@@ -149,7 +153,10 @@ class Coordination:
             # Of the same reason on ten replicas one is enough.
             self._reason = "; ".join(sorted(set(failed.values())))
             self._next = None
-        elif all(wanted in (report.loaded, report.serving.generation) for report in said.values()):
+        elif all(
+            wanted in (report.loaded, report.serving.generation if report.serving else 0)
+            for report in said.values()
+        ):
             self._serving, self._next = self._next, None
 
     def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
@@ -162,45 +169,18 @@ class Coordination:
         self._values = {key: entry for key, entry in self._values.items() if entry[0] > now}
         return {name: payload for (of, name), (_, payload) in self._values.items() if of == kind}
 
-    def lease(
-        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
-    ) -> int:
-        """Return how many of so many requests a key may make now: a token bucket for all replicas.
-
-        Args:
-            key: Whose bucket.
-            count: How many are asked for.
-            per_s: How fast it fills; by default as the settings say.
-            burst: How much it holds; by default as the settings say.
-        """
-        rate = self.rate.per_s if per_s is None else per_s
-        if rate is None:
-            return count
-        size = float(self.rate.burst if burst is None else burst)
-        now = self.clock()
-        if len(self._buckets) > 100_000:
-            # Full ones say nothing: a new one is full as well.
-            self._buckets = {k: b for k, b in self._buckets.items() if now - b.since < 3_600}
-        bucket = self._buckets.setdefault(key, _Bucket(size, now))
-        bucket.tokens = min(size, bucket.tokens + (now - bucket.since) * rate)
-        bucket.since = now
-        granted = min(count, int(bucket.tokens))
-        bucket.tokens -= granted
-        return granted
-
 
 class Coordinator(Protocol):
     """``Coordination`` from wherever one is."""
 
+    async def serving(self) -> Wanted | None: ...
     async def begin(self, initial: Wanted) -> Wanted: ...
     async def want(self, candidate: Wanted) -> Wanted: ...
     async def exchange(self, replica: str, report: Report) -> Orders: ...
     async def leave(self, replica: str) -> None: ...
     async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None: ...
     async def get_all(self, kind: str) -> Mapping[str, Any]: ...
-    async def lease(
-        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
-    ) -> int: ...
+    async def lease(self, key: str, count: float, per_s: float, burst: int) -> float: ...
 
 
 class LocalCoordinator:
@@ -208,6 +188,9 @@ class LocalCoordinator:
 
     def __init__(self, state: Coordination | None = None) -> None:
         self._state = state or Coordination()
+
+    async def serving(self) -> Wanted | None:
+        return self._state.serving()
 
     async def begin(self, initial: Wanted) -> Wanted:
         return self._state.begin(initial)
@@ -227,23 +210,23 @@ class LocalCoordinator:
     async def get_all(self, kind: str) -> Mapping[str, Any]:
         return self._state.get_all(kind)
 
-    async def lease(
-        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
-    ) -> int:
-        return self._state.lease(key, count, per_s=per_s, burst=burst)
+    async def lease(self, key: str, count: float, per_s: float, burst: int) -> float:
+        return await self._state.buckets.lease(key, count, per_s, burst)
 
 
 class RayCoordinator:
     """For replicas in many processes: one small actor, found by name and made on demand.
 
     It outlives every replica, is restarted where its node dies (the replicas then tell it what
-    they serve), and ends itself when none is left.
+    they serve), and ends itself when none is left. Where it cannot be reached methods raise
+    ConnectionError.
     """
 
-    def __init__(self, name: str, rate: Rate) -> None:
+    def __init__(self, name: str, *, poll_s: float) -> None:
         """Name the actor; it is made when first needed."""
         self._name = name
-        self._rate = rate
+        # Ten times silent is gone; a busy process may miss a few.
+        self._silent_s = max(5.0, 10 * poll_s)
 
     def _actor(self) -> Any:
         import ray
@@ -259,7 +242,7 @@ class RayCoordinator:
                 max_restarts=-1,
                 max_task_retries=3,
             )
-            .remote(self._rate)
+            .remote(self._silent_s)
         )
 
     async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:
@@ -271,7 +254,11 @@ class RayCoordinator:
             except RayActorError:
                 # It ended itself, or its node died: the name is free for another in a moment.
                 await asyncio.sleep(0.2)
-        return await getattr(self._actor(), method).remote(*arguments, **named)
+        raise ConnectionError(f"the coordinator {self._name} does not answer")
+
+    async def serving(self) -> Wanted | None:
+        wanted: Wanted | None = await self._ask("serving")
+        return wanted
 
     async def begin(self, initial: Wanted) -> Wanted:
         wanted: Wanted = await self._ask("begin", initial)
@@ -295,11 +282,9 @@ class RayCoordinator:
         values: Mapping[str, Any] = await self._ask("get_all", kind)
         return values
 
-    async def lease(
-        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
-    ) -> int:
-        granted: int = await self._ask("lease", key, count, per_s=per_s, burst=burst)
-        return granted
+    async def lease(self, key: str, count: float, per_s: float, burst: int) -> float:
+        taken: float = await self._ask("lease", key, count, per_s, burst)
+        return taken
 
 
 class _Actor:
@@ -307,8 +292,8 @@ class _Actor:
 
     _ALONE_S = 60.0
 
-    def __init__(self, rate: Rate) -> None:
-        self._state = Coordination(rate=rate)
+    def __init__(self, silent_s: float) -> None:
+        self._state = Coordination(silent_s=silent_s)
         self._born = time.monotonic()
         self._watch = asyncio.get_event_loop().create_task(self._until_alone())
 
@@ -319,6 +304,9 @@ class _Actor:
             await asyncio.sleep(1)
         # exit_actor() works in a task of the actor only; a detached actor is ended from outside.
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+    async def serving(self) -> Wanted | None:
+        return self._state.serving()
 
     async def begin(self, initial: Wanted) -> Wanted:
         return self._state.begin(initial)
@@ -332,7 +320,7 @@ class _Actor:
     async def leave(self, replica: str) -> None:
         if self._state.leave(replica):
             # A service begun again with the same settings begins with those settings.
-            self._state = Coordination(rate=self._state.rate)
+            self._state = Coordination(silent_s=self._state.silent_s)
 
     async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
         self._state.put(kind, replica, payload, keep_s=keep_s)
@@ -340,7 +328,5 @@ class _Actor:
     async def get_all(self, kind: str) -> Mapping[str, Any]:
         return self._state.get_all(kind)
 
-    async def lease(
-        self, key: str, count: int, *, per_s: float | None = None, burst: int | None = None
-    ) -> int:
-        return self._state.lease(key, count, per_s=per_s, burst=burst)
+    async def lease(self, key: str, count: float, per_s: float, burst: int) -> float:
+        return await self._state.buckets.lease(key, count, per_s, burst)

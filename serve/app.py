@@ -1,0 +1,126 @@
+"""One Ray Serve application from a few settings.
+
+serve run serve.app:build model=DIR index=DIR limits.k_max=500
+serve deploy serve/config.yaml
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from ray import serve
+from ray.serve import Application
+
+from biovl.config import nested
+from biovl.errors import ConfigError
+from serve.deployments import EncoderDeployment, Gateway, SearchDeployment, Service
+from serve.settings import Settings
+
+_HEADROOM = 64
+"""Requests beyond limits.concurrent_requests that reach a replica: for health and metrics, and so
+that it is the application that refuses, which says why and when to come again."""
+
+
+def build(settings: Mapping[str, Any]) -> Application:
+    """Return the application.
+
+    Args:
+        settings: Those of ``serve.settings.Settings``. Names may have dots, and values may be text,
+            as on a command line: ``{"limits.k_max": "500", "replicas.http": "[1, 4]"}``.
+
+    Raises:
+        ConfigError: If one is unknown, missing or not valid; every one is listed.
+    """
+    own = settings_of(settings)
+    plain = own.model_dump(mode="json")
+    # Named after its settings: an application deployed with others begins with what they say.
+    token = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+    replicas, gpus = own.replicas, own.replicas.encoder_gpus
+    if own.layout == "fused":
+        cpus = max(replicas.http_cpus, replicas.encoder_cpus)
+        return _http(own, Service, replicas.http, cpus, gpus).bind(plain, token)
+    encoder = _deployment(
+        EncoderDeployment, "Encoder", replicas.encoder, replicas.encoder_cpus, gpus
+    ).bind(plain, token)
+    search = None
+    if own.index is not None:
+        search = _deployment(
+            SearchDeployment, "Search", replicas.search, replicas.search_cpus, 0
+        ).bind(plain, token)
+    return _http(own, Gateway, replicas.http, replicas.http_cpus, 0).bind(
+        plain, token, encoder, search
+    )
+
+
+def settings_of(values: Mapping[str, Any]) -> Settings:
+    """Return settings from plain values or from those of a command line.
+
+    Raises:
+        ConfigError: If one is unknown, missing or not valid; every one is listed.
+    """
+    try:
+        plain = nested({name: _value(name, value) for name, value in values.items()})
+        return Settings.model_validate(plain)
+    except ValidationError as error:
+        lines = ["the settings of the service are not valid:"]
+        for problem in error.errors(include_url=False):
+            where = ".".join(str(part) for part in problem["loc"])
+            got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.100})"
+            lines.append(f"  {where}: {problem['msg']}{got}")
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _value(name: str, value: Any) -> Any:
+    """Return what a value of the command line means; numbers are read where one is wanted."""
+    if not isinstance(value, str):
+        return value
+    if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {value!r} is not JSON: {error}") from error
+    return value
+
+
+def _http(
+    settings: Settings, cls: type, replicas: int | tuple[int, int], cpus: float, gpus: float
+) -> Any:
+    most = settings.limits.concurrent_requests
+    return _deployment(cls, cls.__name__, replicas, cpus, gpus).options(
+        max_ongoing_requests=most + _HEADROOM,
+        max_queued_requests=most,
+        # Requests in flight have their time, and the answer its way.
+        graceful_shutdown_timeout_s=settings.limits.timeout_s + 5,
+    )
+
+
+def _deployment(
+    cls: type, name: str, replicas: int | tuple[int, int], cpus: float, gpus: float
+) -> Any:
+    """Return a deployment whose replicas are replaced one by one, each after its successor."""
+    scale: dict[str, Any] = {"num_replicas": replicas}
+    if not isinstance(replicas, int):
+        least, most = replicas
+        scale = {
+            "autoscaling_config": {
+                "min_replicas": least,
+                "max_replicas": most,
+                "target_ongoing_requests": 24,
+                "upscale_delay_s": 5,
+                "downscale_delay_s": 300,
+            }
+        }
+    return serve.deployment(cls).options(
+        name=name,
+        **scale,
+        ray_actor_options={"num_cpus": cpus, "num_gpus": gpus},
+        max_ongoing_requests=256,
+        max_queued_requests=1_024,
+        max_surge_percent=100,
+        health_check_period_s=10,
+        health_check_timeout_s=60,
+        graceful_shutdown_wait_loop_s=0.5,
+        graceful_shutdown_timeout_s=20,
+    )

@@ -1,0 +1,103 @@
+"""Files to pixels where a request arrives: off the event loop, and within limits."""
+
+import asyncio
+import io
+import os
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from PIL import Image
+
+from biovl.encoder import Preparation
+from biovl.images.decode import (
+    EMPTY,
+    MIN_SIDE_PX,
+    TOO_LARGE,
+    TOO_SMALL,
+    TRUNCATED,
+    UNDECODABLE,
+    decode_rgb,
+    image_format,
+)
+from serve.problems import Problem
+from serve.settings import Limits
+
+_READ = {"jpeg": "JPEG", "png": "PNG", "gif": "GIF", "tiff": "TIFF", "webp": "WEBP", "bmp": "BMP"}
+_DAMAGED = (EMPTY, TRUNCATED, UNDECODABLE)
+
+
+class Preparer:
+    """As many threads as cores decode: each may need hundreds of megabytes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decode")
+
+    async def __call__(self, images: Sequence[bytes], preparation: Preparation) -> list[np.ndarray]:
+        """Return images as the model sees them: uint8, shape [H, W, 3] each.
+
+        Raises:
+            Problem: 415 for what is no image, 422 for one that is damaged, too small or too large.
+        """
+        loop = asyncio.get_running_loop()
+        work = [
+            loop.run_in_executor(self._threads, self._prepared, data, number, preparation)
+            for number, data in enumerate(images)
+        ]
+        try:
+            return list(await asyncio.gather(*work))
+        finally:
+            for one in work:
+                one.cancel()
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _prepared(self, data: bytes, number: int, preparation: Preparation) -> np.ndarray:
+        self._check_size(data, number)
+        decoded = decode_rgb(data)
+        if decoded.pixels is None:
+            raise _unusable(number, decoded.defect or UNDECODABLE)
+        return preparation.crop(decoded.pixels)
+
+    def _check_size(self, data: bytes, number: int) -> None:
+        """Refuse what would need much memory, by its header alone."""
+        kind = image_format(data)
+        if kind not in _READ:
+            # decode_rgb knows what to call it, and opens none of these.
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with Image.open(io.BytesIO(data), formats=[_READ[kind]]) as image:
+                    width, height = image.size
+        except Image.DecompressionBombError as error:
+            raise _unusable(number, TOO_LARGE) from error
+        # SyntaxError is how Pillow reports a malformed PNG chunk.
+        except (OSError, SyntaxError, ValueError, KeyError, IndexError, TypeError):
+            # What is wrong with it is found out when it is decoded.
+            return
+        megapixels = width * height / 1e6
+        if megapixels > self._limits.image_megapixels:
+            reason = (
+                f"{TOO_LARGE}: {width} x {height} px are {megapixels:.1f} megapixels, "
+                f"{self._limits.image_megapixels:g} are allowed"
+            )
+            raise _unusable(number, reason)
+        if min(width, height) < MIN_SIDE_PX:
+            reason = f"{TOO_SMALL}: {width} x {height} px, at least {MIN_SIDE_PX} a side"
+            raise _unusable(number, reason)
+
+
+def _unusable(number: int, reason: str) -> Problem:
+    is_image = reason in _DAMAGED or reason.startswith((TOO_LARGE, TOO_SMALL))
+    detail = f"image {number} (counted from 0) is not usable: {reason}"
+    return Problem(
+        422 if is_image else 415,
+        "unusable-image" if is_image else "not-an-image",
+        detail if is_image else f"{detail}; send JPEG, PNG, TIFF, WebP, GIF or BMP",
+        errors=[{"loc": ["images", number], "msg": reason}],
+    )
