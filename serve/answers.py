@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import Request, Response
+from fastapi import Response
 from pydantic_core import to_json
 
 from biovl.retrieval.query import Hit
-from serve.context import Context
-from serve.exchanges import exchange_in
-from serve.messages import FigureAbout, Problem
+from serve.messages import FigureAbout
+from serve.problems import MEDIA_TYPE
 
 NO_STORE = {"Cache-Control": "no-store"}
 """For answers that a private image led to."""
@@ -26,45 +25,19 @@ def json_answer(content: Any, headers: Mapping[str, str] | None = None) -> Respo
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of the problems that an endpoint answers with.
+    """Return the documentation of problems that not every endpoint answers with.
 
-    With those that every endpoint below ``/v1/`` may answer with.
+    Those that every one may answer with are added by ``serve.documentation``.
     """
-    every = {400, 401, 403, 405, 413, 415, 422, 429, 500, 503, 504}
-    content: dict[str, Any] = {"application/problem+json": {}}
-    return {
-        status: {"model": Problem, "description": _REASONS[status], "content": content}
-        for status in sorted(every | set(statuses))
-    }
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": _REASONS[status], "content": content} for status in statuses}
 
 
 _REASONS = {
-    400: "The request cannot be parsed",
-    401: "No key, or not a valid one",
-    403: "The key lacks the scope",
-    404: "There is no such thing",
-    405: "Not by this method",
-    409: "Model and index are being exchanged; ask again",
-    410: "The index has changed since the cursor was made",
-    413: "Too large",
-    415: "Not of a type that is taken",
-    422: "Not valid; errors says where",
-    429: "Too many requests; see Retry-After",
-    500: "The service failed",
-    503: "Not ready, or too busy; see Retry-After",
-    504: "Took too long",
+    404: "There is no such figure, model or path.",
+    409: "The model is being exchanged for another; ask again.",
+    410: "The index has changed since the cursor was made.",
 }
-
-
-async def head_of(request: Request, context: Context) -> dict[str, Any]:
-    """Return what every answer carries but its timings, which come last."""
-    about = await context.engine.about()
-    model, index = about["model"], about["index"]
-    return {
-        "request_id": exchange_in(request.scope).request_id,
-        "model": f"{model['name']}@{model['version']}",
-        "index": index["version"] if index else None,
-    }
 
 
 def figure_json(about: Mapping[str, Any]) -> dict[str, Any]:

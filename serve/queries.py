@@ -1,9 +1,9 @@
 """From a message to a query of the index: what it asks for is checked, embedded, and searched."""
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from serve.exchanges import Exchange
 from serve.messages import Weights
 from serve.problems import Problem
 from serve.settings import Limits
+
+T = TypeVar("T")
 
 ATTEMPTS = 3
 """Of embedding and searching, while a model is exchanged for another between the two."""
@@ -116,39 +118,12 @@ class Found:
     """Of the model that embedded; None if nothing was to be embedded."""
 
 
-async def find(context: Context, exchange: Exchange, asked: Asked, query: Query) -> Found:
-    """Embed what was asked and search for it.
-
-    The parts of ``query`` are those of ``asked``. Where the model was exchanged between embedding
-    and searching, both are done again: the image stays prepared.
+async def again_if_stale(once: Callable[[], Awaitable[T]]) -> T:
+    """Return what ``once`` returns, trying again where the model was exchanged in its midst.
 
     Raises:
-        Problem: Of the engine; 409 if models go on changing.
+        Problem: 409 if models go on changing; any other at once.
     """
-    engine = context.engine
-    pixels: list[np.ndarray] = []
-    if asked.image is not None:
-        with exchange.stage("decode"):
-            pixels = await engine.prepare([asked.image])
-
-    texts = [asked.text] if asked.text is not None else []
-
-    async def once() -> Found:
-        with exchange.stage("encode"):
-            image, text = await _both(
-                (lambda: engine.embed_images(pixels)) if pixels else None,
-                (lambda: engine.embed_texts(texts)) if texts else None,
-            )
-        versions = {embedded.model_version for embedded in (image, text) if embedded}
-        if len(versions) > 1:
-            raise Problem(409, "stale-model", "the model is being exchanged; ask again")
-        version = versions.pop() if versions else None
-        whole = replace(query, parts=_parts(asked, image, text))
-        with exchange.stage("search"):
-            results = await engine.search(whole, model_version=version)
-        truncated = bool(text and any(text.truncated))
-        return Found(results, truncated, version)
-
     for _ in range(ATTEMPTS - 1):
         try:
             return await once()
@@ -158,14 +133,42 @@ async def find(context: Context, exchange: Exchange, asked: Asked, query: Query)
     return await once()
 
 
-async def _both(
-    images: Callable[[], Awaitable[Embedded]] | None,
-    texts: Callable[[], Awaitable[Embedded]] | None,
-) -> tuple[Embedded | None, Embedded | None]:
-    """Embed both at once; each has a batcher of its own."""
-    if images is not None and texts is not None:
-        return await asyncio.gather(images(), texts())
-    return (await images() if images else None), (await texts() if texts else None)
+def one_version(*embedded: Embedded | None) -> str | None:
+    """Return the version of the model that all vectors are of; None if there are none.
+
+    Raises:
+        Problem: 409 if they are of several.
+    """
+    versions = {one.model_version for one in embedded if one is not None}
+    if len(versions) > 1:
+        raise Problem(409, "stale-model", "the model is being exchanged for another; ask again")
+    return versions.pop() if versions else None
+
+
+async def find(context: Context, exchange: Exchange, asked: Asked, query: Query) -> Found:
+    """Embed what was asked and search for it; the parts of ``query`` become those of ``asked``.
+
+    Raises:
+        Problem: Of the engine; 409 if models go on changing.
+    """
+    engine = context.engine
+    images = [asked.image] if asked.image is not None else []
+    texts = [asked.text] if asked.text is not None else []
+
+    async def once() -> Found:
+        with exchange.stage("decode"):
+            pixels = await engine.prepare(images) if images else []
+        with exchange.stage("encode"):
+            # One after the other: both are needed, and a person seldom sends both.
+            image = await engine.embed_images(pixels) if images else None
+            text = await engine.embed_texts(texts) if texts else None
+        version = one_version(image, text)
+        whole = replace(query, parts=_parts(asked, image, text))
+        with exchange.stage("search"):
+            results = await engine.search(whole, model_version=version)
+        return Found(results, bool(text and any(text.truncated)), version)
+
+    return await again_if_stale(once)
 
 
 def _parts(asked: Asked, image: Embedded | None, text: Embedded | None) -> list[Part]:

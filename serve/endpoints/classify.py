@@ -1,6 +1,7 @@
 """POST /v1/classify: which of some classes an image shows, without training (zero-shot)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
@@ -13,8 +14,8 @@ from serve.context import Context
 from serve.engine import Embedded
 from serve.exchanges import Exchange, exchange_in
 from serve.messages import ClassifyAnswer, ClassifyRequest
-from serve.problems import Problem
-from serve.queries import ATTEMPTS, check_text, invalid
+from serve.queries import again_if_stale, check_text, invalid, one_version
+from serve.served import Served
 from serve.settings import Limits
 from serve.uploads import image_of, images_of
 
@@ -47,6 +48,7 @@ class BenchmarksAnswer(BaseModel):
 def router(context: Context) -> APIRouter:
     """Classify, and say which benchmarks' prompts are known."""
     routes = context.router(tags=["classify"], dependencies=[context.needs("search")])
+    served = Served(context.engine)
     benchmarks = {"benchmarks": [vars(prompts) for prompts in PROMPTS.values()]}
 
     @routes.get(
@@ -67,20 +69,23 @@ def router(context: Context) -> APIRouter:
     )
     async def classify(request: Request) -> Response:
         come = await received(request, ClassifyRequest, context.settings.limits)
-        return await _answer(context, request, come)
+        return await _answer(context, served, exchange_in(request.scope), come)
 
     return routes
 
 
-async def _answer(context: Context, request: Request, come: Received[ClassifyRequest]) -> Response:
+async def _answer(
+    context: Context, served: Served, exchange: Exchange, come: Received[ClassifyRequest]
+) -> Response:
     message, limits = come.message, context.settings.limits
-    exchange = exchange_in(request.scope)
     classes, templates = _classes(message, limits)
     images = _images(come, limits)
-    with exchange.stage("decode"):
-        pixels = await context.engine.prepare(images)
     prompts = [filled(template, name) for name in classes for template in templates]
-    image, text = await _embedded(context, exchange, pixels, prompts)
+
+    async def once() -> tuple[Embedded, Embedded]:
+        return await _embedded(context, exchange, images, prompts)
+
+    image, text = await again_if_stale(once)
     class_CD = class_vectors(text.rows_ND, len(templates))
     similarity_NC = image.rows_ND @ class_CD.T
     scale = message.logit_scale if message.logit_scale is not None else image.logit_scale
@@ -89,11 +94,10 @@ async def _answer(context: Context, request: Request, come: Received[ClassifyReq
         {"classes": _sorted(classes, probability_C, similarity_C)}
         for probability_C, similarity_C in zip(probability_NC, similarity_NC, strict=True)
     ]
-    about = await context.engine.about()
     return json_answer(
         {
             "request_id": exchange.request_id,
-            "model": f"{about['model']['name']}@{image.model_version}",
+            "model": await served.named(image.model_version),
             "index": None,
             "results": results,
             "templates": templates,
@@ -190,31 +194,23 @@ def _images(come: Received[ClassifyRequest], limits: Limits) -> list[bytes]:
 
 
 async def _embedded(
-    context: Context, exchange: Exchange, pixels: list[np.ndarray], prompts: list[str]
+    context: Context, exchange: Exchange, images: list[bytes], prompts: list[str]
 ) -> tuple[Embedded, Embedded]:
     """Return vectors of images and prompts by one and the same model.
 
     Raises:
-        Problem: 409 if the model goes on being exchanged for another.
+        Problem: 409 if the model was exchanged in between.
     """
+    engine = context.engine
+    with exchange.stage("decode"):
+        pixels = await engine.prepare(images)
     with exchange.stage("encode"):
-        for _ in range(ATTEMPTS):
-            image = await context.engine.embed_images(pixels)
-            text = await _texts(context, prompts, image.model_version)
-            if text is not None:
-                return image, text
-    raise Problem(409, "stale-model", "the model is being exchanged; ask again")
-
-
-async def _texts(context: Context, prompts: list[str], version: str) -> Embedded | None:
-    rows = []
-    for start in range(0, len(prompts), _PROMPTS_AT_ONCE):
-        some = await context.engine.embed_texts(prompts[start : start + _PROMPTS_AT_ONCE])
-        if some.model_version != version:
-            return None
-        rows.append(some)
-    return Embedded(
-        rows_ND=np.concatenate([some.rows_ND for some in rows]),
-        model_version=version,
-        logit_scale=rows[0].logit_scale,
-    )
+        image = await engine.embed_images(pixels)
+        # Many prompts at once would fill the queue that others wait in, too.
+        texts = [
+            await engine.embed_texts(prompts[start : start + _PROMPTS_AT_ONCE])
+            for start in range(0, len(prompts), _PROMPTS_AT_ONCE)
+        ]
+    one_version(image, *texts)
+    rows_ND = np.concatenate([some.rows_ND for some in texts])
+    return image, replace(texts[0], rows_ND=rows_ND)

@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 
 from serve.answers import NO_STORE, json_answer, refusals
 from serve.context import Context
-from serve.engine import Embedded
-from serve.exchanges import exchange_in
+from serve.exchanges import Exchange, exchange_in
 from serve.messages import Message
 from serve.problems import Problem
-from serve.queries import ATTEMPTS, check_text, invalid
+from serve.queries import again_if_stale, check_text, invalid, one_version
+from serve.served import Served
 from serve.settings import Limits
 from serve.uploads import image_of
 
@@ -91,6 +91,8 @@ def router(context: Context) -> APIRouter:
     """Embed."""
     routes = context.router(tags=["embeddings"], dependencies=[context.needs("embed")])
 
+    served = Served(context.engine)
+
     @routes.post(
         "/v1/embeddings",
         summary="Embed texts and images, as clients of OpenAI's API ask for it",
@@ -101,13 +103,13 @@ def router(context: Context) -> APIRouter:
         request: Request, message: Annotated[EmbeddingsRequest, Body()]
     ) -> Response:
         exchange = exchange_in(request.scope)
-        about = (await context.engine.about())["model"]
-        _check_model(message, about)
+        _check_model(message, await served.model())
         texts, images = _inputs(message, context.settings.limits)
-        with exchange.stage("decode"):
-            pixels = await context.engine.prepare(list(images.values())) if images else []
-        with exchange.stage("encode"):
-            rows, version, tokens = await _embedded(context, texts, images, pixels)
+
+        async def once() -> tuple[dict[int, np.ndarray], str | None, int]:
+            return await _embedded(context, exchange, texts, images)
+
+        rows, version, tokens = await again_if_stale(once)
         as_text = message.encoding_format == "base64"
         data = [
             {"object": "embedding", "index": number, "embedding": _written(row, as_text)}
@@ -117,7 +119,7 @@ def router(context: Context) -> APIRouter:
             {
                 "object": "list",
                 "data": data,
-                "model": f"{about['name']}@{version}",
+                "model": await served.named(version),
                 "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
                 "request_id": exchange.request_id,
             },
@@ -161,25 +163,23 @@ def _inputs(message: EmbeddingsRequest, limits: Limits) -> tuple[dict[int, str],
 
 
 async def _embedded(
-    context: Context, texts: dict[int, str], images: dict[int, bytes], pixels: list[np.ndarray]
-) -> tuple[dict[int, np.ndarray], str, int]:
+    context: Context, exchange: Exchange, texts: dict[int, str], images: dict[int, bytes]
+) -> tuple[dict[int, np.ndarray], str | None, int]:
     """Return vectors by number, all by one model, its version, and the tokens read."""
-    for _ in range(ATTEMPTS):
-        found: list[tuple[list[int], Embedded]] = []
+    engine = context.engine
+    rows: dict[int, np.ndarray] = {}
+    of_texts = of_images = None
+    with exchange.stage("decode"):
+        pixels = await engine.prepare(list(images.values())) if images else []
+    with exchange.stage("encode"):
         if texts:
-            found.append((list(texts), await context.engine.embed_texts(list(texts.values()))))
-        if pixels:
-            found.append((list(images), await context.engine.embed_images(pixels)))
-        versions = {embedded.model_version for _, embedded in found}
-        if len(versions) == 1:
-            rows = {
-                number: row
-                for numbers, embedded in found
-                for number, row in zip(numbers, embedded.rows_ND, strict=True)
-            }
-            tokens = sum(sum(embedded.tokens) for _, embedded in found)
-            return rows, versions.pop(), tokens
-    raise Problem(409, "stale-model", "the model is being exchanged; ask again")
+            of_texts = await engine.embed_texts(list(texts.values()))
+            rows |= zip(texts, of_texts.rows_ND, strict=True)
+        if images:
+            of_images = await engine.embed_images(pixels)
+            rows |= zip(images, of_images.rows_ND, strict=True)
+    tokens = sum(of_texts.tokens) if of_texts else 0
+    return rows, one_version(of_texts, of_images), tokens
 
 
 def _written(row_D: np.ndarray, as_text: bool) -> list[float] | str:

@@ -4,12 +4,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from serve.answers import figure_json, head_of, json_answer, refusals
+from serve.answers import figure_json, json_answer, refusals
 from serve.context import Context
 from serve.engine import Size
+from serve.exchanges import exchange_in
 from serve.messages import Answer, FigureAbout
 from serve.problems import Problem
 from serve.queries import MAX_ID_CHARS
+from serve.served import Served
 
 MAX_IDS = 100
 
@@ -44,6 +46,7 @@ class FiguresAnswer(Answer):
 def router(context: Context) -> APIRouter:
     """Look figures up by id."""
     routes = context.router(tags=["figures"], dependencies=[context.needs("search")])
+    served = Served(context.engine)
 
     @routes.get(
         "/v1/figures",
@@ -59,7 +62,7 @@ def router(context: Context) -> APIRouter:
             raise Problem(422, "invalid-request", f"ids: {reason}", errors=errors)
         found = await context.engine.figures(wanted)
         figures = [figure_json(about) if about is not None else None for about in found]
-        return json_answer({**await head_of(request, context), "figures": figures})
+        return json_answer({**await _head(request, served), "figures": figures})
 
     @routes.get(
         "/v1/figures/{figure_id}",
@@ -72,7 +75,7 @@ def router(context: Context) -> APIRouter:
         if about is None:
             raise Problem(404, "unknown-figure", "the index holds no figure of this id")
         figure = figure_json(about)
-        return json_answer({**await head_of(request, context), "figure": figure})
+        return json_answer({**await _head(request, served), "figure": figure})
 
     async def image(request: Request, figure_id: FigureId, size: Size) -> Response:
         found = await context.engine.image(figure_id, size)
@@ -112,6 +115,16 @@ def router(context: Context) -> APIRouter:
             responses={**refusals(404), **shown},
         )(_of_size(image, size))
     return routes
+
+
+async def _head(request: Request, served: Served) -> dict[str, Any]:
+    exchange = exchange_in(request.scope)
+    return {
+        "request_id": exchange.request_id,
+        "model": await served.named(),
+        "index": (await served.index())["version"],
+        "timings_ms": exchange.timings_ms(),
+    }
 
 
 def _of_size(image: Any, size: Size) -> Any:

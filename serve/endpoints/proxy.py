@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from biovl.retrieval.query import Filter, Query
-from serve.answers import NO_STORE, head_of, hits_json, json_answer, refusals
+from serve.answers import NO_STORE, hits_json, json_answer, refusals
 from serve.bodies import Received, documented, received
 from serve.context import Context
-from serve.exchanges import exchange_in
+from serve.exchanges import Exchange, exchange_in
 from serve.messages import Message, ProxyAnswer, ProxyRequest
-from serve.problems import Problem
 from serve.queries import Asked, check_filter, check_k, check_text, find, invalid
+from serve.served import Served
 from serve.settings import Limits
 from serve.uploads import image_of
 from serve.votes import labels_of, votes
@@ -42,6 +42,7 @@ class _AnyProxyRequest(Message):
 def router(context: Context) -> APIRouter:
     """Analyse by proxy, where the settings let it."""
     routes = context.router(tags=["proxy"], dependencies=[context.needs("search")])
+    served = Served(context.engine)
     if not context.settings.proxy:
         return routes
 
@@ -55,23 +56,23 @@ def router(context: Context) -> APIRouter:
     async def proxy(request: Request) -> Response:
         limits = context.settings.limits
         come = await received(request, _AnyProxyRequest, limits, form=False)
-        return await _answer(context, request, come)
+        return await _answer(context, served, exchange_in(request.scope), come)
 
     return routes
 
 
-async def _answer(context: Context, request: Request, come: Received[_AnyProxyRequest]) -> Response:
+async def _answer(
+    context: Context, served: Served, exchange: Exchange, come: Received[_AnyProxyRequest]
+) -> Response:
     message, limits = come.message, context.settings.limits
-    exchange = exchange_in(request.scope)
-    head = await head_of(request, context)
-    if head["index"] is None:
-        raise Problem(503, "no-index", "no index is served here; the proxy needs one")
+    await served.index()
     check_k(message.k, limits)
     check_filter(message.filter)
     classes = _classes(message, limits)
     image = _image(come, limits)
     query = Query(k=message.k, filter=message.filter)
-    results = (await find(context, exchange, Asked(image=image), query)).results
+    seen = await find(context, exchange, Asked(image=image), query)
+    results = seen.results
     neighbours = [
         (hit.figure_id, float(hit.score), labels_of(hit.about, classes)) for hit in results.hits
     ]
@@ -79,7 +80,8 @@ async def _answer(context: Context, request: Request, come: Received[_AnyProxyRe
     exchange.stages.update(results.timings_ms)
     return json_answer(
         {
-            **head,
+            "request_id": exchange.request_id,
+            "model": await served.named(seen.model_version),
             "index": results.index_version,
             "votes": [
                 {"name": name, "share": round(share, 6), "figures": figures}

@@ -5,11 +5,11 @@ import hashlib
 from fastapi import APIRouter, Request, Response
 
 from biovl.retrieval.query import Query
-from serve.answers import NO_STORE, head_of, hits_json, json_answer, refusals
+from serve.answers import NO_STORE, hits_json, json_answer, refusals
 from serve.bodies import Received, documented, received
 from serve.context import Context
 from serve.cursors import hash_of, stale_cursor
-from serve.exchanges import exchange_in
+from serve.exchanges import Exchange, exchange_in
 from serve.messages import Message, SearchAnswer, SearchRequest
 from serve.problems import Problem
 from serve.queries import (
@@ -23,6 +23,7 @@ from serve.queries import (
     unit_vector,
 )
 from serve.recall import recall_at_10
+from serve.served import Served
 from serve.uploads import image_of
 
 
@@ -36,10 +37,11 @@ class _Identity(Message):
 def router(context: Context) -> APIRouter:
     """Search, as JSON, as a form with a file, or with an image as the body."""
     routes = context.router(tags=["search"], dependencies=[context.needs("search")])
+    served = Served(context.engine)
 
     async def search(request: Request) -> Response:
         come = await received(request, SearchRequest, context.settings.limits)
-        return await _answer(context, request, come)
+        return await _answer(context, served, exchange_in(request.scope), come)
 
     ways = (
         (
@@ -61,15 +63,13 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-async def _answer(context: Context, request: Request, come: Received[SearchRequest]) -> Response:
+async def _answer(
+    context: Context, served: Served, exchange: Exchange, come: Received[SearchRequest]
+) -> Response:
     message, limits = come.message, context.settings.limits
-    exchange = exchange_in(request.scope)
-    head = await head_of(request, context)
-    about = await context.engine.about()
-    if about["index"] is None:
-        raise Problem(503, "no-index", "no index is served here; search needs one")
     image = _image(come, context)
-    asked = _asked(message, image, about["model"]["dim"], context)
+    await served.index()
+    asked = _asked(message, image, (await served.model())["dim"], context)
     identity = hash_of(
         _Identity(
             request=message.model_copy(update={"cursor": None, "k": 1, "image": None}),
@@ -78,9 +78,7 @@ async def _answer(context: Context, request: Request, come: Received[SearchReque
     )
     offset, paged_version = 0, None
     if message.cursor is not None:
-        offset, paged_version = context.cursors.read(
-            message.cursor, identity, index_version=about["index"]["version"]
-        )
+        offset, paged_version = context.cursors.read(message.cursor, identity)
     if offset + message.k > limits.depth_max:
         reason = f"this page ends beyond the first {limits.depth_max:,} figures; narrow the filter"
         raise invalid("cursor" if message.cursor else "k", reason)
@@ -96,7 +94,6 @@ async def _answer(context: Context, request: Request, come: Received[SearchReque
     )
     found = await find(context, exchange, asked, query)
     results = found.results
-    # The index may have been exchanged since it was asked about.
     if paged_version not in (None, results.index_version):
         raise stale_cursor()
     after = offset + len(results.hits)
@@ -107,15 +104,17 @@ async def _answer(context: Context, request: Request, come: Received[SearchReque
     )
     cursor = None if is_last else context.cursors.make(after, results.index_version, identity)
     exchange.stages.update(results.timings_ms)
+    index = await served.index(results.index_version)
     return json_answer(
         {
-            **head,
+            "request_id": exchange.request_id,
+            "model": await served.named(found.model_version),
             "index": results.index_version,
             "results": hits_json(results.hits),
             "matching": results.matching,
             "next_cursor": cursor,
             "plan": results.plan,
-            "recall_at_10": recall_at_10(about["index"], query, is_text=asked.is_text),
+            "recall_at_10": recall_at_10(index, query, is_text=asked.is_text),
             "truncated": found.truncated,
             "timings_ms": exchange.timings_ms(),
         },
