@@ -1,0 +1,221 @@
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from starlette.datastructures import Headers
+
+from biovl.errors import ConfigError
+from serve.auth import Keys, main
+from serve.problems import Problem
+from serve.settings import Auth
+from tests.serve.tiny_service import Asking, TinyEngine, service
+
+SEARCH, ADMIN, BARE = "biovl_search", "biovl_admin", "biovl_bare"
+
+
+def line(name: str, key: str, scopes: str) -> str:
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return f"  - {{name: {name}, sha256: {digest}, scopes: [{scopes}]}}\n"
+
+
+@pytest.fixture
+def keys_file(tmp_path: Path) -> Path:
+    path = tmp_path / "keys.yaml"
+    path.write_text(
+        "keys:\n"
+        + line("ward-7", SEARCH, "search, embed")
+        + line("operator", ADMIN, "search, embed, admin, metrics")
+        + line("bare", BARE, "")
+    )
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def ask(keys_file: Path) -> Asking:
+    return Asking(service(auth={"keys_file": str(keys_file)}), address="203.0.113.7")
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        bearer("wrong"),
+        bearer(""),
+        bearer("x" * 5_000),
+        {"Authorization": SEARCH},
+        {"Authorization": "Basic " + SEARCH},
+        {"X-API-Key": "wrong"},
+        {"X-API-Key": hashlib.sha256(SEARCH.encode()).hexdigest()},
+        {"Authorization": b"Bearer \xff\xfe"},
+    ],
+)
+def test_without_a_known_key_there_is_no_answer(ask: Asking, headers: dict[str, str]) -> None:
+    answer = ask.get("/v1/facets", headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("headers", [bearer(SEARCH), {"X-API-Key": SEARCH}])
+def test_a_key_opens_what_its_scopes_name(ask: Asking, headers: dict[str, str]) -> None:
+    assert ask.get("/v1/facets", headers=headers).status_code == 200
+    refused = ask("POST", "/v1/admin/reload", headers=headers)
+    assert refused.status_code == 403
+    assert "admin" in refused.json()["detail"]
+
+
+def test_reload_and_metrics_need_their_scopes(ask: Asking) -> None:
+    assert ask("POST", "/v1/admin/reload", headers=bearer(ADMIN)).status_code == 200
+    assert ask.get("/metrics", headers=bearer(ADMIN)).status_code == 200
+    assert ask.get("/metrics", headers=bearer(SEARCH)).status_code == 403
+    assert ask.get("/metrics").status_code == 401
+    assert ask.get("/v1/facets", headers=bearer(BARE)).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json", "/docs"])
+def test_probes_and_documents_are_open(ask: Asking, path: str) -> None:
+    assert ask.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["api_key", "key", "access_token", "X-API-Key"])
+def test_a_key_in_the_url_is_refused_even_if_it_is_right(ask: Asking, name: str) -> None:
+    answer = ask.get(f"/v1/facets?a=b&{name}={SEARCH}", headers=bearer(SEARCH))
+    assert answer.status_code == 400
+    assert SEARCH not in answer.text
+
+
+def test_a_key_is_asked_for_before_a_body_is_read(ask: Asking) -> None:
+    class Unread:
+        def __aiter__(self) -> "Unread":
+            return self
+
+        async def __anext__(self) -> bytes:
+            raise AssertionError("the body was read")
+
+    # What is not there is not told to strangers either.
+    assert ask("POST", "/v1/admin/reload", content=Unread()).status_code == 401
+    assert ask.get("/v1/there-is-no-such-path").status_code == 401
+
+
+def test_keys_are_read_again_when_their_file_changes(keys_file: Path) -> None:
+    now = [0.0]
+    keys = Keys(Auth(keys_file=str(keys_file)), clock=lambda: now[0])
+    before = keys.digests()
+    keys_file.write_text("keys:\n" + line("new", "biovl_new", "search"))
+    now[0] = 2.0
+    assert _name(keys, "biovl_new") == "new"
+    assert _name(keys, SEARCH) is None
+    assert keys.digests() != before
+    # Half-written: what was known stays known.
+    keys_file.write_text("keys:\n  - {name: new, sha")
+    now[0] = 4.0
+    assert _name(keys, "biovl_new") == "new"
+
+
+def _name(keys: Keys, key: str) -> str | None:
+    try:
+        return keys.caller({"query_string": b""}, Headers({"x-api-key": key})).name
+    except Problem:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("keys: [", "line 1"),
+        ("keys: []", "keys"),
+        ("other: 1", "other"),
+        ("- a", "file"),
+        ("", "file"),
+        ("keys:\n  - {name: a, sha256: secret, scopes: []}", "keys.0.sha256"),
+        (f"keys:\n  - {{name: a b, sha256: {'0' * 64}, scopes: []}}", "keys.0.name"),
+        (f"keys:\n  - {{name: a, sha256: {'0' * 64}, scopes: [root]}}", "root"),
+        (f"keys:\n  - {{name: a, sha256: {'0' * 64}, scopes: [], extra: 1}}", "keys.0.extra"),
+        ("keys:\n" + line("a", "x", "") + line("a", "y", ""), "keys.1.name"),
+        ("keys:\n" + line("a", "x", "") + line("b", "x", ""), "keys.1.sha256"),
+        ("keys: !!python/object/apply:os.system ['true']", "line 1"),
+    ],
+)
+def test_a_file_that_is_none_of_keys_is_refused_by_field(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        Keys(Auth(keys_file=str(path)))
+    assert named in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Keys(Auth(keys_file=str(tmp_path / "none.yaml")))
+
+
+def test_a_file_that_others_can_read_is_warned_of(
+    keys_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Keys(Auth(keys_file=str(keys_file)))
+    assert not caplog.records
+    keys_file.chmod(0o644)
+    Keys(Auth(keys_file=str(keys_file)))
+    assert "chmod 600" in caplog.text
+
+
+def test_a_new_key_and_its_line_fit_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["new", "ward-7", "--scopes", "search,embed"])
+    printed = capsys.readouterr().out
+    key = re.search(r"biovl_\S+", printed)
+    assert key
+    path = tmp_path / "keys.yaml"
+    path.write_text("keys:\n" + printed[printed.index("  - {") :])
+    path.chmod(0o600)
+    assert _name(Keys(Auth(keys_file=str(path))), key.group()) == "ward-7"
+
+
+class TestWithoutKeys:
+    def test_the_own_machine_may_do_everything(self) -> None:
+        engine = TinyEngine()
+        ask = Asking(service(engine))
+        assert ask.json("/v1/admin/reload", b'{"model": "other"}').status_code == 200
+        assert engine.reloaded == [("other", None)]
+        assert ask.get("/metrics").status_code == 200
+
+    @pytest.mark.parametrize("address", ["203.0.113.7", "10.0.0.5", "::ffff:10.0.0.5", "unix"])
+    def test_other_machines_are_told_how_to_make_keys(self, address: str) -> None:
+        answer = Asking(service(), address=address).get("/v1/facets")
+        assert answer.status_code == 401
+        assert "python -m serve.auth new" in answer.json()["detail"]
+
+    @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+    def test_loopback_has_many_addresses(self, address: str) -> None:
+        assert Asking(service(), address=address).get("/v1/facets").status_code == 200
+
+    def test_a_proxy_on_this_machine_does_not_lend_its_address(self) -> None:
+        headers = {"X-Forwarded-For": "127.0.0.1, 203.0.113.7"}
+        assert Asking(service()).get("/v1/facets", headers=headers).status_code == 401
+
+    @pytest.mark.parametrize("host", ["attacker.example", "attacker.example:8000", "", "[::bad"])
+    def test_a_name_bound_to_loopback_by_a_stranger_is_refused(self, host: str) -> None:
+        answer = Asking(service()).get("/v1/facets", headers={"Host": host})
+        assert answer.status_code == 421
+
+    @pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "[::1]:8000"])
+    def test_names_of_the_own_machine_are_answered(self, host: str) -> None:
+        assert Asking(service()).get("/v1/facets", headers={"Host": host}).status_code == 200
+
+    @pytest.mark.parametrize("origin", ["https://attacker.example", "null"])
+    def test_a_page_of_another_site_cannot_reload(self, origin: str) -> None:
+        engine = TinyEngine()
+        ask = Asking(service(engine))
+        answer = ask("POST", "/v1/admin/reload", headers={"Origin": origin})
+        assert answer.status_code == 403
+        assert engine.reloaded == []
