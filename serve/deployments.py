@@ -126,7 +126,9 @@ class _Replica:
 class _Ingress:
     """HTTP before an engine."""
 
-    async def __init__(self, settings: Mapping[str, Any], token: str, *handles: Any) -> None:
+    async def __init__(  # type: ignore[misc]
+        self, settings: Mapping[str, Any], token: str, *handles: Any
+    ) -> None:
         own = Settings.model_validate(settings)
         await refuse_strangers(own)
         self._replica = _Replica(own, token)
@@ -168,14 +170,16 @@ class Service(_Ingress):
 class Gateway(_Ingress):
     """HTTP, and what comes before the towers."""
 
-    def _made(self, encoder: DeploymentHandle, search: DeploymentHandle | None) -> "ServeEngine":
+    def _made(self, encoder: DeploymentHandle[Any], search: DeploymentHandle[Any] | None) -> "ServeEngine":
         return ServeEngine(self._replica, encoder, search)
 
 
 class EncoderDeployment:
     """The towers of a model."""
 
-    async def __init__(self, settings: Mapping[str, Any], token: str) -> None:
+    async def __init__(  # type: ignore[misc]
+        self, settings: Mapping[str, Any], token: str
+    ) -> None:
         own = Settings.model_validate(settings)
         self._replica = _Replica(own, token)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -218,7 +222,9 @@ class EncoderDeployment:
 class SearchDeployment:
     """An index, its table and its thumbnails."""
 
-    async def __init__(self, settings: Mapping[str, Any], token: str) -> None:
+    async def __init__(  # type: ignore[misc]
+        self, settings: Mapping[str, Any], token: str
+    ) -> None:
         own = Settings.model_validate(settings)
         self._replica = _Replica(own, token)
         self._holder = self._replica.holder(
@@ -277,7 +283,7 @@ class ServeEngine:
     """
 
     def __init__(
-        self, replica: _Replica, encoder: DeploymentHandle, search: DeploymentHandle | None
+        self, replica: _Replica, encoder: DeploymentHandle[Any], search: DeploymentHandle[Any] | None
     ) -> None:
         self._settings = replica.settings
         self._encoder, self._searches = encoder, search
