@@ -20,6 +20,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -250,6 +251,7 @@ def _from_own_machine(scope: Mapping[str, Any], headers: Headers) -> Caller:
     return Caller(name="local", scopes=frozenset(SCOPES), bucket=f"address:{address}")
 
 
+@lru_cache(maxsize=1_024)
 def _name_in(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
@@ -257,6 +259,7 @@ def _name_in(url: str) -> str:
         return ""
 
 
+@lru_cache(maxsize=1_024)
 def _is_loopback(name: str) -> bool:
     if name == "localhost":
         return True

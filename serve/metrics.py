@@ -82,6 +82,8 @@ class Metrics:
         """
         self.replica = replica
         self.registry = registry = CollectorRegistry()
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._stage_series: dict[str, Histogram] = {}
         self._requests = Counter(
             "biovl_requests",
             "Requests answered.",
@@ -141,12 +143,21 @@ class Metrics:
 
     def answered(self, route: str, method: str, status: int, elapsed_s: float) -> None:
         """Count a request. ``route`` is a template: a path would make a series of each figure."""
-        self._requests.labels(route, method, str(status)).inc()
-        self._latency.labels(route).observe(elapsed_s)
+        # labels() validates and looks at the environment each time: dearer than counting.
+        found = self._series.get((route, method, status))
+        if found is None:
+            found = self._requests.labels(route, method, str(status)), self._latency.labels(route)
+            self._series[route, method, status] = found
+        count, latency = found
+        count.inc()
+        latency.observe(elapsed_s)
 
     def stage(self, name: str, elapsed_s: float) -> None:
         """Count a stage of a request."""
-        self._stages.labels(name).observe(elapsed_s)
+        found = self._stage_series.get(name)
+        if found is None:
+            found = self._stage_series[name] = self._stages.labels(name)
+        found.observe(elapsed_s)
 
     def rejected(self, reason: str) -> None:
         """Count a problem by its slug."""

@@ -11,7 +11,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -30,11 +30,11 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none';"
     " form-action 'self'; frame-ancestors 'none'"
 )
-_HEADERS = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
+_CSP = b"content-security-policy"
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Where headers announce no body either; others may send one unannounced (HTTP/2).
@@ -69,10 +69,7 @@ class Watched:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-ID"] = exchange.request_id
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
+                message["headers"] = _with_ours(message.get("headers", ()), exchange.request_id)
             await send(message)
 
         try:
@@ -217,10 +214,21 @@ class _Answer:
             self.has_started = True
             if self.begins:
                 self.begins()
-            headers = MutableHeaders(scope=message)
-            for name, value in self.headers.items():
-                headers.setdefault(name, value)
+            if self.headers:
+                headers = MutableHeaders(scope=message)
+                for name, value in self.headers.items():
+                    headers.setdefault(name, value)
         await self._send(message)
+
+
+def _with_ours(
+    headers: Iterable[tuple[bytes, bytes]], request_id: str
+) -> list[tuple[bytes, bytes]]:
+    """Return headers with those of all answers; a page may have a stricter policy of its own."""
+    found = [*headers, (b"x-request-id", request_id.encode()), *_HEADERS]
+    if not any(name.lower() == _CSP for name, _ in found):
+        found.append((_CSP, CONTENT_SECURITY_POLICY.encode()))
+    return found
 
 
 def path_in(scope: Mapping[str, Any]) -> str:
