@@ -9,14 +9,13 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from biovl import records
 from biovl.errors import ArtifactError
@@ -218,10 +217,12 @@ class MetadataTable:
             place += 1
         return None
 
-    def column(self, name: str) -> Iterable[pa.Array]:
-        """Yield a column, batch by batch."""
-        for number in range(self._reader.num_record_batches):
-            yield self._batch(number).column(name)
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a whole column, which stays in the file until it is read."""
+        numbers = range(self._reader.num_record_batches)
+        return pa.chunked_array(
+            [self._batch(number).column(name) for number in numbers], SCHEMA.field(name).type
+        )
 
     def _batch(self, number: int) -> pa.RecordBatch:
         with self._lock:

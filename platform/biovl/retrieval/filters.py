@@ -1,0 +1,261 @@
+"""Which figures a filter admits, from columns made once and mapped into memory.
+
+fields.json              the rows, and of each field how it is stored
+facets.json              figures per value: the most frequent values of each field, and years
+<field>.values.arrow     its values, sorted; a value's number is its place + 1, 0 is unknown
+<field>.codes.npy        the number of each row's value: fields with one value a figure
+<field>.starts.npy       for each value where its rows begin in …
+<field>.rows.npy         … the rows by value: fields with several values, or with very many
+year.codes.npy           the year itself, 0 is unknown
+"""
+
+import json
+import os
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biovl.errors import ArtifactError
+from biovl.retrieval.query import Filter, Years
+
+FIELDS = tuple(field.name for field in fields(Filter) if field.name != "year")
+COLUMNS = {"concept": "concepts", "mesh_term": "mesh_terms"}
+"""Fields of ``Filter`` that the table calls otherwise, because a figure has several."""
+FACET_VALUES = 50
+"""So many values of a field are offered, the most frequent; years all."""
+
+_MOST_CODES = 65_535
+"""Fields with more values are stored by value: looking at every row would take longer."""
+_CACHE_BYTES = 256 << 20
+
+Storage = Literal["codes", "rows"]
+
+
+class Table(Protocol):
+    """A ``MetadataTable``, or a ``pa.Table`` of ``metadata.SCHEMA``."""
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The rows that a filter admits."""
+
+    count: int
+    bitmap: np.ndarray | None = None
+    """Row i is bit ``i % 8`` of byte ``i // 8``; uint8. None: all rows."""
+
+    def rows(self) -> np.ndarray | None:
+        """Return the rows in order, int64; None: all rows."""
+        if self.bitmap is None:
+            return None
+        return np.flatnonzero(np.unpackbits(self.bitmap, bitorder="little"))
+
+
+class FilterTable:
+    """What a filter needs to know of every figure. Threads may share one."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], facets: Mapping[str, Any]) -> None:
+        self.count: int = about["rows"]
+        self._facets = facets
+        self._fields: dict[str, _Codes | _Rows] = {}
+        for name, stored in about["fields"].items():
+            kind = _Codes if stored == "codes" else _Rows
+            self._fields[name] = kind(folder, name, self.count)
+        self._year_N = _mapped(folder / "year.codes.npy", self.count)
+        self._recent: OrderedDict[Filter, Selection] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def build(cls, table: Table, folder: str | os.PathLike[str]) -> None:
+        """Write what filters need of a table into a folder, which is made if it is not there."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        stored: dict[str, Storage] = {}
+        facets: dict[str, dict[str, int]] = {}
+        years = table.column("year")
+        for name in FIELDS:
+            column = table.column(COLUMNS.get(name, name))
+            stored[name], facets[name] = _write_field(target, name, column, len(years))
+        year_N = _numbers(pc.fill_null(years, 0)).astype(np.int16)
+        np.save(target / "year.codes.npy", year_N)
+        found, counts = np.unique(year_N[year_N != 0], return_counts=True)
+        facets["year"] = {str(y): int(c) for y, c in zip(found, counts, strict=True)}
+        _write_json(target / "facets.json", facets)
+        _write_json(target / "fields.json", {"rows": len(years), "fields": stored})
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "FilterTable":
+        """Map what ``build`` wrote into memory.
+
+        Raises:
+            ArtifactError: If a file is missing, damaged or does not belong to the others.
+        """
+        source = Path(folder)
+        try:
+            about = json.loads((source / "fields.json").read_bytes())
+            facets = json.loads((source / "facets.json").read_bytes())
+            return cls(source, about, facets)
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            raise ArtifactError(f"{folder}: the filters cannot be read: {error}") from error
+
+    def select(self, wanted: Filter) -> Selection:
+        """Return the rows that fit a filter, by the definition of ``Filter``."""
+        # From other processes and from JSON, several values may come as lists.
+        wanted = Filter(**{n: tuple(getattr(wanted, n)) for n in FIELDS}, year=wanted.year)
+        if wanted == Filter():
+            return Selection(self.count)
+        with self._lock:
+            known = self._recent.get(wanted)
+            if known is not None:
+                self._recent.move_to_end(wanted)
+                return known
+        # Two threads may compute the same one; that is cheaper than to wait for each other.
+        selection = self._computed(wanted)
+        with self._lock:
+            self._recent[wanted] = selection
+            most = max(1, _CACHE_BYTES // max(1, self.count // 8))
+            while len(self._recent) > most:
+                self._recent.popitem(last=False)
+        return selection
+
+    def facets(self) -> dict[str, dict[str, int]]:
+        """Return for each field of ``Filter`` its most frequent values and their figures.
+
+        Of ``year`` it is all years, in order.
+        """
+        return {name: dict(values) for name, values in self._facets.items()}
+
+    def _computed(self, wanted: Filter) -> Selection:
+        fits_N = np.ones(self.count, bool)
+        for name in FIELDS:
+            values: tuple[str, ...] = getattr(wanted, name)
+            if values:
+                fits_N &= self._fields[name].fitting(values)
+        if wanted.year is not None and wanted.year != Years():
+            fits_N &= self._year_N != 0
+            if wanted.year.gte is not None:
+                fits_N &= self._year_N >= wanted.year.gte
+            if wanted.year.lte is not None:
+                fits_N &= self._year_N <= wanted.year.lte
+        count = int(np.count_nonzero(fits_N))
+        if count == self.count:
+            return Selection(count)
+        return Selection(count, np.packbits(fits_N, bitorder="little"))
+
+
+class _Codes:
+    """A field with one value a figure: the number of each row's value."""
+
+    def __init__(self, folder: Path, name: str, count: int) -> None:
+        self._values = _Values(folder, name)
+        self._codes_N = _mapped(folder / f"{name}.codes.npy", count)
+
+    def fitting(self, values: Sequence[str]) -> np.ndarray:
+        """Return for each row whether it has one of the values. Shape [N], bool."""
+        is_wanted = np.zeros(len(self._values) + 1, bool)
+        is_wanted[self._values.numbers(values)] = True
+        fits_N: np.ndarray = is_wanted[self._codes_N]
+        return fits_N
+
+
+class _Rows:
+    """A field with several values a figure, or very many in all: the rows of each value."""
+
+    def __init__(self, folder: Path, name: str, count: int) -> None:
+        self._values = _Values(folder, name)
+        self._starts = _mapped(folder / f"{name}.starts.npy", len(self._values) + 1)
+        self._rows = _mapped(folder / f"{name}.rows.npy", int(self._starts[-1]))
+        self._count = count
+
+    def fitting(self, values: Sequence[str]) -> np.ndarray:
+        """Return for each row whether it has one of the values. Shape [N], bool."""
+        fits_N = np.zeros(self._count, bool)
+        for number in self._values.numbers(values):
+            fits_N[self._rows[self._starts[number - 1] : self._starts[number]]] = True
+        return fits_N
+
+
+class _Values:
+    """The values of a field, sorted."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        reader = pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.values.arrow")))
+        self._values = reader.get_batch(0).column(0)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def numbers(self, values: Sequence[str]) -> list[int]:
+        """Return the numbers, from 1, of those values that there are."""
+        found = []
+        for value in set(values):
+            place = bisect_left(self._values, value, key=lambda scalar: scalar.as_py())
+            if place < len(self._values) and self._values[place].as_py() == value:
+                found.append(place + 1)
+        return found
+
+
+def _write_field(
+    folder: Path, name: str, column: pa.ChunkedArray, count: int
+) -> tuple[Storage, dict[str, int]]:
+    """Write a field; return how it is stored, and its facets."""
+    several = pa.types.is_list(column.type)
+    parts = [pc.list_flatten(chunk) for chunk in column.chunks] if several else column.chunks
+    texts = pa.chunked_array(parts, pa.string())
+    values = pc.unique(texts).drop_null()
+    values = values.take(pc.array_sort_indices(values))
+    batch = pa.record_batch([values], names=["value"])
+    with pa.ipc.new_file(str(folder / f"{name}.values.arrow"), batch.schema) as file:
+        file.write_batch(batch)
+    codes = _numbers(pc.fill_null(pc.index_in(texts, value_set=values), -1)).astype(np.int64) + 1
+    stored: Storage = "rows" if several or len(values) > _MOST_CODES else "codes"
+    if stored == "codes":
+        kind = np.min_scalar_type(len(values))
+        np.save(folder / f"{name}.codes.npy", codes.astype(kind))
+        counts = np.bincount(codes, minlength=len(values) + 1)[1:]
+    else:
+        rows = _parents(column) if several else np.arange(count)
+        # By value and then by row; a figure that names a value twice has it once.
+        keys = np.unique((codes * count + rows)[codes > 0])
+        starts = np.searchsorted(keys, np.arange(1, len(values) + 2) * count)
+        np.save(folder / f"{name}.starts.npy", starts)
+        np.save(folder / f"{name}.rows.npy", (keys % max(count, 1)).astype(np.uint32))
+        counts = np.diff(starts)
+    most = np.argsort(-counts, kind="stable")[:FACET_VALUES]
+    return stored, {values[int(place)].as_py(): int(counts[place]) for place in most}
+
+
+def _parents(column: pa.ChunkedArray) -> np.ndarray:
+    """Return for each item of a column of lists the row that it belongs to."""
+    rows, first = [np.empty(0, np.int64)], 0
+    for chunk in column.chunks:
+        rows.append(_numbers(pc.list_parent_indices(chunk)).astype(np.int64) + first)
+        first += len(chunk)
+    return np.concatenate(rows)
+
+
+def _numbers(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    numbers: np.ndarray = array.to_numpy()
+    return numbers
+
+
+def _mapped(path: Path, count: int) -> np.ndarray:
+    array: np.ndarray = np.load(path, mmap_mode="r")
+    if array.shape != (count,):
+        raise ValueError(f"{path.name} has shape {array.shape}, expected {(count,)}")
+    return array
+
+
+def _write_json(path: Path, values: Any) -> None:
+    path.write_text(json.dumps(values, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
