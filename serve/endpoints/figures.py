@@ -85,7 +85,6 @@ def router(context: Context) -> APIRouter:
         headers = {
             "ETag": f'"{found.etag}"',
             "Cache-Control": _CACHING,
-            "X-Content-Type-Options": "nosniff",
             "Content-Disposition": f'inline; filename="{_file_name(figure_id)}.{extension}"',
         }
         if _is_known(request.headers.get("if-none-match", ""), found.etag):
