@@ -1,8 +1,6 @@
 """What a request may take of a replica: bytes, time to send them, and a place among others."""
 
 import asyncio
-from collections.abc import Mapping
-
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
@@ -150,8 +148,3 @@ class Places:
     def leave(self) -> None:
         """Give a place back."""
         self._free += 1
-
-
-def limits_about(limits: Limits) -> Mapping[str, float]:
-    """Return the limits as clients are told them, by name with its unit."""
-    return limits.model_dump()

@@ -234,10 +234,10 @@ class _Collected(CollectorRegistry):
         return iter(self._metrics)
 
 
-def _recalls(recall: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str, float]]:
-    """Return (over, kind of query, recall) of a nested table ``{over: {kind: number}}``."""
-    if isinstance(recall, Mapping):
-        for key, value in recall.items():
-            yield from _recalls(value, (*path, str(key)))
-    elif isinstance(recall, int | float) and not isinstance(recall, bool):
-        yield ".".join(path[:-1]), path[-1] if path else "", float(recall)
+def _recalls(recall: Any) -> Iterator[tuple[str, str, float]]:
+    """Return (whose vectors, kind of query, recall) of ``about()["index"]["recall"]``."""
+    for over, kinds in (recall or {}).items():
+        for kind, measured in kinds.items():
+            value = measured.get("recall_at_10") if isinstance(measured, Mapping) else measured
+            if isinstance(value, int | float):
+                yield over, kind, float(value)
