@@ -1,6 +1,7 @@
 """What a request may take of a replica: bytes, time to send them, and a place among others."""
 
 import asyncio
+
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
