@@ -131,6 +131,8 @@ class Preparation:
         own = {"size": described.image_size, "mean": described.mean, "std": described.std}
         settings = merge_preprocess_dict(PreprocessCfg(), {**(preprocess or {}), **own})
         self.tokenizer = tokenizer
+        self.dim: int = described.model_cfg["embed_dim"]
+        """Length of a vector."""
         self.image_size: int = described.image_size
         """Pixels of a side."""
         self.mean, self.std = described.mean, described.std

@@ -294,3 +294,25 @@ def sweep() -> dict[str, Any]:
 
 
 MERGE: dict[str, Recipe] = {"wise_ft": wise_ft, "sweep": sweep}
+
+
+def every_figure() -> dict[str, Any]:
+    """Images and captions of all splits, the index by their number (needs model, corpus, out)."""
+    return {}
+
+
+def low_memory() -> dict[str, Any]:
+    """The same in at most 100 bytes of memory a vector, the rest on disk (from a million on)."""
+    return {"profile": "low_memory"}
+
+
+def on_gpus() -> dict[str, Any]:
+    """The default, embedded by a GPU with 8 cores; set workers.count to how many there are."""
+    return {"workers": {"count": 1, "gpus": 1, "cpus": 8}, "batch": 256}
+
+
+INDEX: dict[str, Recipe] = {
+    "default": every_figure,
+    "low_memory": low_memory,
+    "on_gpus": on_gpus,
+}

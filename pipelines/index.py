@@ -1,0 +1,12 @@
+"""Embed a corpus and publish what finds its figures by image, text, words and filters.
+
+python pipelines/index.py default --set model=DIR --set corpus=DIR --set out=DIR
+ray job submit -- python pipelines/index.py default --set model=s3://… --set corpus=s3://… …
+"""
+
+from biovl import drivers, recipes
+from biovl.jobs.index import index
+from biovl.retrieval.config import IndexConfig
+
+if __name__ == "__main__":
+    drivers.main(IndexConfig, recipes.INDEX, index, about=__doc__)

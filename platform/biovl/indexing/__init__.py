@@ -1,0 +1,1 @@
+"""A corpus to an index, in steps that know nothing of Ray."""

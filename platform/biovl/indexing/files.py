@@ -1,0 +1,175 @@
+"""The files of an index, made of its parts. Vectors and thumbnails pass through, never held whole.
+
+Filters, words and the check of recall map these files into memory, so they are made in a local
+folder: the one that is published, or one that is copied to the bucket when all is right.
+"""
+
+import contextlib
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from biovl.errors import ArtifactError
+from biovl.indexing import rows as parts
+from biovl.indexing.previous import CONTENTS, THUMBNAILS
+from biovl.indexing.units import ROW, hash_of, part
+from biovl.retrieval import metadata, vectors
+from biovl.retrieval.config import IndexConfig
+from biovl.storage import MANIFEST, Draft, Folder
+
+# Shapes: N rows, S rows of the sample, D embedding.
+
+_LISTS = "concepts"
+
+
+@contextlib.contextmanager
+def workplace(out: str) -> Iterator[Path]:
+    """Yield the local folder in which the files of an index are made; then they are in ``out``."""
+    folder = Folder(out)
+    if isinstance(folder.filesystem, pafs.LocalFileSystem):
+        yield Path(folder.path)
+        return
+    with tempfile.TemporaryDirectory(prefix="biovl-index-") as name:
+        yield Path(name)
+        for path in sorted(Path(name).rglob("*")):
+            if path.is_file():
+                with (
+                    path.open("rb") as source,
+                    folder.filesystem.open_output_stream(
+                        folder.at(str(path.relative_to(name)))
+                    ) as upload,
+                ):
+                    while block := source.read(1 << 24):
+                        upload.write(block)
+
+
+def write_vectors(config: IndexConfig, place: Path, name: str, shape: tuple[int, int]) -> None:
+    """Write ``<name>.f16.npy``, float16, shape [N, D]."""
+    about = {"descr": "<f2", "fortran_order": False, "shape": shape}
+    with (place / f"{name}.f16.npy").open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, about)
+        for data in _gathered(config, name, shape[0]):
+            stream.write(data)
+
+
+def train(config: IndexConfig, place: Path, name: str, factory: str) -> bytes:
+    """Return an empty index trained on a sample of ``<name>.f16.npy``."""
+    vectors_ND = np.load(place / f"{name}.f16.npy", mmap_mode="r")
+    count = vectors.sample_rows(factory, len(vectors_ND))
+    rng = np.random.default_rng(config.seed)
+    rows_S = np.sort(rng.choice(len(vectors_ND), count, replace=False))
+    return vectors.to_bytes(vectors.train(factory, vectors_ND[rows_S]))
+
+
+def write_index(config: IndexConfig, place: Path, name: str, rows: int) -> None:
+    """Write ``<name>.faiss``: the parts joined. Holds all codes in memory, once."""
+    folder = Draft(config.out).folder
+    data = (folder.read(parts.filled(name, n)) for n in range(parts.part_count(config, rows)))
+    index = vectors.merged(folder.read(parts.trained(name)), data)
+    faiss.write_index(index, str(place / f"{name}.faiss"))
+
+
+def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Counter[str]:
+    """Write the table, its look-up, thumbnails and contents; return rows by licence group.
+
+    Raises:
+        ArtifactError: If what stands beside a vector is not the pair of its row.
+    """
+    folder = Draft(config.out).folder
+    with (place / THUMBNAILS).open("wb") as stream:
+        for unit in range(units):
+            stream.write(folder.read(part("thumbnails", unit)))
+    own_N = np.frombuffer(b"".join(_gathered(config, "rows", rows)), ROW)
+    np.save(place / CONTENTS, np.ascontiguousarray(own_N["content"]))
+    groups: Counter[str] = Counter()
+    with (place / "table.arrow").open("wb") as stream:
+        metadata.write_table(_counted(_tables(config, own_N), groups), stream)
+    with pa.memory_map(str(place / "table.arrow")) as file:
+        reader = pa.ipc.open_file(file)
+        batches = (
+            reader.get_batch(n).column("figure_id") for n in range(reader.num_record_batches)
+        )
+        ids = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+        metadata.write_lookup(ids, place / "lookup")
+    return groups
+
+
+def _tables(config: IndexConfig, own_N: np.ndarray) -> Iterator[pa.Table]:
+    """Yield the rows of the index's table, checked against what stands beside the vectors."""
+    corpus = Folder(config.corpus)
+    first = done = 0
+    with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
+        for batch in pq.ParquetFile(stream).iter_batches(batch_size=16_384):
+            end = first + batch.num_rows
+            here = own_N[done : int(np.searchsorted(own_N["position"], end))]
+            if len(here):
+                about = pa.Table.from_batches([batch]).take(pa.array(here["position"] - first))
+                yield _table(config, about, here, done)
+            first, done = end, done + len(here)
+    if done != len(own_N):
+        raise ArtifactError(f"{config.corpus}/index.parquet has {first} rows, fewer than before")
+
+
+def _table(config: IndexConfig, about: pa.Table, here: np.ndarray, first: int) -> pa.Table:
+    table = metadata.from_index_rows(
+        _with_concepts(about, config.concept_columns),
+        concepts=_LISTS,
+        image_type=config.image_type_column,
+    )
+    for row, (figure_id, pair) in enumerate(
+        zip(table["figure_id"].to_pylist(), here["pair"], strict=True)
+    ):
+        if hash_of(figure_id.encode()) != pair.tobytes():
+            raise ArtifactError(f"row {first + row}: the vector is not that of {figure_id}")
+    is_absent = here["thumbnail_size"] == 0
+    for name in ("thumbnail_offset", "thumbnail_size"):
+        values = pa.array(here[name].astype(np.int64), mask=is_absent)
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(name), values)
+    return table
+
+
+def _with_concepts(about: pa.Table, names: tuple[str, ...]) -> pa.Table:
+    """Return rows with one column that lists what several columns name."""
+    present = [name for name in names if name in about.column_names]
+    merged: list[list[str]] = [[] for _ in range(len(about))]
+    for name in present:
+        for row, value in zip(merged, about[name].to_pylist(), strict=True):
+            row += [value] if isinstance(value, str) else value or []
+    if _LISTS in about.column_names:
+        about = about.drop_columns(_LISTS)
+    return about.append_column(_LISTS, pa.array(merged, pa.list_(pa.string())))
+
+
+def _counted(tables: Iterator[pa.Table], groups: Counter[str]) -> Iterator[pa.Table]:
+    for table in tables:
+        groups.update(table["license_group"].to_pylist())
+        yield table
+
+
+def _gathered(config: IndexConfig, kind: str, rows: int) -> Iterator[bytes]:
+    folder = Draft(config.out).folder
+    for number in range(parts.part_count(config, rows)):
+        yield folder.read(parts.gathered(kind, number))
+
+
+def sizes(place: Path) -> dict[str, dict[str, int]]:
+    """Return the size of every file of the index, by its path in it."""
+    found = {}
+    for path in sorted(place.rglob("*")):
+        name = path.relative_to(place).as_posix()
+        if path.is_file() and not name.startswith(".draft/") and name != MANIFEST:
+            found[name] = {"size_bytes": path.stat().st_size}
+    return found
+
+
+def write_filters_and_words(place: Path) -> None:
+    """Write what filters and searches for words need, from the table."""

@@ -1,0 +1,229 @@
+"""A model and a corpus to ``index/``.
+
+1. embed    actors with a copy of the model take units of pairs: vectors, thumbnails, a receipt
+2. gather   a task per part puts vectors into the order of rows
+3. train    on the driver, from a sample; or what an earlier index was trained to is taken over
+4. fill     a task per part encodes its vectors
+5. finish   on the driver: the parts joined, the table, filters and words, and recall measured
+
+Every task leaves a receipt, which is what a killed job goes on from. The driver holds vectors only
+of the sample, and the codes of one index at a time.
+"""
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import ray
+from ray.data import ActorPoolStrategy
+
+from biovl import config as configs
+from biovl import encoder as encoders
+from biovl.indexing import evaluation, files, previous, rows, units
+from biovl.indexing.previous import Previous
+from biovl.jobs.cluster import connected
+from biovl.jobs.progress import Progress
+from biovl.retrieval.config import IndexConfig
+from biovl.retrieval.vectors import check_factory, choose_factory
+from biovl.storage import (
+    Draft,
+    Input,
+    Manifest,
+    fingerprint,
+    published,
+    read_manifest,
+)
+
+KIND = "index"
+
+
+def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Embed a corpus and publish what finds its figures.
+
+        out/
+          images.faiss  captions.faiss      faiss indexes; id = row
+          images.f16.npy  captions.f16.npy  the vectors, float16
+          table.arrow  lookup/              what is known of each row
+          thumbnails.bin                    small JPEGs, end to end
+          filters/  words/                  what filters and searches for words need
+          contents.npy                      what the next version knows unchanged pairs by
+          manifest.json                     counts; settings, and the recall they were chosen for
+
+    Raises:
+        ArtifactError: If the input is not a model and a corpus, or ``out`` holds something else.
+        BiovlError: If recall is below the floor; says all that was measured.
+    """
+    inputs, before, reason = _inputs(config)
+    plain = configs.to_plain(config)
+    # The same input gives the same bytes wherever they are published and whoever works.
+    del plain["out"], plain["workers"]
+    done = published(config.out, KIND, plain, inputs)
+    if done is not None:
+        return done
+    if config.factory:
+        check_factory(config.factory, _dim(config.model))
+    report = Progress("index", progress)
+    draft = Draft.begin(config.out, KIND, plain, inputs)
+    if reason:
+        progress.write(f"index: nothing of {config.previous} is reused: {reason}\n")
+    pairs = draft.once("planned", lambda: units.plan(config))
+    unit_count = units.unit_count(config, pairs)
+    dim = draft.once("dim", lambda: _dim(config.model))
+    with connected():
+        stages = _Stages(draft, report)
+        receipts = stages.embed(config, before is not None and not reason, unit_count)
+        count = draft.once("rows", lambda: rows.number_rows(config, receipts))
+        part_count = rows.part_count(config, count)
+        stages.run("gathering part", part_count, rows.gather, (config, dim))
+        with files.workplace(config.out) as place:
+            usable = before if not reason else None
+            factories: dict[str, str] = {}
+            for name in config.over:
+                files.write_vectors(config, place, name, (count, dim))
+                factories[name] = draft.once(
+                    f"factory-{name}",
+                    functools.partial(_train, config, place, name, (count, dim), usable),
+                )
+                stages.run(f"filling {name} part", part_count, rows.fill, (config, dim, name))
+                files.write_index(config, place, name, count)
+            report.stage("finishing", 2)
+            groups = files.write_rows(config, place, count, unit_count)
+            files.write_filters_and_words(place)
+            report.add("filters and words")
+            found = evaluation.evaluate(config, place)
+            report.add("recall measured")
+            sizes = files.sizes(place)
+    totals = _totals(receipts)
+    if before is not None:
+        totals["removed"] = before.counts["rows"] - totals.pop("present")
+    else:
+        del totals["present"]
+    manifest = Manifest(
+        kind=KIND,
+        config=plain,
+        inputs=inputs,
+        counts={"pairs": pairs, **totals, "license_groups": dict(sorted(groups.items()))},
+        files=sizes,
+        notes={
+            "rows": count,
+            "dim": dim,
+            "factories": factories,
+            **found,
+            **({"not_reused": reason} if reason else {}),
+        },
+    )
+    return draft.publish(manifest)
+
+
+def _inputs(config: IndexConfig) -> tuple[list[Input], Manifest | None, str | None]:
+    """Return what is read; the previous index, if there is one, and why it cannot be reused."""
+    inputs = []
+    for name, uri in (("model", config.model), ("corpus", config.corpus)):
+        read_manifest(uri, name)
+        inputs.append(Input(name=name, uri=uri, fingerprint=fingerprint(uri)))
+    if config.previous is None:
+        return inputs, None, None
+    before = read_manifest(config.previous, KIND)
+    of = Input(name="previous", uri=config.previous, fingerprint=fingerprint(config.previous))
+    reason = previous.reason_not_to_reuse(config, inputs[0].fingerprint, before)
+    return [*inputs, of], before, reason
+
+
+def _dim(model: str) -> int:
+    return encoders.load_preparation(model).dim
+
+
+def _train(
+    config: IndexConfig, place: Path, name: str, shape: tuple[int, int], before: Manifest | None
+) -> str:
+    """Keep an empty, trained index; return its factory."""
+    found = previous.trained_before(config, name, before, shape[0]) if before else None
+    if found is None:
+        factory = config.factory or choose_factory(*shape, config.profile)
+        found = factory, files.train(config, place, name, factory)
+    Draft(config.out).folder.write(rows.trained(name), found[1])
+    return str(found[0])
+
+
+def _totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    totals: dict[str, Any] = {
+        name: sum(receipt[name] for receipt in receipts)
+        for name in ("rows", "embedded", "reused", "present")
+    }
+    left_out = sum((Counter(receipt["left_out"]) for receipt in receipts), Counter())
+    return {**totals, "left_out": dict(sorted(left_out.items()))}
+
+
+class _Embed:
+    """One copy of the model on a worker, which embeds unit after unit."""
+
+    def __init__(self, config: IndexConfig, reuses: bool) -> None:
+        self._config = config
+        device = "cuda" if config.workers.gpus else "cpu"
+        self._encoder = encoders.load(config.model, device=device, precision=config.precision)
+        self._previous = (
+            Previous(config.previous, config.over) if config.previous and reuses else None
+        )
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        number = int(row["item"])
+        threads = self._config.workers.cpus
+        receipt = units.embed_unit(self._config, self._encoder, self._previous, number, threads)
+        Draft(self._config.out).note(f"embedded/{number:06d}", receipt)
+        return {"rows": receipt["rows"]}
+
+
+class _Stages:
+    """Runs the tasks of a stage that an earlier run has not finished."""
+
+    def __init__(self, draft: Draft, report: Progress) -> None:
+        self._draft, self._report = draft, report
+
+    def embed(self, config: IndexConfig, reuses: bool, total: int) -> list[dict[str, Any]]:
+        """Embed the units that are left; return the receipts of all."""
+        pending = self._pending("embedding unit", "embedded", total)
+        if pending:
+            workers = config.workers
+            size = min(workers.count, len(pending))
+            numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
+            embed: Any = _Embed
+            done = numbers.map(
+                embed,
+                fn_constructor_args=(config, reuses),
+                compute=ActorPoolStrategy(size=size),
+                num_cpus=workers.cpus,
+                num_gpus=workers.gpus,
+            )
+            seen = 0
+            for row in done.iter_rows():
+                seen += row["rows"]
+                self._report.add(f"{seen:,} pairs ({seen / self._report.seconds:.0f}/s)")
+        return [self._draft.noted(f"embedded/{number:06d}") or {} for number in range(total)]
+
+    def run(
+        self, name: str, total: int, task: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
+        """Run ``task(*arguments, number)`` for every number below ``total``, each on a worker."""
+        key = name.replace(" ", "-")
+        pending = self._pending(name, key, total)
+        if not pending:
+            return
+        uri = self._draft.folder.uri
+
+        def work(row: dict[str, Any]) -> dict[str, Any]:
+            number = int(row["item"])
+            task(*arguments, number)
+            Draft(uri).note(f"{key}/{number:06d}", {})
+            return row
+
+        numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
+        for _ in numbers.map(work, num_cpus=1).iter_rows():
+            self._report.add()
+
+    def _pending(self, name: str, key: str, total: int) -> list[int]:
+        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
+        self._report.stage(name, total, done_before=len(finished))
+        return [number for number in range(total) if number not in finished]
