@@ -1,10 +1,13 @@
 """The gradient of a step: the same in one piece or many, on one worker or many."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from biovl.training import step
 from biovl.training.batches import Batch
 from biovl.training.losses import LOSSES
 from biovl.training.step import gradients, seed_of
@@ -26,7 +29,7 @@ def step_gradients(
 ) -> dict[str, Tensor]:
     model = tiny_model(dropout=dropout, bias=-5.0 if loss == "siglip" else None).double().train()
     workers = Workers.current()
-    towers = towers_of(model).distributed(workers, torch.device("cpu"))
+    towers = towers_of(model).distributed(workers)
     for number in range(steps):
         value = gradients(
             towers,
@@ -107,6 +110,26 @@ def test_workers_give_the_gradient_of_one_worker_with_the_whole_batch(
     expected = step_gradients(pairs(10), loss=loss)
     for actual in in_group(workers, shared_step, 10, loss, micro_batch):
         assert_equal(actual, expected)
+
+
+def test_lengths_stay_on_the_host_whatever_the_device() -> None:
+    # With device_ids, DDP copies all inputs to the GPU; shapes are decided from these lengths.
+    for device_ids in in_group(2, device_ids_of_towers):
+        assert device_ids == [None, None]
+
+
+def device_ids_of_towers() -> list[object]:
+    model = tiny_model()
+    asked: list[object] = []
+
+    class OnGpu(torch.nn.parallel.DistributedDataParallel):
+        def __init__(self, module: torch.nn.Module, **settings: Any) -> None:
+            asked.append(settings.get("device_ids"))
+            super().__init__(module, **settings)
+
+    step.DistributedDataParallel = OnGpu
+    towers_of(model).distributed(Workers.current())
+    return asked
 
 
 def test_seeds_differ_with_every_number_they_are_made_of() -> None:

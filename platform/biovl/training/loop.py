@@ -81,7 +81,7 @@ class Trainer:
         self.device = device
         self._config, self._plan, self._workers = config, plan, workers
         self._model = model
-        self._towers = towers.distributed(workers, device)
+        self._towers = towers.distributed(workers)
         self._optimizer = make_optimizer(model, config.optim)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._loss = LOSSES[config.step.loss]

@@ -56,18 +56,15 @@ class Towers:
     logit_scale: nn.Parameter
     logit_bias: nn.Parameter | None = None
 
-    def distributed(self, workers: Workers, device: torch.device) -> "Towers":
+    def distributed(self, workers: Workers) -> "Towers":
         """Return the towers as DDP sees them; themselves with one worker."""
         if workers.count == 1:
             return self
 
         def wrap(tower: nn.Module) -> nn.Module:
-            return DistributedDataParallel(
-                tower,
-                device_ids=[device] if device.type == "cuda" else None,
-                gradient_as_bucket_view=True,
-                **_NO_BUFFER_SYNC,
-            )
+            # Without device_ids, also on GPUs: with them DDP copies every input there, and lengths
+            # of captions have to stay on the host. It takes the device from the parameters.
+            return DistributedDataParallel(tower, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC)
 
         return Towers(wrap(self.image), wrap(self.text), self.logit_scale, self.logit_bias)
 
