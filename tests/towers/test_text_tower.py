@@ -8,10 +8,10 @@ import torch
 from open_clip.hf_model import HFTextEncoder
 from open_clip.transformer import TextTransformer
 from torch import Tensor, nn
-from transformers import BertConfig, ModernBertConfig
+from transformers import BertConfig, ModernBertConfig, RobertaConfig
 
 from biovl.errors import ConfigError
-from biovl.towers import TextTower
+from biovl.towers import TextTower, attention
 
 CONTEXT = 150
 
@@ -31,6 +31,25 @@ def bert(**changes: Any) -> HFTextEncoder:
         setattr(config, name, value)
     text = HFTextEncoder("", 16, config=config, pooler_type=pooler, proj_type="mlp")
     # open_clip leaves out what its own loading would: the tanh layer that nothing reads.
+    text.transformer.pooler = None
+    return text
+
+
+def roberta() -> HFTextEncoder:
+    config = RobertaConfig(
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        # Its positions begin after that of padding.
+        pad_token_id=1,
+        max_position_embeddings=CONTEXT + 2,
+        type_vocab_size=1,
+    )
+    text = HFTextEncoder("", 16, config=config, pooler_type="mean_pooler", proj_type="linear")
     text.transformer.pooler = None
     return text
 
@@ -60,7 +79,12 @@ def gpt() -> TextTransformer:
     )
 
 
-TOWERS: dict[str, Callable[[], nn.Module]] = {"bert": bert, "modern_bert": modern_bert, "gpt": gpt}
+TOWERS: dict[str, Callable[[], nn.Module]] = {
+    "bert": bert,
+    "roberta": roberta,
+    "modern_bert": modern_bert,
+    "gpt": gpt,
+}
 
 
 def ragged(*lengths: int) -> tuple[Tensor, Tensor]:
@@ -86,6 +110,8 @@ def features_and_gradients(tower: TextTower) -> tuple[Tensor, dict[str, Tensor]]
     [
         ("bert", "packed"),
         ("bert", "chunked"),
+        ("roberta", "packed"),
+        ("roberta", "chunked"),
         ("modern_bert", "packed"),
         ("modern_bert", "chunked"),
         ("gpt", "packed"),
@@ -151,3 +177,18 @@ def test_dropout_of_attention_weights_is_refused_and_not_ignored() -> None:
         layer.attention.self.dropout.p = 0.1
     with pytest.raises(ConfigError, match="attention dropout"):
         TextTower(text, "packed", CONTEXT)(*ragged(4, 5))
+
+
+def test_on_gpus_every_layer_uses_the_flash_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    # torch takes cuDNN for layers without a window unless it is told.
+    enabled: list[tuple[bool, bool]] = []
+
+    def kernel(query: Tensor, *_: Any, **__: Any) -> Tensor:
+        kernels = torch.backends.cuda
+        enabled.append((kernels.flash_sdp_enabled(), kernels.cudnn_sdp_enabled()))
+        return query
+
+    monkeypatch.setattr(attention, "_has_flash", lambda query: True)
+    monkeypatch.setattr(attention, "varlen_attn", kernel)
+    TextTower(modern_bert(), "packed", CONTEXT)(*ragged(30, 70))
+    assert enabled == [(True, False)] * 4

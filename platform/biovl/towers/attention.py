@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.varlen import varlen_attn
 
 # Shapes: B captions, T tokens of all captions, L tokens of one, H heads, d of a head.
@@ -16,6 +17,9 @@ class Layout:
 
     lengths: list[int]
     """Tokens of each caption, on the host: shapes are decided there."""
+
+    longest: int
+    """Tokens of the longest."""
 
     bounds: Tensor
     """int32 [B + 1]: where each caption begins, and where the last one ends."""
@@ -31,6 +35,7 @@ class Layout:
         positions = tokens - bounds[:-1].long().repeat_interleave(lengths_B)
         return cls(
             lengths_B.tolist(),
+            int(lengths_B.max()),
             bounds.to(device, non_blocking=True),
             positions.to(device, non_blocking=True),
         )
@@ -72,17 +77,20 @@ def attend(
     """
     if _has_flash(query_THd):
         side = -1 if reach is None else reach
-        result = varlen_attn(
-            query_THd,
-            key_THd,
-            value_THd,
-            layout.bounds,
-            layout.bounds,
-            max(layout.lengths),
-            max(layout.lengths),
-            scale=scale,
-            window_size=(side, 0 if causal else side),
-        )
+        # Left to itself torch takes cuDNN where there is no window, which plans anew for every
+        # number of tokens: here each batch has another.
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            result = varlen_attn(
+                query_THd,
+                key_THd,
+                value_THd,
+                layout.bounds,
+                layout.bounds,
+                layout.longest,
+                layout.longest,
+                scale=scale,
+                window_size=(side, 0 if causal else side),
+            )
         assert isinstance(result, Tensor)
         return result
     parts = [
@@ -91,8 +99,8 @@ def attend(
     ]
     # A band mask keeps SDPA off its fast kernel: captions that it would not touch go without.
     band = None
-    if reach is not None and max(layout.lengths) > reach + 1:
-        band = _band(max(layout.lengths), reach, query_THd.device)
+    if reach is not None and layout.longest > reach + 1:
+        band = _band(layout.longest, reach, query_THd.device)
     attended = [
         F.scaled_dot_product_attention(
             query_HLd,

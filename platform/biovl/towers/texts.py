@@ -124,8 +124,9 @@ def _check(text: nn.Module, compute: TextCompute) -> None:
 def _packed_transformers(text: HFTextEncoder, tokens_T: Tensor, layout: Layout) -> Tensor:
     # To the model it is one long sequence whose positions begin anew with every caption; it makes
     # no mask for an attention it does not know, and hands `layout` down to it.
+    positions_T = layout.positions_T + _first_position(text)
     hidden_TW = text.transformer(
-        input_ids=tokens_T[None], position_ids=layout.positions_T[None], layout=layout
+        input_ids=tokens_T[None], position_ids=positions_T[None], layout=layout
     ).last_hidden_state[0]
     if isinstance(text.pooler, MeanPooler):
         pooled_BW = segment_mean(hidden_TW, layout)
@@ -133,6 +134,11 @@ def _packed_transformers(text: HFTextEncoder, tokens_T: Tensor, layout: Layout) 
         pooled_BW = hidden_TW[layout.first]
     features_BD: Tensor = text.proj(pooled_BW)
     return features_BD
+
+
+def _first_position(text: HFTextEncoder) -> int:
+    """Return the position of a first token: RoBERTa counts on from that of padding."""
+    return int(text.config.pad_token_id) + 1 if "roberta" in text.config.model_type else 0
 
 
 def _packed_attention(
