@@ -33,6 +33,14 @@ def test_the_last_ones_and_those_that_are_needed_are_kept(tmp_path: Path) -> Non
     assert saved(checkpoints, 5, 10, 900, 1000, 1200) == [10, 1000, 1200]
 
 
+def test_later_ones_that_could_not_be_read_do_not_push_out_what_is_written(tmp_path: Path) -> None:
+    saved(Checkpoints(str(tmp_path), keep_last=9), 100, 200)
+    (tmp_path / ".draft" / "checkpoints" / "000000200.pt").write_bytes(b"damaged")
+    # Gone on with after step 100.
+    assert saved(Checkpoints(str(tmp_path), keep_last=1), 150) == [150, 200]
+    assert saved(Checkpoints(str(tmp_path), keep_last=1), 210) == [210]
+
+
 def test_a_checkpoint_that_was_being_written_is_none(tmp_path: Path) -> None:
     checkpoints = Checkpoints(str(tmp_path))
     saved(checkpoints, 3)
@@ -53,6 +61,18 @@ def test_a_failed_write_is_raised_where_it_is_waited_for(tmp_path: Path) -> None
     checkpoints = Checkpoints(str(tmp_path))
     checkpoints.save(state(1))
     with pytest.raises(OSError, match=r"\.draft"):
+        checkpoints.wait()
+
+
+def test_whatever_goes_wrong_beside_training_is_raised_where_it_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    def unheard() -> None:
+        raise LookupError("whoever was to be told is gone")
+
+    checkpoints = Checkpoints(str(tmp_path))
+    checkpoints.save(state(1), unheard)
+    with pytest.raises(LookupError, match="gone"):
         checkpoints.wait()
 
 

@@ -65,7 +65,7 @@ class Checkpoints:
             then: Called in the writing thread when it is written.
 
         Raises:
-            OSError: If the last one could not be written.
+            OSError: If the last one could not be written, or what else went wrong with it.
         """
         self.wait()
         self._writer = threading.Thread(target=self._write, args=(state, then), name="checkpoint")
@@ -89,13 +89,21 @@ class Checkpoints:
             with self._folder.writer(_name(state["steps_done"])) as stream:
                 torch.save(state, stream)
             then()
-            kept = {*self.steps()[-self._keep_last :], *self._pinned()}
-            for steps_done in self.steps():
-                if steps_done not in kept:
-                    self._folder.filesystem.delete_file(self._folder.at(_name(steps_done)))
-        # In a thread: it is raised where somebody waits.
-        except (OSError, RuntimeError) as error:
+            self._prune(state["steps_done"])
+        # In a thread: whatever it is, it is raised where somebody waits.
+        except BaseException as error:
             self._failure = error
+
+    def _prune(self, written: int) -> None:
+        """Delete what is not needed of the checkpoints up to the one just written.
+
+        Later ones could not be read, or the run would not be here: they do not count as kept.
+        """
+        passed = [steps_done for steps_done in self.steps() if steps_done <= written]
+        kept = {*passed[-self._keep_last :], *self._pinned()}
+        for steps_done in passed:
+            if steps_done not in kept:
+                self._folder.filesystem.delete_file(self._folder.at(_name(steps_done)))
 
 
 def _name(steps_done: int) -> str:
