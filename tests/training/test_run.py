@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from biovl import config as configs
+from biovl.errors import ArtifactError, ConfigError
 from biovl.models.open_clip import Built
 from biovl.storage import Draft
+from biovl.training import scores as scores_of_run
 from biovl.training.batches import Batch
 from biovl.training.checkpoints import Checkpoints
 from biovl.training.config import PretrainConfig
@@ -122,6 +125,14 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     assert all(torch.equal(again[name], value) for name, value in undisturbed.items())
 
 
+def test_a_run_whose_checkpoints_cannot_be_read_is_not_begun_anew(tmp_path: Path) -> None:
+    World(tmp_path).run(config(tmp_path), every=None)
+    for path in (tmp_path / ".draft" / "checkpoints").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(ArtifactError, match="none of the 2 checkpoints"):
+        World(tmp_path).run(config(tmp_path), every=None)
+
+
 def test_validation_scores_reach_the_trackers_once(tmp_path: Path) -> None:
     World(tmp_path).run(config(tmp_path))
     for _ in range(2):
@@ -146,3 +157,27 @@ def test_what_waits_for_validation_and_the_best_are_kept(tmp_path: Path) -> None
     draft.note(note_name(1), SCORES)
     assert steps_waiting(draft, plan, every=2) == {40: 3, 50: 4}
     assert steps_to_keep(draft, plan, every=2) == [40, 50, 20]
+
+
+def test_an_epoch_that_is_judged_while_others_are_cleared_away_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft, plan = Draft(str(tmp_path)), Plan([(4, 10)] * 3)
+    draft.note(note_name(0), SCORES)
+    read = scores_of_run.scores_noted
+
+    def read_a_moment_before(asked: Draft) -> dict[int, dict[str, Any]]:
+        found = read(asked)
+        asked.note(note_name(1), {**SCORES, "image_to_text_recall_at_1": 0.9})
+        return found
+
+    monkeypatch.setattr(scores_of_run, "scores_noted", read_a_moment_before)
+    assert 20 in steps_to_keep(draft, plan, every=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["validation.every_epochs", "validation.pairs", "trouble.stuck_minutes"]
+)
+def test_a_setting_without_meaning_is_refused_before_the_run(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=name.replace(".", r".*")):
+        config(tmp_path, **{name: -1})

@@ -163,6 +163,10 @@ class TroubleConfig:
     stuck_minutes: float | None = 30.0
     """Ends a worker whose step takes longer, with what it was doing; None waits for ever."""
 
+    def __post_init__(self) -> None:
+        if self.stuck_minutes is not None and self.stuck_minutes <= 0:
+            raise ValueError(f"stuck_minutes must be positive, got {self.stuck_minutes}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkersConfig:
@@ -200,6 +204,12 @@ class ValidationConfig:
     gpus: float = 0
     """GPUs of the task that validates; with 0 it runs on ``cpus``."""
     cpus: float = 1
+
+    def __post_init__(self) -> None:
+        if self.every_epochs < 1:
+            raise ValueError(f"every_epochs must be positive, got {self.every_epochs}")
+        if self.pairs < 0:
+            raise ValueError(f"pairs must not be negative, got {self.pairs}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,14 +129,24 @@ def run(
 
 
 def _last_readable(checkpoints: Checkpoints, say: Callable[[str], None]) -> int:
-    """Return the steps done of the last checkpoint that is whole, 0 if there is none."""
-    for steps_done in reversed(checkpoints.steps()):
+    """Return the steps done of the last checkpoint that is whole, 0 if there is none.
+
+    Raises:
+        ArtifactError: If there are some and none can be read: that may pass, a lost run does not.
+    """
+    there = checkpoints.steps()
+    for steps_done in reversed(there):
         try:
             checkpoints.load(steps_done)
         except ArtifactError as error:
             say(f"passes over a damaged checkpoint: {error}")
         else:
             return steps_done
+    if there:
+        raise ArtifactError(
+            f"none of the {len(there)} checkpoints of this run can be read: try again, or remove "
+            ".draft/checkpoints from its folder to begin anew"
+        )
     return 0
 
 

@@ -1,5 +1,6 @@
 """What validation found, as it is noted in the draft of a run, and what still waits for it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from biovl.evaluation.retrieval import mean_recall_at_1
@@ -30,15 +31,20 @@ def is_validated(epoch: int, plan: Plan, every: int | None) -> bool:
 
 def steps_waiting(draft: Draft, plan: Plan, every: int | None) -> dict[int, int]:
     """Return the epochs that are to be validated and were not, by the steps done at their end."""
+    return _waiting(scores_noted(draft), plan, every)
+
+
+def steps_to_keep(draft: Draft, plan: Plan, every: int | None) -> list[int]:
+    """Return the steps whose checkpoints are needed: of the best epoch, and of those waiting."""
+    # Read once: an epoch whose scores come in between would neither wait nor be the best.
     scores = scores_noted(draft)
+    best = best_epoch(scores)
+    return [*_waiting(scores, plan, every), *([] if best is None else [plan.ends()[best]])]
+
+
+def _waiting(scores: Mapping[int, Any], plan: Plan, every: int | None) -> dict[int, int]:
     return {
         steps: epoch
         for epoch, steps in enumerate(plan.ends())
         if is_validated(epoch, plan, every) and epoch not in scores
     }
-
-
-def steps_to_keep(draft: Draft, plan: Plan, every: int | None) -> list[int]:
-    """Return the steps whose checkpoints are needed: of the best epoch, and of those waiting."""
-    best = best_epoch(scores_noted(draft))
-    return [*steps_waiting(draft, plan, every), *([] if best is None else [plan.ends()[best]])]
