@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
+import threading
 
-from biovl.training.watchdog import EXIT_STATUS
+from biovl.training.watchdog import EXIT_STATUS, Watchdog
 
 HANGING = """
 import threading
@@ -36,3 +37,20 @@ def test_a_hung_process_ends_with_its_stacks() -> None:
 def test_a_lively_process_is_left_alone() -> None:
     lively = subprocess.run([sys.executable, "-c", LIVELY], capture_output=True, text=True)
     assert (lively.returncode, lively.stdout) == (0, "done\n")
+
+
+def test_a_word_at_the_wrong_moment_does_not_keep_it_from_closing() -> None:
+    dog = Watchdog(None, "nothing")
+    dog._minutes = 10
+
+    class ClosedMeanwhile(threading.Event):
+        def clear(self) -> None:
+            dog._closed = True
+            self.set()
+            super().clear()
+
+    dog._heard = ClosedMeanwhile()
+    thread = threading.Thread(target=dog._watch, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()

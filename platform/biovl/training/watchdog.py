@@ -41,6 +41,8 @@ class Watchdog:
         assert self._minutes is not None
         while not self._closed:
             self._heard.clear()
+            if self._closed:  # and what close() said was just cleared
+                return
             if not self._heard.wait(self._minutes * 60) and not self._closed:
                 sys.stderr.write(
                     f"stuck: nothing for {self._minutes:g} minutes while {self._doing}; this "
