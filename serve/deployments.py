@@ -39,6 +39,7 @@ from serve.settings import Settings
 
 Answer = TypeVar("Answer")
 Method = Callable[..., Awaitable[Any]]
+Handle = DeploymentHandle[Any]
 
 _PORTION_BYTES = 2_000_000
 """Of one call: Serve's gRPC between deployments refuses more than 4 MB."""
@@ -68,11 +69,13 @@ async def refuse_strangers(settings: Settings) -> None:
     Raises:
         ConfigError: If Serve listens to more.
     """
-    if settings.auth.keys_file is not None:
-        return
     controller = ray.get_actor(SERVE_CONTROLLER_NAME, namespace=SERVE_NAMESPACE)
-    host = (await controller.get_http_config.remote()).host or "0.0.0.0"
-    if not is_loopback(host):
+    check_bound(settings, (await controller.get_http_config.remote()).host or "0.0.0.0")
+
+
+def check_bound(settings: Settings, host: str) -> None:
+    """Raise ConfigError if a service without keys is bound to more than the loopback interface."""
+    if settings.auth.keys_file is None and not _is_loopback(host):
         raise ConfigError(
             f"Serve listens on {host} and auth.keys_file is not set: whoever reaches this machine "
             "could ask. Make keys with `python -m serve.auth new` and name their file, or bind "
@@ -80,7 +83,7 @@ async def refuse_strangers(settings: Settings) -> None:
         )
 
 
-def is_loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     """Return whether only this machine reaches an address to which a server is bound."""
     if host == "localhost":
         return True
@@ -170,7 +173,7 @@ class Service(_Ingress):
 class Gateway(_Ingress):
     """HTTP, and what comes before the towers."""
 
-    def _made(self, encoder: DeploymentHandle[Any], search: DeploymentHandle[Any] | None) -> "ServeEngine":
+    def _made(self, encoder: Handle, search: Handle | None) -> "ServeEngine":
         return ServeEngine(self._replica, encoder, search)
 
 
@@ -282,9 +285,7 @@ class ServeEngine:
     that an answer never mixes two; others have it loaded before anybody asks.
     """
 
-    def __init__(
-        self, replica: _Replica, encoder: DeploymentHandle[Any], search: DeploymentHandle[Any] | None
-    ) -> None:
+    def __init__(self, replica: _Replica, encoder: Handle, search: Handle | None) -> None:
         self._settings = replica.settings
         self._encoder, self._searches = encoder, search
         self._holder = replica.holder(partial(load_release, encoder=False, index=False))
