@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 from ray import serve
-from ray.serve import Application
+from ray.serve import Application, Deployment
 
 from biovl.config import nested
 from biovl.errors import ConfigError
@@ -40,7 +40,8 @@ def build(settings: Mapping[str, Any]) -> Application:
     replicas, gpus = own.replicas, own.replicas.encoder_gpus
     if own.layout == "fused":
         cpus = max(replicas.http_cpus, replicas.encoder_cpus)
-        return _http(own, Service, replicas.http, cpus, gpus).bind(plain, token)
+        whole: Application = _http(own, Service, replicas.http, cpus, gpus).bind(plain, token)
+        return whole
     encoder = _deployment(
         EncoderDeployment, "Encoder", replicas.encoder, replicas.encoder_cpus, gpus
     ).bind(plain, token)
@@ -49,9 +50,10 @@ def build(settings: Mapping[str, Any]) -> Application:
         search = _deployment(
             SearchDeployment, "Search", replicas.search, replicas.search_cpus, 0
         ).bind(plain, token)
-    return _http(own, Gateway, replicas.http, replicas.http_cpus, 0).bind(
+    gateway: Application = _http(own, Gateway, replicas.http, replicas.http_cpus, 0).bind(
         plain, token, encoder, search
     )
+    return gateway
 
 
 def settings_of(values: Mapping[str, Any]) -> Settings:
@@ -98,7 +100,7 @@ def _http(
 
 def _deployment(
     cls: type, name: str, replicas: int | tuple[int, int], cpus: float, gpus: float
-) -> Any:
+) -> Deployment:
     """Return a deployment whose replicas are replaced one by one, each after its successor."""
     scale: dict[str, Any] = {"num_replicas": replicas}
     if not isinstance(replicas, int):
@@ -112,8 +114,8 @@ def _deployment(
                 "downscale_delay_s": 300,
             }
         }
-    return serve.deployment(cls).options(
-        name=name,
+    deployment: Deployment = serve.deployment(name=name)(cls)
+    return deployment.options(
         **scale,
         ray_actor_options={"num_cpus": cpus, "num_gpus": gpus},
         max_ongoing_requests=256,

@@ -376,7 +376,7 @@ class ServeEngine:
         return await self.about()
 
     @property
-    def _search(self) -> DeploymentHandle:
+    def _search(self) -> Handle:
         if self._searches is None:
             raise no_index()
         return self._searches
