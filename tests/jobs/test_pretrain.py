@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -232,6 +233,28 @@ def test_a_damaged_shard_is_replaced_where_asked_and_accounted_for(
     replaced = manifest.notes["replaced"]
     assert replaced
     assert all(reason.startswith("train/00001.tar") for reason in replaced)
+
+
+def test_an_epoch_that_cannot_be_validated_stops_neither_training_nor_its_lines(
+    sample_corpus: Path, tmp_path: Path
+) -> None:
+    corpus, out = tmp_path / "corpus", tmp_path / "model"
+    shutil.copytree(sample_corpus, corpus)
+    shard = corpus / "val" / "00000.tar"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:600])
+    said = io.StringIO()
+    given = settings(corpus, out, **{"epochs": 2, "validation.every_epochs": 1})
+    changed = configs.build(PretrainConfig, given)
+    with pytest.raises(TrainingError, match=r"(?s)epoch 1 could not be validated.*val/00000\.tar"):
+        pretrain(changed, progress=said)
+    assert not (out / "manifest.json").exists()
+    assert {"000000002.pt", "000000004.pt"} <= set(checkpoints(out))
+    for epoch in (1, 2):
+        assert f"epoch {epoch} could not be validated yet" in said.getvalue()
+    assert re.search(r"ep 2/2 4/4 ", said.getvalue())
+    shard.write_bytes(whole)
+    assert pretrain(changed, progress=said).notes["validation"]
 
 
 def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_written(

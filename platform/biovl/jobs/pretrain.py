@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, TextIO
 
 import ray
+import ray.exceptions
 import ray.train
 import ray.train.torch
 import ray.util.queue
@@ -101,6 +102,7 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
             if steps_done in checkpoints.steps():
                 listener.validate(epoch, steps_done)
         listener.finish()
+        listener.raise_failures()
     with Journal(config, plan.steps) as journal:
         journal.add_scores(plan.steps)
     scores = scores_noted(draft)
@@ -297,6 +299,7 @@ class _Listener:
     def __init__(self, config: PretrainConfig, say: Callable[[str], None]) -> None:
         self._config, self._say = config, say
         self._running: dict[int, Any] = {}
+        self._failures: dict[int, ray.exceptions.RayError] = {}
         self._over, self._hearing = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
         here = ray.get_runtime_context().get_node_id()
@@ -313,15 +316,28 @@ class _Listener:
         """Begin to validate an epoch, if nobody has."""
         if epoch not in self._running:
             needs = self._config.validation
+            self._failures.pop(epoch, None)
             task = _validate.options(num_cpus=needs.cpus, num_gpus=needs.gpus)
             self._running[epoch] = task.remote(configs.to_plain(self._config), epoch, steps_done)
 
     def finish(self) -> None:
-        """Wait until all that was asked for is said and validated."""
+        """Wait until all that was asked for is said, and validated or failed."""
         with self._hearing:
             self._hear()
             for epoch in sorted(self._running):
-                self._say(ray.get(self._running.pop(epoch)))
+                self._say_scores(epoch)
+
+    def raise_failures(self) -> None:
+        """Raise what the last try to validate an epoch failed for, if one did.
+
+        Raises:
+            TrainingError: With the first such epoch.
+        """
+        for epoch, error in sorted(self._failures.items()):
+            raise TrainingError(
+                f"epoch {epoch + 1} could not be validated: {error}\n"
+                "The run is trained to its end; the same command validates and publishes it."
+            ) from error
 
     def close(self) -> None:
         """Hear the rest, and stop."""
@@ -343,8 +359,17 @@ class _Listener:
                 self._say(*values)
         for epoch, task in sorted(self._running.items()):
             if ray.wait([task], timeout=0)[0]:
-                self._say(ray.get(task))
-                del self._running[epoch]
+                self._say_scores(epoch)
+
+    def _say_scores(self, epoch: int) -> None:
+        task = self._running.pop(epoch)
+        try:
+            self._say(ray.get(task))
+        # Training goes on: the epoch keeps its checkpoint, and is tried again at the end.
+        except ray.exceptions.RayError as error:
+            self._failures[epoch] = error
+            reason = str(error).strip().splitlines()[-1]
+            self._say(f"epoch {epoch + 1} could not be validated yet: {reason}")
 
 
 @ray.remote
