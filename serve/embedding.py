@@ -123,7 +123,8 @@ class TextVectors:
             read = _read(release, new) if inline else await asyncio.to_thread(_read, release, new)
             rows_ND = await embed([ids for ids, _ in read])
             for text, row_D, (ids, is_cut) in zip(new, rows_ND, read, strict=True):
-                known[text] = self._kept[version, text] = row_D, len(ids), is_cut
+                # A copy: a row of a large batch would keep all of it.
+                known[text] = self._kept[version, text] = row_D.copy(), len(ids), is_cut
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)
         return Embedded(
