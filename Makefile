@@ -8,7 +8,8 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo test check format bench lock clean
 
 help:
-	@echo "make demo    set up, then harvest, assemble and train on the embedded sample: $(DEMO)/"
+	@echo "make demo    set up; harvest, assemble, train, index and search the embedded sample: $(DEMO)/"
+	@echo "             SERVE=1 goes on serving, with a page to search in"
 	@echo "make test    set up, then check and run every test"
 	@echo "make check   format, lint, types and the fast tests"
 	@echo "make bench   measure us against peers (minutes)"
@@ -25,7 +26,7 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 demo: $(READY)
-	$(BIN)/python pipelines/demo.py $(DEMO)
+	$(BIN)/python pipelines/demo.py $(DEMO) $(if $(SERVE),--serve)
 
 test: $(READY)
 	$(BIN)/ruff format --check

@@ -1,7 +1,8 @@
-"""Run the main jobs on the embedded sample, and say where things are and what is in them.
+"""Run the main jobs on the embedded sample, serve what came out, and say where things are.
 
 make demo
-python pipelines/demo.py demo
+make demo SERVE=1            goes on serving, with a page to search in
+python pipelines/demo.py demo [--serve]
 """
 
 import argparse
@@ -10,19 +11,19 @@ import shutil
 import time
 from pathlib import Path
 
-import numpy as np
+import demo_service
 import pyarrow.parquet as pq
 
 from biovl import config as configs
 from biovl import recipes
 from biovl.curation.config import AssembleConfig
-from biovl.encoder import load
 from biovl.jobs.assemble import assemble
 from biovl.jobs.cluster import connected
 from biovl.jobs.harvest import HarvestConfig, harvest
+from biovl.jobs.index import index
 from biovl.jobs.pretrain import pretrain
+from biovl.retrieval.config import IndexConfig
 from biovl.sample import make_damaged_packages, make_packages
-from biovl.shards import read_pair
 from biovl.training.config import PretrainConfig
 
 
@@ -33,6 +34,7 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, nargs="?", default=Path("demo"))
     parser.add_argument("--articles", type=int, default=48)
+    parser.add_argument("--serve", action="store_true", help="go on serving until Ctrl-C")
     given = parser.parse_args()
     folder: Path = given.folder
     started = time.monotonic()
@@ -75,14 +77,27 @@ def main() -> None:
                 },
             )
         )
+        indexed = index(
+            configs.build(
+                IndexConfig,
+                {
+                    **recipes.every_figure(),
+                    "model": str(folder / "model"),
+                    "corpus": str(folder / "corpus"),
+                    "out": str(folder / "index"),
+                },
+            )
+        )
     print(f"\nDone in {time.monotonic() - started:.0f} s. What is there now:\n")
     _tree(folder, harvested.counts, corpus.counts)
     _reasons("Articles that could not be used", harvested.counts["articles"]["defects"])
     _reasons("Figures that could not be used", harvested.counts["figures"]["defects"])
     _reasons("Figures left out of the corpus", corpus.counts["dropped"])
     _example(folder / "corpus")
-    _search(folder / "corpus", folder / "model", model.notes["validation"])
-    print(json.dumps({"out": str(folder), **corpus.counts, "steps": model.counts["steps"]}))
+    _scores(model.notes["validation"])
+    searches = demo_service.show(folder, keep=given.serve)
+    summary = {"steps": model.counts["steps"], "indexed": indexed.counts, "searches": searches}
+    print(json.dumps({"out": str(folder), **corpus.counts, **summary}))
 
 
 def _tree(folder: Path, harvested: dict, corpus: dict) -> None:
@@ -102,6 +117,7 @@ def _tree(folder: Path, harvested: dict, corpus: dict) -> None:
         ("corpus/README.md", "the dataset card, with plots and statistics"),
         ("model/", "a small CLIP that stock open_clip loads: local-dir:…/model"),
         ("model/README.md", "the model card, with curves and scores"),
+        ("index/", "what finds the figures by image, text, words and filters"),
     ]
     for name, what in rows:
         print(f"  {folder}/{name:<22} {what}")
@@ -125,30 +141,11 @@ def _example(corpus: Path) -> None:
     )
 
 
-def _search(corpus: Path, model: Path, scores: dict) -> None:
-    """Find images of articles that the model has not seen, by the caption of one of them."""
-    rows = pq.read_table(corpus / "index.parquet").to_pylist()
-    rows = [row for row in rows if row["split"] == "val"]
-    pairs = [read_pair(str(corpus / r["shard"]), r["offset"], r["size"]) for r in rows]
-    encoder = load(str(model))
-    image_ND = encoder.embed_images([pair.get("jpg") or pair["png"] for pair in pairs])
-    captions = [pair["txt"].decode() for pair in pairs]
-    similarity_NN = encoder.embed_texts(captions) @ image_ND.T
-    # The caption whose own image wins most clearly: a tiny model is shown at its best.
-    own_N = similarity_NN.diagonal()
-    others_N = np.where(np.eye(len(pairs), dtype=bool), -1, similarity_NN).max(axis=1)
-    query = int((own_N - others_N).argmax())
-    print("Asked for an image that belongs to this caption, of an article it has not seen,")
-    print(f"  {captions[query].splitlines()[0][:90]} …")
-    print("the model ranks")
-    for rank, found in enumerate(np.argsort(-similarity_NN[query])[:3], start=1):
-        mark, near = "*" if found == query else " ", similarity_NN[query, found]
-        text = captions[found].splitlines()[0][:70]
-        print(f"  {rank}. {mark} {near:.2f}  {rows[found]['pair_id']}: {text} …")
+def _scores(scores: dict) -> None:
     right, chance = scores["text_to_image_recall_at_1"], scores["chance_recall_at_1"]
     print(
-        f"It finds the right one of {scores['pairs']} at once for {right:.0%} of the captions; "
-        f"by chance it would be {chance:.0%}.\n"
+        f"By the caption of an article it has not seen, the model finds the right image of "
+        f"{scores['pairs']} at once for {right:.0%}; by chance it would be {chance:.0%}.\n"
     )
 
 

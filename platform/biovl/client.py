@@ -67,7 +67,7 @@ class Client:
             address: Of the service, without ``/v1``.
             key: An API key; by default the environment's ``BIOVL_API_KEY``, if there is one.
             timeout_s: For one answer.
-            tries: How often a request is sent while the service is busy (429, 503) or not reached.
+            tries: How often a request is sent while the service is busy, changes or is not reached.
         """
         key = key or os.environ.get("BIOVL_API_KEY")
         self._tries = tries
@@ -260,7 +260,7 @@ class Client:
             else:
                 if answer.is_success:
                     return answer
-                if answer.status_code not in _RETRIED or not left:
+                if not left or not _may_pass(answer):
                     raise RequestRefused(answer.status_code, _problem(answer))
                 wait_s = _asked_wait_s(answer)
             # Not all at once: whoever was sent away together should not come back together.
@@ -271,6 +271,16 @@ class Client:
 def _base64(image: Image) -> str:
     data = image if isinstance(image, bytes) else Path(image).read_bytes()
     return base64.b64encode(data).decode()
+
+
+def _may_pass(answer: httpx.Response) -> bool:
+    """Return whether the same request may be answered later.
+
+    An error that is no problem of the service comes from what stands before it: the replica that
+    had the request has died.
+    """
+    is_own = answer.headers.get("content-type", "").startswith("application/problem+json")
+    return answer.status_code in _RETRIED or (answer.status_code >= 500 and not is_own)
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:
