@@ -10,6 +10,7 @@ import torch
 
 from biovl.errors import TrainingError
 from biovl.plugins import Plugin
+from biovl.precision import full_precision
 from biovl.training.batches import Batch
 from biovl.training.config import (
     BatchConfig,
@@ -18,7 +19,7 @@ from biovl.training.config import (
     StepConfig,
     TroubleConfig,
 )
-from biovl.training.loop import Report, Trainer, train
+from biovl.training.loop import Report, Trainer, allow_tf32, train
 from biovl.training.optimizer import decays
 from biovl.training.schedule import Plan
 from biovl.training.workers import Workers
@@ -128,6 +129,21 @@ def test_a_run_that_does_no_better_than_guessing_ends_when_asked_to() -> None:
         run(trainer(config), iter(batches), config)
     patient = replace(config, trouble=TroubleConfig(diverged=None))
     assert len(run(trainer(patient), iter(batches), patient)) == 160
+
+
+@pytest.mark.parametrize(("precision", "products"), [("fp32", "tf32"), ("bf16", "none")])
+def test_fp32_on_gpus_is_that_of_open_clip_but_for_the_loss(precision: str, products: str) -> None:
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    try:
+        allow_tf32(precision, torch.device("cpu"))
+        assert matmul.fp32_precision == before
+        allow_tf32(precision, torch.device("cuda"))
+        assert matmul.fp32_precision == products
+        with full_precision():
+            assert matmul.fp32_precision == "ieee"
+    finally:
+        matmul.fp32_precision = before
 
 
 def test_the_scale_on_similarities_stays_between_1_and_100() -> None:

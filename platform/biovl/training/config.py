@@ -123,7 +123,8 @@ class StepConfig:
     or all padded to the context."""
 
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """``auto`` is bf16 autocast where the GPU has it, else fp32. The loss is always fp32."""
+    """``auto`` is bf16 autocast where the GPU has it, else fp32, whose products GPUs take in TF32
+    as open_clip does. The loss is always full fp32."""
 
     checkpoint_activations: bool = False
     """Recompute each block's activations in the backward pass instead of keeping them."""

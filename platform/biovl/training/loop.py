@@ -253,6 +253,15 @@ def uses_bf16(precision: str, device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
+def allow_tf32(precision: str, device: torch.device) -> None:
+    """Let a GPU multiply in TF32 where towers run in fp32: it is what open_clip calls fp32.
+
+    The loss does not: see ``precision.full_precision``. Convolutions do anyway.
+    """
+    if device.type == "cuda" and not uses_bf16(precision, device):
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+
+
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """Return the context in which towers compute."""
     if not uses_bf16(precision, device):

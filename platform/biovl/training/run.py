@@ -16,7 +16,7 @@ from biovl.training.batches import Batch
 from biovl.training.checkpoints import Checkpoints
 from biovl.training.config import PretrainConfig
 from biovl.training.journal import Journal
-from biovl.training.loop import Report, Trainer, train, uses_bf16
+from biovl.training.loop import Report, Trainer, allow_tf32, train, uses_bf16
 from biovl.training.meter import Meter, Step, memory_bytes
 from biovl.training.models import build, describe
 from biovl.training.prepare import towers_of
@@ -68,6 +68,7 @@ def run(
         BiovlError: If something that the run needs cannot be had.
     """
     _make_deterministic(config)
+    allow_tf32(config.step.precision, device)
     draft = Draft(config.out)
     checkpoints = Checkpoints(
         config.out,
