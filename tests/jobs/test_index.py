@@ -1,5 +1,6 @@
 """The index job as a whole: every pair found by itself, killed and rerun, from a version to the next."""
 
+import contextlib
 import io
 import json
 import os
@@ -23,8 +24,11 @@ from biovl.errors import ArtifactError, BiovlError, ConfigError
 from biovl.jobs.index import index
 from biovl.models import open_clip
 from biovl.retrieval.config import IndexConfig
+from biovl.retrieval.filters import FilterTable
 from biovl.retrieval.metadata import MetadataTable
+from biovl.retrieval.query import Filter
 from biovl.retrieval.vectors import VectorIndex
+from biovl.retrieval.words import Words
 from biovl.shards import ShardWriter, read_pair
 from biovl.storage import Draft, Folder, Manifest, fingerprint
 from tests.jobs.folders import content
@@ -144,6 +148,17 @@ def test_the_manifest_counts_every_pair_and_says_what_was_measured(
     on_disk = {name: (built / name).stat().st_size for name in content(built)}
     del on_disk["manifest.json"]
     assert {name: about["size_bytes"] for name, about in said["files"].items()} == on_disk
+
+
+def test_filters_and_words_are_those_of_the_rows(built: Path, sample_corpus: Path) -> None:
+    pairs = pairs_of(sample_corpus)
+    filters = FilterTable.open(built / "filters")
+    rows = filters.select(Filter(split=("val",))).rows()
+    assert rows is not None
+    assert rows.tolist() == [i for i, pair in enumerate(pairs) if pair["split"] == "val"]
+    word = max(pairs[5]["caption"].replace(".", " ").split(), key=len)
+    _, found = Words.open(built / "words").search(word, 3, filters.select(Filter()))
+    assert word.lower() in pairs[int(found[0])]["caption"].lower()
 
 
 def test_a_finished_index_is_left_alone_and_another_refused(
@@ -348,6 +363,21 @@ def environment() -> dict[str, str]:
     return {**found, "OMP_NUM_THREADS": "1"}
 
 
+def embedders(job: int) -> list[int]:
+    """Return the processes below a job that hold a copy of the model."""
+    found, todo = [], [job]
+    while todo:
+        process = Path(f"/proc/{todo.pop()}")
+        # Processes come and go.
+        with contextlib.suppress(OSError):
+            todo += map(
+                int, " ".join(c.read_text() for c in process.glob("task/*/children")).split()
+            )
+            if b"_Embed" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
 def test_killed_and_run_again_gives_the_same_bytes(
     built: Path, model: Path, sample_corpus: Path, tmp_path: Path
 ) -> None:
@@ -359,6 +389,11 @@ def test_killed_and_run_again_gives_the_same_bytes(
         env=environment(),
     )
     deadline = time.monotonic() + 120
+    while not (workers := embedders(job.pid)):
+        assert time.monotonic() < deadline
+        assert job.poll() is None
+        time.sleep(0.01)
+    os.kill(workers[0], signal.SIGKILL)
     while not list((out / ".draft" / "embedded").glob("*.json")):
         assert time.monotonic() < deadline
         assert job.poll() is None

@@ -23,6 +23,9 @@ from biovl.indexing.previous import CONTENTS, THUMBNAILS
 from biovl.indexing.units import ROW, hash_of, part
 from biovl.retrieval import metadata, vectors
 from biovl.retrieval.config import IndexConfig
+from biovl.retrieval.filters import FilterTable
+from biovl.retrieval.metadata import MetadataTable
+from biovl.retrieval.words import Words
 from biovl.storage import MANIFEST, Draft, Folder
 
 # Shapes: N rows, S rows of the sample, D embedding.
@@ -173,3 +176,7 @@ def sizes(place: Path) -> dict[str, dict[str, int]]:
 
 def write_filters_and_words(place: Path) -> None:
     """Write what filters and searches for words need, from the table."""
+    table = MetadataTable.open(place)
+    FilterTable.build(table, place / "filters")
+    batches = (batch.to_pylist() for batch in table.column("caption").iterchunks())
+    Words.build(itertools.chain.from_iterable(batches), place / "words")
