@@ -18,13 +18,14 @@ from typing import Any
 import open_clip
 import pyarrow.parquet as pq
 import pytest
+import ray
 import torch
 from PIL import Image
 
 from biovl import config as configs
 from biovl import encoder, recipes
 from biovl.errors import ArtifactError, ConfigError, TrainingError
-from biovl.jobs.pretrain import estimated, pretrain
+from biovl.jobs.pretrain import estimated, pretrain, say_what_is_missing
 from biovl.shards import read_pair
 from biovl.storage import Manifest
 from biovl.training.config import PretrainConfig
@@ -268,6 +269,27 @@ def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_written(
 def test_more_workers_than_pairs_of_a_step_are_refused(sample_corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="33 workers share 32 pairs"):
         run(sample_corpus, tmp_path / "model", **{"workers.count": 33})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [
+        (0, ["trains on CPUs, and the cluster has 8 GPUs: workers.gpus=1 uses them"]),
+        (1, ["validates on CPUs, which large models outrun: validation.gpus=1 gives it a GPU"]),
+    ],
+)
+def test_gpus_that_nobody_asked_for_are_told(
+    sample_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: int,
+    said: list[str],
+) -> None:
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 64.0, "GPU": 8.0})
+    heard: list[str] = []
+    given = settings(sample_corpus, tmp_path, **{"workers.gpus": gpus})
+    say_what_is_missing(configs.build(PretrainConfig, given), heard.append)
+    assert heard == said
 
 
 def test_what_a_run_takes_is_told_without_starting_it(sample_corpus: Path) -> None:

@@ -95,7 +95,7 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
     checkpoints = Checkpoints(config.out)
     with connected(), contextlib.closing(_Listener(config, say)) as listener:
         if checkpoints.steps()[-1:] != [plan.steps]:
-            _say_what_is_missing(config.workers, say)
+            say_what_is_missing(config, say)
             _fit(config, plan, every, built, listener.queue)
         listener.finish()
         for steps_done, epoch in steps_waiting(draft, plan, every).items():
@@ -136,8 +136,12 @@ def _check_workers(workers: WorkersConfig, plan: Plan) -> None:
         raise ConfigError(f"workers.count: {most} workers share {smallest} pairs of a step")
 
 
-def _say_what_is_missing(workers: WorkersConfig, say: Callable[[str], None]) -> None:
-    """Say it where a cluster has not what the fewest workers need: Ray waits without a word."""
+def say_what_is_missing(config: PretrainConfig, say: Callable[[str], None]) -> None:
+    """Say it where a cluster has not what the fewest workers need: Ray waits without a word.
+
+    And where GPUs are there that nobody asked for: a run on CPUs would take weeks.
+    """
+    workers = config.workers
     fewest = workers.count if isinstance(workers.count, int) else workers.count[0]
     there = ray.cluster_resources()
     # Data is prepared by at least one more.
@@ -149,6 +153,10 @@ def _say_what_is_missing(workers: WorkersConfig, say: Callable[[str], None]) -> 
                 f"cluster has {there.get(name, 0):g}; add nodes, or set workers.count, "
                 "workers.cpus or workers.gpus"
             )
+    if there.get("GPU", 0) and not workers.gpus:
+        say(f"trains on CPUs, and the cluster has {there['GPU']:g} GPUs: workers.gpus=1 uses them")
+    if workers.gpus and not config.validation.gpus:
+        say("validates on CPUs, which large models outrun: validation.gpus=1 gives it a GPU")
 
 
 def _replaced(draft: Draft) -> dict[str, int]:
