@@ -30,7 +30,7 @@ class SearchRequest(Message):
     text: str | None = Field(default=None, examples=["chest radiograph with pleural effusion"])
     image: str | None = Field(default=None, description="data:image/…;base64,… or base64")
     figure_id: str | None = None
-    embedding: list[float] | None = None
+    embedding: list[float] | None = Field(default=None, max_length=16_384)
     weights: Weights = Weights()
     over: list[Literal["images", "captions"]] = Field(
         default=["images"], min_length=1, max_length=2

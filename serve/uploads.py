@@ -238,8 +238,8 @@ def _size_px(data: bytes, kind: str) -> tuple[int, int] | None:
     """Return what the header says, None where Pillow cannot read it."""
     try:
         with warnings.catch_warnings():
-            # Its warning comes at a size of its own; ours decides.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            # Of sizes, which are looked at here, and of damaged tags, which decoding tells.
+            warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=[kind.upper()]) as image:
                 return image.size
     except Image.DecompressionBombError:

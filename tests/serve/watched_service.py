@@ -1,8 +1,8 @@
 """A service in a process of its own that reports what it opens and connects to.
 
-``python watched_service.py SOCKET_FD REPORT_FD LEAK``: answers on a socket that is listening
-already, writes an audit event a line, and leaks what comes in where LEAK says so, for the tests to
-see that they would notice.
+``python watched_service.py SOCKET_FD REPORT_FD LEAKS``: answers on a socket that is listening
+already, and writes an audit event a line. Each image that comes in is leaked by the next of LEAKS
+(``file,log``), for the tests to see that they would notice.
 """
 
 import base64
@@ -63,39 +63,48 @@ def report_to(fd: int) -> None:
     sys.addaudithook(hook)
 
 
-def leaking_engine(kind: str) -> Any:
-    """Return an engine that does with images what it must not."""
+def leaking_engine(kinds: Sequence[str]) -> Any:
+    """Return an engine that does with each image the next of some things that it must not."""
     from tests.serve.small_engine import SmallEngine
 
+    left = iter(kinds)
+
     class Leaking(SmallEngine):
+        kind = ""
+
         async def prepare(self, images: Sequence[bytes]) -> Any:
+            self.kind = next(left, "")
             pixels = await super().prepare(images)
-            match kind:
-                case "file":
-                    Path(tempfile.gettempdir(), "kept.bin").write_bytes(images[0])
-                case "unlinked":
-                    with tempfile.TemporaryFile() as file:
-                        file.write(images[0])
-                case "crop":
-                    Path(tempfile.gettempdir(), "crop.npy").write_bytes(pixels[0].tobytes())
-                case "log":
-                    logging.getLogger().error("got %s", base64.b64encode(images[0]).decode())
-                case "error":
-                    raise RuntimeError(repr(images[0]))
-                case "socket":
-                    with socket.create_connection(
-                        ("127.0.0.1", int(os.environ["COLLECTOR"]))
-                    ) as to:
-                        to.sendall(images[0])
+            leak(self.kind, images[0], pixels[0].tobytes())
             return pixels
 
         async def embed_images(self, pixels: Any) -> Any:
             embedded = await super().embed_images(pixels)
-            if kind == "vector":
+            if self.kind == "vector":
                 logging.getLogger().error("vector %s", embedded.rows_ND[0].tolist())
             return embedded
 
     return Leaking()
+
+
+def leak(kind: str, image: bytes, crop: bytes) -> None:
+    """Let an image out."""
+    match kind:
+        case "file":
+            Path(tempfile.gettempdir(), "kept.bin").write_bytes(image)
+        case "unlinked":
+            with tempfile.TemporaryFile() as file:
+                file.write(image)
+        case "crop":
+            Path(tempfile.gettempdir(), "crop.npy").write_bytes(crop)
+        case "log":
+            logging.getLogger().error("got %s", base64.b64encode(image).decode())
+        case "error":
+            raise RuntimeError(repr(image))
+        case "socket":
+            address = ("127.0.0.1", int(os.environ["COLLECTOR"]))
+            with socket.create_connection(address) as connection:
+                connection.sendall(image)
 
 
 def main() -> None:
@@ -104,9 +113,9 @@ def main() -> None:
 
     from tests.serve.small_engine import make_app
 
-    socket_fd, report_fd, leak = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    socket_fd, report_fd, leaks = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split(",")
     logging.basicConfig(level=logging.DEBUG, filename="all.log")
-    app = make_app(leaking_engine(leak))
+    app = make_app(leaking_engine(leaks))
     config = uvicorn.Config(app, fd=socket_fd, log_level="trace")
     report_to(report_fd)
     uvicorn.Server(config).run()
