@@ -99,7 +99,7 @@ def from_index_rows(
         # A pair is what is indexed, and has an id of its own where a figure gives several.
         "figure_id": rows["pair_id"].to_pylist(),
         "year": [_year(text) for text in published],
-        "image_type": [(values or [None])[0] for values in _lists(rows, image_type, count)],
+        "image_type": [next(iter(values), None) for values in _lists(rows, image_type, count)],
         "concepts": _lists(rows, concepts, count),
         "mesh_terms": _lists(rows, "mesh_terms", count),
         "url": links,

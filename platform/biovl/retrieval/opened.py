@@ -23,3 +23,413 @@ Its ``inputs`` are the ``model`` (whose fingerprint is ``Index.model_fingerprint
                 (``Kind``), what ``tuning.choose`` chose; {} where every vector is compared
     recall      {"images": {"image": 0.991, "text": 0.962}, …}: measured, with these settings
 """
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow.fs as pafs
+
+from biovl.errors import ArtifactError, BiovlError
+from biovl.retrieval import planner
+from biovl.retrieval.filters import FilterTable, Selection
+from biovl.retrieval.metadata import MetadataTable
+from biovl.retrieval.query import Hit, Kind, Over, Part, Query, Results
+from biovl.retrieval.ranking import Ranking, deepening, joined
+from biovl.retrieval.vectors import VectorIndex
+from biovl.retrieval.words import Words
+from biovl.shards import read_pair
+from biovl.storage import MANIFEST, Folder, Manifest, fingerprint, read_manifest
+
+KIND = "index"
+VERSION_DIGITS = 12
+"""Of the fingerprint: what an index is called in answers."""
+
+_OVERS: tuple[Over, ...] = ("images", "captions")
+_SELF_DISTANCE = 0.02
+"""How far from 1 the product of a vector with itself may be, after the coarsest codes of ours."""
+
+
+class Index:
+    """A published index. Nothing in it changes, so threads may share one."""
+
+    def __init__(self, uri: str, folder: Path, manifest: Manifest, version: str) -> None:
+        self.uri = uri
+        self.manifest = manifest
+        self.version = version
+        """The first digits of the fingerprint of its manifest."""
+        self._folder = folder
+        self._table = MetadataTable.open(folder)
+        self._filters = FilterTable.open(folder / "filters")
+        self._words = Words.open(folder / "words") if (folder / "words").is_dir() else None
+        self._indexes: dict[Over, VectorIndex] = {}
+        self._vectors: dict[Over, np.ndarray] = {}
+        for over in _OVERS:
+            if over in manifest.notes["factories"]:
+                self._indexes[over] = VectorIndex.open(folder / f"{over}.faiss")
+                self._vectors[over] = _vectors(folder / f"{over}.f16.npy")
+
+    @classmethod
+    def open(cls, uri: str, cache_folder: str | None = None) -> "Index":
+        """Open an index, after checking that its files belong together.
+
+        Args:
+            uri: A local folder, which is mapped into memory, or ``s3://…``, which is copied first.
+            cache_folder: Where copies are kept, under their fingerprint; without it they are made
+                in a temporary folder at every opening.
+
+        Raises:
+            ArtifactError: If it is no index, or its files are damaged or not of one index.
+        """
+        manifest = read_manifest(uri, KIND)
+        print_ = fingerprint(uri)
+        notes = manifest.notes
+        missing = [n for n in ("rows", "dim", "factories", "settings", "recall") if n not in notes]
+        if missing:
+            raise ArtifactError(f"{uri}/{MANIFEST} notes no {', '.join(missing)}")
+        index = cls(
+            uri, _local(uri, manifest, print_, cache_folder), manifest, print_[:VERSION_DIGITS]
+        )
+        index._check()
+        return index
+
+    @property
+    def model_fingerprint(self) -> str:
+        """Of the model folder that made the vectors, and whose queries are understood."""
+        return str(self._input("model").fingerprint)
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return int(self.manifest.notes["dim"])
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def search(self, query: Query) -> Results:
+        """Return the figures that answer a query best.
+
+        Raises:
+            BiovlError: If nothing is asked for, a figure is not there, the parts add up to nothing,
+                or a vector is not finite or of another length.
+        """
+        clock = _Clock()
+        if query.k < 1 or query.offset < 0:
+            raise BiovlError(
+                f"k must be positive and offset not negative, got {query.k} and {query.offset}"
+            )
+        with clock("filter"):
+            selection = self._filters.select(query.filter)
+        with clock("search"):
+            ways, plans = self._ways(query, selection)
+            depth = query.offset + query.k
+            found_by: dict[str, set[int]] = {}
+
+            def rank(level: int) -> Ranking:
+                rankings = {name: way(level) for name, way in ways.items()}
+                for name, ranking in rankings.items():
+                    found_by[name] = set(ranking.rows_K.tolist())
+                return joined(rankings) if len(rankings) > 1 else rankings[next(iter(ways))]
+
+            page = deepening(rank, depth).cut(query.offset, depth)
+        with clock("metadata"):
+            rows = self._table.rows(page.rows_K)
+            hits = [
+                Hit(
+                    figure_id=about["figure_id"],
+                    rank=query.offset + place + 1,
+                    score=float(score),
+                    matched=tuple(name for name in ways if int(row) in found_by[name]),
+                    about=about,
+                )
+                for place, (row, score, about) in enumerate(
+                    zip(page.rows_K, page.scores_K, rows, strict=True)
+                )
+            ]
+        return Results(
+            hits=hits,
+            matching=selection.count,
+            plan="; ".join(f"{name}: {plan}" for name, plan in plans.items())
+            if len(plans) > 1
+            else next(iter(plans.values())),
+            index_version=self.version,
+            timings_ms=clock.ms,
+        )
+
+    def recall(self, over: Over, kind: Kind) -> float | None:
+        """Return recall@10 as measured with the settings of the index; None if it was not."""
+        measured = self.manifest.notes["recall"].get(over, {}).get(kind)
+        return None if measured is None else float(measured)
+
+    def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
+        """Return what is known of figures, in their order; None where there is no such figure."""
+        rows = [self._table.row_of(figure_id) for figure_id in figure_ids]
+        known = iter(self._table.rows([row for row in rows if row is not None]))
+        return [None if row is None else next(known) for row in rows]
+
+    def row_of(self, figure_id: str) -> int | None:
+        """Return the row of a figure, or None if it is not there."""
+        return self._table.row_of(figure_id)
+
+    def thumbnail(self, figure_id: str) -> bytes | None:
+        """Return a small JPEG of a figure, or None if there is no such figure or none is kept."""
+        (about,) = self.figures([figure_id])
+        if about is None or about["thumbnail_offset"] is None:
+            return None
+        with (self._folder / "thumbnails.bin").open("rb") as file:
+            file.seek(about["thumbnail_offset"])
+            return file.read(about["thumbnail_size"])
+
+    def image(
+        self,
+        figure_id: str,
+        size: Literal["thumbnail", "full"] = "full",
+        corpus_uri: str | None = None,
+    ) -> bytes:
+        """Return a figure's image, as it is in the corpus or small.
+
+        Args:
+            figure_id: Of the figure.
+            size: ``full`` reads it from its shard, and nothing else of that.
+            corpus_uri: Where the corpus is now; by default where it was when it was indexed.
+
+        Raises:
+            ArtifactError: If there is no such figure, or its image cannot be read.
+        """
+        (about,) = self.figures([figure_id])
+        if about is None:
+            raise ArtifactError(f"there is no figure {figure_id!r:.100} in {self.uri}")
+        if size == "thumbnail":
+            thumbnail = self.thumbnail(figure_id)
+            if thumbnail is None:
+                raise ArtifactError(f"{self.uri} keeps no thumbnail of {figure_id}")
+            return thumbnail
+        corpus = (corpus_uri or self._input("corpus").uri).rstrip("/")
+        files = read_pair(f"{corpus}/{about['shard']}", about["offset"], about["size"])
+        images = [data for kind, data in files.items() if kind not in ("txt", "json")]
+        if len(images) != 1:
+            raise ArtifactError(
+                f"{corpus}/{about['shard']} holds {len(images)} images of {figure_id}"
+            )
+        return images[0]
+
+    def facets(self) -> dict[str, dict[str, int]]:
+        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        return self._filters.facets()
+
+    def license_groups(self) -> dict[str, int]:
+        """Return how many figures may be used for what."""
+        return self._filters.facets()["license_group"]
+
+    def _ways(
+        self, query: Query, selection: Selection
+    ) -> tuple[dict[str, Callable[[int], Ranking]], dict[str, str]]:
+        """Return what ranks figures for a query, by name, and by name how it does (once it has)."""
+        ways: dict[str, Callable[[int], Ranking]] = {}
+        plans: dict[str, str] = {}
+        if query.parts:
+            query_D = self._query_vector(query.parts)
+            kind: Kind = "image"
+            if any(
+                part.kind == "text" and part.figure_id is None and part.weight > 0
+                for part in query.parts
+            ):
+                kind = "text"
+            only_figures = all(part.figure_id is not None for part in query.parts)
+            own = [self._row(part.figure_id) for part in query.parts if part.figure_id]
+            left_out = np.array(own if only_figures else [], np.int64)
+            for over in dict.fromkeys(query.over):
+                ways[over] = self._near(over, query, query_D, kind, selection, left_out, plans)
+            if not ways:
+                raise BiovlError("over names neither images nor captions")
+        if query.words is not None:
+            words, text = self._words, query.words
+            if words is None:
+                raise BiovlError(f"{self.uri} was built without words")
+
+            def by_words(depth: int) -> Ranking:
+                plans["words"] = "BM25"
+                scores_K, rows_K = words.search(text, depth, selection)
+                return Ranking(rows_K, scores_K)
+
+            ways["words"] = by_words
+        if not ways:
+            raise BiovlError("nothing to search for: a query needs parts or words")
+        return ways, plans
+
+    def _near(
+        self,
+        over: Over,
+        query: Query,
+        query_D: np.ndarray,
+        kind: Kind,
+        selection: Selection,
+        left_out: np.ndarray,
+        plans: dict[str, str],
+    ) -> Callable[[int], Ranking]:
+        if over not in self._indexes:
+            raise BiovlError(
+                f"{self.uri} has no {over} to search; it has {', '.join(self._indexes)}"
+            )
+        chosen = self.manifest.notes["settings"].get(over, {}).get(kind, {})
+        settings = {**chosen, **query.settings}
+
+        def near(depth: int) -> Ranking:
+            ranking, plans[over] = planner.nearest(
+                self._indexes[over],
+                self._vectors[over],
+                query_D,
+                depth + len(left_out),
+                selection,
+                settings=settings,
+                exact=query.exact,
+            )
+            kept = ~np.isin(ranking.rows_K, left_out)
+            return Ranking(ranking.rows_K[kept], ranking.scores_K[kept]).cut(0, depth)
+
+        return near
+
+    def _query_vector(self, parts: Sequence[Part]) -> np.ndarray:
+        """Return the weighted sum of parts, brought to unit length. Shape [D], float32."""
+        total_D = np.zeros(self.dim, np.float64)
+        for part in parts:
+            if (part.vector_D is None) == (part.figure_id is None):
+                raise BiovlError("a part of a query is either a vector or the id of a figure")
+            if not np.isfinite(part.weight):
+                raise BiovlError(f"a weight must be finite, got {part.weight}")
+            if part.figure_id is not None:
+                vector_D = self._vectors[self._own_vectors()][self._row(part.figure_id)]
+            else:
+                vector_D = np.asarray(part.vector_D)
+            if vector_D.shape != (self.dim,):
+                raise BiovlError(
+                    f"a vector has shape {vector_D.shape}, those of this index are {(self.dim,)}: "
+                    "it is of another model"
+                )
+            if not np.isfinite(vector_D).all():
+                raise BiovlError("a vector holds numbers that are not finite (NaN or infinity)")
+            total_D += part.weight * vector_D.astype(np.float64)
+        length = float(np.linalg.norm(total_D))
+        if length < 1e-6:
+            raise BiovlError("the parts of the query add up to nothing: change their weights")
+        return (total_D / length).astype(np.float32)
+
+    def _own_vectors(self) -> Over:
+        """Return which vectors stand for a figure: its image's, or its caption's without them."""
+        return "images" if "images" in self._vectors else "captions"
+
+    def _row(self, figure_id: str) -> int:
+        row = self._table.row_of(figure_id)
+        if row is None:
+            raise BiovlError(f"there is no figure {figure_id!r:.100} in the index")
+        return row
+
+    def _input(self, name: str) -> Any:
+        for read in self.manifest.inputs:
+            if read.name == name:
+                return read
+        raise ArtifactError(f"{self.uri}/{MANIFEST} does not say of what {name} it was made")
+
+    def _check(self) -> None:
+        """Refuse files that do not belong together: an index off by a row answers nonsense."""
+        notes = self.manifest.notes
+        counts = {"table.arrow": len(self._table), "filters": self._filters.count}
+        if self._words is not None:
+            counts["words"] = self._words.count
+        for over, index in self._indexes.items():
+            counts[f"{over}.faiss"] = index.count
+            counts[f"{over}.f16.npy"] = len(self._vectors[over])
+            dims = {index.dim, self._vectors[over].shape[1]}
+            if dims != {notes["dim"]}:
+                raise ArtifactError(
+                    f"{self.uri}: {over} have {sorted(dims)} dimensions, expected {notes['dim']}"
+                )
+        wrong = [f"{name} has {n}" for name, n in counts.items() if n != notes["rows"]]
+        if wrong:
+            raise ArtifactError(
+                f"{self.uri}: expected {notes['rows']} rows, but {', '.join(wrong)}"
+            )
+        for over, index in self._indexes.items():
+            if index.count:
+                self._check_first(over, index)
+
+    def _check_first(self, over: Over, index: VectorIndex) -> None:
+        vector_D = self._vectors[over][0].astype(np.float32)
+        ranking, _ = planner.nearest(
+            index, self._vectors[over], vector_D, 10, Selection(index.count), settings={"nprobe": 8}
+        )
+        # Of equal vectors any may be found first.
+        found_KD = self._vectors[over][ranking.rows_K].astype(np.float32)
+        nearest = float((found_KD @ vector_D).max())
+        if nearest < float(vector_D @ vector_D) - 1e-3 or ranking.scores_K[0] < 1 - _SELF_DISTANCE:
+            raise ArtifactError(
+                f"{self.uri}: the vector of row 0 of {over}.f16.npy does not find itself in "
+                f"{over}.faiss: they are not of the same build"
+            )
+
+
+class _Clock:
+    """How long each step took, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.ms[name] = round(1_000 * (time.perf_counter() - begun), 3)
+
+
+def _vectors(path: Path) -> np.ndarray:
+    try:
+        vectors_ND: np.ndarray = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path} cannot be read: {error}") from error
+    if vectors_ND.ndim != 2 or vectors_ND.dtype != np.float16:
+        raise ArtifactError(f"{path} holds {vectors_ND.dtype} of shape {vectors_ND.shape}")
+    return vectors_ND
+
+
+def _local(uri: str, manifest: Manifest, print_: str, cache_folder: str | None) -> Path:
+    """Return a local folder with the files of an index, all of the size that they should have."""
+    source = Folder(uri)
+    if isinstance(source.filesystem, pafs.LocalFileSystem):
+        _check_sizes(Path(source.path), manifest)
+        return Path(source.path)
+    cache = Path(cache_folder) if cache_folder else Path(tempfile.mkdtemp(prefix="biovl-index-"))
+    target = cache / print_
+    if not target.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        # Under another name until it is whole: several replicas may be doing the same.
+        draft = Path(tempfile.mkdtemp(prefix=f"{print_[:VERSION_DIGITS]}-", dir=cache))
+        for name in (*manifest.files, MANIFEST):
+            (draft / name).parent.mkdir(parents=True, exist_ok=True)
+            with (
+                source.filesystem.open_input_stream(source.at(name)) as stream,
+                (draft / name).open("wb") as file,
+            ):
+                shutil.copyfileobj(stream, file, 1 << 24)
+        _check_sizes(draft, manifest)
+        try:
+            draft.rename(target)
+        except OSError:
+            shutil.rmtree(draft)
+            if not target.is_dir():
+                raise
+    _check_sizes(target, manifest)
+    return target
+
+
+def _check_sizes(folder: Path, manifest: Manifest) -> None:
+    """Refuse what was cut short: what is mapped into memory and is not there ends the process."""
+    for name, about in manifest.files.items():
+        path = folder / name
+        found = path.stat().st_size if path.is_file() else None
+        if found != about["size_bytes"]:
+            raise ArtifactError(f"{path} has {found} bytes, expected {about['size_bytes']}")
