@@ -203,7 +203,7 @@ def asked(opened: VectorIndex, data: Made, kind: Kind, path: Path) -> Asked:
 
 
 def per_query_ms(search: Callable[[np.ndarray], Any], query_QD: np.ndarray) -> float:
-    """Return CPU milliseconds of a query, asked one by one in this thread; least of three rounds."""
+    """Return CPU milliseconds of a query, asked one by one in this thread; the least of rounds."""
     some = query_QD[:_TIMED]
     for query_D in some[:50]:
         search(query_D)
