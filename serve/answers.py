@@ -43,18 +43,19 @@ _REASONS = {
 def figure_json(about: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``FigureAbout`` says of a row of the metadata table."""
     place = f"/v1/figures/{quote(about['figure_id'], safe='')}"
-    columns = {name: about.get(name) for name in _COLUMNS}
-    return {**columns, "image_url": f"{place}/image", "thumbnail_url": f"{place}/thumbnail"}
+    figure = {name: about.get(name) for name in _COLUMNS}
+    figure["image_url"] = f"{place}/image"
+    figure["thumbnail_url"] = f"{place}/thumbnail"
+    return figure
 
 
 def hits_json(hits: Sequence[Hit]) -> list[dict[str, Any]]:
     """Return hits as ``SearchHit`` says."""
-    return [
-        {
-            "rank": hit.rank,
-            "score": round(float(hit.score), 6),
-            "matched": list(hit.matched),
-            **figure_json({**hit.about, "figure_id": hit.figure_id}),
-        }
-        for hit in hits
-    ]
+    found = []
+    for hit in hits:
+        figure = figure_json(hit.about)
+        figure["rank"] = hit.rank
+        figure["score"] = round(float(hit.score), 6)
+        figure["matched"] = hit.matched
+        found.append(figure)
+    return found

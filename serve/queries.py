@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from biovl.retrieval.query import Filter, Part, Query, Results
+from biovl.retrieval.query import Filter, Kind, Part, Query, Results
 from serve.context import Context
 from serve.engine import Embedded
 from serve.exchanges import Exchange
@@ -103,9 +103,12 @@ class Asked:
     weights: Weights = field(default_factory=Weights)
 
     @property
-    def is_text(self) -> bool:
-        """Whether texts alone are looked for: they need more probing among images."""
-        return self.image is None and self.figure_id is None and self.embedding_D is None
+    def kind(self) -> Kind | None:
+        """What the query is made from; None for several parts, or a vector from elsewhere."""
+        parts = (self.text, self.image, self.figure_id, self.embedding_D)
+        if sum(part is not None for part in parts) != 1 or self.embedding_D is not None:
+            return None
+        return "text" if self.text is not None else "image"
 
 
 @dataclass(frozen=True)

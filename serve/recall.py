@@ -3,28 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
-from biovl.retrieval.query import Query
+from biovl.retrieval.query import Kind, Query
 
 
-def recall_at_10(index: Mapping[str, Any], query: Query, *, is_text: bool) -> float | None:
+def recall_at_10(index: Mapping[str, Any], query: Query, kind: Kind | None) -> float | None:
     """Return the share of the ten nearest that such queries find; None where nothing was measured.
 
-    Filters, words, several targets and settings of one's own were not measured. An exact search
-    misses nothing.
+    Several parts, words, several targets and settings of one's own were not measured. An exact
+    search misses nothing.
 
     Args:
         index: ``about()["index"]``; its ``recall`` is by whose vectors and by kind of query.
         query: What was searched.
-        is_text: Whether it was made from a text alone.
+        kind: What it was made from; None if that is not one thing.
     """
     if query.words is not None or len(query.over) > 1:
         return None
     if query.exact:
         return 1.0
-    if query.settings:
+    if query.settings or kind is None:
         return None
     measured: Any = index.get("recall")
-    for step in (query.over[0], "text" if is_text else "image"):
+    for step in (query.over[0], kind):
         measured = measured.get(step) if isinstance(measured, Mapping) else None
     if isinstance(measured, Mapping):
         measured = measured.get("recall_at_10")

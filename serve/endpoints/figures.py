@@ -60,6 +60,7 @@ def router(context: Context) -> APIRouter:
             reason = f"1 to {MAX_IDS} ids of 1 to {MAX_ID_CHARS} characters, joined by commas"
             errors = [{"loc": ["query", "ids"], "msg": reason}]
             raise Problem(422, "invalid-request", f"ids: {reason}", errors=errors)
+        await served.index()
         found = await context.engine.figures(wanted)
         figures = [figure_json(about) if about is not None else None for about in found]
         return json_answer({**await _head(request, served), "figures": figures})
@@ -71,6 +72,7 @@ def router(context: Context) -> APIRouter:
         responses=refusals(404),
     )
     async def one(request: Request, figure_id: FigureId) -> Response:
+        await served.index()
         (about,) = await context.engine.figures([figure_id])
         if about is None:
             raise Problem(404, "unknown-figure", "the index holds no figure of this id")
@@ -78,6 +80,7 @@ def router(context: Context) -> APIRouter:
         return json_answer({**await _head(request, served), "figure": figure})
 
     async def image(request: Request, figure_id: FigureId, size: Size) -> Response:
+        await served.index()
         found = await context.engine.image(figure_id, size)
         extension = MEDIA_TYPES.get(found.media_type)
         if extension is None:

@@ -114,7 +114,7 @@ async def _answer(
             "matching": results.matching,
             "next_cursor": cursor,
             "plan": results.plan,
-            "recall_at_10": recall_at_10(index, query, is_text=asked.is_text),
+            "recall_at_10": recall_at_10(index, query, asked.kind),
             "truncated": found.truncated,
             "timings_ms": exchange.timings_ms(),
         },

@@ -204,7 +204,11 @@ class SmallEngine:
         if self.stale_searches:
             self.stale_searches -= 1
             raise Problem(409, "stale-model", "the vectors are of another model; embed again")
-        fits = [n for n, row in enumerate(self.rows) if _fits(row, query.filter)]
+        matching = [n for n, row in enumerate(self.rows) if _fits(row, query.filter)]
+        # Who looks for figures like one does not mean that one.
+        only_figures = all(part.figure_id is not None for part in query.parts)
+        own = {self._row(part.figure_id) for part in query.parts if part.figure_id is not None}
+        fits = [n for n in matching if not (only_figures and n in own)]
         vector = self._query_vector(query.parts) if query.parts else None
         rankings: dict[str, list[tuple[int, float]]] = {}
         if vector is not None:
@@ -231,7 +235,7 @@ class SmallEngine:
         ]
         return Results(
             hits=hits,
-            matching=len(fits),
+            matching=len(matching),
             plan=f"exact over {len(fits)} rows",
             index_version=INDEX_VERSION,
             timings_ms={"search": 0.1, "metadata": 0.1},

@@ -107,7 +107,7 @@ def test_ids_in_addresses_are_escaped() -> None:
     engine.rows[0]["figure_id"] = 'a b"?#é'
     engine.row_of['a b"?#é'] = 0
     with make_client(engine) as client:
-        (hit,) = client.post("/v1/search", json={"figure_id": 'a b"?#é', "k": 1}).json()["results"]
+        (hit,) = client.post("/v1/search", json={"text": "red circle", "k": 1}).json()["results"]
         assert hit["image_url"] == "/v1/figures/a%20b%22%3F%23%C3%A9/image"
         response = client.get(hit["image_url"])
         assert response.status_code == 200

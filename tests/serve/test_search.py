@@ -73,7 +73,7 @@ def test_a_text_finds_the_figures_that_brute_force_finds(
 
 
 def test_a_hit_says_what_is_needed_to_judge_cite_and_reuse_it(client: TestClient) -> None:
-    (hit,) = found(client, figure_id="PMC1002_F1", k=1)["results"]
+    (hit,) = found(client, text="green circle", k=1)["results"]
     assert hit["figure_id"] == "PMC1002_F1"
     assert hit["caption"].startswith("A green circle")
     assert hit["license"] == "CC-BY-4.0"
@@ -304,6 +304,14 @@ def test_a_body_of_another_type_is_refused(client: TestClient, content_type: str
     assert "application/json" in response.json()["detail"]
 
 
+def test_figures_like_a_figure_are_others(client: TestClient, engine: SmallEngine) -> None:
+    own = id_of("blue", "ring")
+    answer = found(client, figure_id=own, k=COUNT)
+    score_N = engine.vectors_ND["images"] @ engine.vectors_ND["images"][engine.row_of[own]]
+    order = np.argsort(-score_N, kind="stable")
+    assert ids(answer) == [engine.rows[row]["figure_id"] for row in order[1:]]
+
+
 def test_an_unknown_figure_is_not_found(client: TestClient) -> None:
     response = client.post("/v1/search", json={"figure_id": "PMC1_F1"})
     assert response.status_code == 404
@@ -330,6 +338,8 @@ def test_measured_recall_is_told_for_queries_that_it_was_measured_for(client: Te
     assert found(client, text="a", exact=True)["recall_at_10"] == 1
     assert found(client, text="a", nprobe=3)["recall_at_10"] is None
     assert found(client, text="a", over=["captions"])["recall_at_10"] is None
+    assert found(client, text="a", image=image)["recall_at_10"] is None
+    assert found(client, text="a", words=True)["recall_at_10"] is None
 
 
 def test_settings_of_a_query_reach_the_index(client: TestClient, engine: SmallEngine) -> None:
