@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"drawing", "precision"},
     "merging": {"config", "errors", "markdown", "models", "storage", "weights"},
     "retrieval": {"config", "errors", "filesystems", "records", "shards", "storage"},
+    "indexing": {"encoder", "errors", "images", "retrieval", "shards", "storage"},
     "client": {"errors"},
     "training": {
         *("config", "drawing", "encoder", "errors", "evaluation", "filesystems", "images"),
@@ -51,7 +52,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "drivers": {"config", "errors", "storage"},
     "jobs": {
         *("__init__", "assembling", "config", "curation", "encoder", "errors", "evaluation"),
-        *("harvesting", "merging", "models", "pairing", "parts", "plugins", "records", "shards"),
+        *(
+            "harvesting",
+            "indexing",
+            "merging",
+            "models",
+            "pairing",
+            "parts",
+            "plugins",
+            "records",
+            "shards",
+        ),
         *("retrieval", "sources", "storage", "tokenization", "training", "weight_files"),
     },
 }
