@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from biovl.retrieval.filters import Selection
+from biovl.retrieval.words import Words, words_of
+
+CAPTIONS = [
+    "Expression of IL-6 and p53 in the lung",
+    "18F-FDG PET/CT of the lung: uptake in a nodule",
+    "IL6 knock-out mice",
+    "",
+    "Lung lung lung",
+]
+
+
+def opened(captions: list[str], folder: Path) -> Words:
+    Words.build(captions, folder)
+    return Words.open(folder)
+
+
+def found(words: Words, text: str, selection: Selection | None = None, k: int = 10) -> list[int]:
+    return words.search(text, k, selection or Selection(words.count))[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("IL-6 levels", "il-6 il6 il 6 levels".split()),
+        ("p53", ["p53"]),
+        ("18F-FDG", "18f-fdg 18ffdg 18f fdg".split()),
+        ("TNF\u2010α", "tnf-α tnfα tnf α".split()),
+        ("a CT of the lung", ["ct", "lung"]),
+        ("(A) 3.5 ± 0.2 mm", "3.5 35 3 5 0.2 02 0 2 mm".split()),
+        ("--- // '", []),
+    ],
+)
+def test_names_are_found_whole_and_in_parts(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [("il-6", {0, 2}), ("IL6", {0, 2}), ("fdg", {1}), ("18F-FDG", {1}), ("P53", {0}), ("6", {0})],
+)
+def test_captions_are_found_by_their_words(query: str, rows: set[int], tmp_path: Path) -> None:
+    assert set(found(opened(CAPTIONS, tmp_path), query)) == rows
+
+
+def test_more_of_a_word_ranks_higher(tmp_path: Path) -> None:
+    words = opened(CAPTIONS, tmp_path)
+    assert found(words, "lung")[0] == 4
+    assert found(words, "lung", k=1) == [4]
+
+
+def test_scores_are_bm25(tmp_path: Path) -> None:
+    scores, rows = opened(["lung", "lung heart", "bone"], tmp_path).search("lung", 5, Selection(3))
+    # Lucene: idf = ln(1 + (N - n + .5) / (n + .5)); tf / (tf + k1 (1 - b + b dl / avgdl)).
+    idf = np.log(1 + (3 - 2 + 0.5) / 2.5)
+    expected = [idf / (1 + 1.5 * (0.25 + 0.75 * length / (4 / 3))) for length in (1, 2)]
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
+    assert rows.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("query", ["zebra", "", "the of", "zebra \x00 \ud800"])
+def test_words_that_no_caption_holds_find_nothing(query: str, tmp_path: Path) -> None:
+    assert found(opened(CAPTIONS, tmp_path), query) == []
+
+
+def test_unknown_words_beside_known_ones_do_not_matter(tmp_path: Path) -> None:
+    assert found(opened(CAPTIONS, tmp_path), "zebra fdg") == [1]
+
+
+def test_only_selected_captions_are_found(tmp_path: Path) -> None:
+    selection = Selection(2, np.packbits([0, 1, 0, 0, 1], bitorder="little"))
+    assert found(opened(CAPTIONS, tmp_path), "lung IL-6", selection) == [4, 1]
+
+
+@pytest.mark.parametrize("captions", [[], [""], ["the"], ["lung"]])
+def test_hardly_any_captions(captions: list[str], tmp_path: Path) -> None:
+    words = opened(captions, tmp_path)
+    assert words.count == len(captions)
+    assert found(words, "lung") == ([0] if captions == ["lung"] else [])
+
+
+def test_the_same_captions_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in "ab":
+        Words.build(CAPTIONS, tmp_path / name)
+    for path in (tmp_path / "a").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
