@@ -3,6 +3,7 @@
 What is run is what a user types: ``serve run demo/serve.yaml``.
 """
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -22,6 +23,8 @@ from biovl.client import Client
 
 ROOT = Path(__file__).parents[1]
 _PATIENCE_S = 240
+_TEXT = "Phase map of a cell treated with carvedilol"
+_WORDS = "swollen mitochondria"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -47,14 +50,13 @@ def show(folder: Path, *, keep: bool = False) -> int:
 
 
 def _searches(client: Client) -> int:
-    text = "chest radiograph"
-    first = client.search(text, k=3)
-    _print(f"Asked for {text!r}", first)
+    first = client.search(_TEXT, k=3)
+    _print(f"Asked for {_TEXT!r}", first)
     best = first["results"][0]
     _print(f"Asked with the image of {best['figure_id']}", _like(client, best["figure_id"]))
     group = best["license_group"]
-    filtered = client.search(text, k=3, words=True, filter={"license_group": [group]})
-    _print(f"Asked for {text!r} by vectors and words, where the licence is {group}", filtered)
+    filtered = client.search(_WORDS, k=3, words=True, filter={"license_group": [group]})
+    _print(f"Asked for {_WORDS!r} by vectors and words, where the licence is {group}", filtered)
     return 3
 
 
@@ -114,18 +116,26 @@ def _await_ready(address: str, process: subprocess.Popen, log: Path) -> None:
 
 
 def _screenshot(address: str, target: Path) -> None:
+    """Search in a real browser, where there is one, and keep what it shows."""
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if browser is None:
+    if browser is None or importlib.util.find_spec("playwright") is None:
         return
-    command = [browser, "--headless", "--disable-gpu", "--hide-scrollbars"]
-    command += ["--window-size=1280,1000", "--virtual-time-budget=10000"]
-    if os.geteuid() == 0:  # Chromium's sandbox does not work for root
-        command.append("--no-sandbox")
-    command += [f"--screenshot={target}", f"{address}/?{urlencode({'q': 'chest radiograph'})}"]
-    with suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, capture_output=True, timeout=60, check=False)
-    if target.exists():
-        print(f"The page that searches: {target}")
+    from playwright.sync_api import Error, sync_playwright
+
+    # Chromium's sandbox does not work for root.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    try:
+        with sync_playwright() as playwright:
+            chromium = playwright.chromium.launch(executable_path=browser, args=arguments)
+            page = chromium.new_page(viewport={"width": 1280, "height": 960})
+            page.goto(f"{address}/?{urlencode({'q': _TEXT})}")
+            page.locator(".card img").first.wait_for()
+            page.wait_for_load_state("networkidle")
+            page.screenshot(path=target)
+    except Error as error:
+        print(f"The page could not be drawn: {str(error).splitlines()[0]}")
+        return
+    print(f"The page that searches: {target}")
 
 
 def _program(name: str) -> str:
