@@ -1,17 +1,17 @@
 // Where the page begins: tabs, addresses, and what is served.
 
-import { ask } from "./api.js";
-import { classifyPicture, setBenchmarks, startClassify } from "./classify.js";
+import { Problem, ask } from "./api.js";
 import { closeFigure, openById, openFigure, startDetail } from "./detail.js";
 import { $, number } from "./dom.js";
 import { startFilters } from "./filters.js";
 import { report, startNotices } from "./notice.js";
 import { listenForFiles, readPicture } from "./picture.js";
-import { comparePicture, startPrivate } from "./private.js";
 import { addConcept, searchFresh, searchFromAddress, setFacets, startSearch, takePicture } from "./search.js";
 
 const TABS = ["search", "classify", "private"];
-const TAKES = { search: takePicture, classify: classifyPicture, private: comparePicture };
+// Loaded when their tab is first looked at: most readers only search.
+const TOOLS = { classify: () => import("./classify.js"), private: () => import("./private.js") };
+const tools = {};
 
 let tab = "search";
 let searched = { state: null, address: location.pathname };
@@ -24,6 +24,20 @@ function showTab(name) {
     $(`tab-${each}`).tabIndex = each === name ? 0 : -1;
     $(`panel-${each}`).hidden = each !== name;
   }
+  if (name in TOOLS) toolOf(name);
+}
+
+/** What takes an image in a tab, once the tab is there; null where it could not be loaded. */
+function toolOf(name) {
+  tools[name] ??= TOOLS[name]()
+    .then((module) => module.start(take, openInAddress))
+    .catch((error) => {
+      tools[name] = null;
+      const problem = new Problem({ status: 0, title: "This part of the page could not be loaded", detail: error.message });
+      report(problem, () => toolOf(name));
+      return null;
+    });
+  return tools[name];
 }
 
 /** Chosen by the reader: the tab has an address, and back leads to the one before. */
@@ -39,7 +53,9 @@ function goToTab(name) {
 async function take(file) {
   closeFigure();
   try {
-    await TAKES[tab](await readPicture(file, image_mib));
+    const picture = await readPicture(file, image_mib);
+    const give = tab === "search" ? takePicture : await toolOf(tab);
+    await give?.(picture);
   } catch (problem) {
     report(problem);
   }
@@ -102,7 +118,6 @@ async function load() {
       index ? `index ${index.version}` : "no index: images can be classified, not searched",
       index?.figures ? `${number(index.figures)} figures` : null,
     ].filter(Boolean).join(" · ");
-    setBenchmarks((await ask("v1/classify/benchmarks")).benchmarks);
     if (index) setFacets(await ask("v1/facets"), index.figures);
   } catch (problem) {
     report(problem, load);
@@ -138,8 +153,6 @@ startFilters();
 startTabs();
 startShortcuts();
 startSearch(openInAddress);
-startClassify(take);
-startPrivate(take, openInAddress);
 startDetail({
   similar: (figure) => leaveFigureFor(() => searchFresh({ similar: figure.figure_id })),
   concept: (concept) => leaveFigureFor(() => addConcept(concept)),

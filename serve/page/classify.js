@@ -1,15 +1,12 @@
 // The classify tab: which of some classes an image is, without training for them.
 
 import { ask } from "./api.js";
-import { $, bar, el, icon, percent, start } from "./dom.js";
-import { clearNotice, report, waiting } from "./notice.js";
-import { pictureWell } from "./picture.js";
+import { beginning, el, icon } from "./dom.js";
+import { report } from "./notice.js";
+import { barTable, imageTool, lines, linesOf } from "./tool.js";
 
 const CLASSES = ["chest X-ray", "brain MRI", "histopathology slide", "western blot", "bar chart"];
 
-let own = null;
-let well;
-let running = null;
 const node = {};
 
 function classRow(name) {
@@ -54,99 +51,59 @@ function leave(row) {
   (next?.firstElementChild ?? node.add).focus();
 }
 
-const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
-
 function request() {
-  const body = { image: own.data };
-  if (node.benchmark.value) return { ...body, benchmark: node.benchmark.value };
-  const templates = lines(node.templates.value);
-  body.classes = [...node.classes.querySelectorAll("input")].map((input) => input.value.trim()).filter(Boolean);
-  return templates.length ? { ...body, templates } : body;
+  if (node.benchmark.value) return { benchmark: node.benchmark.value };
+  const templates = linesOf(node.templates);
+  const classes = [...node.classes.querySelectorAll("input")].map((input) => input.value.trim()).filter(Boolean);
+  return templates.length ? { classes, templates } : { classes };
 }
 
-async function run() {
-  if (!own) {
-    node.result.replaceChildren(el("p", { class: "hint" }, "Choose an image first."));
-    well.node.querySelector("button").focus();
-    return;
-  }
-  running?.abort();
-  const abort = (running = new AbortController());
-  clearNotice();
-  node.result.setAttribute("aria-busy", "true");
+function drawn({ results: [{ classes }], templates }) {
+  return [
+    el("h2", {}, `Most probable: ${classes[0].name}`),
+    barTable(["Class", "Probability", "Cosine"], classes.map((one) => [one.name, one.probability, one.similarity.toFixed(3)])),
+    el("p", { class: "aside" }, `Probabilities are among these classes only. Prompts: ${templates.join(" | ")}`),
+  ];
+}
+
+/** Offers the classes of named benchmarks. */
+async function offerBenchmarks() {
   try {
-    const answer = await ask("v1/classify", { body: request(), signal: abort.signal, waiting });
-    clearNotice();
-    draw(answer);
+    const { benchmarks } = await ask("v1/classify/benchmarks");
+    node.benchmark.replaceChildren(
+      node.benchmark.firstElementChild,
+      ...benchmarks.map(({ name, title, classes }) => el("option", { value: name }, `${beginning(title, 60)} (${classes.length} classes)`)),
+    );
+    node.benchmark.parentElement.hidden = benchmarks.length === 0;
   } catch (problem) {
-    if (problem.name !== "AbortError") node.result.replaceChildren();
-    report(problem, run);
-  } finally {
-    if (running === abort) node.result.setAttribute("aria-busy", "false");
+    report(problem, offerBenchmarks);
   }
 }
 
-function draw(answer) {
-  const { classes } = answer.results[0];
-  node.result.replaceChildren(
-    el("h2", {}, "Most probable: ", el("span", {}, classes[0].name)),
-    el(
-      "table",
-      { class: "bars" },
-      el("thead", {}, el("tr", {}, ["Class", "Probability", "", "Cosine"].map((name) => (name ? el("th", { scope: "col" }, name) : el("td"))))),
-      el(
-        "tbody",
-        {},
-        classes.map((one) =>
-          el("tr", {}, el("th", { scope: "row" }, one.name), el("td", { class: "bar-cell" }, bar(one.probability, `Probability of ${one.name}`)), el("td", { class: "figure" }, percent(one.probability)), el("td", { class: "figure" }, one.similarity.toFixed(3))),
-        ),
-      ),
-    ),
-    el("p", { class: "aside" }, `Probabilities are among these classes only. Prompts: ${answer.templates.join(" | ")}`),
-  );
-}
-
-export function classifyPicture(picture) {
-  own = picture;
-  well.put(own);
-  return run();
-}
-
-/** Offers the classes of named benchmarks: [{name, title, classes}]. */
-export function setBenchmarks(benchmarks) {
-  node.benchmark.replaceChildren(node.benchmark.firstElementChild, ...benchmarks.map(({ name, title, classes }) => el("option", { value: name }, `${start(title, 60)} (${classes.length} classes)`)));
-  node.benchmark.closest(".field").hidden = benchmarks.length === 0;
-}
-
-export function startClassify(take) {
-  well = pictureWell(take);
+/** Fills the tab; returns what takes an image. */
+export function start(take) {
   node.classes = el("ol", { class: "classes", "aria-label": "Classes" }, CLASSES.map(classRow));
   node.add = el("button", { type: "button", class: "link", onclick: () => addAfter(null, [""]) }, icon("plus"), "Add a class");
   node.benchmark = el("select", { id: "benchmark" }, el("option", { value: "" }, "My own, below"));
-  node.templates = el("textarea", { id: "templates", rows: 2, placeholder: "this is an image of {}", spellcheck: false });
-  node.result = el("div", { class: "result", role: "region", "aria-label": "Classes found", "aria-live": "polite" });
-  const ownClasses = el(
-    "div",
-    {},
-    el("p", { class: "label" }, "Classes, one per line"),
-    node.classes,
-    node.add,
-    el("details", {}, el("summary", {}, "Prompt templates"), el("label", { class: "unseen", for: "templates" }, "Templates, one per line"), node.templates, el("p", { class: "aside" }, "One per line; {} stands for the class. Left empty, the service uses its own.")),
-  );
-  node.benchmark.addEventListener("change", () => (ownClasses.hidden = node.benchmark.value !== ""));
-  const form = el(
-    "form",
-    { class: "tool" },
-    el("h1", {}, "Classify an image"),
-    el("p", { class: "lead" }, "Name some classes and see which one the model finds most likely. It was not trained for them."),
-    well.node,
-    el("div", { class: "field", hidden: true }, el("label", { for: "benchmark" }, "Classes of"), node.benchmark),
-    ownClasses,
-    el("button", { type: "submit", class: "primary" }, "Classify"),
-  );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    run();
+  const [templates, details] = lines("Prompt templates", "Templates, one per line", "One per line; {} stands for the class. Left empty, the service uses its own.", {
+    id: "templates",
+    rows: 2,
+    placeholder: "this is an image of {}",
   });
-  $("panel-classify").append(el("div", { class: "tool-columns" }, form, node.result));
+  node.templates = templates;
+  const own = el("div", {}, el("p", { class: "label" }, "Classes, one per line"), node.classes, node.add, details);
+  node.benchmark.addEventListener("change", () => (own.hidden = node.benchmark.value !== ""));
+  offerBenchmarks();
+  return imageTool({
+    panel: "panel-classify",
+    path: "v1/classify",
+    title: "Classify an image",
+    lead: "Name some classes and see which one the model finds most likely. It was not trained for them.",
+    fields: [el("div", { class: "field", hidden: true }, el("label", { for: "benchmark" }, "Classes of"), node.benchmark), own],
+    submit: "Classify",
+    resultName: "Classes found",
+    request,
+    draw: drawn,
+    take,
+  });
 }

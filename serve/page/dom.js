@@ -54,7 +54,7 @@ export function linkOut(address, text) {
 
 export const number = (value) => new Intl.NumberFormat("en").format(value);
 export const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
-export const start = (text, length) =>
+export const beginning = (text, length) =>
   text.length <= length ? text : `${text.slice(0, length).replace(/\s+\S*$/, "")} …`;
 
 export const GROUPS = {
@@ -77,7 +77,7 @@ export function licenceBadge(figure) {
 
 /** "Figure 2: axial CT of …": how a figure is called where it is not seen. */
 export const spoken = (figure, length = 140) =>
-  [figure.figure_label, start(figure.caption, length)].filter(Boolean).join(": ") || figure.figure_id;
+  [figure.figure_label, beginning(figure.caption, length)].filter(Boolean).join(": ") || figure.figure_id;
 
 /** A bar from 0 to 1. Not <meter>: each browser draws it otherwise. */
 export function bar(share, label) {

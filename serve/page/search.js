@@ -98,9 +98,9 @@ function go() {
   return run();
 }
 
-/** Changes the query and asks. */
+/** Changes the query and asks; what was typed meanwhile counts. */
 export function search(changes) {
-  query = { ...query, ...changes };
+  query = { ...query, q: $("q").value.trim(), ...changes };
   drawForm();
   return go();
 }
@@ -112,7 +112,7 @@ export const addConcept = (concept) =>
 
 export function takePicture(own) {
   pictures.set(own.id, own);
-  return search({ picture: own, similar: "", q: $("q").value.trim() });
+  return search({ picture: own, similar: "" });
 }
 
 // ---- the form
