@@ -164,7 +164,10 @@ class Client:
         """
         return self._embedded(
             [
-                {"type": "image_url", "image_url": {"url": f"data:;base64,{_base64(image)}"}}
+                {
+                    "type": "image_url",
+                    "image_url": {"url": f"data:image/any;base64,{_base64(image)}"},
+                }
                 for image in images
             ]
         )
@@ -204,10 +207,9 @@ class Client:
         Raises:
             RequestRefused: If there is no such figure.
         """
-        answer: dict[str, Any] = self._sent(
-            "GET", f"/v1/figures/{quote(figure_id, safe='')}"
-        ).json()
-        return answer
+        path = f"/v1/figures/{quote(figure_id, safe='')}"
+        found: dict[str, Any] = self._sent("GET", path).json()["figure"]
+        return found
 
     def image(self, figure_id: str, *, thumbnail: bool = False) -> bytes:
         """Return the image of a figure as it was published, or a small JPEG of it.
