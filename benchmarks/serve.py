@@ -34,6 +34,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works")
     parser.add_argument("--cache", type=Path, help="where vectors, indexes and models are kept")
     parser.add_argument("--sizes", help="index: vectors, with commas; filters take the last")
+    parser.add_argument("--rounds", type=int, default=3, help="http")
+    parser.add_argument("--models", default="", help="http: large, tiny; else both")
+    parser.add_argument("--clip-retrieval", help="http: a Python that has clip-retrieval")
     parser.add_argument("--queries", type=int, default=1_000, help="index: of each kind")
     given = parser.parse_args()
     parts = given.only.split(",")
@@ -56,6 +59,11 @@ def main() -> None:
             from serve_filters import filters
 
             found["filters"] = filters(sizes[-1], cache, given.queries)
+        if "http" in parts:
+            from serve_http import http
+
+            rounds = 1 if given.quick else given.rounds
+            found["http"] = http(given.quick, cache, rounds, given.clip_retrieval, given.models)
     found["load_after"] = os.getloadavg()
     print(f"\n{time.monotonic() - started:.0f} s in all\n")
     print(json.dumps(found))
