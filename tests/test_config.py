@@ -1,5 +1,7 @@
 """Settings: checked once, overridden one way, refused in the user's words."""
 
+import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,6 +11,7 @@ from biovl.curation.config import AssembleConfig
 from biovl.errors import ConfigError
 from biovl.jobs.harvest import HarvestConfig
 from biovl.plugins import Plugin
+from biovl.training.config import PretrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +20,8 @@ class Optim:
 
     peak_lr: float = 1e-3
     """Learning rate at the end of warm-up."""
+
+    warmup: int = 0
 
     def __post_init__(self) -> None:
         if self.peak_lr <= 0:
@@ -33,6 +38,7 @@ class Run:
     source: Plugin
     optim: Optim = field(default_factory=Optim)
     names: tuple[str, ...] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 VALUES = {"out": "o", "source": {"name": "packages", "path": "p"}}
@@ -54,6 +60,36 @@ def test_one_setting_is_overridden_and_the_rest_stays() -> None:
     assert changed.source == Plugin("packages", {"path": "p", "limit": 3})
     assert changed.optim.peak_lr == 0.25
     assert changed.out == "o"
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        ({"shares": {"c": 3}}, {"c": 3}),
+        ({"shares.c": 3}, {"a": 1, "b": 2, "c": 3}),
+        ({"shares": {}}, {}),
+        ({"shares": {"c": 3}, "shares.d": 4}, {"c": 3, "d": 4}),
+        ({"shares.d": 4, "shares": {"c": 3}}, {"c": 3}),
+    ],
+)
+def test_a_mapping_given_whole_replaces_and_an_entry_joins(changes: dict, shares: dict) -> None:
+    run = config.build(Run, {**VALUES, "shares": {"a": 1, "b": 2}})
+    assert config.override(run, changes).shares == shares
+
+
+def test_a_plug_in_given_whole_replaces_its_settings_too() -> None:
+    changed = config.override(config.build(Run, VALUES), {"source": {"name": "table", "x": 1}})
+    assert changed.source == Plugin("table", {"x": 1})
+    deep = config.build(Run, {**VALUES, "source.vision.layers": 3, "source.vision.width": 8})
+    assert config.override(deep, {"source.vision": {"timm": "a"}}).source.settings == {
+        "path": "p",
+        "vision": {"timm": "a"},
+    }
+
+
+def test_a_section_given_as_a_mapping_stands_for_the_settings_it_names() -> None:
+    run = config.build(Run, {**VALUES, "optim": {"peak_lr": 0.5}})
+    assert config.override(run, {"optim": {"warmup": 3}}).optim == Optim(peak_lr=0.5, warmup=3)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +150,34 @@ def test_the_command_line_changes_a_recipe() -> None:
     assert (
         command_line("plain", "--set", "out=o", "--set", "optim.peak_lr=1e-2").optim.peak_lr == 0.01
     )
+
+
+def test_the_last_of_several_settings_counts_in_the_order_given() -> None:
+    def shares(*given: str) -> Mapping[str, float]:
+        arguments = [part for text in given for part in ("--set", text)]
+        return command_line("plain", "--set", "out=o", *arguments).shares
+
+    assert shares('shares={"a":1}', "shares.b=2") == {"a": 1, "b": 2}
+    assert shares("shares.b=2", 'shares={"a":1}') == {"a": 1}
+    assert shares('shares={"a":1}', "shares.b=2", 'shares={"c":3}') == {"c": 3}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "change", "setting", "expected"),
+    [
+        ("biomedclip_64k", 'batch.later={"4":128}', "batch.later", {4: 128}),
+        ("biomedclip_64k", "batch.later.4=128", "batch.later", {4: 128, 8: 65_536}),
+        ("bmc_longclip_plus", 'data.text={"text":1.0}', "data.text", {"text": 1.0}),
+    ],
+)
+def test_a_mapping_of_a_recipe_is_replaced_on_the_command_line(
+    recipe: str, change: str, setting: str, expected: dict
+) -> None:
+    arguments = [recipe, *("--set", "corpus=c"), *("--set", "out=o"), *("--set", change)]
+    run, _ = config.from_command_line(
+        PretrainConfig, recipes.PRETRAIN, about=None, arguments=arguments
+    )
+    assert operator.attrgetter(setting)(run) == expected
 
 
 @pytest.mark.parametrize(

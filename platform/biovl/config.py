@@ -28,7 +28,7 @@ def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = No
         ConfigError: If a setting is unknown, missing or not valid; every one is listed.
     """
     try:
-        return _adapter(cls).validate_python(nested(values))
+        return _adapter(cls).validate_python(_changed(cls, {}, values))
     except ValidationError as error:
         lines = [f"{name or cls.__name__} is not valid:"]
         for problem in error.errors(include_url=False):
@@ -47,10 +47,14 @@ def to_plain(config: Any) -> dict[str, Any]:
 def override(config: Config, changes: Mapping[str, Any]) -> Config:
     """Return a configuration with settings replaced: ``{"optim.peak_lr": 3e-4}``.
 
+    A mapping takes the place of a setting that is one: ``{"batch.later": {"4": 128}}`` forgets what
+    was there, ``{"batch.later.4": 128}`` sets that entry alone. For a section such as ``optim`` it
+    stands for the settings it names.
+
     Raises:
         ConfigError: If a setting is unknown or its new value not valid.
     """
-    return build(type(config), _merged(to_plain(config), nested(changes)))
+    return build(type(config), _changed(type(config), to_plain(config), changes))
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +113,8 @@ def from_command_line(
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="replace one setting; repeat for more (image.short_side_px=288)",
+        help="replace one setting; repeat for more (image.short_side_px=288). A mapping is given "
+        'whole (batch.later={"8":65536}) or by entry (batch.later.8=65536)',
     )
     parser.set_defaults(flags=[])
     for flag, what in (flags or {}).items():
@@ -118,9 +123,10 @@ def from_command_line(
         )
     given = parser.parse_args(arguments)
     try:
-        changes = dict(_change(text) for text in given.changes)
-        config = build(cls, _merged(nested(recipes[given.recipe]()), nested(changes)))
-        return config, set(given.flags)
+        plain = _changed(cls, {}, recipes[given.recipe]())
+        for text in given.changes:
+            plain = _changed(cls, plain, dict([_change(text)]))
+        return build(cls, plain), set(given.flags)
     except ConfigError as error:
         parser.exit(2, f"{error}\n")
 
@@ -145,6 +151,33 @@ def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
     if "__pydantic_config__" not in cls.__dict__:
         cls.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # type: ignore[attr-defined]
     return TypeAdapter(cls)
+
+
+def _changed(
+    cls: type | None, plain: Mapping[str, Any], changes: Mapping[Any, Any]
+) -> dict[str, Any]:
+    """Return plain values of a class, or of a free mapping where it is None, after changes."""
+    result = dict(plain)
+    for name, value in changes.items():
+        head, _, rest = str(name).partition(".")
+        section = _section(cls, head)
+        if rest or (section is not None and isinstance(value, Mapping)):
+            old = result.get(head)
+            inner = old if isinstance(old, Mapping) else {}
+            result[head] = _changed(section, inner, {rest: value} if rest else value)
+        else:
+            result[head] = _changed(None, {}, value) if isinstance(value, Mapping) else value
+    return result
+
+
+def _section(cls: type | None, name: str) -> type | None:
+    """Return the class of settings that a name of another stands for, None for one setting."""
+    types = {} if cls is None else {item.name: item.type for item in dataclasses.fields(cls)}
+    found = types.get(name)
+    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+        return None
+    # A plug-in is one setting: which others there are depends on its name.
+    return None if found.__name__ == "Plugin" else found
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,9 +211,9 @@ def settings_manual(cls: type, prefix: str = "") -> list[str]:
     about = _field_docstrings(cls)
     lines = []
     for item in dataclasses.fields(cls):
-        kind = item.type if isinstance(item.type, type) else None
-        if kind is not None and dataclasses.is_dataclass(kind) and kind.__name__ != "Plugin":
-            lines += settings_manual(kind, f"{prefix}{item.name}.")
+        section = _section(cls, item.name)
+        if section is not None:
+            lines += settings_manual(section, f"{prefix}{item.name}.")
             continue
         default = "required"
         if item.default is not dataclasses.MISSING:
