@@ -40,7 +40,8 @@ export function card(hit, scale, open) {
       el(
         "p",
         { class: "source" },
-        el("span", { class: "journal" }, [hit.journal, hit.year].filter(Boolean).join(" · ")),
+        el("span", { class: "journal", title: hit.journal }, hit.journal ?? ""),
+        hit.year ? el("span", { class: "year" }, String(hit.year)) : null,
         licenceBadge(hit),
       ),
     ),

@@ -65,6 +65,7 @@ export function report(problem, retry) {
       { class: "aside" },
       problem.requestId ? `Request ${problem.requestId}` : null,
       retry ? el("button", { type: "button", class: "link", onclick: tryAgain }, "Try again") : null,
+      problem.status === 403 && apiKey() ? el("button", { type: "button", class: "link", onclick: () => askForKey(problem) }, "Use another key") : null,
     ),
   );
 }

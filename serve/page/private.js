@@ -4,8 +4,6 @@ import { card, grid } from "./card.js";
 import { el, icon } from "./dom.js";
 import { barTable, imageTool, lines, linesOf } from "./tool.js";
 
-const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
-
 let open = () => {};
 const node = {};
 
@@ -59,14 +57,13 @@ export function start(take, openFigure) {
     { id: "proxy-classes", rows: 4, placeholder: "pneumonia: consolidation, opacity\nnormal: normal, unremarkable" },
   );
   node.words = words;
-  const where = LOOPBACK.includes(location.hostname) ? "the service on this computer" : `the service at ${location.host}`;
   return imageTool({
     panel: "panel-private",
     path: "v1/proxy",
     title: "Compare a private image",
     lead: "The most similar public figures stand in for your image: their labels vote, and only they are shown.",
     fields: [
-      el("p", { class: "promise" }, icon("shield"), el("span", {}, `The image goes to ${where}, is compared in memory, and is neither stored nor logged nor sent on.`)),
+      el("p", { class: "promise" }, icon("shield"), el("span", {}, `The image goes to the service at ${location.host}, is compared in memory there, and is neither stored nor logged nor sent on.`)),
       el("div", { class: "field" }, el("label", { for: "neighbours" }, "Neighbours that vote"), node.k),
       details,
     ],

@@ -65,9 +65,8 @@ def test_a_text_finds_figures_with_rank_score_caption_source_and_licence(
     assert first.locator(".rank").inner_text().startswith("Rank\n#1\n")
     assert re.search(r"0\.\d{3}$", first.locator(".rank").inner_text())
     assert first.locator(".badge").inner_text().startswith("CC BY")
-    assert re.match(
-        r"(Journal of Shapes|Annals of Colour) · 20\d\d", first.locator(".journal").inner_text()
-    )
+    assert first.locator(".journal").inner_text() in ("Journal of Shapes", "Annals of Colour")
+    assert first.locator(".year").inner_text().startswith("20")
     assert first.locator("img").get_attribute("alt").startswith("Figure 1: A red circle")
     assert "24 shown of 36 figures" in page.inner_text("#search-status")
     until(page, "document.querySelector('#results img').naturalWidth === 48")
@@ -122,7 +121,7 @@ def test_filters_are_those_of_the_index_and_narrow_the_search(opened: Opened, ad
     page.fill("#filters [name=year-gte]", "2015")
     page.wait_for_selector("text=From 2015")
     page.wait_for_selector(f"{CARDS} >> text=CC BY-NC")
-    years = [int(text[-4:]) for text in page.locator(".journal").all_inner_texts()]
+    years = [int(text) for text in page.locator(".year").all_inner_texts()]
     assert years
     assert min(years) >= 2015
     assert page.locator(f"{CARDS} .badge.commercial").count() == 0
