@@ -24,8 +24,6 @@ Its ``inputs`` are the ``model`` (whose fingerprint is ``Index.model_fingerprint
     recall      {"images": {"image": 0.991, "text": 0.962}, …}: measured, with these settings
 """
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,10 +31,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow.fs as pafs
 
 from biovl.errors import ArtifactError, BiovlError
 from biovl.retrieval import planner
+from biovl.retrieval.copies import local_folder
 from biovl.retrieval.filters import FilterTable, Selection
 from biovl.retrieval.metadata import MetadataTable
 from biovl.retrieval.query import Hit, Kind, Over, Part, Query, Results
@@ -44,7 +42,7 @@ from biovl.retrieval.ranking import Ranking, deepening, joined
 from biovl.retrieval.vectors import VectorIndex
 from biovl.retrieval.words import Words
 from biovl.shards import read_pair
-from biovl.storage import MANIFEST, Folder, Manifest, fingerprint, read_manifest
+from biovl.storage import MANIFEST, Manifest, fingerprint, read_manifest
 
 KIND = "index"
 VERSION_DIGITS = 12
@@ -93,7 +91,10 @@ class Index:
         if missing:
             raise ArtifactError(f"{uri}/{MANIFEST} notes no {', '.join(missing)}")
         index = cls(
-            uri, _local(uri, manifest, print_, cache_folder), manifest, print_[:VERSION_DIGITS]
+            uri,
+            local_folder(uri, manifest, print_, cache_folder),
+            manifest,
+            print_[:VERSION_DIGITS],
         )
         index._check()
         return index
@@ -394,42 +395,3 @@ def _vectors(path: Path) -> np.ndarray:
     if vectors_ND.ndim != 2 or vectors_ND.dtype != np.float16:
         raise ArtifactError(f"{path} holds {vectors_ND.dtype} of shape {vectors_ND.shape}")
     return vectors_ND
-
-
-def _local(uri: str, manifest: Manifest, print_: str, cache_folder: str | None) -> Path:
-    """Return a local folder with the files of an index, all of the size that they should have."""
-    source = Folder(uri)
-    if isinstance(source.filesystem, pafs.LocalFileSystem):
-        _check_sizes(Path(source.path), manifest)
-        return Path(source.path)
-    cache = Path(cache_folder) if cache_folder else Path(tempfile.mkdtemp(prefix="biovl-index-"))
-    target = cache / print_
-    if not target.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        # Under another name until it is whole: several replicas may be doing the same.
-        draft = Path(tempfile.mkdtemp(prefix=f"{print_[:VERSION_DIGITS]}-", dir=cache))
-        for name in (*manifest.files, MANIFEST):
-            (draft / name).parent.mkdir(parents=True, exist_ok=True)
-            with (
-                source.filesystem.open_input_stream(source.at(name)) as stream,
-                (draft / name).open("wb") as file,
-            ):
-                shutil.copyfileobj(stream, file, 1 << 24)
-        _check_sizes(draft, manifest)
-        try:
-            draft.rename(target)
-        except OSError:
-            shutil.rmtree(draft)
-            if not target.is_dir():
-                raise
-    _check_sizes(target, manifest)
-    return target
-
-
-def _check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Refuse what was cut short: what is mapped into memory and is not there ends the process."""
-    for name, about in manifest.files.items():
-        path = folder / name
-        found = path.stat().st_size if path.is_file() else None
-        if found != about["size_bytes"]:
-            raise ArtifactError(f"{path} has {found} bytes, expected {about['size_bytes']}")

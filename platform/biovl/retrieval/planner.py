@@ -20,6 +20,9 @@ FEW_ROWS = 2_000
 """So few are compared in any case: under a millisecond, and nothing is missed."""
 MOST_SCALED = 16
 """By how much more cells are looked into for a filter, at the most."""
+_COMPARED = 1_000
+"""So many that fit are expected in the cells looked into, at least; else all are compared."""
+_HEAD, _STEP = 10, 4
 _BLOCK = 16_384
 
 
@@ -57,24 +60,66 @@ def nearest(
     by_hand = f"exact over {selection.count} rows"
     share = selection.count / index.count
     nprobe = scaled(settings.get("nprobe", 1), index.cells, share)
-    if exact or (selection.bitmap is not None and _is_better_exact(nprobe, index.cells, selection)):
+    is_filtered = selection.bitmap is not None
+    if exact or (is_filtered and _is_better_exact(nprobe, index.cells, selection)):
         return exact_nearest(vectors_ND, query_D, k, selection), by_hand
-    while True:
-        scores_QK, rows_QK = index.search(
-            query_D, k, nprobe=nprobe, k_factor=settings.get("k_factor"), rows=selection.bitmap
-        )
-        found = rows_QK[0] >= 0
-        if found.sum() == k:
-            break
+    if is_filtered and index.cells:
+        found, nprobe = _settled(index, query_D, k, selection, nprobe, settings)
+    else:
+        found = _searched(index, query_D, k, selection, nprobe, settings)
+    while len(found.rows_K) < k:
         if nprobe >= index.cells:
             return exact_nearest(vectors_ND, query_D, k, selection), by_hand
         nprobe = min(4 * nprobe, index.cells)
-    rows_K, scores_K = rows_QK[0], scores_QK[0]
-    order = np.lexsort((rows_K, -scores_K))
+        found = _searched(index, query_D, k, selection, nprobe, settings)
     plan = f"ivf nprobe={nprobe}" if index.cells else by_hand
     if index.refines:
         plan += f" k_factor={settings.get('k_factor', 1)}"
-    return Ranking(rows_K[order], scores_K[order]), plan
+    return found, plan
+
+
+def _settled(
+    index: VectorIndex,
+    query_D: np.ndarray,
+    k: int,
+    selection: Selection,
+    nprobe: int,
+    settings: Mapping[str, int],
+) -> tuple[Ranking, int]:
+    """Search within a filter, in more cells until the nearest ten are the same; say in how many.
+
+    How many cells it takes depends on where what fits lies: a filter for photographs, asked with
+    a radiograph, has its nearest in cells that are far. Measured with half of 200,000 vectors
+    fitting, chosen by cluster: 83 % of the nearest are found without this.
+    """
+    most = max(nprobe, min(MOST_SCALED * nprobe, index.cells // 2))
+    found = _searched(index, query_D, k, selection, nprobe, settings)
+    if nprobe == most:
+        return found, nprobe
+    before = _searched(index, query_D, k, selection, max(1, nprobe // 2), settings)
+    while True:
+        same = np.isin(found.rows_K[:_HEAD], before.rows_K[:_HEAD]).sum()
+        if nprobe >= most or same >= min(_HEAD, k) - 1:
+            return found, nprobe
+        before, nprobe = found, min(_STEP * nprobe, most)
+        found = _searched(index, query_D, k, selection, nprobe, settings)
+
+
+def _searched(
+    index: VectorIndex,
+    query_D: np.ndarray,
+    k: int,
+    selection: Selection,
+    nprobe: int,
+    settings: Mapping[str, int],
+) -> Ranking:
+    scores_QK, rows_QK = index.search(
+        query_D, k, nprobe=nprobe, k_factor=settings.get("k_factor"), rows=selection.bitmap
+    )
+    is_found = rows_QK[0] >= 0
+    rows_K, scores_K = rows_QK[0][is_found], scores_QK[0][is_found]
+    order = np.lexsort((rows_K, -scores_K))
+    return Ranking(rows_K[order], scores_K[order])
 
 
 def scaled(nprobe: int, cells: int, share: float) -> int:
@@ -89,8 +134,10 @@ def scaled(nprobe: int, cells: int, share: float) -> int:
 
 
 def _is_better_exact(nprobe: int, cells: int, selection: Selection) -> bool:
-    # Half of the cells miss little whatever fits; fewer may miss most where what fits is rare.
-    return selection.count <= (FEW_ROWS if nprobe >= cells // 2 else EXACT_ROWS)
+    if selection.count <= FEW_ROWS:
+        return True
+    expected = selection.count * nprobe / max(cells, 1)
+    return bool(cells) and selection.count <= EXACT_ROWS and expected < _COMPARED
 
 
 def exact_nearest(
