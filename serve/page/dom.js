@@ -65,7 +65,11 @@ export const GROUPS = {
 
 /** The licence as published, in the colour of its group. */
 export function licenceBadge(figure) {
-  const spdx = figure.license?.replace(/^CC-/, "CC ").replace(/-(?=\d)/, " ");
+  const spdx = figure.license
+    ?.replace(/^CC-/, "CC ")
+    .replace(/-(?=\d)/, " ")
+    // SPDX's names for what has none: LicenseRef-All-Rights-Reserved.
+    .replace(/^LicenseRef-(.)(.*)$/, (_, first, rest) => first + rest.replace(/-/g, " ").toLowerCase());
   const group = figure.license_group in GROUPS ? figure.license_group : "other";
   return el(
     "span",
