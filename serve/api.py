@@ -22,10 +22,11 @@ from serve.cursors import Cursors
 from serve.documentation import document
 from serve.engine import Engine
 from serve.logs import write_lines
-from serve.metrics import LEAVE_EVERY_S, Metrics, leave
+from serve.metrics import Metrics, leave_always
 from serve.middleware import Guarded, Watched
 from serve.problems import handle_problems
 from serve.rate import RateLimit
+from serve.served import Served
 from serve.settings import Settings
 from serve.strict_json import StrictRoute
 
@@ -75,6 +76,7 @@ def http_api(
     context = Context(
         settings=settings,
         engine=engine,
+        served=Served(engine),
         keys=keys,
         metrics=counted,
         cursors=Cursors(partial(_secret, settings, keys)),
@@ -85,7 +87,7 @@ def http_api(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if on_start:
             await on_start()
-        leaving = asyncio.create_task(_leave_snapshots(counted, shared))
+        leaving = asyncio.create_task(leave_always(counted, shared))
         try:
             yield
         finally:
@@ -165,14 +167,6 @@ def _add_page(app: FastAPI, folder: Path) -> None:
         if path.is_file() and not path.name.startswith("."):
             name = path.relative_to(folder).as_posix()
             add(f"/{name}", name)
-
-
-async def _leave_snapshots(metrics: Metrics, coordinator: Coordinator) -> None:
-    while True:
-        # The next one comes soon, and the coordinator may be back by then.
-        with suppress(ConnectionError):
-            await leave(metrics, coordinator)
-        await asyncio.sleep(LEAVE_EVERY_S)
 
 
 def _secret(settings: Settings, keys: Keys) -> bytes:

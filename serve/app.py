@@ -9,18 +9,25 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import click
 from pydantic import ValidationError
 from ray import serve
 from ray.serve import Application, Deployment
 
 from biovl.config import nested
-from biovl.errors import ConfigError
+from biovl.errors import BiovlError, ConfigError
+from serve.auth import Keys
 from serve.deployments import EncoderDeployment, Gateway, SearchDeployment, Service
+from serve.release import find
 from serve.settings import Settings
 
 _HEADROOM = 64
 """Requests beyond limits.concurrent_requests that reach a replica: for health and metrics, and so
 that it is the application that refuses, which says why and when to come again."""
+
+
+class Refused(ConfigError, click.ClickException):
+    """An application that cannot be. ``serve run`` prints its words, and no traceback."""
 
 
 def build(settings: Mapping[str, Any]) -> Application:
@@ -31,9 +38,16 @@ def build(settings: Mapping[str, Any]) -> Application:
             as on a command line: ``{"limits.k_max": "500", "replicas.http": "[1, 4]"}``.
 
     Raises:
-        ConfigError: If one is unknown, missing or not valid; every one is listed.
+        ConfigError: If one is unknown, missing or not valid (every one is listed), or if the model
+            and its index are not there or do not belong together.
     """
-    own = settings_of(settings)
+    try:
+        own = settings_of(settings)
+        # Before anything is started; replicas look again, from where they are.
+        find(own.model, own.index)
+        Keys(own.auth)
+    except BiovlError as error:
+        raise Refused(str(error)) from error
     plain = own.model_dump(mode="json")
     # Named after its settings: an application deployed with others begins with what they say.
     token = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]

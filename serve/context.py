@@ -12,6 +12,7 @@ from serve.engine import Engine
 from serve.exchanges import exchange_in
 from serve.metrics import Metrics
 from serve.problems import Problem
+from serve.served import Served
 from serve.settings import Settings
 from serve.strict_json import StrictRoute
 
@@ -22,6 +23,7 @@ class Context:
 
     settings: Settings
     engine: Engine
+    served: Served
     keys: Keys
     metrics: Metrics
     cursors: Cursors

@@ -8,8 +8,8 @@ What travels is small: uint8 pixels (150 kB an image), tokens, vectors, hits; ne
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -28,14 +28,16 @@ from biovl.retrieval.query import Query, Results
 from serve.api import http_api
 from serve.coordinator import RayCoordinator
 from serve.embedding import Embedder, TextVectors
-from serve.engine import Embedded, Engine, ImageFile, Size
-from serve.local import LocalEngine, about_index, about_model
-from serve.metrics import LEAVE_EVERY_S, Metrics, leave
+from serve.engine import Embedded, Engine, ImageFile, Size, no_index, stale
+from serve.local import LocalEngine, about_index, about_model, encoder_of, index_of
+from serve.metrics import Metrics, leave_always
 from serve.preparing import Preparer
 from serve.problems import Problem, problem_of
 from serve.release import Holder, Release, load_release
-from serve.searching import Searcher, no_index, stale
+from serve.searching import Searcher
 from serve.settings import Settings
+
+log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 Method = Callable[..., Awaitable[Any]]
@@ -56,7 +58,10 @@ def _refusals_travel(method: Method) -> Method:
         try:
             return await method(*arguments, **named)
         except (Problem, BiovlError) as error:
-            return problem_of(error)
+            problem = problem_of(error)
+            if problem.status == 500:
+                log.error("a request failed", exc_info=error)
+            return problem
 
     return answered
 
@@ -117,13 +122,7 @@ class _Replica:
 
     def leave_numbers(self) -> None:
         """Leave them with the coordinator from now on; the HTTP layer does so by itself."""
-        self._leaving = asyncio.create_task(self._leave_numbers())
-
-    async def _leave_numbers(self) -> None:
-        while True:
-            with suppress(ConnectionError):
-                await leave(self.metrics, self.coordinator)
-            await asyncio.sleep(LEAVE_EVERY_S)
+        self._leaving = asyncio.create_task(leave_always(self.metrics, self.coordinator))
 
 
 class _Ingress:
@@ -194,19 +193,19 @@ class EncoderDeployment:
     @_refusals_travel
     async def embed_images(self, pixels: Sequence[np.ndarray], version: str) -> Any:
         """Return vectors by a version of the model, and its logit scale."""
-        encoder = self._of(version).encoder
+        encoder = encoder_of(self._of(version))
         return await self._embed.images(encoder, pixels), encoder.logit_scale
 
     @_refusals_travel
     async def embed_tokens(self, tokens: Sequence[np.ndarray], version: str) -> Any:
         """Return vectors by a version of the model, and its logit scale."""
-        encoder = self._of(version).encoder
+        encoder = encoder_of(self._of(version))
         return await self._embed.texts(encoder, tokens), encoder.logit_scale
 
     @_refusals_travel
-    async def about(self) -> Any:
-        """Return what is told of the model, and why it cannot be asked."""
-        return about_model(self._holder.current), await self._holder.reasons()
+    async def about(self, version: str) -> Any:
+        """Return what is told of a version of the model, and why it cannot be asked."""
+        return about_model(self._of(version)), await self._holder.reasons()
 
     async def check_health(self) -> None:
         await self._holder.check()
@@ -215,7 +214,7 @@ class EncoderDeployment:
         await self._holder.close()
         await self._embed.close()
 
-    def _of(self, version: str) -> Any:
+    def _of(self, version: str) -> Release:
         release = self._holder.of_model(version)
         if release is None:
             raise stale(version)
@@ -237,32 +236,29 @@ class SearchDeployment:
         await self._holder.start(own.model, own.index)
 
     @_refusals_travel
-    async def search(self, query: Query, version: str | None) -> Any:
+    async def search(self, query: Query, version: str) -> Any:
         """Return what is found by vectors of a version of the model."""
-        release = self._holder.of_model(version) if version else self._holder.current
-        if release is None:
-            raise stale(version or "")
-        return await self._searcher.search(_index(release), query)
+        return await self._searcher.search(index_of(self._of(version)), query)
 
     @_refusals_travel
     async def figures(self, figure_ids: Sequence[str]) -> Any:
         """Return what is known of figures."""
-        return await self._searcher.figures(_index(self._holder.current), figure_ids)
+        return await self._searcher.figures(index_of(self._holder.current), figure_ids)
 
     @_refusals_travel
     async def image(self, figure_id: str, size: Size) -> Any:
         """Return a figure's image."""
-        return await self._searcher.image(_index(self._holder.current), figure_id, size)
+        return await self._searcher.image(index_of(self._holder.current), figure_id, size)
 
     @_refusals_travel
     async def facets(self) -> Any:
         """Return the values of each field of ``Filter``."""
-        return await self._searcher.facets(_index(self._holder.current))
+        return await self._searcher.facets(index_of(self._holder.current))
 
     @_refusals_travel
-    async def about(self) -> Any:
-        """Return what is told of the index, and why it cannot be asked."""
-        return about_index(self._holder.current.index), await self._holder.reasons()
+    async def about(self, version: str) -> Any:
+        """Return what is told of the index of a version of the model, and why it is not asked."""
+        return about_index(self._of(version).index), await self._holder.reasons()
 
     async def check_health(self) -> None:
         await self._holder.check()
@@ -271,11 +267,11 @@ class SearchDeployment:
         await self._holder.close()
         self._searcher.close()
 
-
-def _index(release: Release) -> Any:
-    if release.index is None:
-        raise no_index()
-    return release.index
+    def _of(self, version: str) -> Release:
+        release = self._holder.of_model(version)
+        if release is None:
+            raise stale(version)
+        return release
 
 
 class ServeEngine:
@@ -334,7 +330,7 @@ class ServeEngine:
             return await self._embedded(self._encoder.embed_tokens, tokens, version, at_once)
 
         if version not in self._logit_scale:
-            about, _ = await _asked(self._encoder.about)
+            about, _ = await _asked(self._encoder.about, version)
             self._logit_scale[about["version"]] = about["logit_scale"]
         return await self._texts.embedded(
             release, texts, embed, logit_scale=self._logit_scale.get(version, 0.0)
@@ -342,7 +338,9 @@ class ServeEngine:
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
         """Return what is found by vectors of this version of the model."""
-        results: Results = await _asked(self._search.search, query, model_version)
+        # A figure or a vector alone is searched for with the model that this replica serves, too.
+        version = model_version or self._holder.current.wanted.model_version
+        results: Results = await _asked(self._search.search, query, version)
         return results
 
     async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
@@ -361,10 +359,11 @@ class ServeEngine:
 
     async def about(self) -> Mapping[str, Any]:
         """Return what is served."""
-        model, reasons = await _asked(self._encoder.about)
+        version = self._holder.current.wanted.model_version
+        model, reasons = await _asked(self._encoder.about, version)
         index = None
         if self._searches is not None:
-            index, more = await _asked(self._search.about)
+            index, more = await _asked(self._search.about, version)
             reasons = [*reasons, *more]
         return {"model": model, "index": index, "ready": not reasons, "reasons": reasons}
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from biovl.retrieval.query import Query, Results
+from serve.problems import Problem, shortened
 
 Size = Literal["thumbnail", "full"]
 
@@ -66,7 +67,7 @@ class Engine(Protocol):
 
         Raises:
             Problem: 404 for a figure that is not in the index; 409 ``stale-model`` if the vectors
-                are of a model that no index here belongs to: embed again.
+                are of a model that no index here belongs to: embed again; 503 without an index.
         """
         ...
 
@@ -104,3 +105,28 @@ class Engine(Protocol):
             Problem: 422 if what is there cannot be served; what was served goes on.
         """
         ...
+
+
+def no_index() -> Problem:
+    """Return the problem of a search where there is only a model; an index may be loaded later."""
+    return Problem(
+        503,
+        "no-index",
+        "no index is served here; start the service with index=DIR, or reload with one",
+        headers={"Retry-After": "5"},
+    )
+
+
+def stale(version: str) -> Problem:
+    """Return the problem of vectors of a model that is not served."""
+    return Problem(
+        409,
+        "stale-model",
+        f"these vectors are of the model {shortened(version)}, which is not served any more: "
+        "embed again",
+    )
+
+
+def unknown_figure(figure_id: str) -> Problem:
+    """Return the problem of a figure that is not in the index."""
+    return Problem(404, "unknown-figure", f"there is no figure {shortened(figure_id)} in the index")

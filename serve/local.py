@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from biovl.encoder import Encoder
 from biovl.retrieval.opened import Index
 from biovl.retrieval.query import Query, Results
 from serve.coordinator import Coordinator, LocalCoordinator
 from serve.embedding import Embedder, Observe, TextVectors
-from serve.engine import Embedded, ImageFile, Size
+from serve.engine import Embedded, ImageFile, Size, no_index, stale
 from serve.preparing import Preparer
 from serve.release import Holder, Release, load_release
-from serve.searching import Searcher, no_index, stale
+from serve.searching import Searcher
 from serve.settings import Settings
 
 
@@ -88,7 +89,7 @@ class LocalEngine:
         if any(one.shape[:2] != (side, side) for one in pixels):
             # They were prepared for the model before this.
             raise stale("of another image size")
-        encoder = _encoder(release)
+        encoder = encoder_of(release)
         rows_ND = await self._embed.images(encoder, pixels)
         return Embedded(
             rows_ND=rows_ND,
@@ -99,7 +100,7 @@ class LocalEngine:
     async def embed_texts(self, texts: Sequence[str]) -> Embedded:
         """Return vectors of texts, cut to the context of the model."""
         release = self._holder.current
-        encoder = _encoder(release)
+        encoder = encoder_of(release)
         return await self._texts.embedded(
             release, texts, partial(self._embed.texts, encoder), logit_scale=encoder.logit_scale
         )
@@ -111,19 +112,19 @@ class LocalEngine:
             release = self._holder.of_model(model_version)
         if release is None:
             raise stale(model_version or "")
-        return await self._searcher.search(_index(release), query)
+        return await self._searcher.search(index_of(release), query)
 
     async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
         """Return what is known of figures, in their order; None where there is no such figure."""
-        return await self._searcher.figures(_index(self._holder.current), figure_ids)
+        return await self._searcher.figures(index_of(self._holder.current), figure_ids)
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
         """Return a figure's image."""
-        return await self._searcher.image(_index(self._holder.current), figure_id, size)
+        return await self._searcher.image(index_of(self._holder.current), figure_id, size)
 
     async def facets(self) -> Mapping[str, Mapping[str, int]]:
         """Return for each field of ``Filter`` its most frequent values and their figures."""
-        return await self._searcher.facets(_index(self._holder.current))
+        return await self._searcher.facets(index_of(self._holder.current))
 
     async def about(self) -> Mapping[str, Any]:
         """Return what is served."""
@@ -171,13 +172,19 @@ def about_index(index: Index | None) -> dict[str, Any] | None:
     }
 
 
-def _encoder(release: Release) -> Any:
+def encoder_of(release: Release) -> Encoder:
+    """Return the encoder of a release that was loaded with one."""
     if release.encoder is None:
         raise TypeError("a release of this process has no encoder")
     return release.encoder
 
 
-def _index(release: Release) -> Index:
+def index_of(release: Release) -> Index:
+    """Return the index of a release.
+
+    Raises:
+        Problem: 503 if there is none.
+    """
     if release.index is None:
         raise no_index()
     return release.index

@@ -1,12 +1,30 @@
 """What comes in and goes out over HTTP: one class per message. OpenAPI is made from these."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from biovl.retrieval.query import Filter
 
 # Filter and Years are plain dataclasses of the library; here unknown fields of theirs are refused.
+
+
+_MANY = 4_096
+"""Of a list. Settings allow fewer; this keeps what nobody means from being validated at all."""
+
+MAX_FILTER_VALUES = 1_000
+"""Of one field."""
+
+
+def _few(given: Any) -> Any:
+    """Refuse long lists before each of their values is looked at."""
+    for name, values in given.items() if isinstance(given, dict) else ():
+        if isinstance(values, list) and len(values) > MAX_FILTER_VALUES:
+            raise ValueError(f"{name} has {len(values):,} values, at most {MAX_FILTER_VALUES:,}")
+    return given
+
+
+BoundedFilter = Annotated[Filter, BeforeValidator(_few)]
 
 
 class Message(BaseModel):
@@ -39,8 +57,11 @@ class SearchRequest(Message):
         default=False, description="also find captions that hold the words of text (BM25)"
     )
     k: int = Field(default=20, ge=1)
+    min_score: float | None = Field(
+        default=None, description="no figure below it; scores are what answers say"
+    )
     cursor: str | None = Field(default=None, description="next_cursor of the page before")
-    filter: Filter = Filter()
+    filter: BoundedFilter = Filter()
     exact: bool = Field(default=False, description="compare with every figure that fits")
     nprobe: int | None = Field(default=None, ge=1, le=65_536)
     k_factor: int | None = Field(default=None, ge=1, le=1_000)
@@ -109,11 +130,13 @@ class ClassifyRequest(Message):
     """One image or several, and classes: given, or those of a named benchmark."""
 
     image: str | None = None
-    images: list[str] | None = None
-    classes: list[str] | None = Field(default=None, examples=[["chest X-ray", "brain MRI"]])
+    images: list[str] | None = Field(default=None, max_length=_MANY)
+    classes: list[str] | None = Field(
+        default=None, max_length=_MANY, examples=[["chest X-ray", "brain MRI"]]
+    )
     benchmark: str | None = Field(default=None, description="see GET /v1/classify/benchmarks")
     templates: list[str] | None = Field(
-        default=None, examples=[["a photo of {}", "this is an image of {}"]]
+        default=None, max_length=_MANY, examples=[["a photo of {}", "this is an image of {}"]]
     )
     logit_scale: float | None = Field(default=None, gt=0, le=1_000)
 
@@ -148,7 +171,7 @@ class ProxyRequest(Message):
         default=None,
         description="names, each with the words that stand for it in captions; without: concepts",
     )
-    filter: Filter = Filter()
+    filter: BoundedFilter = Filter()
 
 
 class Vote(BaseModel):

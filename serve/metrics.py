@@ -7,6 +7,7 @@ in tests, count apart. A replica leaves snapshots with the coordinator; whicheve
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,6 +56,15 @@ class Snapshots(Protocol):
 async def leave(metrics: "Metrics", snapshots: Snapshots) -> None:
     """Leave a snapshot for whichever replica is asked for all."""
     await snapshots.put(_KIND, metrics.replica, metrics.snapshot(), keep_s=KEEP_S)
+
+
+async def leave_always(metrics: "Metrics", snapshots: Snapshots) -> None:
+    """Leave one every few seconds, until cancelled."""
+    while True:
+        # The next one comes soon, and the coordinator may be back by then.
+        with suppress(ConnectionError):
+            await leave(metrics, snapshots)
+        await asyncio.sleep(LEAVE_EVERY_S)
 
 
 async def of_all(metrics: "Metrics", snapshots: Snapshots) -> bytes:

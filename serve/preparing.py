@@ -1,9 +1,7 @@
 """Files to pixels where a request arrives: off the event loop, and within limits."""
 
 import asyncio
-import io
 import os
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,12 +17,11 @@ from biovl.images.decode import (
     TRUNCATED,
     UNDECODABLE,
     decode_rgb,
-    image_format,
+    stated_size_px,
 )
 from serve.problems import Problem
 from serve.settings import Limits
 
-_READ = {"jpeg": "JPEG", "png": "PNG", "gif": "GIF", "tiff": "TIFF", "webp": "WEBP", "bmp": "BMP"}
 _DAMAGED = (EMPTY, TRUNCATED, UNDECODABLE)
 
 
@@ -65,21 +62,14 @@ class Preparer:
 
     def _check_size(self, data: bytes, number: int) -> None:
         """Refuse what would need much memory, by its header alone."""
-        kind = image_format(data)
-        if kind not in _READ:
-            # decode_rgb knows what to call it, and opens none of these.
-            return
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                with Image.open(io.BytesIO(data), formats=[_READ[kind]]) as image:
-                    width, height = image.size
+            size = stated_size_px(data)
         except Image.DecompressionBombError as error:
             raise _unusable(number, TOO_LARGE) from error
-        # SyntaxError is how Pillow reports a malformed PNG chunk.
-        except (OSError, SyntaxError, ValueError, KeyError, IndexError, TypeError):
+        if size is None:
             # What is wrong with it is found out when it is decoded.
             return
+        width, height = size
         megapixels = width * height / 1e6
         if megapixels > self._limits.image_megapixels:
             reason = (

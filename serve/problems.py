@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from biovl.errors import BiovlError
+from biovl.errors import ArtifactError, BiovlError, ConfigError
 from serve.exchanges import exchange_in
 
 MEDIA_TYPE = "application/problem+json"
@@ -122,10 +122,17 @@ def problem_of(error: Exception) -> Problem:
             return _invalid(error)
         case HTTPException():
             return _of_http(error)
+        case ArtifactError() | ConfigError():
+            # What is served is damaged: not the fault of who asked, nor any of his business.
+            return _failed()
         case BiovlError():
             return Problem(422, "cannot-be-met", str(error))
         case TimeoutError():
             return timed_out()
+    return _failed()
+
+
+def _failed() -> Problem:
     return Problem(
         500,
         "internal-error",
@@ -152,6 +159,9 @@ def handle_problems(app: FastAPI) -> None:
     async def answer(request: Request, error: Exception) -> Response:
         exchange = exchange_in(request.scope)
         problem = problem_of(error)
+        if problem.status == 500:
+            # The last resort writes where it came from.
+            raise error
         exchange.problem = problem.slug
         return problem_answer(problem, path=request.scope["path"], request_id=exchange.request_id)
 

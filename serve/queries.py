@@ -20,8 +20,6 @@ T = TypeVar("T")
 ATTEMPTS = 3
 """Of embedding and searching, while a model is exchanged for another between the two."""
 
-MAX_FILTER_VALUES = 1_000
-"""Of one field."""
 MAX_FILTER_CHARS = 300
 MAX_ID_CHARS = 300
 _LAST_YEAR = 9_999
@@ -64,8 +62,6 @@ def check_filter(wanted: Filter) -> None:
     for name, values in vars(wanted).items():
         if name == "year":
             continue
-        if len(values) > MAX_FILTER_VALUES:
-            raise invalid("filter", f"{name} has {len(values):,} values, at most 1,000")
         if any(len(value) > MAX_FILTER_CHARS for value in values):
             raise invalid("filter", f"a {name} has more than {MAX_FILTER_CHARS} characters")
     if wanted.year is None:
@@ -118,7 +114,7 @@ class Found:
     results: Results
     truncated: bool
     model_version: str | None
-    """Of the model that embedded; None if nothing was to be embedded."""
+    """Of the model that embedded, or that the index is of; None if neither is told."""
 
 
 async def again_if_stale(once: Callable[[], Awaitable[T]]) -> T:
@@ -169,7 +165,8 @@ async def find(context: Context, exchange: Exchange, asked: Asked, query: Query)
         whole = replace(query, parts=_parts(asked, image, text))
         with exchange.stage("search"):
             results = await engine.search(whole, model_version=version)
-        return Found(results, bool(text and any(text.truncated)), version)
+        truncated = bool(text and any(text.truncated))
+        return Found(results, truncated, version or results.model_version)
 
     return await again_if_stale(once)
 

@@ -5,13 +5,14 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from biovl.errors import BiovlError
 from biovl.images.decode import image_format
-from biovl.retrieval.opened import Index
+from biovl.retrieval.opened import VERSION_DIGITS, Index
 from biovl.retrieval.query import Query, Results
-from serve.engine import ImageFile, Size
+from serve.engine import ImageFile, Size, unknown_figure
 from serve.problems import Problem, shortened
 
 Answer = TypeVar("Answer")
@@ -39,8 +40,9 @@ class Searcher:
             known = await self.figures(index, wanted)
             for figure_id, about in zip(wanted, known, strict=True):
                 if about is None:
-                    raise _no_figure(figure_id)
-        return await self._run(index.search, query)
+                    raise unknown_figure(figure_id)
+        results = await self._run(index.search, query)
+        return replace(results, model_version=index.model_fingerprint[:VERSION_DIGITS])
 
     async def figures(
         self, index: Index, figure_ids: Sequence[str]
@@ -56,7 +58,7 @@ class Searcher:
         """
         (about,) = await self.figures(index, [figure_id])
         if about is None:
-            raise _no_figure(figure_id)
+            raise unknown_figure(figure_id)
         corpus = next((of.uri for of in index.manifest.inputs if of.name == "corpus"), "")
         try:
             data = await self._run(index.image, figure_id, size, corpus)
@@ -78,24 +80,3 @@ class Searcher:
     async def _run(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, work, *arguments)
-
-
-def no_index() -> Problem:
-    """Return the problem of a search where there is only a model."""
-    return Problem(
-        404, "no-index", "this service has a model and no index: there is nothing to search"
-    )
-
-
-def stale(version: str) -> Problem:
-    """Return the problem of vectors of a model that is not served."""
-    return Problem(
-        409,
-        "stale-model",
-        f"these vectors are of the model {shortened(version)}, which is not served any more: "
-        "embed again",
-    )
-
-
-def _no_figure(figure_id: str) -> Problem:
-    return Problem(404, "no-such-figure", f"there is no figure {shortened(figure_id)} in the index")

@@ -6,9 +6,7 @@ not its name or its declared type; its size is read from its header before anyth
 """
 
 import binascii
-import io
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -97,7 +95,7 @@ def checked(data: bytes, limits: Limits, at: Location) -> bytes:
         reason = f"the file is {kind or 'no image'}; send one of {', '.join(FORMATS)}"
         raise _refused(415, "unsupported-image", reason, at)
     try:
-        size = _size_px(data, kind)
+        size = decode.stated_size_px(data)
     # Pillow does not even state the size of what is twice as large as its own limit.
     except Image.DecompressionBombError:
         reason = f"the image has more than {limits.image_megapixels:g} million pixels; shrink it"
@@ -232,18 +230,3 @@ def _check_bytes(size: int, limits: Limits, at: Location) -> None:
     if size > limits.image_mib * (1 << 20):
         reason = f"the image has {size / (1 << 20):.1f} MiB, at most {limits.image_mib:g} are taken"
         raise _refused(413, "image-too-large", reason, at)
-
-
-def _size_px(data: bytes, kind: str) -> tuple[int, int] | None:
-    """Return what the header says, None where Pillow cannot read it."""
-    try:
-        with warnings.catch_warnings():
-            # Of sizes, which are looked at here, and of damaged tags, which decoding tells.
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=[kind.upper()]) as image:
-                return image.size
-    except Image.DecompressionBombError:
-        raise
-    # The same that decoding counts with.
-    except decode._BROKEN:
-        return None

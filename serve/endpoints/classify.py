@@ -48,7 +48,7 @@ class BenchmarksAnswer(BaseModel):
 def router(context: Context) -> APIRouter:
     """Classify, and say which benchmarks' prompts are known."""
     routes = context.router(tags=["classify"], dependencies=[context.needs("search")])
-    served = Served(context.engine)
+    served = context.served
     benchmarks = {"benchmarks": [vars(prompts) for prompts in PROMPTS.values()]}
 
     @routes.get(

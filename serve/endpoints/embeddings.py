@@ -8,13 +8,12 @@ import numpy as np
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
-from serve.answers import NO_STORE, json_answer, refusals
+from serve.answers import NO_STORE, json_answer, nine_digits, refusals
 from serve.context import Context
 from serve.exchanges import Exchange, exchange_in
 from serve.messages import Message
 from serve.problems import Problem
 from serve.queries import again_if_stale, check_text, invalid, one_version
-from serve.served import Served
 from serve.settings import Limits
 from serve.uploads import image_of
 
@@ -51,7 +50,7 @@ class EmbeddingsRequest(Message):
     """As of OpenAI's API, and parts that are images."""
 
     model: str | None = Field(default=None, description="without: the model that is served")
-    input: str | list[str | InputPart] = Field(
+    input: str | Annotated[list[str | InputPart], Field(max_length=4_096)] = Field(
         description="texts, parts, or data:image/…;base64,… (which is an image)",
         examples=["chest radiograph with pleural effusion"],
     )
@@ -91,7 +90,7 @@ def router(context: Context) -> APIRouter:
     """Embed."""
     routes = context.router(tags=["embeddings"], dependencies=[context.needs("embed")])
 
-    served = Served(context.engine)
+    served = context.served
 
     @routes.post(
         "/v1/embeddings",
@@ -185,5 +184,4 @@ async def _embedded(
 def _written(row_D: np.ndarray, as_text: bool) -> list[float] | str:
     if as_text:
         return base64.b64encode(row_D.astype("<f4").tobytes()).decode()
-    numbers: list[float] = row_D.astype(np.float32).tolist()
-    return numbers
+    return nine_digits(row_D)

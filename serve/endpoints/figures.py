@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from serve.answers import figure_json, json_answer, refusals
 from serve.context import Context
-from serve.engine import Size
+from serve.engine import Size, unknown_figure
 from serve.exchanges import exchange_in
 from serve.messages import Answer, FigureAbout
 from serve.problems import Problem
@@ -46,7 +46,7 @@ class FiguresAnswer(Answer):
 def router(context: Context) -> APIRouter:
     """Look figures up by id."""
     routes = context.router(tags=["figures"], dependencies=[context.needs("search")])
-    served = Served(context.engine)
+    served = context.served
 
     @routes.get(
         "/v1/figures",
@@ -75,7 +75,7 @@ def router(context: Context) -> APIRouter:
         await served.index()
         (about,) = await context.engine.figures([figure_id])
         if about is None:
-            raise Problem(404, "unknown-figure", "the index holds no figure of this id")
+            raise unknown_figure(figure_id)
         figure = figure_json(about)
         return json_answer({**await _head(request, served), "figure": figure})
 
@@ -121,10 +121,11 @@ def router(context: Context) -> APIRouter:
 
 async def _head(request: Request, served: Served) -> dict[str, Any]:
     exchange = exchange_in(request.scope)
+    index = await served.index()
     return {
         "request_id": exchange.request_id,
         "model": await served.named(),
-        "index": (await served.index())["version"],
+        "index": index["version"],
         "timings_ms": exchange.timings_ms(),
     }
 

@@ -13,7 +13,7 @@ from serve.answers import NO_STORE, hits_json, json_answer, refusals
 from serve.bodies import Received, documented, received
 from serve.context import Context
 from serve.exchanges import Exchange, exchange_in
-from serve.messages import Message, ProxyAnswer, ProxyRequest
+from serve.messages import BoundedFilter, Message, ProxyAnswer, ProxyRequest
 from serve.queries import Asked, check_filter, check_k, check_text, find, invalid
 from serve.served import Served
 from serve.settings import Limits
@@ -36,13 +36,13 @@ class _AnyProxyRequest(Message):
     image: str | None = None
     k: int = Field(default=10, ge=1)
     classes: dict[str, list[str]] | list[str] | None = None
-    filter: Filter = Filter()
+    filter: BoundedFilter = Filter()
 
 
 def router(context: Context) -> APIRouter:
     """Analyse by proxy, where the settings let it."""
     routes = context.router(tags=["proxy"], dependencies=[context.needs("search")])
-    served = Served(context.engine)
+    served = context.served
     if not context.settings.proxy:
         return routes
 

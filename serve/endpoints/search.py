@@ -37,7 +37,7 @@ class _Identity(Message):
 def router(context: Context) -> APIRouter:
     """Search, as JSON, as a form with a file, or with an image as the body."""
     routes = context.router(tags=["search"], dependencies=[context.needs("search")])
-    served = Served(context.engine)
+    served = context.served
 
     async def search(request: Request) -> Response:
         come = await received(request, SearchRequest, context.settings.limits)
@@ -86,7 +86,8 @@ async def _answer(
     query = Query(
         words=message.text if message.words else None,
         over=tuple(dict.fromkeys(message.over)),
-        k=message.k,
+        # One more tells whether there is another page.
+        k=message.k + 1,
         offset=offset,
         filter=message.filter,
         exact=message.exact,
@@ -96,21 +97,20 @@ async def _answer(
     results = found.results
     if paged_version not in (None, results.index_version):
         raise stale_cursor()
-    after = offset + len(results.hits)
-    is_last = (
-        len(results.hits) < message.k
-        or after >= results.matching
-        or after + message.k > limits.depth_max
-    )
+    least = message.min_score
+    near = [hit for hit in results.hits if least is None or hit.score >= least]
+    hits = near[: message.k]
+    after = offset + len(hits)
+    is_last = len(near) <= message.k or after + message.k > limits.depth_max
     cursor = None if is_last else context.cursors.make(after, results.index_version, identity)
     exchange.stages.update(results.timings_ms)
-    index = await served.index(results.index_version)
+    index = await served.index_of(results.index_version)
     return json_answer(
         {
             "request_id": exchange.request_id,
             "model": await served.named(found.model_version),
             "index": results.index_version,
-            "results": hits_json(results.hits),
+            "results": hits_json(hits),
             "matching": results.matching,
             "next_cursor": cursor,
             "plan": results.plan,

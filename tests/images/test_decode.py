@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from biovl.images import decode
-from biovl.images.decode import decode_rgb, image_format, inspect
+from biovl.images.decode import decode_rgb, image_format, inspect, stated_size_px
 from biovl.images.encode import for_training
 from biovl.images.hashing import hamming, phash_bits
 
@@ -300,3 +300,14 @@ def test_real_images_are_inspected_without_an_exception(shared_data: Path) -> No
                     usable += inspect(stream.read()).defect is None
     assert looked_at > 900
     assert usable > 800
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_size_is_read_from_the_header_alone(name: str) -> None:
+    data = FILES[name]
+    assert stated_size_px(data) == Image.open(io.BytesIO(data)).size
+
+
+@pytest.mark.parametrize("data", [b"", b"%PDF-1.7", b"\x89PNG\r\n\x1a\n", FILES["jpeg"][:20]])
+def test_where_no_header_can_be_read_no_size_is_stated(data: bytes) -> None:
+    assert stated_size_px(data) is None

@@ -58,6 +58,8 @@ def publish(
     rows: Sequence[dict[str, Any]] | None = None,
     settings: dict[str, int] | None = None,
     notes: dict[str, Any] | None = None,
+    inputs: Sequence[Input] | None = None,
+    thumbnails: bytes = b"onetwo!",
 ) -> str:
     """Publish an index of vectors, float32, shape [N, D], and of captions', if given."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +76,7 @@ def publish(
     table = metadata.MetadataTable.open(folder)
     FilterTable.build(table, folder / "filters")
     Words.build(table.column("caption").to_pylist(), folder / "words")
-    (folder / "thumbnails.bin").write_bytes(b"onetwo!")
+    (folder / "thumbnails.bin").write_bytes(thumbnails)
     files = {
         path.relative_to(folder).as_posix(): {"size_bytes": path.stat().st_size}
         for path in sorted(folder.rglob("*"))
@@ -87,7 +89,7 @@ def publish(
         "settings": {over: {"image": settings or {}, "text": settings or {}} for over in given},
         "recall": {over: {"image": 0.99} for over in given},
     }
-    inputs = [
+    inputs = inputs or [
         Input(name="model", uri="model", fingerprint="m" * 64),
         Input(name="corpus", uri=str(folder.parent / "corpus"), fingerprint="c" * 64),
     ]

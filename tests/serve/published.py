@@ -9,7 +9,9 @@ from PIL import Image
 
 from biovl import config, encoder
 from biovl.models import open_clip
-from biovl.storage import Draft, Manifest
+from biovl.shards import ShardWriter
+from biovl.storage import Draft, Input, Manifest, fingerprint
+from tests.retrieval import small_index
 
 VISION = {"layers": 1, "width": 32, "head_width": 16, "patch_size": 16, "image_size": 32}
 TEXT = {"width": 32, "heads": 2, "layers": 1, "context_length": 16}
@@ -33,3 +35,38 @@ def a_picture(seed: int = 0, size: tuple[int, int] = (48, 40), kind: str = "PNG"
     stream = io.BytesIO()
     Image.fromarray(values).save(stream, kind)
     return stream.getvalue()
+
+
+def publish_index(folder: Path, model: Path, *, figures: int = 40) -> Path:
+    """Publish an index of pictures by a model, and beside it the corpus that holds them.
+
+    Figures are called after the index, ``index-b_7``; what they show are ``a_picture(7)``.
+    """
+    corpus = folder.parent / f"{folder.name}-corpus"
+    (corpus / "train").mkdir(parents=True)
+    rows, images, thumbnails = [], [a_picture(n) for n in range(figures)], b""
+    with (corpus / "train" / "00000.tar").open("wb") as stream:
+        shard = ShardWriter(stream)
+        for number, image in enumerate(images):
+            name = f"{folder.name}_{number}"
+            caption = f"a picture of number {number}"
+            place = shard.add(name, {"png": image, "txt": caption.encode()})
+            small = a_picture(number, size=(24, 20), kind="JPEG")
+            at = {"thumbnail_offset": len(thumbnails), "thumbnail_size": len(small)}
+            at |= {"offset": place.offset, "size": place.size}
+            rows.append(small_index.figure(number, figure_id=name, caption=caption, **at))
+            thumbnails += small
+        shard.finish()
+    by = encoder.load(str(model))
+    small_index.publish(
+        folder,
+        by.embed_images(images),
+        captions_ND=by.embed_texts([row["caption"] for row in rows]),
+        rows=rows,
+        inputs=[
+            Input(name="model", uri=str(model), fingerprint=fingerprint(str(model))),
+            Input(name="corpus", uri=str(corpus), fingerprint="c" * 64),
+        ],
+        thumbnails=thumbnails,
+    )
+    return folder

@@ -4,7 +4,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from biovl.errors import ArtifactError
+from biovl.errors import ArtifactError, BiovlError
 from serve.api import http_api
 from serve.problems import Problem, problem_json, shortened
 from serve.settings import Settings
@@ -145,11 +145,20 @@ def test_strange_paths_lead_nowhere(ask: Asking, path: str) -> None:
 
 def test_errors_of_a_request_are_answered_in_their_words() -> None:
     async def failing() -> Facets:
-        raise ArtifactError("the folder holds corpus, expected index")
+        raise BiovlError("the folder holds corpus, expected index")
 
     answer = Asking(service(TinyEngine(failing))).get("/v1/facets")
     assert answer.status_code == 422
     assert answer.json()["detail"] == "the folder holds corpus, expected index"
+
+
+def test_a_damaged_artefact_is_not_the_fault_of_who_asks() -> None:
+    async def failing() -> Facets:
+        raise ArtifactError("/data/index/table.arrow has 3 rows, expected 4")
+
+    answer = Asking(service(TinyEngine(failing))).get("/v1/facets")
+    assert answer.status_code == 500
+    assert "table.arrow" not in answer.text
 
 
 def test_openai_clients_find_their_error_object() -> None:

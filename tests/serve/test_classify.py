@@ -1,7 +1,7 @@
 """POST /v1/classify: probabilities by their definition, and what is refused."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -193,9 +193,15 @@ class Exchanged(SmallEngine):
     def __init__(self, versions: str) -> None:
         super().__init__()
         self.versions = iter(versions)
+        self.version = ""
 
     def _embedded(self, rows: list[np.ndarray]) -> Embedded:
-        return replace(super()._embedded(rows), model_version=next(self.versions))
+        self.version = next(self.versions)
+        return replace(super()._embedded(rows), model_version=self.version)
+
+    async def about(self) -> Mapping[str, Any]:
+        about = await super().about()
+        return {**about, "model": {**about["model"], "version": self.version}}
 
 
 @pytest.mark.parametrize(

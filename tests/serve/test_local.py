@@ -17,7 +17,7 @@ from biovl.retrieval.query import Part, Query
 from serve.local import LocalEngine
 from serve.problems import Problem
 from serve.settings import Batch, Limits, Settings
-from tests.serve.published import a_picture, publish_model
+from tests.serve.published import a_picture, publish_index, publish_model
 
 LONG = "a word " * 40
 
@@ -140,11 +140,65 @@ def test_without_an_index_there_is_nothing_to_search(model: Path) -> None:
     async def test(engine: LocalEngine) -> None:
         vector_D = (await engine.embed_texts(["liver"])).rows_ND[0]
         for ask in (engine.search(Query(parts=(Part(vector_D=vector_D),))), engine.facets()):
-            with pytest.raises(Problem, match="no index"):
+            with pytest.raises(Problem, match="no index") as caught:
                 await ask
+            assert caught.value.status == 503
         assert (await engine.about())["index"] is None
 
     run(model, test)
+
+
+def test_figures_are_found_by_the_vectors_of_the_model(model: Path, tmp_path: Path) -> None:
+    index = publish_index(tmp_path / "pictures", model)
+
+    async def test(engine: LocalEngine) -> None:
+        assert (await engine.about())["index"]["figures"] == 40
+        pixels = await engine.prepare([a_picture(7)])
+        image = await engine.embed_images(pixels)
+        query = Query(parts=(Part(vector_D=image.rows_ND[0]),), k=5)
+        found = await engine.search(query, model_version=image.model_version)
+        assert found.hits[0].figure_id == "pictures_7"
+        assert found.model_version == image.model_version
+        like = await engine.search(Query(parts=(Part(figure_id="pictures_7"),), k=40))
+        assert len(like.hits) == 39
+        assert (await engine.image("pictures_7", "full")).data == a_picture(7)
+        small = await engine.image("pictures_7", "thumbnail")
+        assert (small.data, small.media_type) == (
+            a_picture(7, size=(24, 20), kind="JPEG"),
+            "image/jpeg",
+        )
+        for ask in (engine.image("nowhere", "full"), engine.search(of_figure("nowhere"))):
+            with pytest.raises(Problem, match="there is no figure nowhere") as caught:
+                await ask
+            assert caught.value.status == 404
+        with pytest.raises(Problem, match="not served any more"):
+            await engine.search(query, model_version="0" * 12)
+
+    run(model, test, index=str(index))
+
+
+def test_a_model_and_its_index_are_exchanged_together(model: Path, tmp_path: Path) -> None:
+    first = publish_index(tmp_path / "first", model)
+    other = publish_model(tmp_path / "other", seed=7)
+    second = publish_index(tmp_path / "second", other)
+
+    async def test(engine: LocalEngine) -> None:
+        before = await engine.embed_texts(["liver"])
+        await engine.reload(model=str(other), index=str(second))
+        after = await engine.embed_texts(["liver"])
+        for text, index in ((before, "first"), (after, "second")):
+            query = Query(parts=(Part(vector_D=text.rows_ND[0], kind="text"),), k=3)
+            found = await engine.search(query, model_version=text.model_version)
+            assert found.model_version == text.model_version
+            assert all(hit.figure_id.startswith(f"{index}_") for hit in found.hits)
+        with pytest.raises(Problem, match="is an index of the model"):
+            await engine.reload(index=str(first))
+
+    run(model, test, index=str(first))
+
+
+def of_figure(figure_id: str) -> Query:
+    return Query(parts=(Part(figure_id=figure_id),))
 
 
 def test_what_is_served_is_told(model: Path) -> None:

@@ -143,7 +143,7 @@ def test_an_embedding_of_tiny_numbers_keeps_its_direction() -> None:
 
 @pytest.mark.parametrize(
     "embedding",
-    [[1.0], [0.0] * DIM, [1.0] * 100_000, [], "x"],
+    [[1.0], [0.0] * DIM, [1.0] * 20_000, [], "x"],
     ids=["short", "zero", "long", "empty", "text"],
 )
 def test_an_embedding_without_direction_or_of_another_length_is_refused(

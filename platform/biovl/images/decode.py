@@ -149,6 +149,26 @@ def image_format(data: bytes) -> str | None:
     return None
 
 
+def stated_size_px(data: bytes) -> tuple[int, int] | None:
+    """Return the (width, height) that a header states, decoding nothing, as it is stored.
+
+    None where the header cannot be read, or the file is of a kind that is never decoded.
+
+    Raises:
+        Image.DecompressionBombError: Above twice ``MAX_PIXELS``: Pillow then states no size.
+    """
+    kind = image_format(data)
+    if kind not in _PILLOW:
+        return None
+    try:
+        with _opened(data, kind) as image:
+            return image.size
+    except Image.DecompressionBombError:
+        raise
+    except _BROKEN:
+        return None
+
+
 def inspect(data: bytes) -> Inspected:
     """Look at one image file in one decode, to its last byte.
 

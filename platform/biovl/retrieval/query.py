@@ -102,3 +102,5 @@ class Results:
     """How it was searched: ``ivf nprobe=64``, ``exact over 812 rows`` …"""
     index_version: str
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    model_version: str | None = None
+    """Of the model that the index is of, where that is told."""
