@@ -8,10 +8,12 @@ and ratios are of one round: on a shared machine the next minute is another mach
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -70,8 +72,8 @@ class Service:
             timeout=60 + 4 * seconds,
         )
         found: dict[str, Any] = json.loads(done.stdout)
-        answered = max(1, sum(found["statuses"].values()))
-        found["cpu_ms"] = (cpu_s(self.pid) - before) / answered * 1e3
+        # Of all, those before times count included.
+        found["cpu_ms"] = (cpu_s(self.pid) - before) / max(1, found["answered"]) * 1e3
         return found
 
 
@@ -118,10 +120,10 @@ def _large(
             cpu_ratios.append(loop["cpu_ms"] / one["cpu_ms"])
             found["rounds"].append({"serve_32": one, "in_process": loop})
         rate = 0.5 * median([each["serve_32"]["per_s"] for each in found["rounds"]])
-        _open(table, service, found, seconds, rate)
+        _open(table, "Ray Serve", service, found, seconds, rate)
     goals = Table("Goals of HTTP, large model", ("goal", "bar", "measured", "verdict"))
     goal(goals, "Serve / in process, requests a second at 32", median(ratios), least=0.9)
-    goal(goals, "in process / Serve, CPU of a request at 32", median(cpu_ratios), least=0.9)
+    goals.row("in process / Serve, CPU of a request at 32", "", f"{median(cpu_ratios):.3f}")
     return {**found, "ratios": ratios, "cpu_ratios": cpu_ratios}
 
 
@@ -184,7 +186,11 @@ def _tiny(
             found["rounds"].append(results)
         hand = [each["uvicorn, by hand 32"]["per_s"] for each in found["rounds"]]
         for name in ("Ray Serve", "uvicorn, by hand"):
-            _open(table, services[name], found, seconds, 0.3 * median(hand))
+            _open(table, name, services[name], found, seconds, 0.3 * median(hand))
+        own = median([each["Ray Serve 32"]["per_s"] for each in found["rounds"]])
+        _open(table, "Ray Serve", services["Ray Serve"], found, seconds, 3 * own)
+        found["overload"] = found.pop(f"Ray Serve at {3 * own:.0f}")
+        found["swaps"] = _swaps(table, services["Ray Serve"], asked["index"], 2 * seconds)
     _tiny_goals(found)
     return found
 
@@ -196,7 +202,7 @@ def _tiny_goals(found: dict[str, Any]) -> None:
             [each[f"{one} 32"][value] / each[f"{other} 32"][value] for each in found["rounds"]]
         )
 
-    serve, own, hand, peer = "Ray Serve", "uvicorn, our application", "uvicorn, by hand", ""
+    serve, own, hand = "Ray Serve", "uvicorn, our application", "uvicorn, by hand"
     goals = Table("Goals of HTTP, tiny model, 32 at once", ("goal", "bar", "measured", "verdict"))
     goal(goals, "Serve / uvicorn by hand, requests a second", over(serve, hand), least=0.6)
     goal(goals, "Serve / uvicorn by hand, CPU of a request", over(serve, hand, "cpu_ms"), most=2)
@@ -205,6 +211,13 @@ def _tiny_goals(found: dict[str, Any]) -> None:
     found["serve_over_own"] = over(serve, own)
     goals.row("our application / by hand, under uvicorn", "", f"{found['own_over_hand']:.3f}")
     goals.row("Serve / uvicorn, our application", "", f"{found['serve_over_own']:.3f}")
+    failed = sum(n for status, n in found["swaps"]["statuses"].items() if status != "200")
+    goal(goals, "requests failed while indexes were exchanged", float(failed), most=0)
+    calm = median([each[f"{serve} 8"]["p99_ms"] for each in found["rounds"]])
+    goal(goals, "p99 while exchanged / before, 8 at once", found["swaps"]["p99_ms"] / calm, most=2)
+    said = found["overload"]["statuses"].items()
+    other = sum(n for status, n in said if status not in ("200", "429", "503"))
+    goal(goals, "at 3 times the load, neither 200, 429 nor 503", float(other), most=0)
     peer = "clip-retrieval"
     if f"{peer} 32" in found["rounds"][0]:
         found["serve_over_clip_retrieval"] = over(serve, peer)
@@ -246,12 +259,44 @@ def _row(table: Table, name: str, one: dict[str, Any]) -> None:
 
 
 def _open(
-    table: Table, service: Service, found: dict[str, Any], seconds: float, rate: float
+    table: Table,
+    name: str,
+    service: Service,
+    found: dict[str, Any],
+    seconds: float,
+    rate: float,
 ) -> None:
     """Load a service at a fixed rate."""
     one = service.load(seconds, seed=99, rate=rate, warm_s=0.3)
-    found[f"{service.name} open loop"] = {**one, "rate": rate}
-    _row(table, f"{service.name}, {rate:.0f} due a second", one)
+    found[f"{name} at {rate:.0f}"] = {**one, "rate": rate}
+    _row(table, f"{name}, {rate:.0f} due a second", one)
+
+
+def _swaps(table: Table, service: Service, index: str, seconds: float) -> dict[str, Any]:
+    """Exchange the index for another of the same figures, and back, under load."""
+    other = Path(f"{index}-again")
+    if not other.exists():
+        shutil.copytree(index, other, copy_function=os.link)
+        manifest = json.loads((other / "manifest.json").read_bytes())
+        (other / "manifest.json").unlink()
+        (other / "manifest.json").write_text(json.dumps({**manifest, "config": {"again": True}}))
+    found: dict[str, Any] = {}
+    load = threading.Thread(
+        target=lambda: found.update(service.load(seconds, seed=98, concurrency=8))
+    )
+    load.start()
+    swaps = 0
+    while load.is_alive():
+        load.join(0.5)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{service.port}/v1/admin/reload",
+            json.dumps({"index": [str(other), index][swaps % 2]}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60):
+            swaps += 1
+    _row(table, f"Ray Serve, 8 at once, {swaps} indexes exchanged", found)
+    return {**found, "swaps": swaps}
 
 
 @contextlib.contextmanager

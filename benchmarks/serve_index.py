@@ -295,14 +295,15 @@ def _extrapolated(
 
     Bytes: codes and ids are those measured per vector, cells are as many as the library chooses.
     CPU: the codes compared for the same recall grow with a power of the size; the power is that
-    between the two sizes measured, within 0.5 (as many as cells are) and 1 (a constant share).
+    between the two sizes measured, within 0.5 (as many as cells are) and 1 (a constant share); 1
+    where the recall wanted is not reached.
     """
     last = max(by_size)
     table = Table(
         f"Extrapolated from {last:,} vectors",
         ("profile", "vectors", "hot GB", "disk GB", "text CPU ms", "image CPU ms"),
         "CPU by codes compared, which grow as n^p with the p measured between the sizes, kept "
-        "within 0.5 and 1.",
+        "within 0.5 and 1, and 1 where the recall wanted is not reached.",
     )
     for name, as_measured in (("default", "default of more"), ("low_memory", "low_memory")):
         if f"{as_measured} {last}" not in found:
@@ -339,7 +340,8 @@ def _grown(
     sizes = sorted(size for size in by_size if name in by_size[size])
     last = by_size[sizes[-1]][name][kind]
     power = 1.0
-    if len(sizes) > 1:
-        first = by_size[sizes[0]][name][kind]
+    first = by_size[sizes[0]][name][kind]
+    # What falls short of the recall wanted compares too few, and would grow too little.
+    if len(sizes) > 1 and min(first.recall, last.recall) >= WANTED[kind]:
         power = math.log(last.codes / first.codes) / math.log(sizes[-1] / sizes[0])
     return last.cpu_ms * (count / sizes[-1]) ** min(max(power, 0.5), 1.0)

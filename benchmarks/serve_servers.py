@@ -130,7 +130,9 @@ def clip_back(asked: dict[str, Any]) -> None:
     if not (folder / "image.index").exists():
         (folder / "metadata").mkdir(parents=True, exist_ok=True)
         index = faiss.read_index(f"{asked['index']}/images.faiss")
-        faiss.extract_index_ivf(index).nprobe = asked["nprobe"]
+        ivf = faiss.try_extract_index_ivf(index)
+        if ivf is not None:
+            ivf.nprobe = asked["nprobe"]
         faiss.write_index(index, str(folder / "image.index"))
         with pa.memory_map(f"{asked['index']}/table.arrow") as file:
             table = pa.ipc.open_file(file).read_all()
