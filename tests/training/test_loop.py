@@ -175,3 +175,12 @@ def test_matrices_decay_and_the_rest_does_not(
 ) -> None:
     parameter = torch.nn.Parameter(torch.zeros(shape))
     assert decays(name, parameter, OptimConfig(**settings)) == decayed
+
+
+def test_the_scale_that_is_reported_is_the_one_in_the_loss() -> None:
+    config = replace(CONFIG, optim=replace(CONFIG.optim, peak_lr=0.1, warmup_steps=0))
+    loop = trainer(config)
+    before = float(loop.state()["model"]["logit_scale"].exp())
+    (report,) = run(loop, stream(0, 1), config)
+    assert report.logit_scale == pytest.approx(before)
+    assert report.logit_scale != pytest.approx(float(loop.state()["model"]["logit_scale"].exp()))

@@ -130,7 +130,8 @@ class StepConfig:
     """Recompute each block's activations in the backward pass instead of keeping them."""
 
     compile: bool = False
-    """``torch.compile`` every block of both towers."""
+    """``torch.compile`` the blocks of both towers; not those of a text tower of open_clip's own
+    with ``text=packed``, which calls the parts of a block one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)

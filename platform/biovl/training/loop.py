@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ class Report:
 
     lr: float
     logit_scale: float
-    """The factor on similarities, 1 / temperature."""
+    """The factor on similarities in this loss, 1 / temperature."""
 
     grad_norm: float
     """Of all parameters, before clipping."""
@@ -53,6 +53,16 @@ class Report:
 
     skipped: bool
     """Whether the step changed nothing, as its loss or gradient was no number."""
+
+
+class Update(NamedTuple):
+    """What taking a step gave. Fields as in ``Report``."""
+
+    loss: float
+    lr: float
+    logit_scale: float
+    grad_norm: float
+    skipped: bool
 
 
 class Trainer:
@@ -111,11 +121,8 @@ class Trainer:
             seed=(self._config.seed, self.steps_done, self._workers.rank),
         )
 
-    def update(self, loss: Tensor) -> tuple[float, float, float, bool]:
+    def update(self, loss: Tensor) -> "Update":
         """Take the step whose gradient was computed.
-
-        Returns:
-            Its loss, learning rate and norm of the gradient, and whether it was skipped.
 
         Raises:
             TrainingError: If loss or gradient is no number and the run is to stop then.
@@ -124,8 +131,11 @@ class Trainer:
         lr = learning_rate(self._config.optim, self._plan, self.place)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
-        # The one place where the host waits for the device.
-        loss_value, norm_value = torch.stack([loss, norm.to(loss.dtype)]).tolist()
+        scale = self._towers.logit_scale.detach().exp().reshape(())
+        # The one place of a step where the host waits for the device.
+        loss_value, norm_value, scale_value = torch.stack(
+            [loss, norm.to(loss.dtype), scale.to(loss.dtype)]
+        ).tolist()
         finite = math.isfinite(loss_value) and math.isfinite(norm_value)
         if finite:
             self._optimizer.step()
@@ -138,7 +148,7 @@ class Trainer:
                 "such steps"
             )
         self.steps_done += 1
-        return loss_value, lr, norm_value, not finite
+        return Update(loss_value, lr, scale_value, norm_value, not finite)
 
     @property
     def warmup_pairs(self) -> int:
@@ -149,11 +159,6 @@ class Trainer:
     def guesses_ln_n(self) -> bool:
         """Whether a model that knows nothing has a loss of ln N, as with InfoNCE."""
         return self._config.step.loss == "infonce"
-
-    @property
-    def logit_scale(self) -> float:
-        """The factor on similarities."""
-        return float(self._towers.logit_scale.detach().exp())
 
     def state(self) -> dict[str, Any]:
         """Return all that a run goes on from, copied to the host: later steps do not change it."""
@@ -188,20 +193,20 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
         asked = time.monotonic()
         batch = _next(batches, trainer.device)
         waited_s += time.monotonic() - asked
-        loss_value, lr, norm, skipped = trainer.update(loss)
-        guard.see(loss_value, place, skipped)
+        update = trainer.update(loss)
+        guard.see(update.loss, place, update.skipped)
         now = time.monotonic()
         yield Report(
             steps_done=trainer.steps_done,
             place=place,
-            loss=loss_value,
-            lr=lr,
-            logit_scale=trainer.logit_scale,
-            grad_norm=norm,
+            loss=update.loss,
+            lr=update.lr,
+            logit_scale=update.logit_scale,
+            grad_norm=update.grad_norm,
             lengths_B=lengths_B,
             seconds=now - last,
             waited_s=waited_s,
-            skipped=skipped,
+            skipped=update.skipped,
         )
         last, waited_s = now, 0.0
 

@@ -27,6 +27,7 @@ def towers_of(built: Built, step: StepConfig, device: torch.device) -> Towers:
     if step.compile:
         for tower in (model.visual, model.text):
             for block in blocks_of(tower):
+                # Without effect in TextTransformer where it is packed, see towers/texts.py.
                 # Captions end to end are another length in every step.
                 block.compile(dynamic=tower is model.text)
     return Towers(
