@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from biovl.errors import TrainingError
 from biovl.evaluation.retrieval import KS, evaluate_retrieval
 from biovl.training.batches import Batch
 from biovl.training.checkpoints import Checkpoints
@@ -25,6 +26,7 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
 
     Raises:
         ArtifactError: If the checkpoint or the corpus cannot be read.
+        TrainingError: If no pair can be, where ``data.unreadable`` lets them be left out.
     """
     built = build(config.model, with_weights=False)
     built.model.load_state_dict(Checkpoints(config.out).load(steps_done)["model"])
@@ -50,6 +52,11 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
             batch = Batch.of(loaded.pixels_BHWC, loaded.tokens).to(device)
             images.append(towers.image(batch.pixels_BHWC))
             texts.append(towers.text(batch.tokens_T, batch.lengths_B))
+    if not images:
+        raise TrainingError(
+            f"none of the {len(rows)} pairs of {config.corpus} to validate with can be read; look "
+            "at its val shards: data.unreadable=stop names the first"
+        )
     image_ND, text_ND = torch.cat(images), torch.cat(texts)
     return evaluate_retrieval(
         image_ND,
