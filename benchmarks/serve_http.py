@@ -53,7 +53,10 @@ class Service:
     body: dict[str, Any] | None = None
 
     def load(self, seconds: float, seed: int, **how: Any) -> dict[str, Any]:
-        """Return what one load found: requests a second, times, statuses and CPU a request."""
+        """Return what one load found: requests a second, times, statuses and CPU a request.
+
+        Another seed is other texts; what a service has seen it may remember.
+        """
         asked = {
             "port": self.port,
             "path": self.path,
@@ -111,7 +114,9 @@ def _large(
         for number in range(rounds):
             loop = alone.run(seconds, batch=32)
             for concurrency in CONCURRENCIES if number == 0 else CONCURRENCIES[-1:]:
-                one = service.load(seconds, seed=number, concurrency=concurrency, warm_s=0.5)
+                one = service.load(
+                    seconds, seed=100 * number + concurrency, concurrency=concurrency, warm_s=0.5
+                )
                 _row(table, f"Ray Serve, {concurrency} at once", one)
             table.row(
                 "in process, batches of 32", f"{loop['per_s']:.1f}", "", "", f"{loop['cpu_ms']:.2f}"
@@ -180,7 +185,12 @@ def _tiny(
             results: dict[str, dict[str, Any]] = {}
             for concurrency in CONCURRENCIES:
                 for name, service in services.items():
-                    one = service.load(seconds, seed=number, concurrency=concurrency, warm_s=0.3)
+                    one = service.load(
+                        seconds,
+                        seed=100 * number + concurrency,
+                        concurrency=concurrency,
+                        warm_s=0.3,
+                    )
                     results[f"{name} {concurrency}"] = one
                     _row(table, f"{name}, {concurrency} at once", one)
             found["rounds"].append(results)
@@ -267,7 +277,7 @@ def _open(
     rate: float,
 ) -> None:
     """Load a service at a fixed rate."""
-    one = service.load(seconds, seed=99, rate=rate, warm_s=0.3)
+    one = service.load(seconds, seed=10**7 + round(rate), rate=rate, warm_s=0.3)
     found[f"{name} at {rate:.0f}"] = {**one, "rate": rate}
     _row(table, f"{name}, {rate:.0f} due a second", one)
 
@@ -282,7 +292,7 @@ def _swaps(table: Table, service: Service, index: str, seconds: float) -> dict[s
         (other / "manifest.json").write_text(json.dumps({**manifest, "config": {"again": True}}))
     found: dict[str, Any] = {}
     load = threading.Thread(
-        target=lambda: found.update(service.load(seconds, seed=98, concurrency=8))
+        target=lambda: found.update(service.load(seconds, seed=10**8, concurrency=8))
     )
     load.start()
     swaps = 0
@@ -349,7 +359,7 @@ def _await_ready(process: "subprocess.Popen[bytes]", said: IO[bytes], url: str) 
 
 def warm(service: Service) -> None:
     """Ask a few things first."""
-    first = service.load(1.0, seed=-1, concurrency=8)
+    first = service.load(1.0, seed=10**6, concurrency=8)
     if not first["statuses"].get("200"):
         raise RuntimeError(f"{service.name} answers {first['statuses']}")
 
