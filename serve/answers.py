@@ -35,7 +35,8 @@ def nine_digits(row_D: np.ndarray) -> list[float]:
     # A whole number by a power of ten up to 22 is the double nearest to that decimal.
     places_D = 8 - np.floor(np.log10(sizes_D, where=sizes_D > 0, out=np.zeros_like(sizes_D)))
     powers_D = 10.0 ** np.clip(places_D, 0, 22)
-    written: list[float] = (np.rint(values_D * powers_D) / powers_D).tolist()
+    rounded_D = np.rint(values_D * powers_D) / powers_D
+    written: list[float] = np.where(places_D > 22, values_D, rounded_D).tolist()
     return written
 
 

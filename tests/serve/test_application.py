@@ -7,8 +7,10 @@ import itertools
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +19,51 @@ import numpy as np
 import pytest
 
 from biovl import encoder, storage
+from biovl.client import Client
 from biovl.errors import ConfigError
-from tests.serve.published import a_picture, publish_model
+from serve.api import http_api
+from serve.local import LocalEngine
+from serve.settings import Settings
+from tests.serve.published import a_picture, publish_index, publish_model
 
 # What Ray itself warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`")
 
-TEXTS = [f"figure {number} shows a liver" for number in range(24)]
+PICTURE = base64.b64encode(a_picture(3)).decode()
 
 
-def version(model: Path) -> str:
-    return storage.fingerprint(str(model))[:12]
+def version(folder: Path) -> str:
+    return storage.fingerprint(str(folder))[:12]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model and an index of it."""
+
+    model: Path
+    index: Path
+
+    @property
+    def named(self) -> str:
+        return f"{self.model.name}@{version(self.model)}"
+
+    def best_score(self, texts: list[str]) -> np.ndarray:
+        """Return for each text the product with the nearest of all pictures. Shape [N]."""
+        images_ND = np.load(self.index / "images.f16.npy").astype(np.float32)
+        scores: np.ndarray = encoder.load(str(self.model)).embed_texts(texts) @ images_ND.T
+        return scores.max(axis=1)
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("models")
-    return [publish_model(folder / f"model-{seed}", seed=seed) for seed in (1, 2)]
+def published(tmp_path_factory: pytest.TempPathFactory) -> list[Served]:
+    """A model and its index, another index of the same model, and another model and its index."""
+    folder = tmp_path_factory.mktemp("published")
+    one, other = (publish_model(folder / f"model-{seed}", seed=seed) for seed in (1, 2))
+    indexes = {"first": one, "second": one, "third": other}
+    return [
+        Served(model, publish_index(folder / name, model, figures=40 + 10 * number))
+        for number, (name, model) in enumerate(indexes.items())
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -49,36 +79,96 @@ def address(ray_session: None) -> Iterator[str]:
     serve.shutdown()
 
 
-def deploy(model: Path, **settings: Any) -> None:
+def deploy(served: Served, **settings: Any) -> None:
     from ray import serve
 
     from serve.app import build
 
-    small = {"replicas.http_cpus": 0.1, "replicas.encoder_cpus": 0.1, "poll_s": 0.2}
-    app = build({"model": str(model), **small, **settings})
+    cpus = {f"replicas.{name}_cpus": 0.1 for name in ("http", "encoder", "search")}
+    folders = {"model": str(served.model), "index": str(served.index)}
+    app = build({**folders, **cpus, "poll_s": 0.2, "log_format": "text", **settings})
     serve.run(app, name="biovl", route_prefix="/")
 
 
 @pytest.fixture(scope="module")
-def split(address: str, models: list[Path]) -> str:
-    """Two encoders behind one gateway."""
-    deploy(models[0], layout="split", **{"replicas.encoder": 2})
+def split(address: str, published: list[Served]) -> str:
+    """Two encoders and two indexes behind one gateway."""
+    deploy(published[0], layout="split", **{"replicas.encoder": 2, "replicas.search": 2})
     return address
 
 
-def embedded(answer: httpx.Response) -> tuple[str, np.ndarray]:
-    """Return the version of the model and the vectors."""
-    assert answer.status_code == 200, answer.text
-    body = answer.json()
-    rows = [np.array(one["embedding"], np.float32) for one in body["data"]]
-    return body["model"].rpartition("@")[2], np.stack(rows)
+async def answers_of(client: httpx.AsyncClient) -> dict[str, Any]:
+    """Return what each endpoint answers, but what no two answers have in common."""
+    part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
+    found: dict[str, Any] = {}
+    for path, body in (
+        ("/v1/search", {"text": "a liver", "k": 5}),
+        ("/v1/search", {"text": "picture of number 7", "words": True, "over": ["captions"]}),
+        ("/v1/search", {"image": PICTURE, "k": 5, "filter": {"license_group": ["commercial"]}}),
+        ("/v1/search", {"figure_id": "first_3", "k": 50}),
+        ("/v1/classify", {"image": PICTURE, "classes": ["a liver", "a bone", "a cell"]}),
+        ("/v1/embeddings", {"input": [*(f"figure {n}" for n in range(24)), part]}),
+        ("/v1/proxy", {"image": PICTURE, "classes": ["picture", "liver"]}),
+    ):
+        answer = await client.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        own = answer.json()
+        found[f"{path} {sorted(body)}"] = own
+        for name in ("request_id", "timings_ms"):
+            own.pop(name, None)
+    for path in ("first_5", "first_5/image", "first_5/thumbnail", "nobody"):
+        answer = await client.get(f"/v1/figures/{path}")
+        is_file = answer.headers["content-type"].startswith("image/")
+        found[path] = answer.content if is_file else answer.json().get("figure", answer.status_code)
+    facets = await client.get("/v1/facets")
+    return {**found, "facets": facets.json()}
+
+
+def in_process(served: Served) -> dict[str, Any]:
+    """Return the same of one process without Ray."""
+
+    async def ask() -> dict[str, Any]:
+        settings = Settings(model=str(served.model), index=str(served.index))
+        engine = LocalEngine(settings)
+        await engine.start()
+        local = httpx.ASGITransport(http_api(settings, engine), client=("127.0.0.1", 50_000))
+        async with httpx.AsyncClient(transport=local, base_url="http://127.0.0.1") as client:
+            found = await answers_of(client)
+        await engine.close()
+        return found
+
+    return asyncio.run(ask())
+
+
+def over_http(address: str) -> dict[str, Any]:
+    async def ask() -> dict[str, Any]:
+        async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+            return await answers_of(client)
+
+    return asyncio.run(ask())
+
+
+def assert_same(found: Any, expected: Any, where: str = "") -> None:
+    """Compare answers; floats as near as another batch leaves them."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for name, value in expected.items():
+            assert_same(found[name], value, f"{where}.{name}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for number, value in enumerate(expected):
+            assert_same(found[number], value, f"{where}.{number}")
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, abs=2e-5), where
+    else:
+        assert found == expected, where
 
 
 async def under_load(
     address: str, seconds: float, meanwhile: Callable[[httpx.AsyncClient], Awaitable[None]]
-) -> list[tuple[str, httpx.Response]]:
-    """Return (text, answer) of all requests made while something happens."""
-    answers: list[tuple[str, httpx.Response]] = []
+) -> list[tuple[str, httpx.Response | httpx.TransportError]]:
+    """Return (text, answer) of all searches made while something happens."""
+    answers: list[tuple[str, httpx.Response | httpx.TransportError]] = []
     # Each text once: none is remembered.
     numbers = itertools.count()
     async with httpx.AsyncClient(base_url=address, timeout=30) as client:
@@ -88,23 +178,42 @@ async def under_load(
         async def ask() -> None:
             while time.monotonic() < until or not happening.done():
                 text = f"a figure of number {next(numbers)}"
-                answers.append((text, await client.post("/v1/embeddings", json={"input": text})))
+                try:
+                    answer = await client.post("/v1/search", json={"text": text, "k": 5})
+                except httpx.TransportError as error:
+                    answers.append((text, error))
+                else:
+                    answers.append((text, answer))
 
         await asyncio.gather(*(ask() for _ in range(8)))
         await happening
     return answers
 
 
-def check(answers: list[tuple[str, httpx.Response]], models: list[Path]) -> set[str]:
-    """See that each was answered by one of the models alone; return which answered."""
-    failed = [answer.text for _, answer in answers if answer.status_code != 200]
-    assert not failed, failed[:3]
-    texts = [text for text, _ in answers]
-    expected = {version(path): encoder.load(str(path)).embed_texts(texts) for path in models}
-    found = [embedded(answer) for _, answer in answers]
-    for number, (by, rows_ND) in enumerate(found):
-        np.testing.assert_allclose(rows_ND[0], expected[by][number], atol=1e-5)
-    return {by for by, _ in found}
+def failed(answers: list[tuple[str, Any]]) -> list[str]:
+    return [
+        f"{answer.status_code} {answer.text[:200]}" if hasattr(answer, "text") else repr(answer)
+        for _, answer in answers
+        if getattr(answer, "status_code", 0) != 200
+    ]
+
+
+def check(answers: list[tuple[str, Any]], among: list[Served]) -> list[str]:
+    """See that each came of one model and its own index alone; return which indexes answered."""
+    expected = {version(one.index): one for one in among}
+    by_index: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for text, answer in answers:
+        if getattr(answer, "status_code", 0) == 200:
+            by_index.setdefault(answer.json()["index"], []).append((text, answer.json()))
+    for index, found in by_index.items():
+        own = expected[index]
+        assert {body["model"] for _, body in found} == {own.named}
+        for _, body in found:
+            assert len(body["results"]) == 5
+            assert all(hit["figure_id"].startswith(own.index.name) for hit in body["results"])
+        scores = [body["results"][0]["score"] for _, body in found]
+        np.testing.assert_allclose(scores, own.best_score([text for text, _ in found]), atol=2e-3)
+    return sorted(expected[index].index.name for index in by_index)
 
 
 def processes(name: str) -> list[int]:
@@ -117,64 +226,134 @@ def processes(name: str) -> list[int]:
     return found
 
 
+def killing(name: str) -> Callable[[httpx.AsyncClient], Awaitable[None]]:
+    async def kill(_: httpx.AsyncClient) -> None:
+        await asyncio.sleep(1)
+        os.kill(processes(name)[0], signal.SIGKILL)
+
+    return kill
+
+
 @pytest.mark.ray
-def test_deployments_apart_answer_as_the_model_in_process(split: str, models: list[Path]) -> None:
-    alone = encoder.load(str(models[0]))
-    found = embedded(httpx.post(f"{split}/v1/embeddings", json={"input": TEXTS}, timeout=30))
-    assert found[0] == version(models[0])
-    np.testing.assert_allclose(found[1], alone.embed_texts(TEXTS), atol=1e-5)
-    image = base64.b64encode(a_picture()).decode()
-    part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
-    answer = httpx.post(f"{split}/v1/embeddings", json={"input": [part]}, timeout=30)
-    np.testing.assert_allclose(embedded(answer)[1], alone.embed_images([a_picture()]), atol=1e-5)
+def test_deployments_apart_answer_as_one_process(split: str, published: list[Served]) -> None:
+    assert_same(over_http(split), in_process(published[0]))
     ready = httpx.get(f"{split}/readyz", timeout=30)
     assert ready.status_code == 200, ready.text
 
 
 @pytest.mark.ray
-def test_no_request_is_lost_when_an_encoder_is_killed(split: str, models: list[Path]) -> None:
-    async def kill(_: httpx.AsyncClient) -> None:
-        await asyncio.sleep(1)
-        os.kill(processes("Encoder")[0], signal.SIGKILL)
-
-    answers = asyncio.run(under_load(split, 4, kill))
-    assert check(answers, models[:1]) == {version(models[0])}
+@pytest.mark.parametrize("name", ["Encoder", "Search"])
+def test_no_request_is_lost_when_a_replica_behind_is_killed(
+    split: str, published: list[Served], name: str
+) -> None:
+    deadline = time.monotonic() + 60
+    while len(processes(name)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    answers = asyncio.run(under_load(split, 4, killing(name)))
+    assert not failed(answers)
+    assert check(answers, published[:1]) == ["first"]
 
 
 @pytest.mark.ray
-def test_no_request_fails_while_models_are_exchanged(split: str, models: list[Path]) -> None:
+def test_no_request_fails_while_models_and_indexes_are_exchanged(
+    split: str, published: list[Served]
+) -> None:
+    first, second, third = published
+
     async def exchange(client: httpx.AsyncClient) -> None:
-        for path in (models[1], models[0], models[1]):
+        for one, wanted in (
+            (second, {"index": str(second.index)}),
+            (third, {"model": str(third.model), "index": str(third.index)}),
+            (first, {"model": str(first.model), "index": str(first.index)}),
+        ):
             await asyncio.sleep(0.5)
-            answer = await client.post("/v1/admin/reload", json={"model": str(path)})
+            answer = await client.post("/v1/admin/reload", json=wanted)
             assert answer.status_code == 200, answer.text
-            assert answer.json()["model"]["version"] == version(path)
+            assert answer.json()["index"]["version"] == version(one.index)
+            assert answer.json()["model"]["version"] == version(one.model)
 
     answers = asyncio.run(under_load(split, 3, exchange))
-    assert check(answers, models) == {version(path) for path in models}
+    assert not failed(answers)
+    assert check(answers, published) == ["first", "second", "third"]
 
 
 @pytest.mark.ray
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"model": "/nowhere"}, "/nowhere has no manifest.json"),
+        ({"index": "third"}, "is an index of the model"),
+    ],
+)
 def test_what_cannot_be_served_is_refused_and_nothing_changes(
-    split: str, models: list[Path]
+    split: str, published: list[Served], wanted: dict[str, str], reason: str
 ) -> None:
-    before = embedded(httpx.post(f"{split}/v1/embeddings", json={"input": "liver"}, timeout=30))[0]
-    answer = httpx.post(f"{split}/v1/admin/reload", json={"model": "/nowhere"}, timeout=30)
+    if wanted.get("index"):
+        wanted = {"index": str(published[2].index)}
+    before = httpx.get(f"{split}/v1/models", timeout=30).json()
+    answer = httpx.post(f"{split}/v1/admin/reload", json=wanted, timeout=30)
     assert answer.status_code == 422
-    assert "/nowhere has no manifest.json" in answer.json()["detail"]
-    after = embedded(httpx.post(f"{split}/v1/embeddings", json={"input": "liver"}, timeout=30))[0]
-    assert before == after
+    assert reason in answer.json()["detail"]
+    assert httpx.get(f"{split}/v1/models", timeout=30).json() == before
+
+
+@pytest.fixture(scope="module")
+def fused(address: str, published: list[Served]) -> str:
+    """Two processes that do all."""
+    deploy(published[0], **{"replicas.http": 2})
+    return address
 
 
 @pytest.mark.ray
-def test_one_process_answers_as_the_model_in_process(address: str, models: list[Path]) -> None:
-    deploy(models[0])
-    alone = encoder.load(str(models[0]))
-    by, rows_ND = embedded(
-        httpx.post(f"{address}/v1/embeddings", json={"input": TEXTS}, timeout=30)
-    )
-    assert by == version(models[0])
-    np.testing.assert_allclose(rows_ND, alone.embed_texts(TEXTS), atol=1e-5)
+def test_one_process_on_serve_answers_as_without(fused: str, published: list[Served]) -> None:
+    assert_same(over_http(fused), in_process(published[0]))
+
+
+@pytest.mark.ray
+def test_both_processes_exchange_models_and_indexes_together(
+    fused: str, published: list[Served]
+) -> None:
+    async def exchange(client: httpx.AsyncClient) -> None:
+        for one in (published[2], published[0]):
+            await asyncio.sleep(0.5)
+            wanted = {"model": str(one.model), "index": str(one.index)}
+            answer = await client.post("/v1/admin/reload", json=wanted)
+            assert answer.status_code == 200, answer.text
+
+    answers = asyncio.run(under_load(fused, 2, exchange))
+    assert not failed(answers)
+    assert check(answers, published) == ["first", "third"]
+
+
+@pytest.mark.ray
+def test_what_is_in_a_killed_ingress_is_lost_and_a_client_asks_again(
+    fused: str, published: list[Served]
+) -> None:
+    found: list[str] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        with Client(fused) as client:
+            while not stop.is_set():
+                found.append(client.search("a liver", k=3)["results"][0]["figure_id"])
+
+    with contextlib.ExitStack() as stack:
+        from concurrent.futures import ThreadPoolExecutor
+
+        threads = stack.enter_context(ThreadPoolExecutor(4))
+        asking = [threads.submit(ask) for _ in range(4)]
+        try:
+            answers = asyncio.run(under_load(fused, 5, killing("Service")))
+        finally:
+            stop.set()
+        for one in asking:
+            one.result()
+    # Each of eight asks one at a time, and Serve may send a few more to what it does not know dead.
+    assert len(failed(answers)) <= 16, failed(answers)[:3]
+    assert all(getattr(answer, "status_code", 0) == 200 for _, answer in answers[-8:])
+    assert check(answers, published[:1]) == ["first"]
+    assert len(set(found)) == 1
 
 
 def test_settings_of_a_command_line_have_dots() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from serve.answers import nine_digits
 from serve.engine import Embedded
 from tests.serve.small_engine import DIM, SmallEngine, drawn, make_client, png, text_vector
 
@@ -140,3 +141,14 @@ def test_one_bad_image_is_named_by_its_number(client: TestClient) -> None:
     pdf = "data:image/png;base64," + base64.b64encode(b"%PDF-1.7").decode()
     response = client.post("/v1/embeddings", json={"input": ["a", IMAGE, pdf]})
     assert response.json()["errors"][0]["loc"] == ["body", "input", 2]
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-12, 1e-30])
+def test_numbers_are_written_with_nine_digits_and_read_as_the_same(size: float) -> None:
+    row_D = (np.random.default_rng(0).normal(size=500) * size).astype(np.float32)
+    row_D[0] = 0
+    written = nine_digits(row_D)
+    np.testing.assert_array_equal(np.array(written, np.float32), row_D)
+    if size > 1e-6:
+        digits = [repr(value).partition("e")[0].replace(".", "").strip("-0") for value in written]
+        assert max(map(len, digits)) <= 9

@@ -359,3 +359,20 @@ def test_the_small_model_tells_colours_and_shapes_apart(engine: SmallEngine) -> 
     assert (nearest_NN.argmax(1) == np.arange(COUNT)).all()
     pixels = np.asarray(drawn("red", "ring").resize((32, 32)))
     assert np.linalg.norm(image_vector(pixels)) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_last_page_that_is_full_leads_to_no_empty_one(client: TestClient) -> None:
+    # Of 36 figures 35 are like this one: it is not like itself.
+    answer = found(client, figure_id=id_of("red", "circle"), k=35)
+    assert (len(answer["results"]), answer["matching"], answer["next_cursor"]) == (35, 36, None)
+    assert found(client, figure_id=id_of("red", "circle"), k=34)["next_cursor"]
+
+
+def test_no_figure_below_a_score_is_found(client: TestClient) -> None:
+    whole = found(client, text="red circle", k=10)
+    least = whole["results"][3]["score"]
+    some = found(client, text="red circle", k=10, min_score=least - 1e-6)
+    assert ids(some) == [
+        hit["figure_id"] for hit in whole["results"] if hit["score"] >= least - 1e-6
+    ]
+    assert some["next_cursor"] is None
