@@ -115,7 +115,7 @@ def _large(
             loop = alone.run(seconds, batch=32)
             for concurrency in CONCURRENCIES if number == 0 else CONCURRENCIES[-1:]:
                 one = service.load(
-                    seconds, seed=100 * number + concurrency, concurrency=concurrency, warm_s=0.5
+                    seconds, seed=100 * number + concurrency, concurrency=concurrency, warm_s=3
                 )
                 _row(table, f"Ray Serve, {concurrency} at once", one)
             table.row(
