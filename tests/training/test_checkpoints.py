@@ -104,3 +104,13 @@ def test_a_pickle_that_torch_would_read_is_not_run(
     with pytest.raises(ArtifactError, match="cannot be read"):
         Checkpoints(str(tmp_path)).load(4)
     assert not (tmp_path / "harmed").exists()
+
+
+def test_a_checkpoint_is_whole_when_it_is_there_and_can_be_read(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(str(tmp_path))
+    saved(checkpoints, 7)
+    assert checkpoints.is_whole(7)
+    assert not checkpoints.is_whole(8)
+    path = tmp_path / ".draft" / "checkpoints" / "000000007.pt"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert not checkpoints.is_whole(7)

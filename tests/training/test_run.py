@@ -125,6 +125,16 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     assert all(torch.equal(again[name], value) for name, value in undisturbed.items())
 
 
+def test_an_epoch_whose_checkpoint_is_made_again_is_validated_from_that(tmp_path: Path) -> None:
+    World(tmp_path).run(config(tmp_path))
+    (tmp_path / ".draft" / f"{note_name(2)}.json").unlink()
+    (tmp_path / ".draft" / "checkpoints" / "000000012.pt").write_bytes(b"damaged")
+    world = World(tmp_path)
+    world.run(config(tmp_path))
+    assert world.validated == [(2, 12)]
+    assert Checkpoints(str(tmp_path)).is_whole(12)
+
+
 def test_a_run_whose_checkpoints_cannot_be_read_is_not_begun_anew(tmp_path: Path) -> None:
     World(tmp_path).run(config(tmp_path), every=None)
     for path in (tmp_path / ".draft" / "checkpoints").iterdir():

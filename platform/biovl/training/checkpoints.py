@@ -36,9 +36,19 @@ class Checkpoints:
         self._failure: BaseException | None = None
 
     def steps(self) -> list[int]:
-        """Return the steps after which there is a whole checkpoint, ascending."""
+        """Return the steps after which there is a checkpoint, ascending."""
         names = self._folder.names(_FOLDER, ".pt")
         return sorted(int(name.removesuffix(".pt")) for name in names)
+
+    def is_whole(self, steps_done: int) -> bool:
+        """Return whether there is a checkpoint after these steps that can be read. Reads it."""
+        if steps_done not in self.steps():
+            return False
+        try:
+            self.load(steps_done)
+        except ArtifactError:
+            return False
+        return True
 
     def load(self, steps_done: int, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Return a state.

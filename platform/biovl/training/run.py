@@ -212,7 +212,8 @@ class _Keeper:
         """Begin to validate epochs that ended before the run was killed."""
         waiting = steps_waiting(Draft(self._config.out), self._plan, self._validated_every)
         for steps_done in self._checkpoints.steps():
-            if steps_done in waiting:
+            # Later ones could not be read, and are made again.
+            if steps_done in waiting and steps_done <= self._trainer.steps_done:
                 self._surroundings.validate(waiting[steps_done], steps_done)
 
     def _save(self, then: Callable[[], None] = lambda: None) -> None:
