@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plugins": {"config", "errors"},
     "shards": {"errors", "filesystems"},
     "storage": {"__init__", "config", "errors", "filesystems"},
+    "leases": {"errors", "storage"},
     "parts": {"records", "storage"},
     "articles": {"records"},
     "images": {"records"},
@@ -55,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *(
             "harvesting",
             "indexing",
+            "leases",
             "merging",
             "models",
             "pairing",

@@ -25,7 +25,9 @@ from PIL import Image
 from biovl import config as configs
 from biovl import encoder, recipes
 from biovl.errors import ArtifactError, ConfigError, TrainingError
+from biovl.jobs import pretrain as pretraining
 from biovl.jobs.pretrain import estimated, pretrain, say_what_is_missing
+from biovl.leases import held
 from biovl.shards import read_pair
 from biovl.storage import Manifest
 from biovl.training.config import PretrainConfig
@@ -256,6 +258,38 @@ def test_an_epoch_that_cannot_be_validated_stops_neither_training_nor_its_lines(
     assert re.search(r"ep 2/2 4/4 ", said.getvalue())
     shard.write_bytes(whole)
     assert pretrain(changed, progress=said).notes["validation"]
+
+
+def test_a_last_checkpoint_that_cannot_be_read_is_made_again(
+    undisturbed: Path, sample_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    out = tmp_path / "model"
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining, "write_model", full)
+        with pytest.raises(OSError, match="no space left"):
+            run(sample_corpus, out)
+    last = out / ".draft" / "checkpoints" / "000000006.pt"
+    last.write_bytes(last.read_bytes()[:-200])
+    run(sample_corpus, out)
+    assert weights(out) == weights(undisturbed)
+    assert losses(out) == losses(undisturbed)
+
+
+def test_a_second_driver_of_a_run_is_refused_and_disturbs_nothing(
+    sample_corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    with held(str(out), settle_s=0):
+        unfinished = out / ".draft" / "ray" / "state.json"
+        unfinished.parent.mkdir()
+        unfinished.write_text("{}")
+        with pytest.raises(ArtifactError, match=f"is being made by process {os.getpid()} on"):
+            run(sample_corpus, out)
+        assert unfinished.exists()
+    assert not out.exists() or not list(out.iterdir())
 
 
 def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_written(

@@ -24,6 +24,7 @@ from biovl import config as configs
 from biovl.errors import ConfigError, TrainingError
 from biovl.jobs import pair_stream
 from biovl.jobs.cluster import connected
+from biovl.leases import held
 from biovl.models.open_clip import Built
 from biovl.storage import (
     Draft,
@@ -69,12 +70,13 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
 
     Raises:
         ConfigError: If a setting does not fit the corpus or the model.
-        ArtifactError: If the corpus is none, ``out`` holds something else, or weights do not fit.
+        ArtifactError: If the corpus is none, ``out`` holds something else or is being made by
+            another process, or weights do not fit.
         TrainingError: If the run is not worth going on with, or failed too often.
     """
     corpus = read_manifest(config.corpus, "corpus")
     inputs = [Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))]
-    what, how = identity(configs.to_plain(config))
+    what, _ = identity(configs.to_plain(config))
     done = published(config.out, KIND, what, inputs)
     if done is not None:
         return done
@@ -84,7 +86,6 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
     check_trackers(config.trackers)
     # A mistake in the model is told before anything is written or starts.
     built = build(config.model, with_weights=False)
-    draft = Draft.begin(config.out, KIND, what, inputs)
 
     def say(line: str) -> None:
         print(f"pretrain: {line}", file=progress, flush=True)
@@ -92,9 +93,26 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
     every = config.validation.every_epochs if pairs["val"] > 1 else None
     if every is None:
         say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
+    # Another driver would take this one's workers for those of a run that has died.
+    with held(config.out) as lease:
+        draft = Draft.begin(config.out, KIND, what, inputs)
+        _train(config, plan, every, built, draft, say)
+        lease.check()
+        return _publish(config, plan, built, draft, pairs, inputs)
+
+
+def _train(
+    config: PretrainConfig,
+    plan: Plan,
+    every: int | None,
+    built: Built,
+    draft: Draft,
+    say: Callable[[str], None],
+) -> None:
+    """Train to the last step and validate what is to be, from where the draft is."""
     checkpoints = Checkpoints(config.out)
     with connected(), contextlib.closing(_Listener(config, say)) as listener:
-        if checkpoints.steps()[-1:] != [plan.steps]:
+        if not checkpoints.is_whole(plan.steps):
             say_what_is_missing(config, say)
             _fit(config, plan, every, built, listener.queue)
         listener.finish()
@@ -105,10 +123,22 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
         listener.raise_failures()
     with Journal(config, plan.steps) as journal:
         journal.add_scores(plan.steps)
+
+
+def _publish(
+    config: PretrainConfig,
+    plan: Plan,
+    built: Built,
+    draft: Draft,
+    pairs: Mapping[str, int],
+    inputs: list[Input],
+) -> Manifest:
+    what, how = identity(configs.to_plain(config))
     scores = scores_noted(draft)
     best = best_epoch(scores)
     chosen = best if config.publish == "best" and best is not None else len(plan.epochs) - 1
-    write_model(draft.folder, built, checkpoints.load(plan.ends()[chosen])["model"])
+    state = Checkpoints(config.out).load(plan.ends()[chosen])
+    write_model(draft.folder, built, state["model"])
     manifest = Manifest(
         kind=KIND,
         config=what,
