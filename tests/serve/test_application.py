@@ -116,6 +116,8 @@ async def answers_of(client: httpx.AsyncClient) -> dict[str, Any]:
         found[f"{path} {sorted(body)}"] = own
         for name in ("request_id", "timings_ms"):
             own.pop(name, None)
+        # Signed with the settings.
+        own["next_cursor"] = own.get("next_cursor") is not None
     for path in ("first_5", "first_5/image", "first_5/thumbnail", "nobody"):
         answer = await client.get(f"/v1/figures/{path}")
         is_file = answer.headers["content-type"].startswith("image/")
