@@ -54,7 +54,7 @@ def app(asked: dict[str, Any]) -> None:
     """Our application under plain uvicorn."""
     import uvicorn
 
-    from serve.api import http_api
+    from serve.http.api import http_api
     from serve.local import LocalEngine
     from serve.settings import Settings
 

@@ -132,6 +132,8 @@ def _deployment(
     return deployment.options(
         **scale,
         ray_actor_options={"num_cpus": cpus, "num_gpus": gpus},
+        # The application writes a line for each request itself, without its path.
+        logging_config={"enable_access_log": False},
         max_ongoing_requests=256,
         max_queued_requests=1_024,
         max_surge_percent=100,

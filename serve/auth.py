@@ -30,8 +30,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers
 
 from biovl.errors import ConfigError
-from serve.exchanges import Caller
-from serve.problems import Problem
+from serve.http.exchanges import Caller
+from serve.http.problems import Problem
 from serve.settings import Auth
 
 SCOPES = ("search", "embed", "admin", "metrics")

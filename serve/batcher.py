@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Generic, TypeVar
 
-from serve.problems import Problem
+from serve.http.problems import Problem
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -2,7 +2,7 @@
 
 ``serve.local.LocalEngine`` answers in this process, ``serve.deployments.ServeEngine`` through
 handles to other replicas, and tests through a small model in memory. Errors of a request are
-``serve.problems.Problem``.
+``serve.http.problems.Problem``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from biovl.retrieval.query import Query, Results
-from serve.problems import Problem, shortened
+from serve.http.problems import Problem, shortened
 
 Size = Literal["thumbnail", "full"]
 

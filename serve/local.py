@@ -14,8 +14,9 @@ from biovl.retrieval.query import Query, Results
 from serve.coordinator import Coordinator, LocalCoordinator
 from serve.embedding import Embedder, Observe, TextVectors
 from serve.engine import Embedded, ImageFile, Size, no_index, stale
+from serve.holder import Holder
 from serve.preparing import Preparer
-from serve.release import Holder, Release, load_release
+from serve.release import Release, load_release
 from serve.searching import Searcher
 from serve.settings import Settings
 

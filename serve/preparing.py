@@ -19,7 +19,7 @@ from biovl.images.decode import (
     decode_rgb,
     stated_size_px,
 )
-from serve.problems import Problem
+from serve.http.problems import Problem
 from serve.settings import Limits
 
 _DAMAGED = (EMPTY, TRUNCATED, UNDECODABLE)

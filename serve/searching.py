@@ -13,7 +13,7 @@ from biovl.images.decode import image_format
 from biovl.retrieval.opened import VERSION_DIGITS, Index
 from biovl.retrieval.query import Query, Results
 from serve.engine import ImageFile, Size, unknown_figure
-from serve.problems import Problem, shortened
+from serve.http.problems import Problem, shortened
 
 Answer = TypeVar("Answer")
 

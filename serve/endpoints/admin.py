@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import Field
 
-from serve.context import Context
+from serve.http.context import Context
 from serve.messages import Message
 
 

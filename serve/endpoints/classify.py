@@ -8,16 +8,16 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from biovl.evaluation.prompts import PLACE, PROMPTS, filled
-from serve.answers import NO_STORE, json_answer, refusals
-from serve.bodies import Received, documented, received
-from serve.context import Context
 from serve.engine import Embedded
-from serve.exchanges import Exchange, exchange_in
+from serve.http.answers import NO_STORE, json_answer, refusals
+from serve.http.bodies import Received, documented, received
+from serve.http.context import Context
+from serve.http.exchanges import Exchange, exchange_in
+from serve.http.queries import again_if_stale, check_text, invalid, one_version
+from serve.http.served import Served
+from serve.http.uploads import image_of, images_of
 from serve.messages import ClassifyAnswer, ClassifyRequest
-from serve.queries import again_if_stale, check_text, invalid, one_version
-from serve.served import Served
 from serve.settings import Limits
-from serve.uploads import image_of, images_of
 
 # Shapes: N images, C classes, T templates, D embedding.
 

@@ -8,14 +8,14 @@ import numpy as np
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
-from serve.answers import NO_STORE, json_answer, nine_digits, refusals
-from serve.context import Context
-from serve.exchanges import Exchange, exchange_in
+from serve.http.answers import NO_STORE, json_answer, nine_digits, refusals
+from serve.http.context import Context
+from serve.http.exchanges import Exchange, exchange_in
+from serve.http.problems import Problem
+from serve.http.queries import again_if_stale, check_text, invalid, one_version
+from serve.http.uploads import image_of
 from serve.messages import Message
-from serve.problems import Problem
-from serve.queries import again_if_stale, check_text, invalid, one_version
 from serve.settings import Limits
-from serve.uploads import image_of
 
 _DATA_IMAGE = re.compile(r"data:image/", re.IGNORECASE)
 

@@ -4,14 +4,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from serve.answers import figure_json, json_answer, refusals
-from serve.context import Context
 from serve.engine import Size, unknown_figure
-from serve.exchanges import exchange_in
+from serve.http.answers import figure_json, json_answer, refusals
+from serve.http.context import Context
+from serve.http.exchanges import exchange_in
+from serve.http.problems import Problem
+from serve.http.queries import MAX_ID_CHARS
+from serve.http.served import Served
 from serve.messages import Answer, FigureAbout
-from serve.problems import Problem
-from serve.queries import MAX_ID_CHARS
-from serve.served import Served
 
 MAX_IDS = 100
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from serve.context import Context
+from serve.http.context import Context
 
 
 class Up(BaseModel):

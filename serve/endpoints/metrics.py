@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from serve.context import Context
-from serve.metrics import of_all
+from serve.http.context import Context
+from serve.http.metrics import of_all
 
 
 def router(context: Context) -> APIRouter:

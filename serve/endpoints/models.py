@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from biovl import __version__
 from serve.auth import SCOPES
-from serve.context import Context
+from serve.http.context import Context
 
 
 class Model(BaseModel):

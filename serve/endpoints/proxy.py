@@ -9,16 +9,16 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from biovl.retrieval.query import Filter, Query
-from serve.answers import NO_STORE, hits_json, json_answer, refusals
-from serve.bodies import Received, documented, received
-from serve.context import Context
-from serve.exchanges import Exchange, exchange_in
+from serve.http.answers import NO_STORE, hits_json, json_answer, refusals
+from serve.http.bodies import Received, documented, received
+from serve.http.context import Context
+from serve.http.exchanges import Exchange, exchange_in
+from serve.http.queries import Asked, check_filter, check_k, check_text, find, invalid
+from serve.http.served import Served
+from serve.http.uploads import image_of
+from serve.http.votes import labels_of, votes
 from serve.messages import BoundedFilter, Message, ProxyAnswer, ProxyRequest
-from serve.queries import Asked, check_filter, check_k, check_text, find, invalid
-from serve.served import Served
 from serve.settings import Limits
-from serve.uploads import image_of
-from serve.votes import labels_of, votes
 
 DISCLOSURE = (
     "Nothing of the image left this service: it was neither written, logged, cached nor sent on."

@@ -5,14 +5,13 @@ import hashlib
 from fastapi import APIRouter, Request, Response
 
 from biovl.retrieval.query import Query
-from serve.answers import NO_STORE, hits_json, json_answer, refusals
-from serve.bodies import Received, documented, received
-from serve.context import Context
-from serve.cursors import hash_of, stale_cursor
-from serve.exchanges import Exchange, exchange_in
-from serve.messages import Message, SearchAnswer, SearchRequest
-from serve.problems import Problem
-from serve.queries import (
+from serve.http.answers import NO_STORE, hits_json, json_answer, refusals
+from serve.http.bodies import Received, documented, received
+from serve.http.context import Context
+from serve.http.cursors import hash_of, stale_cursor
+from serve.http.exchanges import Exchange, exchange_in
+from serve.http.problems import Problem
+from serve.http.queries import (
     MAX_ID_CHARS,
     Asked,
     check_filter,
@@ -22,9 +21,10 @@ from serve.queries import (
     invalid,
     unit_vector,
 )
-from serve.recall import recall_at_10
-from serve.served import Served
-from serve.uploads import image_of
+from serve.http.recall import recall_at_10
+from serve.http.served import Served
+from serve.http.uploads import image_of
+from serve.messages import Message, SearchAnswer, SearchRequest
 
 
 class _Identity(Message):

@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw
 from biovl.images.decode import decode_rgb
 from biovl.retrieval.query import Filter, Hit, Part, Query, Results
 from serve.engine import Embedded, ImageFile, Size
-from serve.problems import Problem
+from serve.http.problems import Problem
 from serve.settings import Settings
 
 COLOURS = {
@@ -376,7 +376,7 @@ def _joined(
 
 def make_app(engine: SmallEngine | None = None, **settings: Any) -> FastAPI:
     """Return the application over this engine; settings as of ``serve.settings.Settings``."""
-    from serve.api import http_api
+    from serve.http.api import http_api
 
     return http_api(Settings(**{"model": "memory", **settings}), engine or SmallEngine())
 

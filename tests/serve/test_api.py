@@ -5,8 +5,8 @@ import httpx
 import pytest
 
 from biovl.errors import ArtifactError, BiovlError
-from serve.api import http_api
-from serve.problems import Problem, problem_json, shortened
+from serve.http.api import http_api
+from serve.http.problems import Problem, problem_json, shortened
 from serve.settings import Settings
 from tests.serve.tiny_service import Asking, Facets, TinyEngine, service
 

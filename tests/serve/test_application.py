@@ -21,7 +21,7 @@ import pytest
 from biovl import encoder, storage
 from biovl.client import Client
 from biovl.errors import ConfigError
-from serve.api import http_api
+from serve.http.api import http_api
 from serve.local import LocalEngine
 from serve.settings import Settings
 from tests.serve.published import a_picture, publish_index, publish_model

@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 
 from biovl.errors import ConfigError
 from serve.auth import Keys, main
-from serve.problems import Problem
+from serve.http.problems import Problem
 from serve.settings import Auth
 from tests.serve.tiny_service import Asking, TinyEngine, service
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from serve.batcher import Batcher
-from serve.problems import Problem
+from serve.http.problems import Problem
 
 
 class Doubling:
@@ -81,7 +81,7 @@ def test_the_items_of_one_call_are_one_batch() -> None:
 def test_with_a_wait_others_join_the_first() -> None:
     async def test() -> None:
         doubling = Doubling()
-        ask = batcher(doubling, wait_ms=50)
+        ask = batcher(doubling, wait_ms=300)
         first = asyncio.create_task(ask([1]))
         await asyncio.sleep(0.005)
         assert await asyncio.gather(first, ask([2])) == [[2], [4]]

@@ -1,8 +1,8 @@
 import pytest
 
-from serve.cursors import Cursors, hash_of
+from serve.http.cursors import Cursors, hash_of
+from serve.http.problems import Problem
 from serve.messages import SearchRequest
-from serve.problems import Problem
 
 CURSORS = Cursors(lambda: b"of all replicas")
 

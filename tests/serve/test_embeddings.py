@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from serve.answers import nine_digits
 from serve.engine import Embedded
+from serve.http.answers import nine_digits
 from tests.serve.small_engine import DIM, SmallEngine, drawn, make_client, png, text_vector
 
 

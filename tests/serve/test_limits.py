@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from serve.problems import Problem
+from serve.http.problems import Problem
 from tests.serve.tiny_service import Asking, Facets, TinyEngine, listening, service, some_facets
 
 MIB = 1 << 20

@@ -14,8 +14,8 @@ from PIL import Image
 
 from biovl import encoder, storage
 from biovl.retrieval.query import Part, Query
+from serve.http.problems import Problem
 from serve.local import LocalEngine
-from serve.problems import Problem
 from serve.settings import Batch, Limits, Settings
 from tests.serve.published import a_picture, publish_index, publish_model
 

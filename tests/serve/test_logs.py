@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from serve.logs import JsonLines
-from serve.problems import Problem
+from serve.http.logs import JsonLines
+from serve.http.problems import Problem
 from tests.serve.tiny_service import Asking, Facets, TinyEngine, service
 
 CANARY = "canary7f3a"

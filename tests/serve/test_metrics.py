@@ -3,7 +3,7 @@ import asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.coordinator import LocalCoordinator
-from serve.metrics import Metrics, leave, of_all, prometheus_text
+from serve.http.metrics import Metrics, leave, of_all, prometheus_text
 from tests.serve.tiny_service import Asking, TinyEngine, service
 
 

@@ -28,8 +28,8 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from serve.http.votes import holds, votes
 from serve.messages import ProxyAnswer
-from serve.votes import holds, votes
 from tests.serve.small_engine import (
     SIDE_PX,
     SmallEngine,

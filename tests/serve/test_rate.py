@@ -3,9 +3,9 @@ from contextlib import suppress
 
 import pytest
 
-from serve.exchanges import Caller
-from serve.problems import Problem
-from serve.rate import Buckets, RateLimit
+from serve.http.exchanges import Caller
+from serve.http.problems import Problem
+from serve.http.rate import Buckets, RateLimit
 from serve.settings import Rate
 from tests.serve.tiny_service import Asking, service
 

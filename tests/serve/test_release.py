@@ -12,8 +12,9 @@ from biovl import storage
 from biovl.errors import ArtifactError
 from biovl.storage import Draft, Input, Manifest
 from serve.coordinator import Coordination, LocalCoordinator, Report, Wanted
-from serve.problems import Problem
-from serve.release import Holder, find, load_release
+from serve.holder import Holder
+from serve.http.problems import Problem
+from serve.release import find, load_release
 from tests.serve.published import publish_model
 
 POLL_S = 0.01

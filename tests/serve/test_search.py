@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from serve.http.queries import unit_vector
 from serve.messages import SearchAnswer
-from serve.queries import unit_vector
 from tests.serve.small_engine import (
     COLOURS,
     DIM,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from serve.problems import Problem
-from serve.served import Served
+from serve.http.problems import Problem
+from serve.http.served import Served
 
 
 class Engine:

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from biovl.images.decode import image_format
-from serve.problems import Problem
+from serve.http.problems import Problem
+from serve.http.uploads import FORMATS, checked, form_of, image_of
 from serve.settings import Limits
-from serve.uploads import FORMATS, checked, form_of, image_of
 
 LIMITS = Limits(image_mib=1, image_megapixels=4)
 AT = ("body", "image")

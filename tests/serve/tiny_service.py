@@ -10,7 +10,7 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from serve.api import http_api
+from serve.http.api import http_api
 from serve.settings import Settings
 
 Facets = Mapping[str, Mapping[str, int]]

@@ -16,7 +16,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from biovl.images import decode
-from serve.problems import Problem
+from serve.http.problems import Problem
 from serve.settings import Limits
 
 Location = tuple[str | int, ...]

@@ -8,11 +8,11 @@ from typing import TypeVar
 import numpy as np
 
 from biovl.retrieval.query import Filter, Kind, Part, Query, Results
-from serve.context import Context
 from serve.engine import Embedded
-from serve.exchanges import Exchange
+from serve.http.context import Context
+from serve.http.exchanges import Exchange
+from serve.http.problems import Problem
 from serve.messages import Weights
-from serve.problems import Problem
 from serve.settings import Limits
 
 T = TypeVar("T")

@@ -18,12 +18,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve.auth import Keys
-from serve.exchanges import Exchange, exchange_in
-from serve.limits import Bodies, ClientGoneError, Places
-from serve.logs import failure_line, request_line
-from serve.metrics import Metrics
-from serve.problems import problem_answer, problem_of, timed_out
-from serve.rate import RateLimit
+from serve.http.exchanges import Exchange, exchange_in
+from serve.http.limits import Bodies, ClientGoneError, Places
+from serve.http.logs import failure_line, request_line
+from serve.http.metrics import Metrics
+from serve.http.problems import problem_answer, problem_of, timed_out
+from serve.http.rate import RateLimit
 from serve.settings import Settings
 
 CONTENT_SECURITY_POLICY = (

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from serve.engine import Engine, no_index
-from serve.problems import Problem
+from serve.http.problems import Problem
 
 KEPT_S = 3.0
 """Until what is served is asked for anew."""

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from biovl.errors import ArtifactError, BiovlError, ConfigError
-from serve.exchanges import exchange_in
+from serve.http.exchanges import exchange_in
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_CHARS = 80
@@ -153,7 +153,7 @@ def timed_out() -> Problem:
 def handle_problems(app: FastAPI) -> None:
     """Answer foreseen exceptions of endpoints with problems.
 
-    All others reach ``serve.middleware``, which logs and answers them.
+    All others reach ``serve.http.middleware``, which logs and answers them.
     """
 
     async def answer(request: Request, error: Exception) -> Response:

@@ -16,21 +16,21 @@ from starlette.staticfiles import StaticFiles
 import serve.endpoints
 from biovl import __version__
 from serve.auth import Keys
-from serve.context import Context
 from serve.coordinator import Coordinator, LocalCoordinator
-from serve.cursors import Cursors
-from serve.documentation import document
 from serve.engine import Engine
-from serve.logs import write_lines
-from serve.metrics import Metrics, leave_always
-from serve.middleware import Guarded, Watched
-from serve.problems import handle_problems
-from serve.rate import RateLimit
-from serve.served import Served
+from serve.http.context import Context
+from serve.http.cursors import Cursors
+from serve.http.documentation import document
+from serve.http.logs import write_lines
+from serve.http.metrics import Metrics, leave_always
+from serve.http.middleware import Guarded, Watched
+from serve.http.problems import handle_problems
+from serve.http.rate import RateLimit
+from serve.http.served import Served
+from serve.http.strict_json import StrictRoute
 from serve.settings import Settings
-from serve.strict_json import StrictRoute
 
-PAGE = Path(__file__).parent / "page"
+PAGE = Path(__file__).parents[1] / "page"
 _EXPOSED = (
     "X-Request-ID",
     "Retry-After",

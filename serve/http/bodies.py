@@ -15,10 +15,10 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-from serve.problems import Problem
+from serve.http.problems import Problem
+from serve.http.strict_json import is_json, read_json
+from serve.http.uploads import FORMATS, checked, form_of
 from serve.settings import Limits
-from serve.strict_json import is_json, read_json
-from serve.uploads import FORMATS, checked, form_of
 
 Message = TypeVar("Message", bound=BaseModel)
 
@@ -42,7 +42,7 @@ async def received(
     """Return what a request holds.
 
     Args:
-        request: Its body is limited already (``serve.limits``), and is held in memory.
+        request: Its body is limited already (``serve.http.limits``), and is held in memory.
         kind: Of the message.
         limits: Of images.
         form: Whether multipart forms are taken.

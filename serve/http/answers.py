@@ -9,8 +9,8 @@ from fastapi import Response
 from pydantic_core import to_json
 
 from biovl.retrieval.query import Hit
+from serve.http.problems import MEDIA_TYPE
 from serve.messages import FigureAbout
-from serve.problems import MEDIA_TYPE
 
 NO_STORE = {"Cache-Control": "no-store"}
 """For answers that a private image led to."""
@@ -43,7 +43,7 @@ def nine_digits(row_D: np.ndarray) -> list[float]:
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of problems that not every endpoint answers with.
 
-    Those that every one may answer with are added by ``serve.documentation``.
+    Those that every one may answer with are added by ``serve.http.documentation``.
     """
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _REASONS[status], "content": content} for status in statuses}

@@ -7,14 +7,14 @@ from fastapi import APIRouter, Depends, Request
 
 from serve.auth import SCOPES, Keys
 from serve.coordinator import Coordinator
-from serve.cursors import Cursors
 from serve.engine import Engine
-from serve.exchanges import exchange_in
-from serve.metrics import Metrics
-from serve.problems import Problem
-from serve.served import Served
+from serve.http.cursors import Cursors
+from serve.http.exchanges import exchange_in
+from serve.http.metrics import Metrics
+from serve.http.problems import Problem
+from serve.http.served import Served
+from serve.http.strict_json import StrictRoute
 from serve.settings import Settings
-from serve.strict_json import StrictRoute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Context:
         """Return the dependency of a route that not every key may use.
 
         ``@router.post("/v1/search", dependencies=[context.needs("search")])``. That there is a
-        valid key was seen to before, for every path below ``/v1/`` (``serve.middleware``).
+        valid key was seen to before, for every path below ``/v1/`` (``serve.http.middleware``).
         """
         if scope not in SCOPES:
             raise ValueError(f"there is no scope {scope!r}; choose from {', '.join(SCOPES)}")

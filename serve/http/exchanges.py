@@ -56,7 +56,7 @@ class Exchange:
 
 
 def exchange_in(scope: MutableMapping[str, Any]) -> Exchange:
-    """Return the exchange of an ASGI scope. ``serve.middleware`` puts it there."""
+    """Return the exchange of an ASGI scope. ``serve.http.middleware`` puts it there."""
     exchange: Exchange = scope["biovl.exchange"]
     return exchange
 

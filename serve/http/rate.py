@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from serve.exchanges import Caller
-from serve.problems import Problem
+from serve.http.exchanges import Caller
+from serve.http.problems import Problem
 from serve.settings import Rate
 
 _MAX_BUCKETS = 10_000

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from pydantic import BaseModel
 
-from serve.problems import Problem
+from serve.http.problems import Problem
 
 _MAC_BYTES = 16
 _MAX_CHARS = 200

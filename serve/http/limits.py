@@ -5,7 +5,7 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from serve.problems import Problem
+from serve.http.problems import Problem
 from serve.settings import Limits
 
 _MIB = 1 << 20

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from serve.problems import Problem, shortened
+from serve.http.problems import Problem, shortened
 
 MAX_DEPTH = 32
 """Of lists and objects in each other; our deepest message has 5."""

@@ -1,0 +1,1 @@
+"""What surrounds the endpoints: messages in and out, limits, problems, logs, metrics."""
