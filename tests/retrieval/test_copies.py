@@ -1,4 +1,8 @@
+import gc
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +11,10 @@ from pyarrow import fs as pafs
 
 from biovl.errors import ArtifactError
 from biovl.filesystems import open_location
+from biovl.retrieval.copies import check_sizes
 from biovl.retrieval.opened import Index
 from biovl.retrieval.query import Part, Query
+from biovl.storage import Manifest
 from tests.retrieval.small_index import publish, unit
 
 VECTORS_ND = unit(np.random.default_rng(0), 50, 16)
@@ -33,10 +39,72 @@ def test_an_index_in_a_bucket_is_copied_once_and_opened(bucket_uri: str, tmp_pat
     assert len(Index.open(f"{bucket_uri}/once", str(cache))) == 50
 
 
-def test_a_copy_that_was_damaged_is_refused(bucket_uri: str, tmp_path: Path) -> None:
-    uploaded(Path(publish(tmp_path / "index", VECTORS_ND)), f"{bucket_uri}/damaged")
-    Index.open(f"{bucket_uri}/damaged", str(tmp_path / "cache"))
-    (copy,) = (tmp_path / "cache").iterdir()
-    (copy / "images.faiss").write_bytes(b"")
-    with pytest.raises(ArtifactError, match="0 bytes, expected"):
-        Index.open(f"{bucket_uri}/damaged", str(tmp_path / "cache"))
+@pytest.mark.parametrize("is_shorter", [True, False])
+def test_a_copy_that_was_damaged_is_made_anew(
+    is_shorter: bool, bucket_uri: str, tmp_path: Path
+) -> None:
+    uri, cache = f"{bucket_uri}/damaged-{is_shorter}", tmp_path / "cache"
+    whole = Path(publish(tmp_path / "index", VECTORS_ND)) / "images.faiss"
+    uploaded(whole.parent, uri)
+    Index.open(uri, str(cache))
+    (copy,) = cache.iterdir()
+    data = whole.read_bytes()
+    (copy / "images.faiss").write_bytes(b"" if is_shorter else bytes(len(data)))
+    for _ in range(2):
+        assert len(Index.open(uri, str(cache))) == 50
+    assert [path.name for path in cache.iterdir()] == [copy.name]
+    assert (copy / "images.faiss").read_bytes() == data
+
+
+def test_what_is_damaged_in_the_bucket_is_refused_and_not_kept(
+    bucket_uri: str, tmp_path: Path
+) -> None:
+    local = Path(publish(tmp_path / "index", VECTORS_ND))
+    (local / "images.faiss").write_bytes(b"short")
+    uploaded(local, f"{bucket_uri}/short")
+    with pytest.raises(ArtifactError, match="5 bytes, expected"):
+        Index.open(f"{bucket_uri}/short", str(tmp_path / "cache"))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_what_a_killed_process_had_copied_is_deleted_by_the_next(
+    bucket_uri: str, tmp_path: Path
+) -> None:
+    uploaded(Path(publish(tmp_path / "index", VECTORS_ND)), f"{bucket_uri}/left")
+    left = tmp_path / "cache" / ".unfinished-abc"
+    left.mkdir(parents=True)
+    (left / "images.f16.npy").write_bytes(bytes(100))
+    Index.open(f"{bucket_uri}/left", str(tmp_path / "cache"))
+    assert not left.exists()
+
+
+def test_two_processes_copy_an_index_once(bucket_uri: str, tmp_path: Path) -> None:
+    uploaded(Path(publish(tmp_path / "index", VECTORS_ND)), f"{bucket_uri}/both")
+    script = (
+        "import sys; from biovl.retrieval.opened import Index; "
+        "assert len(Index.open(sys.argv[1], sys.argv[2])) == 50"
+    )
+    command = [sys.executable, "-c", script, f"{bucket_uri}/both", str(tmp_path / "cache")]
+    both = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_without_a_cache_a_copy_goes_with_its_index(
+    bucket_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploaded(Path(publish(tmp_path / "index", VECTORS_ND)), f"{bucket_uri}/for-now")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    index = Index.open(f"{bucket_uri}/for-now")
+    assert len(list((tmp_path / "temporary").iterdir())) == 1
+    del index
+    gc.collect()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../stolen", "/stolen", "words/../../stolen"])
+def test_a_manifest_that_names_files_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    manifest = Manifest(kind="index", config={}, counts={}, files={name: {"size_bytes": 1}})
+    with pytest.raises(ArtifactError, match="not in its folder"):
+        check_sizes(tmp_path, manifest)

@@ -74,6 +74,11 @@ def test_a_table_and_a_lookup_of_different_length_are_refused(tmp_path: Path) ->
         MetadataTable.open(tmp_path)
 
 
+def test_an_id_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="rows 1 and 3 are of figures with the same id"):
+        metadata.write_lookup(["a", "b", "c", "b"], tmp_path)
+
+
 def test_a_table_cut_short_is_refused(tmp_path: Path) -> None:
     opened(ROWS, tmp_path)
     data = (tmp_path / "table.arrow").read_bytes()

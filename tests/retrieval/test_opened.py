@@ -1,4 +1,5 @@
 import concurrent.futures
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -254,6 +255,42 @@ def test_an_image_is_read_from_its_shard_and_a_thumbnail_from_the_index(tmp_path
     assert index.image(name(0), "full", str(tmp_path / "moved")) == b"\x89PNG"
 
 
+def test_the_image_of_another_figure_is_not_shown_for_one(tmp_path: Path) -> None:
+    (tmp_path / "corpus/train").mkdir(parents=True)
+    with (tmp_path / "corpus/train/00000.tar").open("wb") as stream:
+        writer = ShardWriter(stream)
+        about = {"figure_id": name(1)}
+        place = writer.add("a", {"png": b"\x89PNG", "json": json.dumps(about).encode()})
+        writer.finish()
+    at = {"offset": place.offset, "size": place.size}
+    rows = [figure(0, **at), figure(1, **at), figure(2, **at, figure_id=f"{name(1)}_panel-a")]
+    index = Index.open(publish(tmp_path / "index", IMAGES_ND[:3], rows=rows))
+    assert index.image(name(1)) == index.image(f"{name(1)}_panel-a") == b"\x89PNG"
+    with pytest.raises(ArtifactError, match=f"another figure in the place of {name(0)}"):
+        index.image(name(0))
+
+
+@pytest.mark.parametrize("shard", ["../secret.tar", "/secret.tar", "train/../../secret.tar"])
+def test_a_shard_elsewhere_is_not_read(shard: str, tmp_path: Path) -> None:
+    rows = [figure(0, shard=shard)]
+    index = Index.open(publish(tmp_path / "index", IMAGES_ND[:1], rows=rows))
+    with pytest.raises(ArtifactError, match="not in the corpus"):
+        index.image(name(0))
+
+
+@pytest.mark.parametrize("factory", ["IVF32,PQ8x4", "PCA16,IVF32,SQ8", "IVF32,RaBitQ", "SQ4"])
+def test_an_index_of_coarse_codes_is_opened_and_its_scores_are_cosines(
+    factory: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(5)
+    around_ND = unit(rng, 40, 32)[rng.integers(0, 40, 3_000)]
+    vectors_ND = around_ND + 0.08 * rng.standard_normal((3_000, 32)).astype(np.float32)
+    vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    index = Index.open(publish(tmp_path / "index", vectors_ND, factory=factory))
+    scores = [index.search(near(vector_D, k=1)).hits[0].score for vector_D in vectors_ND[:100]]
+    assert 0.5 < max(scores) <= 1
+
+
 def test_facets_and_licences_are_counted(index: Index) -> None:
     assert index.license_groups() == {"commercial": 1000, "noncommercial": 1000, "other": 1000}
     assert sum(index.facets()["year"].values()) == sum(row % 7 != 0 for row in range(3_000))
@@ -292,8 +329,53 @@ def test_files_of_another_index_are_refused(uri: str, file: str, tmp_path: Path)
 def test_vectors_in_another_order_are_refused(uri: str, tmp_path: Path) -> None:
     folder = damaged(uri, tmp_path)
     np.save(folder / "images.f16.npy", np.roll(IMAGES_ND, 1, axis=0).astype(np.float16))
-    with pytest.raises(ArtifactError, match="does not find itself"):
+    with pytest.raises(ArtifactError, match="find themselves"):
         Index.open(str(folder))
+
+
+def test_vectors_off_by_one_from_the_middle_are_refused(uri: str, tmp_path: Path) -> None:
+    folder = damaged(uri, tmp_path)
+    moved_ND = IMAGES_ND.copy()
+    moved_ND[1_500:] = np.roll(IMAGES_ND[1_500:], 1, axis=0)
+    np.save(folder / "images.f16.npy", moved_ND.astype(np.float16))
+    with pytest.raises(ArtifactError, match="find themselves"):
+        Index.open(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "header"),
+    [
+        ("images.f16.npy", b"{'descr': ("),
+        ("filters/year.codes.npy", b"{'descr': '|O', "),
+        ("lookup/rows.npy", b"{'descr': '<f8', "),
+    ],
+)
+def test_a_header_written_over_is_refused(
+    uri: str, file: str, header: bytes, tmp_path: Path
+) -> None:
+    folder = damaged(uri, tmp_path)
+    data = bytearray((folder / file).read_bytes())
+    data[10 : 10 + len(header)] = header
+    (folder / file).write_bytes(data)
+    with pytest.raises(ArtifactError, match=file):
+        Index.open(str(folder))
+
+
+@pytest.mark.parametrize("file", ["words/values.arrow", "table.arrow", "filters/journal.codes.npy"])
+def test_what_was_written_over_never_ends_the_process(uri: str, file: str, tmp_path: Path) -> None:
+    data = (Path(uri) / file).read_bytes()
+    folder = damaged(uri, tmp_path)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        changed = bytearray(data)
+        for place in rng.integers(128, len(data), 2_000):
+            changed[place] = int(rng.integers(256))
+        (folder / file).write_bytes(changed)
+        # Others may be right by luck, or wrong in what they say.
+        with contextlib.suppress(ArtifactError):
+            index = Index.open(str(folder))
+            index.search(near(IMAGES_ND[0], k=150, words="lung IL-6"))
+            index.search(near(IMAGES_ND[0], filter=Filter(journal=("Journal 1",))))
 
 
 def test_another_kind_of_folder_is_refused(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from biovl import records
 from biovl.errors import ArtifactError
 from biovl.records import LicenseGroup
+from biovl.retrieval.mapped import mapped
 
 BATCH = 65_536
 """Rows of a batch: few enough for 32-bit offsets into captions, so many that batches are few."""
@@ -143,8 +144,15 @@ def write_lookup(figure_ids: Iterable[str], folder: str | os.PathLike[str]) -> N
     Raises:
         ArtifactError: If an id comes twice.
     """
-    hashes = np.fromiter((_hash(figure_id) for figure_id in figure_ids), np.uint64)
+    # Half of it is stored; all of it tells an id that comes twice from another of the same half.
+    both = np.fromiter((_hashes(figure_id) for figure_id in figure_ids), np.dtype("u8,u8"))
+    hashes, others = np.ascontiguousarray(both["f0"]), both["f1"]
     rows = np.argsort(hashes, kind="stable")
+    equal = np.flatnonzero(np.diff(hashes[rows]) == 0)
+    twice = equal[others[rows[equal]] == others[rows[equal + 1]]]
+    if len(twice):
+        first, second = (int(rows[twice[0] + step]) for step in (0, 1))
+        raise ArtifactError(f"rows {first} and {second} are of figures with the same id")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     np.save(target / "hashes.npy", hashes[rows])
@@ -171,10 +179,10 @@ class MetadataTable:
         path = Path(folder)
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path / "table.arrow")))
-            hashes_N = np.load(path / "lookup/hashes.npy", mmap_mode="r")
-            rows_N = np.load(path / "lookup/rows.npy", mmap_mode="r")
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ArtifactError(f"{path}: the table cannot be read: {error}") from error
+        hashes_N = mapped(path / "lookup/hashes.npy", "u", (None,))
+        rows_N = mapped(path / "lookup/rows.npy", "i", (None,))
         if not reader.schema.equals(SCHEMA):
             raise ArtifactError(f"{path}/table.arrow has other columns than this version reads")
         table = cls(reader, hashes_N, rows_N)
@@ -196,13 +204,22 @@ class MetadataTable:
         Args:
             ids: Row numbers, 0 <= id < N.
             columns: Only these; all by default.
+
+        Raises:
+            ArtifactError: If the table is damaged there.
         """
         found: list[dict[str, Any]] = []
         for row in map(int, ids):
             batch = self._batch(row // BATCH)
             if columns is not None:
                 batch = batch.select(list(columns))
-            found += batch.slice(row % BATCH, 1).to_pylist()
+            one = batch.slice(row % BATCH, 1)
+            try:
+                # Some microseconds; a text that begins nowhere ends the process.
+                one.validate(full=True)
+            except pa.ArrowException as error:
+                raise ArtifactError(f"row {row} of table.arrow is damaged: {error}") from error
+            found += one.to_pylist()
         return found
 
     def row_of(self, figure_id: str) -> int | None:
@@ -246,6 +263,12 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 def _hash(figure_id: str) -> int:
     data = figure_id.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _hashes(figure_id: str) -> tuple[int, int]:
+    data = figure_id.encode("utf-8", "surrogatepass")
+    other = hashlib.blake2b(data, digest_size=8, person=b"other").digest()
+    return _hash(figure_id), int.from_bytes(other, "little")
 
 
 def _link(article_id: str, doi: str | None) -> str | None:

@@ -24,18 +24,24 @@ Its ``inputs`` are the ``model`` (whose fingerprint is ``Index.model_fingerprint
     recall      {"images": {"image": 0.991, "text": 0.962}, …}: measured, with these settings
 """
 
+import json
+import re
+import shutil
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import numpy as np
 
 from biovl.errors import ArtifactError, BiovlError
 from biovl.retrieval import planner
-from biovl.retrieval.copies import local_folder
+from biovl.retrieval.copies import copied, discard, in_place, is_local
 from biovl.retrieval.filters import FilterTable, Selection
+from biovl.retrieval.mapped import mapped
 from biovl.retrieval.metadata import MetadataTable
 from biovl.retrieval.query import Hit, Kind, Over, Part, Query, Results
 from biovl.retrieval.ranking import Ranking, deepening, joined
@@ -49,8 +55,11 @@ VERSION_DIGITS = 12
 """Of the fingerprint: what an index is called in answers."""
 
 _OVERS: tuple[Over, ...] = ("images", "captions")
-_SELF_DISTANCE = 0.02
-"""How far from 1 the product of a vector with itself may be, after the coarsest codes of ours."""
+_LOOKED_FOR = 16
+"""So many rows, spread over all, are looked for by their own vectors when an index is opened."""
+_FOUND_SHARE, _FOUND_SHARE_OF_COARSE = 0.75, 0.25
+"""Of those, at least: coarse codes miss some; rows beyond the one where files part find none."""
+_FINE = re.compile(r"(RR\d+,)?(IVF[^,]*,)?(Flat|SQ8|SQfp16)|.*,(RFlat|Refine\(.*\))")
 
 
 class Index:
@@ -71,6 +80,7 @@ class Index:
             if over in manifest.notes["factories"]:
                 self._indexes[over] = VectorIndex.open(folder / f"{over}.faiss")
                 self._vectors[over] = _vectors(folder / f"{over}.f16.npy")
+        self._check()
 
     @classmethod
     def open(cls, uri: str, cache_folder: str | None = None) -> "Index":
@@ -90,13 +100,19 @@ class Index:
         missing = [n for n in ("rows", "dim", "factories", "settings", "recall") if n not in notes]
         if missing:
             raise ArtifactError(f"{uri}/{MANIFEST} notes no {', '.join(missing)}")
-        index = cls(
-            uri,
-            local_folder(uri, manifest, print_, cache_folder),
-            manifest,
-            print_[:VERSION_DIGITS],
-        )
-        index._check()
+        version = print_[:VERSION_DIGITS]
+        if is_local(uri):
+            return cls(uri, in_place(uri, manifest), manifest, version)
+        cache = Path(cache_folder or tempfile.mkdtemp(prefix="biovl-index-"))
+        copy = copied(uri, manifest, print_, cache)
+        try:
+            index = cls(uri, copy, manifest, version)
+        except ArtifactError:
+            # Of the right size and damaged all the same; if it is so in the bucket, it is refused.
+            discard(copy)
+            index = cls(uri, copied(uri, manifest, print_, cache), manifest, version)
+        if cache_folder is None:
+            weakref.finalize(index, shutil.rmtree, cache, ignore_errors=True)
         return index
 
     @property
@@ -134,7 +150,7 @@ class Index:
             def rank(level: int) -> Ranking:
                 rankings = {name: way(level) for name, way in ways.items()}
                 for name, ranking in rankings.items():
-                    found_by[name] = set(ranking.rows_K.tolist())
+                    found_by.setdefault(name, set()).update(ranking.rows_K.tolist())
                 return joined(rankings) if len(rankings) > 1 else rankings[next(iter(ways))]
 
             page = deepening(rank, depth).cut(query.offset, depth)
@@ -200,7 +216,8 @@ class Index:
             corpus_uri: Where the corpus is now; by default where it was when it was indexed.
 
         Raises:
-            ArtifactError: If there is no such figure, or its image cannot be read.
+            ArtifactError: If there is no such figure, its image cannot be read, or another figure
+                stands in its place.
         """
         (about,) = self.figures([figure_id])
         if about is None:
@@ -211,7 +228,15 @@ class Index:
                 raise ArtifactError(f"{self.uri} keeps no thumbnail of {figure_id}")
             return thumbnail
         corpus = (corpus_uri or self._input("corpus").uri).rstrip("/")
+        shard = PurePosixPath(about["shard"])
+        if shard.is_absolute() or ".." in shard.parts:
+            raise ArtifactError(f"{self.uri}: the shard of {figure_id} is not in the corpus")
         files = read_pair(f"{corpus}/{about['shard']}", about["offset"], about["size"])
+        if not _is_of(figure_id, files.get("json", b"{}")):
+            raise ArtifactError(
+                f"{corpus}/{about['shard']} holds another figure in the place of {figure_id}: the "
+                "corpus was built anew since it was indexed"
+            )
         images = [data for kind, data in files.items() if kind not in ("txt", "json")]
         if len(images) != 1:
             raise ArtifactError(
@@ -291,7 +316,9 @@ class Index:
                 exact=query.exact,
             )
             kept = ~np.isin(ranking.rows_K, left_out)
-            return Ranking(ranking.rows_K[kept], ranking.scores_K[kept]).cut(0, depth)
+            # Of short codes the product of unit vectors comes out above 1: it is a cosine still.
+            cosines_K = ranking.scores_K[kept].clip(-1, 1)
+            return Ranking(ranking.rows_K[kept], cosines_K).cut(0, depth)
 
         return near
 
@@ -357,19 +384,24 @@ class Index:
             )
         for over, index in self._indexes.items():
             if index.count:
-                self._check_first(over, index)
+                self._check_own(over, index)
 
-    def _check_first(self, over: Over, index: VectorIndex) -> None:
-        vector_D = self._vectors[over][0].astype(np.float32)
-        ranking, _ = planner.nearest(
-            index, self._vectors[over], vector_D, 10, Selection(index.count), settings={"nprobe": 8}
-        )
-        # Of equal vectors any may be found first.
-        found_KD = self._vectors[over][ranking.rows_K].astype(np.float32)
-        nearest = float((found_KD @ vector_D).max())
-        if nearest < float(vector_D @ vector_D) - 1e-3 or ranking.scores_K[0] < 1 - _SELF_DISTANCE:
+    def _check_own(self, over: Over, index: VectorIndex) -> None:
+        vectors_ND = self._vectors[over]
+        rows = np.unique(np.linspace(0, index.count - 1, _LOOKED_FOR).astype(np.int64))
+        found = 0
+        for row in rows:
+            vector_D = vectors_ND[row].astype(np.float32)
+            ranking, _ = planner.nearest(
+                index, vectors_ND, vector_D, 10, Selection(index.count), settings={"nprobe": 8}
+            )
+            # Of equal vectors any may be found.
+            near_KD = vectors_ND[ranking.rows_K].astype(np.float32)
+            found += bool((near_KD @ vector_D).max() >= vector_D @ vector_D - 1e-3)
+        is_fine = _FINE.fullmatch(self.manifest.notes["factories"][over])
+        if found < (_FOUND_SHARE if is_fine else _FOUND_SHARE_OF_COARSE) * len(rows):
             raise ArtifactError(
-                f"{self.uri}: the vector of row 0 of {over}.f16.npy does not find itself in "
+                f"{self.uri}: of {len(rows)} vectors of {over}.f16.npy {found} find themselves in "
                 f"{over}.faiss: they are not of the same build"
             )
 
@@ -388,10 +420,18 @@ class _Clock:
 
 
 def _vectors(path: Path) -> np.ndarray:
-    try:
-        vectors_ND: np.ndarray = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise ArtifactError(f"{path} cannot be read: {error}") from error
-    if vectors_ND.ndim != 2 or vectors_ND.dtype != np.float16:
-        raise ArtifactError(f"{path} holds {vectors_ND.dtype} of shape {vectors_ND.shape}")
+    vectors_ND = mapped(path, "f", (None, None))
+    if vectors_ND.dtype != np.float16:
+        raise ArtifactError(f"{path} holds {vectors_ND.dtype}, expected float16")
     return vectors_ND
+
+
+def _is_of(figure_id: str, about: bytes) -> bool:
+    """Return whether the ``.json`` beside an image says it is this figure's, or does not say."""
+    try:
+        said = json.loads(about)
+    except ValueError:
+        return False
+    named = said.get("figure_id") if isinstance(said, dict) else None
+    # A figure's panels have its id and more.
+    return named is None or figure_id.startswith(str(named))

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from biovl.errors import ArtifactError
 from biovl.retrieval.filters import Selection
+from biovl.retrieval.mapped import DAMAGED, mapped_texts
 from biovl.retrieval.ranking import largest
 
 STOP_WORDS = frozenset(
@@ -101,15 +102,14 @@ class Words:
         source = Path(folder)
         try:
             about = json.loads((source / "words.json").read_bytes())
-            reader = pa.ipc.open_file(pa.memory_map(str(source / "values.arrow")))
-            words = reader.get_batch(0).column(0)
+            words = mapped_texts(source / "values.arrow")
             scores = None
             if about["words"]:
                 scores = bm25s.BM25.load(
                     source / "scores", mmap=True, load_vocab=False, show_progress=False
                 )
             return cls(about["documents"], words, scores)
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        except (*DAMAGED, LookupError, AttributeError) as error:
             raise ArtifactError(f"{folder}: the words cannot be read: {error}") from error
 
     def search(self, text: str, k: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +128,10 @@ class Words:
         ]
         if self._scores is None or not known:
             return np.empty(0, np.float32), np.empty(0, np.int64)
-        scores_N = self._scores.get_scores_from_ids(known)
+        try:
+            scores_N = self._scores.get_scores_from_ids(known)
+        except (IndexError, ValueError) as error:
+            raise ArtifactError(f"the scores of words are damaged: {error}") from error
         if selection.bitmap is not None:
             scores_N *= np.unpackbits(selection.bitmap, count=self.count, bitorder="little")
         rows = np.flatnonzero(scores_N > 0)
