@@ -26,7 +26,8 @@ from biovl.models import open_clip
 from biovl.retrieval.config import IndexConfig
 from biovl.retrieval.filters import FilterTable
 from biovl.retrieval.metadata import MetadataTable
-from biovl.retrieval.query import Filter
+from biovl.retrieval.opened import Index
+from biovl.retrieval.query import Filter, Part, Query
 from biovl.retrieval.vectors import VectorIndex
 from biovl.retrieval.words import Words
 from biovl.shards import ShardWriter, read_pair
@@ -189,15 +190,16 @@ def test_cells_are_searched_with_settings_that_reach_the_recall_wanted(
         assert notes["settings"]["images"][kind] == {"nprobe": table[-1]["nprobe"]}
         assert all(row["recall_at_10"] < notes["recall"]["images"][kind] for row in table[:-1])
     vectors = np.load(tmp_path / "i" / "images.f16.npy").astype(np.float32)
-    found = VectorIndex.open(tmp_path / "i" / "images.faiss")
+    found = Index.open(str(tmp_path / "i"))
+    metadata = MetadataTable.open(tmp_path / "i")
     rows = np.sort(np.random.default_rng([0, 1]).choice(len(vectors), 40, replace=False))
-    nprobe = notes["settings"]["images"]["image"]["nprobe"]
     hits = 0
     for row in rows:
         exact = vectors @ vectors[row]
         exact[row] = -2
-        _, ids = found.search(vectors[row], 11, nprobe=nprobe)
-        near = [i for i in ids[0] if i not in (row, -1)][:10]
+        (about,) = metadata.rows([row], ["figure_id"])
+        hits_K = found.search(Query(parts=(Part(figure_id=about["figure_id"]),), k=10)).hits
+        near = [found.row_of(hit.figure_id) for hit in hits_K]
         hits += int((exact[near] >= np.sort(exact)[-10] - 1e-5).sum())
     assert notes["recall"]["images"]["image"] == pytest.approx(hits / 400, abs=1e-4)
 
@@ -209,6 +211,23 @@ def test_an_index_that_finds_too_little_is_not_published(
     with pytest.raises(BiovlError, match=r'recall.floor.*\n.*\n.*"nprobe": 1'):
         run(model, sample_corpus, tmp_path / "i", **changes)
     assert not (tmp_path / "i" / "manifest.json").exists()
+    embedded = sorted((tmp_path / "i/.draft/embedded").iterdir())
+    times = [path.stat().st_mtime_ns for path in embedded]
+    # What is embedded already does not depend on the factory, nor on what recall is wanted.
+    changes = {"thumbnail_px": 0, "over": ["images"], "profile": "low_memory", "recall.floor": 0.8}
+    with pytest.raises(ArtifactError, match="batch: 8 -> 9"):
+        run(model, sample_corpus, tmp_path / "i", **changes, batch=9)
+    went_on = io.StringIO()
+    values = settings(model, sample_corpus, tmp_path / "i", **changes, **{"recall.text": 0.9})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Draft, "clear", lambda draft: None)
+        said = index(configs.build(IndexConfig, values), progress=went_on)
+    assert [path.stat().st_mtime_ns for path in embedded] == times
+    assert said.notes["factories"] == {"images": "SQfp16"}
+    assert said.config["profile"] == "low_memory"
+    run(model, sample_corpus, tmp_path / "anew", **changes, **{"recall.text": 0.9})
+    found, anew = content(tmp_path / "i"), content(tmp_path / "anew")
+    assert {name: found[name] for name in anew} == anew
 
 
 def test_splits_can_be_chosen(
@@ -227,6 +246,7 @@ def test_splits_can_be_chosen(
         ({"corpus": "MODEL"}, ArtifactError, "holds model, expected corpus"),
         ({"previous": "MODEL"}, ArtifactError, "holds model, expected index"),
         ({"factory": "HNSW32"}, ConfigError, "HNSW32"),
+        ({"factory": "IVF4096,SQ8"}, ConfigError, "takes 4,096 vectors"),
         ({"splits": ["dev"]}, ArtifactError, "no pairs of dev"),
         ({"over": []}, ConfigError, "over must name"),
         ({"recall.floor": 0.99}, ConfigError, "floor"),

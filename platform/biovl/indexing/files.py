@@ -108,11 +108,13 @@ def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Count
 def _tables(config: IndexConfig, own_N: np.ndarray) -> Iterator[pa.Table]:
     """Yield the rows of the index's table, checked against what stands beside the vectors."""
     corpus = Folder(config.corpus)
+    # Searched for every batch: in the records it would be copied each time.
+    position_N = np.ascontiguousarray(own_N["position"])
     first = done = 0
     with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
         for batch in pq.ParquetFile(stream).iter_batches(batch_size=16_384):
             end = first + batch.num_rows
-            here = own_N[done : int(np.searchsorted(own_N["position"], end))]
+            here = own_N[done : int(np.searchsorted(position_N, end))]
             if len(here):
                 about = pa.Table.from_batches([batch]).take(pa.array(here["position"] - first))
                 yield _table(config, about, here, done)

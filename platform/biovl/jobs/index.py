@@ -22,12 +22,13 @@ from ray.data import ActorPoolStrategy
 
 from biovl import config as configs
 from biovl import encoder as encoders
+from biovl.errors import ConfigError
 from biovl.indexing import evaluation, files, previous, rows, units
 from biovl.indexing.previous import Previous
 from biovl.jobs.cluster import connected
 from biovl.jobs.progress import Progress
 from biovl.retrieval.config import IndexConfig
-from biovl.retrieval.vectors import check_factory, choose_factory
+from biovl.retrieval.vectors import check_factory, choose_factory, least_vectors
 from biovl.storage import (
     Draft,
     Input,
@@ -38,6 +39,9 @@ from biovl.storage import (
 )
 
 KIND = "index"
+
+_LATE = ("factory", "profile", "seed", "recall")
+"""Settings that decide nothing before vectors are in order: a draft goes on with other ones."""
 
 
 def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
@@ -66,10 +70,16 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     if config.factory:
         check_factory(config.factory, _dim(config.model))
     report = Progress("index", progress)
+    _with_late_settings(config.out, plain)
     draft = Draft.begin(config.out, KIND, plain, inputs)
     if reason:
         progress.write(f"index: nothing of {config.previous} is reused: {reason}\n")
     pairs = draft.once("planned", lambda: units.plan(config))
+    if config.factory and pairs < least_vectors(config.factory):
+        raise ConfigError(
+            f"factory {config.factory!r} takes {least_vectors(config.factory):,} vectors to learn "
+            f"from, and {config.corpus} has {pairs:,} pairs"
+        )
     unit_count = units.unit_count(config, pairs)
     dim = draft.once("dim", lambda: _dim(config.model))
     with connected():
@@ -130,6 +140,24 @@ def _inputs(config: IndexConfig) -> tuple[list[Input], Manifest | None, str | No
     of = Input(name="previous", uri=config.previous, fingerprint=fingerprint(config.previous))
     reason = previous.reason_not_to_reuse(config, inputs[0].fingerprint, before)
     return [*inputs, of], before, reason
+
+
+def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
+    """Let a draft go on with another factory or recall: what was embedded is the same."""
+    draft = Draft(out)
+    begun = draft.noted("begun")
+    if begun is None or begun["kind"] != KIND or begun["config"] == plain:
+        return
+    late = {name: plain[name] for name in _LATE}
+    if {**begun["config"], **late} != plain:
+        return
+    if any(begun["config"][name] != late[name] for name in _LATE if name != "recall"):
+        # Receipts first: killed in between, what they vouch for is made again.
+        for name in plain["over"]:
+            draft.folder.delete_folder(f".draft/filling-{name}-part")
+            if draft.noted(f"factory-{name}") is not None:
+                draft.folder.filesystem.delete_file(draft.folder.at(f".draft/factory-{name}.json"))
+    draft.note("begun", {**begun, "config": plain})
 
 
 def _dim(model: str) -> int:

@@ -107,7 +107,7 @@ def least_vectors(factory: str) -> int:
     """Return of how many vectors, at least, an index of this factory can learn cells and codes."""
     # What is quantised by products of 8 bits is one of 256 codes; so are rotations found for it.
     codes = [2 ** int(bits or 8) for bits in re.findall(r"PQ\d+(?:_\d+)?(?:x(\d+))?", factory)]
-    return max(1, cells_of(factory), *codes)
+    return int(max(1, cells_of(factory), *codes))
 
 
 def sample_rows(factory: str, count: int) -> int:
