@@ -21,9 +21,9 @@ from serve.deployments import EncoderDeployment, Gateway, SearchDeployment, Serv
 from serve.release import find
 from serve.settings import Settings
 
-_HEADROOM = 64
-"""Requests beyond limits.concurrent_requests that reach a replica: for health and metrics, and so
-that it is the application that refuses, which says why and when to come again."""
+_HEADROOM = 4_096
+"""Requests beyond limits.concurrent_requests that reach a replica: what stands before it would let
+them wait without end; the application refuses them at once and says when to come again."""
 
 
 class Refused(ConfigError, click.ClickException):

@@ -30,6 +30,8 @@ class Limits(_Settings):
     k_max: int = 200
     depth_max: int = 2_000
     """Of pages: offset + k."""
+    exact_figures: int = 2_000_000
+    """Up to how many vectors ``exact`` compares with; it reads them all."""
     inputs_max: int = 64
     """Texts or images of one call."""
     classes_max: int = 1_000
@@ -38,7 +40,7 @@ class Limits(_Settings):
     """From the last byte of a request to the first of its answer."""
     body_s: float = 30
     """From the first byte of a request to its last; slower clients are answered 408."""
-    concurrent_requests: int = 256
+    concurrent_requests: int = 128
     """Per replica; more are answered 503 with Retry-After."""
 
 

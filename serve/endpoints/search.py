@@ -1,6 +1,7 @@
 """POST /v1/search: figures by text, image, figure, vector, or several of these together."""
 
 import hashlib
+from itertools import takewhile
 
 from fastapi import APIRouter, Request, Response
 
@@ -68,7 +69,13 @@ async def _answer(
 ) -> Response:
     message, limits = come.message, context.settings.limits
     image = _image(come, context)
-    await served.index()
+    figures = (await served.index())["figures"]
+    if message.exact and figures > limits.exact_figures:
+        reason = (
+            f"the index has {figures:,} figures, and up to {limits.exact_figures:,} are compared "
+            "one by one; leave it out, few that fit a filter are compared so anyway"
+        )
+        raise invalid("exact", reason)
     asked = _asked(message, image, (await served.model())["dim"], context)
     identity = hash_of(
         _Identity(
@@ -98,7 +105,8 @@ async def _answer(
     if paged_version not in (None, results.index_version):
         raise stale_cursor()
     least = message.min_score
-    near = [hit for hit in results.hits if least is None or hit.score >= least]
+    # Pages follow each other by rank, and scores need not fall from one to the next everywhere.
+    near = list(takewhile(lambda hit: least is None or hit.score >= least, results.hits))
     hits = near[: message.k]
     after = offset + len(hits)
     is_last = len(near) <= message.k or after + message.k > limits.depth_max

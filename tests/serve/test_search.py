@@ -376,3 +376,12 @@ def test_no_figure_below_a_score_is_found(client: TestClient) -> None:
         hit["figure_id"] for hit in whole["results"] if hit["score"] >= least - 1e-6
     ]
     assert some["next_cursor"] is None
+
+
+def test_an_exact_search_of_a_large_index_is_refused() -> None:
+    with make_client(limits={"exact_figures": 5}) as client:
+        asked = {"text": "red circle", "exact": True}
+        answer = client.post("/v1/search", json=asked)
+        assert answer.status_code == 422
+        assert "compared one by one" in answer.json()["detail"]
+        assert client.post("/v1/search", json={"text": "red circle"}).status_code == 200

@@ -39,7 +39,7 @@ K = 10
 _BLOCK = 65_536
 _MOST_CELLS = 1_024
 """Looking into more costs more than any target is worth."""
-_K_FACTORS = (1, 32, 64, 128)
+_K_FACTORS = (1, 32, 64, 128, 256, 512)
 """Below 2 * FIRST_LEVEL / 10 they are all the same: so many are compared again in any case."""
 _AGAIN = 8
 """Comparing one again costs as much as so many the first time: it lies anywhere in the file."""

@@ -92,7 +92,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         draft = Draft.begin(config.out, KIND, plain, inputs)
         found = _swept(config, merger, draft, Progress("merge", progress))
         alpha = config.points[0] if found is None else found["chosen"]
-        merger.save(alpha, draft.folder)
+        weights_sha256 = merger.save(alpha, draft.folder)
     scores = None
     if found is not None:
         draft.folder.write("sweep.json", to_json(found))
@@ -106,6 +106,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         notes={
             "merged": "(1 - alpha) base + alpha tuned, every tensor (WiSE-FT, arXiv:2109.01903)",
             "validation": scores,
+            "weights_sha256": weights_sha256,
         },
     )
     draft.folder.write("README.md", model_card(manifest, found).encode())
@@ -136,8 +137,8 @@ class _Merger:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return Encoder(self._built, preprocess=self._preprocess, device=device)
 
-    def save(self, alpha: float, folder: Folder) -> None:
-        """Write the model at a point, described as tuned is."""
+    def save(self, alpha: float, folder: Folder) -> str:
+        """Write the model at a point, described as tuned is; return the weights' SHA-256."""
         state = interpolate(self._base, self._tuned, alpha)
         with tempfile.TemporaryDirectory(prefix="biovl-merged-") as name:
             local = Path(name)
@@ -145,6 +146,8 @@ class _Merger:
             for path in sorted(local.iterdir()):
                 with path.open("rb") as source, folder.writer(path.name) as stream:
                     shutil.copyfileobj(source, stream, 1 << 24)
+            with (local / encoder.WEIGHTS).open("rb") as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _save(

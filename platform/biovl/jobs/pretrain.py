@@ -138,7 +138,7 @@ def _publish(
     best = best_epoch(scores)
     chosen = best if config.publish == "best" and best is not None else len(plan.epochs) - 1
     state = Checkpoints(config.out).load(plan.ends()[chosen])
-    write_model(draft.folder, built, state["model"])
+    weights_sha256 = write_model(draft.folder, built, state["model"])
     manifest = Manifest(
         kind=KIND,
         config=what,
@@ -153,6 +153,7 @@ def _publish(
             "published_epoch": chosen + 1,
             "replaced": _replaced(draft),
             "validation": scores.get(chosen),
+            "weights_sha256": weights_sha256,
         },
     )
     write_story(config, manifest, built, scores, chosen)

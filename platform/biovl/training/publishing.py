@@ -1,6 +1,7 @@
 """A finished run to a folder that others use: weights, curves, the model card."""
 
 import dataclasses
+import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -20,12 +21,18 @@ HARDWARE = "hardware"
 """Under which worker 0 notes on what it trains."""
 
 
-def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> None:
-    """Write weights and their description in open_clip's layout."""
+def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> str:
+    """Write weights and their description in open_clip's layout; return the weights' SHA-256.
+
+    It belongs into the manifest: two runs of one configuration need not end in the same weights.
+    """
     with tempfile.TemporaryDirectory() as local:
         encoder.save(Path(local), built, state)
+        with Path(local, encoder.WEIGHTS).open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
         for path in sorted(Path(local).iterdir()):
             folder.write(path.name, path.read_bytes())
+    return digest
 
 
 def write_story(
