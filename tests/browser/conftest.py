@@ -94,7 +94,8 @@ def guarded_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
+# Not for the session: while Playwright runs, no test of this thread has an event loop of its own.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed: apt-get install chromium")
