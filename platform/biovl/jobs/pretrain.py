@@ -6,6 +6,7 @@ says who trains where.
 """
 
 import contextlib
+import os
 import sys
 import threading
 from collections import Counter
@@ -241,6 +242,7 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
             "epochs": plan.epochs,
             "validated_every": every,
             "queue": queue,
+            "working_folder": os.getcwd(),
             # In a list: Ray would fetch it for every worker where it stands by itself.
             "source": [source],
         },
@@ -276,6 +278,9 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     """What each worker of Ray Train runs."""
+    # Ray Train moves its workers elsewhere, where relative locations would mean other folders.
+    if os.path.isdir(arguments["working_folder"]):
+        os.chdir(arguments["working_folder"])
     config: PretrainConfig = configs.build(PretrainConfig, arguments["config"])
     plan = Plan([(size, steps) for size, steps in arguments["epochs"]])
     queue = arguments["queue"]
