@@ -125,13 +125,18 @@ def from_command_line(
     try:
         plain = _changed(cls, {}, recipes[given.recipe]())
         for text in given.changes:
-            plain = _changed(cls, plain, dict([_change(text)]))
+            plain = _changed(cls, plain, dict([change_of(text)]))
         return build(cls, plain), set(given.flags)
     except ConfigError as error:
         parser.exit(2, f"{error}\n")
 
 
-def _change(text: str) -> tuple[str, Any]:
+def change_of(text: str) -> tuple[str, Any]:
+    """Return the name and the value of ``NAME=VALUE``, as ``--set`` takes it.
+
+    Raises:
+        ConfigError: If it is no such thing.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigError(f"--set takes NAME=VALUE, got {text!r}")
