@@ -8,6 +8,7 @@ and ratios are of one round: on a shared machine the next minute is another mach
 import contextlib
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from typing import IO, Any
 import torch
 from pretrain_report import Table, median
 from serve_index import goal
+from serve_load import query
 from serve_world import SETTINGS, WORDS, publish_index, publish_model
 
 from biovl.encoder import load
@@ -139,17 +141,13 @@ class InProcess:
         torch.set_num_threads(THREADS)
         self._encoder = load(asked["model"])
         self._index = Index.open(asked["index"])
-        self._number = 0
+        self._random = random.Random(0)
 
     def run(self, seconds: float, batch: int) -> dict[str, float]:
         """Return requests a second of a loop: tokens and vectors by the batch, then searches."""
         begun, cpu, done = time.perf_counter(), time.process_time(), 0
         while time.perf_counter() - begun < seconds:
-            texts = []
-            for _ in range(batch):
-                self._number += 1
-                words = [WORDS[(self._number * step) % len(WORDS)] for step in range(1, 9)]
-                texts.append(f"{' '.join(words)} {self._number}")
+            texts = [query(self._random, WORDS) for _ in range(batch)]
             for vector_D in self._encoder.embed_tokens(self._encoder.preparation.encode(texts)):
                 query = Query(parts=(Part(vector_D=vector_D, kind="text"),), k=K)
                 self._index.search(query)

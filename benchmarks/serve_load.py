@@ -13,10 +13,16 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 _CONNECTIONS = 1_024
 """Of the open loop: more than a service lets in."""
+
+
+def query(chance: random.Random, words: Sequence[str]) -> str:
+    """Return a text that has not been asked for."""
+    return f"{' '.join(chance.choices(words, k=8))} {chance.randrange(10**6)}"
 
 
 class _Connection(asyncio.Protocol):
@@ -75,8 +81,7 @@ class _Load:
         self.answered = self.in_time = 0
 
     def request(self) -> bytes:
-        words = " ".join(self.random.choices(self.asked["words"], k=8))
-        text = f"{words} {self.random.randrange(10**6)}"
+        text = query(self.random, self.asked["words"])
         body = json.dumps({**self.asked["body"], "text": text}).encode()
         head = (
             f"POST {self.asked['path']} HTTP/1.1\r\nHost: 127.0.0.1:{self.asked['port']}\r\n"

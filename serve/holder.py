@@ -48,6 +48,7 @@ class Holder:
         self._loading: asyncio.Task[None] | None = None
         self._failed: tuple[int, str] = (0, "")
         self._checked: tuple[float, Release | None, list[str]] = (0.0, None, [])
+        self._checking = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
 
@@ -112,14 +113,16 @@ class Holder:
 
     async def reasons(self) -> list[str]:
         """Return why requests cannot be answered; looked at anew every few seconds."""
-        current = self.current
-        at, release, reasons = self._checked
-        if release is not current or time.monotonic() - at > _CHECK_S:
-            work = asyncio.ensure_future(asyncio.to_thread(current.check))
-            await asyncio.wait([work])
-            error = work.exception()
-            reasons = [_said(error)] if error else []
-            self._checked = time.monotonic(), current, reasons
+        async with self._checking:
+            # One for all who ask meanwhile: a check takes the time of a request or more.
+            current = self.current
+            at, release, reasons = self._checked
+            if release is not current or time.monotonic() - at > _CHECK_S:
+                work = asyncio.ensure_future(asyncio.to_thread(current.check))
+                await asyncio.wait([work])
+                error = work.exception()
+                reasons = [_said(error)] if error else []
+                self._checked = time.monotonic(), current, reasons
         return reasons
 
     async def check(self) -> None:

@@ -14,7 +14,7 @@ from biovl.storage import Draft, Input, Manifest
 from serve.coordinator import Coordination, LocalCoordinator, Report, Wanted
 from serve.holder import Holder
 from serve.http.problems import Problem
-from serve.release import find, load_release
+from serve.release import Release, find, load_release
 from tests.serve.published import publish_model
 
 POLL_S = 0.01
@@ -65,6 +65,28 @@ def test_before_anything_is_loaded_requests_are_told_to_come_again() -> None:
     with pytest.raises(Problem) as caught:
         _ = holder(LocalCoordinator()).current
     assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "2"})
+
+
+def test_many_who_ask_after_its_health_at_once_cost_one_check(first: Path) -> None:
+    checks = []
+
+    class Counted(Release):
+        def check(self) -> None:
+            checks.append(1)
+            super().check()
+
+    def load(wanted: Wanted) -> Counted:
+        return Counted(**vars(load_release(wanted)))
+
+    async def test() -> None:
+        replica = holder(LocalCoordinator(), load=load)
+        await replica.start(str(first), None)
+        before = len(checks)
+        await asyncio.gather(*(replica.check() for _ in range(20)))
+        assert len(checks) == before + 1
+        await replica.close()
+
+    run(test())
 
 
 def test_a_reload_reaches_every_replica(first: Path, second: Path) -> None:
