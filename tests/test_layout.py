@@ -14,11 +14,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
     "records": set(),
-    "archives": set(),
+    "archives": {"filesystems"},
     "markdown": set(),
     "drawing": set(),
     "precision": set(),
-    "config": {"errors"},
+    "config": {"errors", "filesystems"},
     "filesystems": {"errors"},
     "plugins": {"config", "errors"},
     "shards": {"errors", "filesystems"},
@@ -49,11 +49,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("config", "drawing", "encoder", "errors", "evaluation", "filesystems", "images"),
         *("markdown", "models", "plugins", "precision", "shards", "storage", "towers"),
     },
+    "story": {"errors", "images", "markdown", "retrieval", "shards", "storage"},
+    "chain": {"config", "errors", "storage", "story"},
     "recipes": {"config"},
+    "sweeping": {
+        *("config", "drawing", "errors", "evaluation", "markdown", "recipes", "storage"),
+        *("training",),
+    },
     "drivers": {"config", "errors", "storage"},
     "jobs": {
-        *("__init__", "assembling", "config", "curation", "encoder", "errors", "evaluation"),
+        *("__init__", "assembling", "chain", "config", "curation", "encoder", "errors"),
+        *("evaluation", "recipes"),
         *(
+            "filesystems",
             "harvesting",
             "indexing",
             "leases",
@@ -66,6 +74,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "shards",
         ),
         *("retrieval", "sources", "storage", "tokenization", "training", "weight_files"),
+        "sweeping",
     },
 }
 

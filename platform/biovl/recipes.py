@@ -316,3 +316,144 @@ INDEX: dict[str, Recipe] = {
     "low_memory": low_memory,
     "on_gpus": on_gpus,
 }
+
+
+def demo() -> dict[str, Any]:
+    """The embedded sample: minutes on two cores (needs folder, source.path)."""
+    return {
+        "harvest.recipe": "packages",
+        "harvest.packages_per_unit": 8,
+        "assemble.recipe": "small",
+        "pretrain.recipe": "tiny",
+        "index.recipe": "default",
+    }
+
+
+def laptop() -> dict[str, Any]:
+    """Some hundred articles of your own and a small CLIP, on CPUs (needs folder, source.path)."""
+    return {
+        "harvest.recipe": "packages",
+        "assemble.recipe": "small",
+        # Decoded in every epoch, and looked at in 64 px.
+        "assemble.image.short_side_px": 288,
+        "pretrain.recipe": "tiny",
+        "index.recipe": "default",
+    }
+
+
+def pmc() -> dict[str, Any]:
+    """PMC on a cluster: BiomedCLIP as published, on 16 GPUs (needs folder, source.path)."""
+    return {
+        "harvest.recipe": "packages",
+        # A receipt per unit: of nine million articles 18,000.
+        "harvest.packages_per_unit": 512,
+        "assemble.recipe": "training",
+        "pretrain.recipe": "biomedclip",
+        "pretrain.workers": {"count": 16, "gpus": 1, "cpus": 4},
+        "pretrain.validation.gpus": 1,
+        "index.recipe": "on_gpus",
+        "index.workers.count": 8,
+    }
+
+
+CHAIN: dict[str, Recipe] = {"demo": demo, "laptop": laptop, "pmc": pmc}
+"""Of the whole chain, by step: its ``recipe``, and settings that replace those of it."""
+
+
+def whole_pmc() -> dict[str, Any]:
+    """All of PMC in September 2026, 9.1 M articles and 24 M figures; BiomedCLIP on 16 A100."""
+    return {
+        **_ON_AWS,
+        "corpus.articles": 9_129_850,
+        # 24 million figures; as many an article as in BIOMEDICA would be 36 million.
+        "assume.figures_per_article": [2.2, 2.63, 3.98],
+        "pretrain.recipe": "biomedclip",
+        "train": {"instance": "p4de.24xlarge", "count": 2},
+    }
+
+
+def pmc_15m() -> dict[str, Any]:
+    """BiomedCLIP's paper: 4.4 M articles, 13.9 M training pairs, 32 epochs on 16 A100."""
+    return {
+        **_ON_AWS,
+        "corpus.articles": 4_400_000,
+        # 13.9 M + 13.6 k + 726 k pairs.
+        "assume.figures_per_article": 14_639_600 / 4_400_000,
+        "pretrain.recipe": "biomedclip",
+        "pretrain.pairs": 13_900_000,
+        "train": {"instance": "p4d.24xlarge", "count": 2},
+        "paper": "biomedclip",
+    }
+
+
+def biomedica_24m() -> dict[str, Any]:
+    """BMCA-CLIP's paper: 6.04 M articles, 24.1 M pairs, 9 epochs on 4 H100."""
+    return {
+        **_ON_AWS,
+        "corpus.articles": 6_042_494,
+        "assume.figures_per_article": 24_076_288 / 6_042_494,
+        "pretrain.recipe": "bmca_clip",
+        "pretrain.pairs": 24_076_288,
+        "train": {"instance": "p5.48xlarge", "gpus": 4},
+        "paper": "bmca_clip",
+    }
+
+
+def biomedica_6m() -> dict[str, Any]:
+    """BMC-LongCLIP's paper: BIOMEDICA-6M, context 512, 20 epochs on 8 H200; its corpus as well."""
+    return {
+        **biomedica_24m(),
+        "pretrain.recipe": "bmc_longclip_512",
+        # Concept filtering leaves 6,602,752 (BIOMEDICA), which this paper calls 6M.
+        "pretrain.pairs": 6_602_752,
+        "assume.caption_tokens": [115, 127, 140],
+        "train": {"instance": "p5en.48xlarge"},
+        "paper": "bmc_longclip",
+    }
+
+
+def plan_one_gpu() -> dict[str, Any]:
+    """A hundred thousand articles and BiomedCLIP on one H100."""
+    return {
+        **_ON_AWS,
+        "corpus.articles": 100_000,
+        "pretrain.recipe": "biomedclip",
+        "cpu": {"instance": "c7i.24xlarge"},
+        "embed": {"instance": "g6.4xlarge"},
+        "train": {"instance": "p5.4xlarge"},
+    }
+
+
+def plan_laptop() -> dict[str, Any]:
+    """A hundred articles and a tiny model on a laptop of your own."""
+    own = {"instance": "laptop"}
+    return {
+        "corpus.articles": 100,
+        "corpus.train_share": 0.8,
+        "pretrain.recipe": "tiny",
+        "cpu": own,
+        "embed": own,
+        "train": own,
+        "serve.fleet": own,
+        "serve.queries_per_s": 1,
+        # Files are local, and nothing boots.
+        "assume.s3_wait_ms": 0.1,
+        "assume.start_minutes": 0.5,
+        "assume.annotate_gflop": 11,
+    }
+
+
+_ON_AWS: dict[str, Any] = {
+    "cpu": {"instance": "c7i.24xlarge", "count": 8, "buy": "spot"},
+    "embed": {"instance": "g6.8xlarge", "count": 8, "buy": "spot"},
+    "serve.fleet": {"instance": "g6.4xlarge"},
+}
+
+PLAN: dict[str, Recipe] = {
+    "whole_pmc": whole_pmc,
+    "pmc_15m": pmc_15m,
+    "bmca_clip": biomedica_24m,
+    "bmc_longclip": biomedica_6m,
+    "one_gpu": plan_one_gpu,
+    "laptop": plan_laptop,
+}

@@ -1,0 +1,215 @@
+"""A chain of jobs: which step reads what another has published, and whether that is done.
+
+A chain adds nothing to its steps: each is an ordinary job with its own recipe and settings, and the
+folder it publishes is all that is passed on. So a step that is published is not done again, and a
+killed chain goes on.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from biovl import config as configs
+from biovl.config import Recipe
+from biovl.errors import ArtifactError, BiovlError, ConfigError
+from biovl.storage import Draft, Manifest, find_manifest
+
+SHORT = {"source": "harvest.source"}
+"""What may be said shorter: ``--set source.path=…``."""
+
+State = Literal["published", "begun", "to do", "differs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A job as a part of a chain."""
+
+    name: str
+    folder: str
+    """What it publishes, below the folder of the chain."""
+    config: type[Any]
+    recipes: Mapping[str, Recipe]
+    job: Callable[[Any], Manifest]
+    """Publishes ``config.out``; says at once what is published there, if it is the same."""
+    reads: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """By setting, the step whose folder it names. For a setting that takes several folders a tuple
+    of steps; those that the chain leaves out are left out of it."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The steps that it may read from."""
+        several = [[to] if isinstance(to, str) else to for to in self.reads.values()]
+        return tuple(itertools.chain.from_iterable(several))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a chain is to do."""
+
+    folder: str
+    """Local or ``s3://``; every step publishes below it."""
+    settings: Mapping[str, Mapping[str, Any]]
+    """By step that is done, its settings by name, and its recipe as ``recipe``."""
+    name: str = ""
+    """Where settings differ from what is published, the new folders are called so as well."""
+    recipe: str = ""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A step of a chain with its configuration."""
+
+    step: Step
+    config: Any
+    state: State
+    reason: str = ""
+    """Why what is published there is not what is asked for."""
+    manifest: Manifest | None = None
+    """If what is asked for is published."""
+
+    @property
+    def out(self) -> str:
+        """The folder that the step publishes."""
+        return str(self.config.out)
+
+
+class StepFailed(BiovlError):
+    """A step could not do what it was asked for; the message begins with its name."""
+
+
+def read_chain(steps: Sequence[Step], recipe: str, values: Mapping[str, Any]) -> Chain:
+    """Return what values by dotted name ask for.
+
+    Args:
+        steps: That there are.
+        recipe: What the values began as.
+        values: ``folder``, ``name``, ``source.…``, and settings by step: ``pretrain.epochs``. A
+            step is done if it has a ``recipe``; None leaves it out.
+
+    Raises:
+        ConfigError: If a name is neither, or the folder is missing.
+    """
+    settings: dict[str, dict[str, Any]] = {step.name: {} for step in steps}
+    own: dict[str, Any] = {}
+    for given, value in values.items():
+        head, dot, rest = given.partition(".")
+        name = f"{SHORT[head]}{dot}{rest}" if head in SHORT else given
+        head, _, rest = name.partition(".")
+        if head in ("folder", "name") and not rest:
+            own[head] = str(value)
+        elif head in settings and rest:
+            # The last word counts, and is the last to be said.
+            settings[head].pop(rest, None)
+            settings[head][rest] = value
+        else:
+            steps_named = ", ".join(f"{step.name}.…" for step in steps)
+            raise ConfigError(
+                f"there is nothing called {given!r} to set; choose from folder, name, "
+                f"{', '.join(f'{short}.…' for short in SHORT)}, {steps_named}"
+            )
+    if not own.get("folder"):
+        raise ConfigError("folder is required: --set folder=DIR, or s3://…")
+    if "/" in own.get("name", ""):
+        raise ConfigError(f"name is a part of the name of a folder, got {own['name']!r}")
+    asked = {name: given for name, given in settings.items() if given.get("recipe") is not None}
+    if not asked:
+        raise ConfigError("no step is asked for: --set STEP.recipe=NAME adds one")
+    return Chain(own["folder"].rstrip("/"), asked, own.get("name", ""), recipe)
+
+
+def links(steps: Sequence[Step], chain: Chain) -> list[Link]:
+    """Return the steps of a chain in their order, as they are now; nothing is done.
+
+    Raises:
+        ConfigError: If a setting is not valid; every step is checked.
+    """
+    found: list[Link] = []
+    for step in steps:
+        if step.name in chain.settings:
+            found.append(link(step, chain, found))
+    return found
+
+
+def link(step: Step, chain: Chain, before: Sequence[Link]) -> Link:
+    """Return a step with its configuration, and whether it is done.
+
+    Args:
+        step: Of the chain.
+        chain: What is to be done.
+        before: The steps before it.
+
+    Raises:
+        ConfigError: If a setting is not valid, or a folder is read that no step publishes.
+    """
+    plain = _configured(step, chain, before)
+    waits = any(o.step.name in step.sources and o.state != "published" for o in before)
+    found = _as_it_is(step, plain, waits=waits)
+    if not chain.name or found.state == "published":
+        return found
+    beside = dataclasses.replace(plain, out=f"{plain.out}-{chain.name}")
+    return _as_it_is(step, beside, waits=waits)
+
+
+def refusal(found: Link, steps: Sequence[Step], chain: Chain) -> str:
+    """Return why a step cannot publish, and what can be done without losing anything unasked."""
+    stale = {found.step.name}
+    folders = [found.out]
+    for step in steps:
+        if step.name not in chain.settings or not stale & set(step.sources):
+            continue
+        stale.add(step.name)
+        suffix = f"-{chain.name}" if chain.name else ""
+        out = f"{chain.folder}/{step.folder}{suffix}"
+        if find_manifest(out) is not None:
+            folders.append(out)
+    remove = "aws s3 rm --recursive" if "://" in found.out else "rm -r"
+    return "\n".join(
+        [
+            found.reason,
+            "Nothing is overwritten. Keep both, and give what comes of the new settings a name:",
+            f"  --set name=NAME      publishes {found.step.folder}-NAME, and what follows from it",
+            "or remove what shall be made anew, and type the same command again:",
+            *(f"  {remove} {folder}" for folder in folders),
+        ]
+    )
+
+
+def _configured(step: Step, chain: Chain, before: Sequence[Link]) -> Any:
+    given = dict(chain.settings[step.name])
+    recipe = given.pop("recipe")
+    if recipe not in step.recipes:
+        raise ConfigError(
+            f"{step.name} has no recipe {recipe!r}; choose from {', '.join(sorted(step.recipes))}"
+        )
+    published = {other.step.name: other.out for other in before}
+    wired: dict[str, Any] = {"out": f"{chain.folder}/{step.folder}"}
+    for setting, source in step.reads.items():
+        if setting in given:
+            continue
+        if not isinstance(source, str):
+            wired[setting] = [published[name] for name in source if name in published]
+        elif source in published:
+            wired[setting] = published[source]
+        else:
+            raise ConfigError(
+                f"{step.name} reads what {source} publishes, which this chain leaves out: "
+                f"--set {step.name}.{setting}=DIR"
+            )
+    values = {**step.recipes[recipe](), **wired, **given}
+    return configs.build(step.config, values, name=step.name)
+
+
+def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:
+    if find_manifest(config.out) is None:
+        begun = Draft(config.out).noted("begun") is not None
+        return Link(step, config, "begun" if begun else "to do")
+    if waits:
+        # It is compared with what it reads, which is not there yet.
+        return Link(step, config, "begun", "published; is compared when what it reads is there")
+    try:
+        # Who published a folder knows best whether it is the same, and does nothing then.
+        return Link(step, config, "published", manifest=step.job(config))
+    except ArtifactError as error:
+        return Link(step, config, "differs", str(error))

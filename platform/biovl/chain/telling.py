@@ -1,0 +1,91 @@
+"""What a chain says of itself: what it will do, what it has done, and the page about it."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from biovl import config as configs
+from biovl.chain import Chain, Link
+from biovl.storage import Draft, Folder, to_json
+from biovl.story.flow import flows
+from biovl.story.page import render
+from biovl.story.reading import Notes, read_notes, read_story
+
+
+def plan(chain: Chain, links: Sequence[Link]) -> str:
+    """Return every step of a chain with its settings and how far it is, for a person."""
+    lines = []
+    for link in links:
+        recipe = chain.settings[link.step.name]["recipe"]
+        lines.append(f"{link.step.name} {recipe}: {link.out}  [{link.state}]")
+        lines += [f"  {line}" for line in link.reason.splitlines()]
+        plain = yaml.safe_dump(
+            configs.to_plain(link.config), default_flow_style=None, width=92, sort_keys=False
+        )
+        lines += [f"    {line}" for line in plain.splitlines()]
+    states = ", ".join(f"{link.step.name} {link.state}" for link in links)
+    return "\n".join([*lines, "", states, ""])
+
+
+def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **more: Any) -> str:
+    """Keep what published folders do not say, write the page, and return where it is.
+
+    Args:
+        chain: What was done.
+        links: The steps that are published.
+        seconds: By step done now, what it took; added to what it took before it was redone.
+        more: Other fields of ``Notes``.
+    """
+    folder = Folder(chain.folder)
+    suffix = f"-{chain.name}" if chain.name else ""
+    before = read_notes(chain.folder, f"story{suffix}.json")
+    notes = dataclasses.replace(
+        before, recipe=chain.recipe, seconds={**before.seconds, **seconds}, **more
+    )
+    folder.write(f"story{suffix}.json", to_json(dataclasses.asdict(notes)))
+    story = read_story(chain.folder, {link.step.name: link.out for link in links}, notes)
+    folder.write(f"summary{suffix}.html", render(story).encode())
+    # Where files are written before they are whole; the folder itself is nobody's draft.
+    Draft(chain.folder).clear()
+    return f"{chain.folder}/summary{suffix}.html"
+
+
+def outcome(chain: Chain, links: Sequence[Link]) -> str:
+    """Return the folders that are there, what went in and out of each, and how long it took."""
+    suffix = f"-{chain.name}" if chain.name else ""
+    notes = read_notes(chain.folder, f"story{suffix}.json")
+    width = max(len(link.out) for link in links) + 1
+    lines = []
+    for link in links:
+        if link.manifest is None:
+            continue
+        took = _took(notes, link.step.name)
+        said = flows(link.manifest)
+        first = said[0].line if said else link.manifest.kind
+        lines.append(f"  {link.out + '/':<{width}}  {took:>7}  {first}")
+        for flow in said:
+            if flow is not said[0]:
+                lines.append(f"  {'':<{width}}  {'':>7}  {flow.line}")
+            for reason, count in sorted(flow.dropped.items(), key=lambda item: -item[1]):
+                lines.append(f"  {'':<{width}}  {'':>7}    {count:>7,}  {reason}")
+    return "\n".join(lines) + "\n"
+
+
+def summary(chain: Chain, links: Sequence[Link], page: str) -> str:
+    """Return a line of JSON with the counts of every step."""
+    steps = {link.step.name: link.manifest.counts for link in links if link.manifest is not None}
+    return json.dumps({"out": chain.folder, "summary": page, "steps": steps})
+
+
+def _took(notes: Notes, step: str) -> str:
+    seconds = notes.seconds.get(step)
+    if seconds is None:
+        return ""
+    hours, rest = divmod(round(seconds), 3_600)
+    minutes, left = divmod(rest, 60)
+    if hours:
+        return f"{hours} h {minutes:02}"
+    return f"{minutes} min {left:02}" if minutes else f"{seconds:.0f} s"

@@ -1,0 +1,114 @@
+"""The chain from packages to an index: runs what is not published yet, step after step."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TextIO
+
+from biovl import recipes
+from biovl.chain import Chain, Link, Step, StepFailed, link, links, refusal
+from biovl.curation.config import AssembleConfig
+from biovl.errors import BiovlError
+from biovl.jobs.assemble import assemble
+from biovl.jobs.cluster import connected
+from biovl.jobs.harvest import HarvestConfig, harvest
+from biovl.jobs.index import index
+from biovl.jobs.pretrain import pretrain
+from biovl.retrieval.config import IndexConfig
+from biovl.training.config import PretrainConfig
+
+STEPS: tuple[Step, ...] = (
+    Step(
+        name="harvest",
+        folder="figures",
+        config=HarvestConfig,
+        recipes=recipes.HARVEST,
+        job=harvest,
+    ),
+    Step(
+        name="assemble",
+        folder="corpus",
+        config=AssembleConfig,
+        recipes=recipes.ASSEMBLE,
+        job=assemble,
+        reads={"figures": "harvest"},
+    ),
+    Step(
+        name="pretrain",
+        folder="model",
+        config=PretrainConfig,
+        recipes=recipes.PRETRAIN,
+        job=pretrain,
+        reads={"corpus": "assemble"},
+    ),
+    Step(
+        name="index",
+        folder="index",
+        config=IndexConfig,
+        recipes=recipes.INDEX,
+        job=index,
+        reads={"model": "pretrain", "corpus": "assemble"},
+    ),
+)
+"""In the order in which they are done. Another step is another entry."""
+
+
+def run_chain(
+    chain: Chain,
+    steps: Sequence[Step] = STEPS,
+    *,
+    progress: TextIO = sys.stderr,
+    after: Callable[[Sequence[Link], dict[str, float]], None] = lambda done, seconds: None,
+) -> list[Link]:
+    """Publish what each step of a chain publishes, unless it is published; return all of them.
+
+    Args:
+        chain: What is to be done.
+        steps: That there are.
+        progress: Told what is done.
+        after: Called after every step that was not done before, with all that are, and the seconds
+            that this one took.
+
+    Raises:
+        ConfigError: If a setting of any step is not valid: before anything is done.
+        StepFailed: With the name of the step and its reason. What is published stays, and the same
+            command goes on.
+    """
+    links(steps, chain)
+    done: list[Link] = []
+    with contextlib.ExitStack() as stack:
+        for step in steps:
+            if step.name not in chain.settings:
+                continue
+            found = link(step, chain, done)
+            if found.state == "differs":
+                raise StepFailed(f"{step.name}: {refusal(found, steps, chain)}")
+            if found.state == "published":
+                print(f"{step.name}: {found.out} is published", file=progress, flush=True)
+                done.append(found)
+                continue
+            goes_on = " goes on" if found.state == "begun" else ""
+            print(f"{step.name}: {found.out}{goes_on} …", file=progress, flush=True)
+            # Once for all steps; what is done needs none.
+            stack.enter_context(connected())
+            started = time.monotonic()
+            with _named(step.name):
+                manifest = step.job(found.config)
+            done.append(Link(step, found.config, "published", manifest=manifest))
+            after(done, {step.name: time.monotonic() - started})
+    return done
+
+
+@contextlib.contextmanager
+def _named(step: str) -> Iterator[None]:
+    """Let what ends a step say which it was."""
+    try:
+        yield
+    except BiovlError as error:
+        raise StepFailed(
+            f"What is published stays; the same command goes on.\n{step} failed: {error}"
+        ) from error
+    except BaseException as error:
+        error.add_note(f"{step} failed: {type(error).__name__}: {error}")
+        raise

@@ -1,0 +1,26 @@
+"""The parts of the page, a file each: ``TITLE``, and ``body(story)``, None if there is nothing."""
+
+from types import ModuleType
+
+from biovl.story.sections import (
+    corpus,
+    figures,
+    index,
+    journey,
+    next_steps,
+    searches,
+    shown,
+    training,
+)
+
+SECTIONS: tuple[ModuleType, ...] = (
+    journey,
+    figures,
+    corpus,
+    training,
+    index,
+    searches,
+    shown,
+    next_steps,
+)
+"""In the order in which they are told."""
