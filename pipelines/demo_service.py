@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
@@ -25,55 +26,63 @@ ROOT = Path(__file__).parents[1]
 _PATIENCE_S = 240
 _TEXT = "Phase map of a cell treated with carvedilol"
 _WORDS = "swollen mitochondria"
+_HITS, _PRINTED = 4, 3
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
-def show(folder: Path, *, keep: bool = False) -> int:
-    """Search by text, by image and among some figures, print what is found; return how often.
+def searches(address: str) -> list[dict[str, Any]]:
+    """Search by text, by image and among some figures; print and return what is found.
 
-    Args:
-        folder: Of the demo; has ``model/`` and ``index/``.
-        keep: Whether to go on serving until Ctrl-C.
+    Returns:
+        The searches as ``biovl.story.reading.Notes`` has them.
     """
-    print("Serving model and index on this machine …", flush=True)
-    with _serving(folder) as address:
-        with Client(address) as client:
-            done = _searches(client)
-        _screenshot(address, folder / "page.png")
-        if keep:
-            print(f"\nSearch in your browser: {address}/    Ctrl-C ends it.", flush=True)
-            with suppress(KeyboardInterrupt):
-                signal.pause()
-    again = f"serve run {folder}/serve.yaml"
-    print(f"The page was at {address}/; to have it again: make demo SERVE=1, or {again}\n")
-    return done
+    with Client(address) as client:
+        first = client.search(_TEXT, k=_HITS)
+        best = first["results"][0]
+        image = client.image(best["figure_id"])
+        group = best["license_group"]
+        only = {"license_group": [group]}
+        return [
+            _told("With a text", {"text": _TEXT}, first),
+            _told(
+                "With the image of a figure",
+                {"figure_id": best["figure_id"]},
+                client.search(image=image, k=_HITS),
+            ),
+            _told(
+                f"By vectors and words, where the licence is {group}",
+                {"text": _WORDS},
+                client.search(_WORDS, k=_HITS, words=True, filter=only),
+            ),
+        ]
 
 
-def _searches(client: Client) -> int:
-    first = client.search(_TEXT, k=3)
-    _print(f"Asked for {_TEXT!r}", first)
-    best = first["results"][0]
-    _print(f"Asked with the image of {best['figure_id']}", _like(client, best["figure_id"]))
-    group = best["license_group"]
-    filtered = client.search(_WORDS, k=3, words=True, filter={"license_group": [group]})
-    _print(f"Asked for {_WORDS!r} by vectors and words, where the licence is {group}", filtered)
-    return 3
+def wait(address: str) -> None:
+    """Go on serving until Ctrl-C."""
+    print(f"Search in your browser: {address}/    Ctrl-C ends it.", flush=True)
+    with suppress(KeyboardInterrupt):
+        signal.pause()
 
 
-def _like(client: Client, figure_id: str) -> dict:
-    return client.search(image=client.image(figure_id), k=3)
-
-
-def _print(asked: str, answer: dict) -> None:
+def _told(how: str, query: dict[str, str], answer: dict[str, Any]) -> dict[str, Any]:
     took = answer["timings_ms"].get("total", sum(answer["timings_ms"].values()))
-    print(f"{asked}, among {answer['matching']} figures ({took:.0f} ms):")
-    for hit in answer["results"]:
+    what = " ".join(map(repr, query.values()))
+    print(f"{how}, {what}, among {answer['matching']} figures ({took:.0f} ms):")
+    for hit in answer["results"][:_PRINTED]:
         caption = hit["caption"].splitlines()[0][:64]
         print(f"  {hit['rank']}. {hit['score']:.2f}  {hit['figure_id']}: {caption} …")
+    found = [{"figure_id": hit["figure_id"], "score": hit["score"]} for hit in answer["results"]]
+    return {
+        "asked": how,
+        **query,
+        "matching": answer["matching"],
+        "took_ms": took,
+        "results": found,
+    }
 
 
 @contextmanager
-def _serving(folder: Path) -> Iterator[str]:
+def serving(folder: Path) -> Iterator[str]:
     """Yield the address of a service that runs as long as the block."""
     settings = yaml.safe_load((ROOT / "serve" / "dev.yaml").read_text())
     port = _free_port(8000)
@@ -115,11 +124,15 @@ def _await_ready(address: str, process: subprocess.Popen, log: Path) -> None:
     sys.exit(f"{end}\nThe service did not start; the above is the end of {log}")
 
 
-def _screenshot(address: str, target: Path) -> None:
-    """Search in a real browser, where there is one, and keep what it shows."""
+def screenshot(address: str, target: Path) -> str:
+    """Search in a real browser, where there is one, and keep what it shows.
+
+    Returns:
+        The name of the file; empty where there is no browser.
+    """
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None or importlib.util.find_spec("playwright") is None:
-        return
+        return ""
     from playwright.sync_api import Error, sync_playwright
 
     # Chromium's sandbox does not work for root.
@@ -134,8 +147,9 @@ def _screenshot(address: str, target: Path) -> None:
             page.screenshot(path=target)
     except Error as error:
         print(f"The page could not be drawn: {str(error).splitlines()[0]}")
-        return
-    print(f"The page that searches: {target}")
+        return ""
+    print(f"The page that searches: {target}\n")
+    return target.name
 
 
 def _program(name: str) -> str:
