@@ -5,8 +5,11 @@ import base64
 import contextlib
 import itertools
 import os
+import re
+import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -356,6 +359,66 @@ def test_what_is_in_a_killed_ingress_is_lost_and_a_client_asks_again(
     assert all(getattr(answer, "status_code", 0) == 200 for _, answer in answers[-8:])
     assert check(answers, published[:1]) == ["first"]
     assert len(set(found)) == 1
+
+
+@contextlib.contextmanager
+def nginx(before: str, folder: Path, **changes: str) -> Iterator[str]:
+    """Put nginx before a service, with the settings that we give; what it says is in ``said``."""
+    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("there is no nginx")
+    settings = (Path(__file__).parents[2] / "serve" / "nginx.conf").read_text()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = settings.replace("127.0.0.1:8000", before.removeprefix("http://"))
+    settings = settings.replace("127.0.0.1:8080", f"127.0.0.1:{port}")
+    for name, value in changes.items():
+        settings = re.sub(rf"\b{name} [^;]*;", f"{name} {value};", settings)
+    (folder / "nginx.conf").write_text(settings)
+    # As root it would give its work to a user who may not see this folder.
+    command = [program, "-p", str(folder), "-c", "nginx.conf", "-g", "daemon off; user root;"]
+    said = folder / "said"
+    with said.open("w") as stream, subprocess.Popen(command, stderr=stream) as process:
+        until = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None, said.read_text()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+        process.terminate()
+
+
+@pytest.mark.ray
+def test_behind_nginx_no_request_is_lost_when_an_ingress_is_killed(
+    fused: str, published: list[Served], tmp_path: Path
+) -> None:
+    deadline = time.monotonic() + 60
+    while len(processes("Service")) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    with nginx(fused, tmp_path) as front:
+        answers = asyncio.run(under_load(front, 5, killing("Service")))
+    assert not failed(answers)
+    assert check(answers, published[:1]) == ["first"]
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("changes", [{}, {"client_body_buffer_size": "1k"}])
+def test_nginx_writes_no_private_image_to_disk(
+    fused: str, tmp_path: Path, changes: dict[str, str]
+) -> None:
+    image = a_picture(3, size=(900, 900))
+    assert len(image) > 2_000_000
+    with nginx(fused, tmp_path, **changes) as front:
+        answer = httpx.post(
+            f"{front}/v1/proxy", content=image, headers={"Content-Type": "image/png"}, timeout=30
+        )
+    assert answer.status_code == 200, answer.text
+    # With a small buffer it does, and says so.
+    assert ("to a temporary file" in (tmp_path / "said").read_text()) == bool(changes)
 
 
 def test_settings_of_a_command_line_have_dots() -> None:
