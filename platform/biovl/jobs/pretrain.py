@@ -253,6 +253,7 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
             num_workers=workers.count,
             use_gpu=workers.gpus > 0,
             resources_per_worker=resources,
+            accelerator_type=workers.accelerator,
         ),
         run_config=train.RunConfig(
             name="ray",

@@ -180,6 +180,9 @@ class WorkersConfig:
     gpus: float = 0
     """GPUs of one worker."""
 
+    accelerator: str | None = None
+    """Which GPUs, by Ray's name: ``A100``, ``H100``, ``L4``; None takes any."""
+
     cpus: float = 1
     """CPUs of one worker, without those that prepare data."""
 
@@ -193,6 +196,8 @@ class WorkersConfig:
         fewest, most = (self.count, self.count) if isinstance(self.count, int) else self.count
         if not 1 <= fewest <= most:
             raise ValueError(f"count must be positive, got {self.count}")
+        if self.accelerator is not None and not self.gpus:
+            raise ValueError(f"accelerator {self.accelerator} needs gpus, got 0")
 
 
 @dataclass(frozen=True, kw_only=True)
