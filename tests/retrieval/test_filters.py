@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from biovl.errors import ArtifactError
-from biovl.retrieval import filters
+from biovl.retrieval import filters, postings
 from biovl.retrieval.filters import FilterTable
 from biovl.retrieval.query import Filter, Years
 from tests.retrieval.small_index import figure, table_of
@@ -61,11 +61,13 @@ def some_filter(rng: np.random.Generator) -> Filter:
     return Filter(**given)
 
 
-@pytest.mark.parametrize("most_codes", [65_535, 2])
+@pytest.mark.parametrize(("most_codes", "piece"), [(65_535, 65_536), (2, 65_536), (2, 64)])
 def test_filters_admit_what_their_definition_says(
-    most_codes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    most_codes: int, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filters, "_MOST_CODES", most_codes)
+    monkeypatch.setattr(filters, "_PIECE", piece)
+    monkeypatch.setattr(postings, "_HELD", piece)
     FilterTable.build(table_of(ROWS), tmp_path)
     table = FilterTable.open(tmp_path)
     rng = np.random.default_rng(0)
@@ -105,6 +107,18 @@ def test_facets_count_figures_once_and_offer_the_most_frequent(table: FilterTabl
 def test_the_same_filter_is_computed_once(table: FilterTable) -> None:
     wanted = Filter(journal=("Journal 1",))
     assert table.select(wanted) is table.select(Filter(journal=("Journal 1",)))
+
+
+def test_how_rows_are_parted_does_not_change_the_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FilterTable.build(table_of(ROWS), tmp_path / "whole")
+    monkeypatch.setattr(filters, "_PIECE", 33)
+    monkeypatch.setattr(postings, "_HELD", 50)
+    FilterTable.build(table_of(ROWS), tmp_path / "parts")
+    for path in (tmp_path / "whole").iterdir():
+        assert path.read_bytes() == (tmp_path / "parts" / path.name).read_bytes()
+    assert not (tmp_path / "parts" / "runs").exists()
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -130,13 +130,17 @@ def test_the_article_is_linked_at_pmc_else_by_its_doi(
 
 def test_concepts_may_be_in_another_column_and_single() -> None:
     rows = from_index_rows(
-        corpus_row(topic="lung", modality=["ct", "mri"]), concepts="topic", image_type="modality"
+        corpus_row(topic="lung", modality=["ct", None, "mri"]),
+        concepts=["modality", "absent", "topic"],
+        image_type="modality",
     )
-    assert (rows["concepts"].to_pylist(), rows["image_type"].to_pylist()) == ([["lung"]], ["ct"])
+    assert rows["concepts"].to_pylist() == [["ct", "mri", "lung"]]
+    assert rows["image_type"].to_pylist() == ["ct"]
 
 
 @pytest.mark.parametrize(
-    ("published", "year"), [("2011", 2011), ("2011-07-18", 2011), (None, None), ("spring", None)]
+    ("published", "year"),
+    [("2011", 2011), ("2011-07-18", 2011), (None, None), ("spring", None), ("20110", None)],
 )
 def test_the_year_is_that_of_publication(published: str | None, year: int | None) -> None:
     rows = from_index_rows(corpus_row(published=published))

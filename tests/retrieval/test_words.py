@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import bm25s
 import numpy as np
 import pytest
 
+from biovl.retrieval import postings, words
 from biovl.retrieval.filters import Selection
 from biovl.retrieval.words import Words, words_of
 
@@ -89,3 +91,26 @@ def test_the_same_captions_give_the_same_bytes(tmp_path: Path) -> None:
         Words.build(CAPTIONS, tmp_path / name)
     for path in (tmp_path / "a").rglob("*.*"):
         assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_words_counted_in_stretches_give_the_scores_of_bm25s_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    captions = [
+        " ".join(f"w{int(400 * rng.random() ** 3)}" for _ in range(rng.integers(0, 30)))
+        for _ in range(500)
+    ]
+    monkeypatch.setattr(words, "_BLOCK", 64)
+    monkeypatch.setattr(words, "_SCORED", 17)
+    monkeypatch.setattr(postings, "_HELD", 100)
+    Words.build(captions, tmp_path)
+    tokens = [words_of(caption) for caption in captions]
+    place_of = {word: place for place, word in enumerate(sorted({w for ws in tokens for w in ws}))}
+    expected = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+    ids = [[place_of[word] for word in document] for document in tokens]
+    expected.index((ids, place_of), create_empty_token=False, show_progress=False)
+    for name in ("data", "indices", "indptr"):
+        found = np.load(tmp_path / "scores" / f"{name}.csc.index.npy")
+        np.testing.assert_array_equal(found, expected.scores[name])
+    assert not (tmp_path / "runs").exists()

@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import faiss
 import numpy as np
@@ -29,8 +30,6 @@ from biovl.retrieval.words import Words
 from biovl.storage import MANIFEST, Draft, Folder
 
 # Shapes: N rows, S rows of the sample, D embedding.
-
-_LISTS = "concepts"
 
 
 @contextlib.contextmanager
@@ -90,11 +89,12 @@ def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Count
     with (place / THUMBNAILS).open("wb") as stream:
         for unit in range(units):
             stream.write(folder.read(part("thumbnails", unit)))
-    own_N = np.frombuffer(b"".join(_gathered(config, "rows", rows)), ROW)
-    np.save(place / CONTENTS, np.ascontiguousarray(own_N["content"]))
+    about = {"descr": "|u1", "fortran_order": False, "shape": (rows, 16)}
     groups: Counter[str] = Counter()
-    with (place / "table.arrow").open("wb") as stream:
-        metadata.write_table(_counted(_tables(config, own_N), groups), stream)
+    with (place / "table.arrow").open("wb") as stream, (place / CONTENTS).open("wb") as contents:
+        np.lib.format.write_array_header_1_0(contents, about)
+        tables = _tables(config, _records(config, rows, contents))
+        metadata.write_table(_counted(tables, groups), stream)
     with pa.memory_map(str(place / "table.arrow")) as file:
         reader = pa.ipc.open_file(file)
         batches = (
@@ -105,29 +105,40 @@ def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Count
     return groups
 
 
-def _tables(config: IndexConfig, own_N: np.ndarray) -> Iterator[pa.Table]:
+def _records(config: IndexConfig, rows: int, contents: BinaryIO) -> Iterator[np.ndarray]:
+    """Yield what stands beside the vectors of each part; keep what pairs are known by."""
+    for data in _gathered(config, "rows", rows):
+        own_W = np.frombuffer(data, ROW)
+        contents.write(np.ascontiguousarray(own_W["content"]).data)
+        yield own_W
+
+
+def _tables(config: IndexConfig, records: Iterator[np.ndarray]) -> Iterator[pa.Table]:
     """Yield the rows of the index's table, checked against what stands beside the vectors."""
     corpus = Folder(config.corpus)
-    # Searched for every batch: in the records it would be copied each time.
-    position_N = np.ascontiguousarray(own_N["position"])
     first = done = 0
+    own_W = np.empty(0, ROW)
     with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
         for batch in pq.ParquetFile(stream).iter_batches(batch_size=16_384):
             end = first + batch.num_rows
-            here = own_N[done : int(np.searchsorted(position_N, end))]
+            while not len(own_W) or own_W["position"][-1] < end:
+                more = next(records, None)
+                if more is None:
+                    break
+                own_W = np.concatenate([own_W, more])
+            here = own_W[: int(np.searchsorted(own_W["position"], end))]
             if len(here):
                 about = pa.Table.from_batches([batch]).take(pa.array(here["position"] - first))
                 yield _table(config, about, here, done)
+            own_W = own_W[len(here) :]
             first, done = end, done + len(here)
-    if done != len(own_N):
+    if len(own_W) or next(records, None) is not None:
         raise ArtifactError(f"{config.corpus}/index.parquet has {first} rows, fewer than before")
 
 
 def _table(config: IndexConfig, about: pa.Table, here: np.ndarray, first: int) -> pa.Table:
     table = metadata.from_index_rows(
-        _with_concepts(about, config.concept_columns),
-        concepts=_LISTS,
-        image_type=config.image_type_column,
+        about, concepts=config.concept_columns, image_type=config.image_type_column
     )
     for row, (figure_id, pair) in enumerate(
         zip(table["figure_id"].to_pylist(), here["pair"], strict=True)
@@ -140,18 +151,6 @@ def _table(config: IndexConfig, about: pa.Table, here: np.ndarray, first: int) -
         at = table.schema.get_field_index(name)
         table = table.set_column(at, table.schema.field(name), values)
     return table
-
-
-def _with_concepts(about: pa.Table, names: tuple[str, ...]) -> pa.Table:
-    """Return rows with one column that lists what several columns name."""
-    present = [name for name in names if name in about.column_names]
-    merged: list[list[str]] = [[] for _ in range(len(about))]
-    for name in present:
-        for row, value in zip(merged, about[name].to_pylist(), strict=True):
-            row += [value] if isinstance(value, str) else value or []
-    if _LISTS in about.column_names:
-        about = about.drop_columns(_LISTS)
-    return about.append_column(_LISTS, pa.array(merged, pa.list_(pa.string())))
 
 
 def _counted(tables: Iterator[pa.Table], groups: Counter[str]) -> Iterator[pa.Table]:

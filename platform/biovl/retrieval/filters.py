@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from biovl.errors import ArtifactError
 from biovl.retrieval.mapped import mapped, mapped_texts
+from biovl.retrieval.postings import ArrayFile, Runs, pieces, write_texts
 from biovl.retrieval.query import Filter, Years
 
 FIELDS = tuple(field.name for field in fields(Filter) if field.name != "year")
@@ -35,6 +36,8 @@ FACET_VALUES = 50
 
 _MOST_CODES = 65_535
 """Fields with more values are stored by value: looking at every row would take longer."""
+_PIECE = 65_536
+"""Rows that are looked at at a time while filters are made."""
 _CACHE_BYTES = 256 << 20
 _CACHE_FILTERS = 256
 _CACHE_CHARS = 4_096
@@ -223,40 +226,62 @@ class _Values:
 def _write_field(
     folder: Path, name: str, column: pa.ChunkedArray, count: int
 ) -> tuple[Storage, dict[str, int]]:
-    """Write a field; return how it is stored, and its facets."""
+    """Write a field, piece by piece; return how it is stored, and its facets."""
     several = pa.types.is_list(column.type)
-    parts = [pc.list_flatten(chunk) for chunk in column.chunks] if several else column.chunks
-    texts = pa.chunked_array(parts, pa.string())
-    values = pc.unique(texts).drop_null()
-    values = values.take(pc.array_sort_indices(values))
-    batch = pa.record_batch([values], names=["value"])
-    with pa.ipc.new_file(str(folder / f"{name}.values.arrow"), batch.schema) as file:
-        file.write_batch(batch)
-    codes = _numbers(pc.fill_null(pc.index_in(texts, value_set=values), -1)).astype(np.int64) + 1
-    stored: Storage = "rows" if several or len(values) > _MOST_CODES else "codes"
-    if stored == "codes":
-        kind = np.min_scalar_type(len(values))
-        np.save(folder / f"{name}.codes.npy", codes.astype(kind))
-        counts = np.bincount(codes, minlength=len(values) + 1)[1:]
+    values = None if several else _few_values(column)
+    stored: Storage = "rows" if values is None else "codes"
+    if values is not None:
+        counts = _write_codes(folder / f"{name}.codes.npy", column, values, count)
     else:
-        rows = _parents(column) if several else np.arange(count)
-        # By value and then by row; a figure that names a value twice has it once.
-        keys = np.unique((codes * count + rows)[codes > 0])
-        starts = np.searchsorted(keys, np.arange(1, len(values) + 2) * count)
-        np.save(folder / f"{name}.starts.npy", starts)
-        np.save(folder / f"{name}.rows.npy", (keys % max(count, 1)).astype(np.uint32))
-        counts = np.diff(starts)
+        with Runs(folder / "runs") as runs:
+            for first, piece in pieces(column.chunks, _PIECE):
+                _add(runs, piece, first)
+            values, counts, stretches = runs.joined()
+            np.save(folder / f"{name}.starts.npy", np.concatenate([[0], np.cumsum(counts)]))
+            kind = np.dtype(np.uint32)
+            with ArrayFile(folder / f"{name}.rows.npy", kind, int(counts.sum())) as file:
+                for stretch in stretches:
+                    file.write(stretch.rows_M)
+    write_texts(values, folder / f"{name}.values.arrow")
     most = np.argsort(-counts, kind="stable")[:FACET_VALUES]
     return stored, {values[int(place)].as_py(): int(counts[place]) for place in most}
 
 
-def _parents(column: pa.ChunkedArray) -> np.ndarray:
-    """Return for each item of a column of lists the row that it belongs to."""
-    rows, first = [np.empty(0, np.int64)], 0
-    for chunk in column.chunks:
-        rows.append(_numbers(pc.list_parent_indices(chunk)).astype(np.int64) + first)
-        first += len(chunk)
-    return np.concatenate(rows)
+def _few_values(column: pa.ChunkedArray) -> pa.Array | None:
+    """Return the values of a column, sorted; None if there are too many to be stored as codes."""
+    found: set[str | None] = set()
+    for _, piece in pieces(column.chunks, _PIECE):
+        found.update(pc.unique(piece).to_pylist())
+        if len(found) > _MOST_CODES + 1:
+            return None
+    known = sorted(found - {None})  # type: ignore[type-var]
+    return pa.array(known, pa.string()) if len(known) <= _MOST_CODES else None
+
+
+def _write_codes(path: Path, column: pa.ChunkedArray, values: pa.Array, count: int) -> np.ndarray:
+    """Write the number of each row's value; return the rows of each value."""
+    kind = np.min_scalar_type(len(values))
+    counts = np.zeros(len(values) + 1, np.int64)
+    with ArrayFile(path, kind, count) as file:
+        for _, piece in pieces(column.chunks, _PIECE):
+            found = pc.fill_null(pc.index_in(piece, value_set=values), -1)
+            codes = _numbers(found).astype(np.int64) + 1
+            counts += np.bincount(codes, minlength=len(counts))
+            file.write(codes)
+    return counts[1:]
+
+
+def _add(runs: Runs, piece: pa.Array, first: int) -> None:
+    """Add what rows have, of which the first is given."""
+    texts = piece
+    row_M = np.arange(len(piece))
+    if pa.types.is_list(piece.type):
+        lengths = _numbers(pc.fill_null(pc.list_value_length(piece), 0))
+        texts, row_M = pc.list_flatten(piece), np.repeat(row_M, lengths)
+    own = texts.dictionary_encode()
+    number_M = _numbers(pc.fill_null(own.indices, -1))
+    is_known = number_M >= 0
+    runs.add(own.dictionary.to_pylist(), number_M[is_known], row_M[is_known] + first)
 
 
 def _numbers(array: pa.Array | pa.ChunkedArray) -> np.ndarray:

@@ -7,7 +7,6 @@ row ``i % BATCH`` of batch ``i // BATCH`` and reading it touches its bytes only.
 
 import hashlib
 import os
-import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from biovl import records
 from biovl.errors import ArtifactError
@@ -71,46 +71,36 @@ class IndexedFigure:
 
 SCHEMA = records.schema(IndexedFigure)
 
-_PMCID = re.compile(r"PMC\d+")
-_YEAR = re.compile(r"(\d{4})(?!\d)")
-
 
 def from_index_rows(
-    rows: pa.Table, *, concepts: str = "concepts", image_type: str = "image_type"
+    rows: pa.Table, *, concepts: Sequence[str] = ("concepts",), image_type: str = "image_type"
 ) -> pa.Table:
     """Return rows of a corpus' ``index.parquet`` as rows of an index, in order, ``SCHEMA``.
 
     Args:
         rows: With ``pair_id``, ``article_id``, ``caption``, ``license_group``, ``kind``, ``split``,
             ``shard``, ``offset`` and ``size``; what else ``SCHEMA`` names is null if it is absent.
-        concepts: A column that names them, a list or one text; none without such a column.
+        concepts: Columns that name them, lists or single texts; those that are absent add none.
         image_type: The same, of which the first value counts.
 
     The thumbnails' places are null: who writes the thumbnails fills them in.
     """
     count = len(rows)
-    published = _texts(rows, "published", count)
-    links = [
-        _link(article, doi)
-        for article, doi in zip(
-            rows["article_id"].to_pylist(), _texts(rows, "doi", count), strict=True
-        )
-    ]
-    derived: dict[str, list[Any]] = {
+    derived = {
         # A pair is what is indexed, and has an id of its own where a figure gives several.
-        "figure_id": rows["pair_id"].to_pylist(),
-        "year": [_year(text) for text in published],
-        "image_type": [next(iter(values), None) for values in _lists(rows, image_type, count)],
-        "concepts": _lists(rows, concepts, count),
-        "mesh_terms": _lists(rows, "mesh_terms", count),
-        "url": links,
-        "thumbnail_offset": [None] * count,
-        "thumbnail_size": [None] * count,
+        "figure_id": _column(rows, "pair_id"),
+        "year": _years(_column(rows, "published")),
+        "image_type": _first(_lists(rows, [image_type])),
+        "concepts": _lists(rows, concepts),
+        "mesh_terms": _lists(rows, ["mesh_terms"]),
+        "url": _links(_column(rows, "article_id"), _column(rows, "doi")),
+        "thumbnail_offset": pa.nulls(count),
+        "thumbnail_size": pa.nulls(count),
     }
     columns = []
     for column in SCHEMA:
         if column.name in derived:
-            columns.append(pa.array(derived[column.name], column.type))
+            columns.append(derived[column.name].cast(column.type))
         elif column.name in rows.column_names:
             columns.append(rows[column.name].cast(column.type).combine_chunks())
         elif column.nullable:
@@ -271,29 +261,60 @@ def _hashes(figure_id: str) -> tuple[int, int]:
     return _hash(figure_id), int.from_bytes(other, "little")
 
 
-def _link(article_id: str, doi: str | None) -> str | None:
-    if _PMCID.fullmatch(article_id):
-        return f"https://pmc.ncbi.nlm.nih.gov/articles/{article_id}/"
-    return f"https://doi.org/{doi}" if doi else None
-
-
-def _year(published: str | None) -> int | None:
-    found = _YEAR.match(published or "")
-    return int(found[1]) if found else None
-
-
-def _texts(rows: pa.Table, name: str, count: int) -> list[str | None]:
-    values: list[str | None] = (
-        rows[name].to_pylist() if name in rows.column_names else [None] * count
-    )
-    return values
-
-
-def _lists(rows: pa.Table, name: str, count: int) -> list[list[str]]:
-    """Return a column of lists or of single texts as lists without nulls."""
+def _column(rows: pa.Table, name: str) -> pa.Array:
+    """Return a column of texts; nulls without one."""
     if name not in rows.column_names:
-        return [[] for _ in range(count)]
-    return [
-        [] if not value else [value] if isinstance(value, str) else [v for v in value if v]
-        for value in rows[name].to_pylist()
-    ]
+        return pa.nulls(len(rows), pa.string())
+    return rows[name].cast(pa.string()).combine_chunks()
+
+
+def _links(article_ids: pa.Array, dois: pa.Array) -> pa.Array:
+    """Return where articles are: at PMC, else their DOI."""
+    at_pmc = pc.binary_join_element_wise(
+        "https://pmc.ncbi.nlm.nih.gov/articles/", article_ids, "/", ""
+    )
+    at_doi = pc.binary_join_element_wise("https://doi.org/", dois, "")
+    no_doi = pc.equal(pc.fill_null(dois, ""), "")
+    return pc.if_else(
+        pc.match_substring_regex(article_ids, r"\APMC\d+\z"),
+        at_pmc,
+        pc.if_else(no_doi, pa.scalar(None, pa.string()), at_doi),
+    )
+
+
+def _years(published: pa.Array) -> pa.Array:
+    """Return years of dates that begin with one; null of others."""
+    begins = pc.match_substring_regex(published, r"\A\d{4}(\D|\z)")
+    years = pc.utf8_slice_codeunits(published, 0, 4)
+    return pc.if_else(begins, years, pa.scalar(None, pa.string())).cast(pa.int32())
+
+
+def _lists(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+    """Return columns of lists or of single texts as one of lists, without nulls and empty texts.
+
+    A row's values are in the order of the columns.
+    """
+    texts, parents = [pa.array([], pa.string())], [np.empty(0, np.int64)]
+    for name in names:
+        if name not in rows.column_names:
+            continue
+        column = rows[name].combine_chunks()
+        row_M = np.arange(len(column))
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+            column, row_M = pc.list_flatten(column), np.repeat(row_M, lengths)
+        values = column.cast(pa.string())
+        is_known = pc.fill_null(pc.not_equal(values, ""), False)
+        texts.append(values.filter(is_known))
+        parents.append(row_M[is_known.to_numpy(zero_copy_only=False)])
+    row_M = np.concatenate(parents)
+    order = np.argsort(row_M, kind="stable")
+    starts = np.searchsorted(row_M[order], np.arange(len(rows) + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(starts, pa.concat_arrays(texts).take(pa.array(order)))
+
+
+def _first(lists: pa.ListArray) -> pa.Array:
+    """Return the first value of each list, null of an empty one."""
+    is_empty = pc.equal(pc.list_value_length(lists), 0)
+    starts = pc.if_else(is_empty, pa.scalar(None, pa.int32()), lists.offsets[:-1])
+    return lists.values.take(starts)

@@ -9,12 +9,15 @@ gene names and abbreviations are other names. A compound counts whole, closed up
 that ``IL-6`` is found by ``IL-6``, ``IL6`` and ``6``.
 """
 
+import itertools
 import json
+import math
 import os
 import re
 import unicodedata
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import bm25s
@@ -24,6 +27,7 @@ import pyarrow as pa
 from biovl.errors import ArtifactError
 from biovl.retrieval.filters import Selection
 from biovl.retrieval.mapped import DAMAGED, mapped_texts
+from biovl.retrieval.postings import ArrayFile, Runs, Stretch
 from biovl.retrieval.ranking import largest
 
 STOP_WORDS = frozenset(
@@ -34,6 +38,10 @@ STOP_WORDS = frozenset(
 # Letters and digits; what joins them in names: IL-6, 18F-FDG, α/β, 3.5, 5′-UTR, CD4+.
 _COMPOUND = re.compile(r"[^\W_]+(?:[-./'+][^\W_]+)*")
 _PARTS = re.compile(r"[-./'+]")
+_K1, _B = 1.5, 0.75
+_BLOCK = 32_768
+"""Captions whose words are counted at once: of each word of theirs, some 30 bytes are held."""
+_SCORED = 1_000_000
 _DASHES = str.maketrans("\u2010\u2011\u2019\u2032", "--''")
 
 
@@ -62,34 +70,22 @@ class Words:
     def build(cls, captions: Iterable[str | None], folder: str | os.PathLike[str]) -> None:
         """Write the index of captions, in the order of rows, into a folder.
 
-        Holds every caption's words as numbers in memory: some 2 kB a caption.
+        Holds four bytes a caption, every word once, and the words of some ten thousand captions.
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        numbers: dict[str, int] = {}
-        documents = [
-            np.fromiter(
-                (numbers.setdefault(word, len(numbers)) for word in words_of(caption or "")),
-                np.int32,
-            )
-            for caption in captions
-        ]
-        # Sorted, so that a word is found without loading them all.
-        ordered = sorted(numbers)
-        place = np.empty(len(numbers), np.int32)
-        place[[numbers[word] for word in ordered]] = np.arange(len(ordered))
-        batch = pa.record_batch([pa.array(ordered, pa.string())], names=["word"])
-        with pa.ipc.new_file(str(target / "values.arrow"), batch.schema) as file:
-            file.write_batch(batch)
-        if ordered:
-            scores = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
-            ids = [place[document].tolist() for document in documents]
-            vocabulary = {word: number for number, word in enumerate(ordered)}
-            scores.index((ids, vocabulary), create_empty_token=False, show_progress=False)
-            stored = target / "scores"
-            scores.save(stored, show_progress=False)
-            (stored / "vocab.index.json").unlink()
-        about = {"documents": len(documents), "words": len(ordered)}
+        with Runs(target / "runs") as runs:
+            lengths = [np.empty(0, np.int32)]
+            for block in _blocks(captions):
+                lengths.append(_add(runs, block, sum(map(len, lengths))))
+            length_N = np.concatenate(lengths)
+            words, counts_V, stretches = runs.joined()
+            batch = pa.record_batch([words], names=["word"])
+            with pa.ipc.new_file(str(target / "values.arrow"), batch.schema) as file:
+                file.write_batch(batch)
+            if len(words):
+                _write_scores(target / "scores", length_N, counts_V, stretches)
+        about = {"documents": len(length_N), "words": len(words)}
         (target / "words.json").write_text(json.dumps(about) + "\n")
 
     @classmethod
@@ -142,3 +138,66 @@ class Words:
         place = bisect_left(self._words, word, key=lambda scalar: scalar.as_py())
         is_there = place < len(self._words) and self._words[place].as_py() == word
         return place if is_there else -1
+
+
+def _blocks(captions: Iterable[str | None]) -> Iterator[list[str | None]]:
+    waiting = iter(captions)
+    while block := list(itertools.islice(waiting, _BLOCK)):
+        yield block
+
+
+def _add(runs: Runs, captions: list[str | None], first: int) -> np.ndarray:
+    """Add captions, of which the first is that of a row; return their lengths in words."""
+    numbers: dict[str, int] = {}
+    found = array("i")
+    length_B = np.empty(len(captions), np.int32)
+    for place, caption in enumerate(captions):
+        before = len(found)
+        found.extend(numbers.setdefault(word, len(numbers)) for word in words_of(caption or ""))
+        length_B[place] = len(found) - before
+    row_M = np.repeat(np.arange(first, first + len(captions)), length_B)
+    runs.add(list(numbers), np.frombuffer(found, np.int32), row_M)
+    return length_B
+
+
+def _write_scores(
+    folder: Path, length_N: np.ndarray, counts_V: np.ndarray, stretches: Iterable[Stretch]
+) -> None:
+    """Write what bm25s makes of the same captions, to the last bit, a stretch of words at a time.
+
+    bm25s itself holds every word of every caption as a Python number.
+    """
+    count = len(length_N)
+    scores = bm25s.BM25(k1=_K1, b=_B, method="lucene")
+    nothing = np.empty(0, np.int32)
+    scores.scores = {"data": nothing, "indices": nothing, "indptr": nothing, "num_docs": count}
+    scores.vocab_dict, scores.nonoccurrence_array = {}, None
+    scores.save(folder, show_progress=False)
+    (folder / "vocab.index.json").unlink()
+    starts = np.concatenate([[0], np.cumsum(counts_V)])
+    np.save(folder / "indptr.csc.index.npy", starts)
+    different, which_V = np.unique(counts_V, return_inverse=True)
+    # Lucene's: ln(1 + (N - n + 0.5) / (n + 0.5)).
+    idf = [math.log(1 + (count - n + 0.5) / (n + 0.5)) for n in different.tolist()]
+    idf_V = np.array(idf, np.float32)[which_V]
+    mean = length_N.mean()
+    total = int(starts[-1])
+    with (
+        ArrayFile(folder / "data.csc.index.npy", np.dtype(np.float32), total) as data,
+        ArrayFile(folder / "indices.csc.index.npy", np.dtype(np.int32), total) as indices,
+    ):
+        for some in stretches:
+            idf_W = idf_V[some.first : some.first + len(some.counts_W)]
+            ends_W = np.cumsum(some.counts_W)
+            for at, rows_B in _in_blocks(some.rows_M):
+                times_B = some.times_M[at].astype(np.float32)
+                damped_B = times_B / (_K1 * ((1 - _B) + _B * length_N[rows_B] / mean) + times_B)
+                word_B = np.searchsorted(ends_W, np.arange(at.start, at.stop), "right")
+                data.write(idf_W[word_B] * damped_B)
+                indices.write(rows_B)
+
+
+def _in_blocks(rows_M: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    for start in range(0, len(rows_M), _SCORED):
+        at = slice(start, min(start + _SCORED, len(rows_M)))
+        yield at, rows_M[at]
