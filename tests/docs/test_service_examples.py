@@ -1,8 +1,7 @@
-"""The README's examples of asking the service do what they say, as they stand."""
+"""The examples of asking the service do what they say, as they stand, on a few drawn figures."""
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -11,21 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import ROOT, blocks, pages
 from tests.serve.small_engine import drawn, make_app, png
 from tests.serve.tiny_service import listening
 
-ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "README.md").read_text()
+BLOCKS = [block for page in pages() for block in blocks(page) if not block.needs]
 COMMANDS = [
-    command.strip()
-    for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
-    for command in re.split(r"\n(?=curl )", block)
+    command
+    for block in BLOCKS
+    if block.language == "bash"
+    for command in block.commands()
     if command.startswith("curl ")
 ]
 PYTHON = [
-    block
-    for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    if "biovl.client" in block
+    block.text for block in BLOCKS if block.language == "python" and "biovl.client" in block.text
 ]
 PORT = "127.0.0.1:8000"
 

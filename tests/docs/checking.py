@@ -1,0 +1,78 @@
+"""Whether a command could be run: its script, recipe and settings are there."""
+
+import runpy
+import sys
+from collections.abc import Mapping
+from typing import Any
+from unittest import mock
+
+import yaml
+from ray.scripts.scripts import cli as ray_cli
+from ray.serve.scripts import cli as serve_cli
+
+from biovl import config, drivers
+from serve.app import settings_of
+from tests.docs.pages import ROOT
+
+
+def check(command: list[str]) -> None:
+    """Fail if a command names a script, recipe, setting, subcommand or file that is not there.
+
+    Args:
+        command: Its words. What follows the ``--`` of ``ray job submit`` is looked at as well.
+    """
+    if command[0] == "ray" and "--" in command:
+        inner = command.index("--")
+        check(command[:inner])
+        check(command[inner + 1 :])
+    elif command[0] == "ray":
+        _check_subcommand(ray_cli, command)
+    elif command[0] == "serve":
+        _check_subcommand(serve_cli, command)
+        _check_service(command[1:])
+    elif command[0] == "make":
+        targets = (ROOT / "Makefile").read_text()
+        assert f"\n{command[1]}:" in targets, f"make has no target {command[1]}"
+    elif command[0] in ("python", "python3") and command[1].endswith(".py"):
+        _check_script(command[1:])
+    for word in command:
+        if word.endswith(".yaml") and "://" not in word and "=" not in word and word[0] not in "~/":
+            assert (ROOT / word).is_file(), f"there is no {word}"
+
+
+def _check_subcommand(cli: Any, command: list[str]) -> None:
+    for word in command[1:]:
+        known: Mapping[str, Any] | None = getattr(cli, "commands", None)
+        if known is None or word.startswith("-"):
+            return
+        assert word in known, f"{command[0]} has no command {word}"
+        cli = known[word]
+
+
+def _check_service(command: list[str]) -> None:
+    if command[:2] == ["run", "serve.app:build"]:
+        settings_of(dict(word.split("=", 1) for word in command[2:]))
+    elif command[0] == "deploy":
+        for application in yaml.safe_load((ROOT / command[1]).read_text())["applications"]:
+            settings_of(application["args"])
+
+
+def _check_script(command: list[str]) -> None:
+    path = ROOT / command[0]
+    assert path.is_file(), f"there is no {command[0]}"
+    if "drivers.main(" not in path.read_text():
+        return
+    taken: dict[str, Any] = {}
+
+    def take(config_class: Any, recipes: Any, job: Any, **options: Any) -> None:
+        taken.update(cls=config_class, recipes=recipes, **options)
+
+    with mock.patch.object(drivers, "main", take), mock.patch.object(sys, "argv", [command[0]]):
+        runpy.run_path(str(path), run_name="__main__")
+    if "--help" in command:
+        return
+    flags = {"dry-run": ""} if taken.get("estimate") else None
+    # Ends the process, and so the test, with what is not valid.
+    config.from_command_line(
+        taken["cls"], taken["recipes"], about=None, flags=flags, arguments=command[1:]
+    )

@@ -1,0 +1,103 @@
+"""A newcomer's terminal: a process with a folder of its own, in which commands run as typed.
+
+Jobs run in it one after the other on one Ray: starting both anew for each would take minutes.
+"""
+
+import contextlib
+import itertools
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+from tests.docs.pages import ROOT, words
+
+SMALLER = {
+    ("pipelines/sample.py",): ["--articles", "12"],
+    ("pipelines/pretrain.py", "tiny"): ["--set", "epochs=1", "--set", "batch.pairs=8"],
+    # Of steps of 4,096 pairs a dozen articles do not fill one.
+    ("pipelines/pretrain.py", "biomedclip"): ["--set", "batch.pairs=8"],
+}
+"""Added to commands that begin so, for tests alone: what they do takes seconds, not minutes."""
+
+_ELSEWHERE = ("make", "serve", "curl", "kill")
+"""CI runs the targets of make; the others have tests of their own."""
+_open = contextlib.ExitStack()
+_done: set[str] = set()
+
+
+def begin(folder: Path) -> None:
+    """Go to a folder and start Ray there."""
+    from biovl.jobs.cluster import connected
+
+    os.chdir(folder)
+    os.environ["HF_HOME"] = str(folder / "hub")
+    _open.enter_context(connected())
+
+
+def end() -> None:
+    """End Ray."""
+    _open.close()
+
+
+def run(command: str) -> None:
+    """Run a command; what ran before is not run again.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    typed = words(command)
+    if command in _done or typed[0] in _ELSEWHERE:
+        return
+    _done.add(command)
+    if typed[0] == "python" and typed[1].endswith(".py"):
+        _job(typed[1:])
+    else:
+        shell(command.replace("python ", f"{sys.executable} ", 1))
+
+
+def _job(arguments: list[str]) -> None:
+    smaller = [more for start, more in SMALLER.items() if arguments[: len(start)] == [*start]]
+    with mock.patch.object(sys, "argv", [*arguments, *itertools.chain(*smaller)]):
+        try:
+            runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+        except SystemExit as exit_:
+            if exit_.code:
+                raise RuntimeError(f"{' '.join(arguments)} ended with {exit_.code}") from exit_
+
+
+def shell(command: str) -> str:
+    """Run a command in bash and return what it prints.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    done = subprocess.run(["bash", "-ec", command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def python(text: str, name: str) -> None:
+    """Run Python."""
+    exec(compile(text, name, "exec"), {})
+
+
+def serve_and_ask(start: str, question: str) -> str:
+    """Run ``serve run …``, return the answer to ``curl …``, and press Ctrl-C."""
+    from ray import serve
+    from ray.serve.scripts import cli
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # As typed, but for the port, which may be taken.
+    serve.start(http_options={"host": "127.0.0.1", "port": port})
+    try:
+        cli.main(args=[*words(start)[1:], "--non-blocking"], standalone_mode=False)
+        return shell(question.replace("127.0.0.1:8000", f"127.0.0.1:{port}"))
+    finally:
+        serve.shutdown()

@@ -1,0 +1,100 @@
+"""Every command of the pages is run, on a few drawn articles, or marked as needing more than here.
+
+Each page's blocks run in one folder, in which what the README's first steps make is there.
+"""
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs import terminal
+from tests.docs.checking import check
+from tests.docs.pages import ROOT, Block, blocks, pages, words
+from tests.serve.small_engine import drawn, jpeg, png
+
+OWN_TESTS = ("docs/cluster.md", "docs/sweep.md", "docs/plan.md", "docs/all.md")
+"""Pages whose commands are run by the tests of what they are about; here they are looked at."""
+
+RUN = [page for page in pages() if page not in OWN_TESTS]
+BLOCKS = [block for page in pages() for block in blocks(page) if block.language != "python"]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_commands_stand_in_blocks_of_bash_and_name_what_is_there(block: Block) -> None:
+    assert block.needs in (None, "cloud", "gpu")
+    if block.language != "bash":
+        assert block.language in ("console", "json", "yaml") or not block.has_commands
+        return
+    for command in block.commands():
+        check(words(command))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where everything is run: a clone, as far as commands look at it."""
+    path = tmp_path_factory.mktemp("newcomer")
+    for name in ("pipelines", "serve", "tune"):
+        (path / name).symlink_to(ROOT / name)
+    (path / "figure.png").write_bytes(png(drawn("red", "circle")))
+    (path / "figure.jpg").write_bytes(jpeg(drawn("red", "circle")))
+    return path
+
+
+@pytest.fixture(scope="module")
+def in_terminal(folder: Path) -> Iterator[Callable[..., Any]]:
+    """Call a function of ``terminal`` in its process, where the README's first steps were made."""
+    steps = next(b for b in blocks("README.md") if "pipelines/sample.py" in b.text)
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), terminal.begin, (folder,)
+    ) as process:
+        for command in steps.commands():
+            process.submit(terminal.run, command).result()
+        yield lambda function, *arguments: process.submit(function, *arguments).result()
+        process.submit(terminal.end).result()
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("page", RUN)
+def test_the_commands_of_a_page_do_what_they_say(
+    page: str, in_terminal: Callable[..., Any]
+) -> None:
+    for block in blocks(page):
+        if block.word:
+            continue
+        if block.language == "python" and "biovl.client" not in block.text:
+            in_terminal(terminal.python, block.text, str(block))
+        elif block.language == "bash":
+            for command in block.commands():
+                in_terminal(terminal.run, command)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("docs/harvest.md", "figures"),
+        ("docs/assemble.md", "corpus"),
+        ("docs/pretrain.md", "model"),
+        ("docs/index.md", "index"),
+    ],
+)
+def test_what_a_page_shows_of_a_folder_is_there(
+    page: str, name: str, folder: Path, in_terminal: Callable[..., Any]
+) -> None:
+    tree = next(block.text for block in blocks(page) if block.text.startswith(f"{name}/\n"))
+    for line in tree.splitlines()[1:]:
+        for shown in line[2:].split("   ")[0].replace("…", "").split():
+            assert (folder / name / shown).exists(), shown
+
+
+@pytest.mark.ray
+def test_serve_run_answers_the_search_that_follows_it(in_terminal: Callable[..., Any]) -> None:
+    steps = [command for block in blocks("README.md") for command in block.commands()]
+    start = next(command for command in steps if command.startswith("serve run"))
+    search = next(command for command in steps if command.startswith("curl"))
+    assert len(json.loads(in_terminal(terminal.serve_and_ask, start, search))["results"]) == 3
