@@ -90,10 +90,10 @@ def run_chain(
                 continue
             goes_on = " goes on" if found.state == "begun" else ""
             print(f"{step.name}: {found.out}{goes_on} …", file=progress, flush=True)
-            # Once for all steps; what is done needs none.
-            stack.enter_context(connected())
             started = time.monotonic()
             with _named(step.name):
+                # One Ray for all steps that are done now, none where nothing is.
+                stack.enter_context(connected())
                 manifest = step.job(found.config)
             done.append(Link(step, found.config, "published", manifest=manifest))
             after(done, {step.name: time.monotonic() - started})

@@ -27,6 +27,8 @@ class Flow:
         split = ", ".join(f"{name} {count:,}" for name, count in self.into.items())
         ways = f" ({split})" if split else ""
         note = f"; {self.note}" if self.note else ""
+        if self.seen == self.kept and not self.into:
+            return f"{self.seen:,} {self.what}{note}"
         return f"{self.seen:,} {self.what}, {self.kept:,} {self.kept_are}{ways}{note}"
 
 
