@@ -1,5 +1,8 @@
 """Which steps a chain has, what each reads, and whether it is done: with jobs of three lines."""
 
+import dataclasses
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,6 +176,16 @@ def test_a_setting_on_the_command_line_means_what_it_means_to_its_job(tmp_path: 
     )
     assert links(STEPS, chain)[2].config == expected
     assert expected.batch.later == {8: 64}
+
+
+def test_the_commands_of_the_page_about_it_are_valid(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "all.md").read_text().replace("\\\n", " ")
+    commands = re.findall(r"python pipelines/all\.py (.+)", text)
+    assert len(commands) >= 4
+    for command in commands:
+        chain, _ = from_command_line(STEPS, recipes.CHAIN, about="", arguments=shlex.split(command))
+        local = dataclasses.replace(chain, folder=str(tmp_path))
+        assert links(STEPS, local)[-1].step.name == "index"
 
 
 @pytest.mark.ray
