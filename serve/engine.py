@@ -108,12 +108,11 @@ class Engine(Protocol):
 
 
 def no_index() -> Problem:
-    """Return the problem of a search where there is only a model; an index may be loaded later."""
+    """Return the problem of a search where there is only a model; asking again does not help."""
     return Problem(
         503,
         "no-index",
         "no index is served here; start the service with index=DIR, or reload with one",
-        headers={"Retry-After": "5"},
     )
 
 

@@ -23,12 +23,11 @@ from urllib.parse import quote
 import httpx
 import numpy as np
 
-from biovl.errors import BiovlError
+from biovl.errors import BiovlError, ConfigError
 
 Image = bytes | str | os.PathLike[str]
 """An encoded image (JPEG, PNG …), or the path of one."""
 
-_RETRIED = (429, 503)
 _LONGEST_WAIT_S = 30.0
 
 
@@ -68,7 +67,14 @@ class Client:
             key: An API key; by default the environment's ``BIOVL_API_KEY``, if there is one.
             timeout_s: For one answer.
             tries: How often a request is sent while the service is busy, changes or is not reached.
+
+        Raises:
+            ConfigError: If the address is none of HTTP, or ``tries`` is not positive.
         """
+        if not address.startswith(("http://", "https://")):
+            raise ConfigError(f"address: expected http://… or https://…, got {address!r}")
+        if tries < 1:
+            raise ConfigError(f"tries must be positive, got {tries}")
         key = key or os.environ.get("BIOVL_API_KEY")
         self._tries = tries
         self._http = httpx.Client(
@@ -282,7 +288,7 @@ def _may_pass(answer: httpx.Response) -> bool:
     had the request has died.
     """
     is_own = answer.headers.get("content-type", "").startswith("application/problem+json")
-    return answer.status_code in _RETRIED or (answer.status_code >= 500 and not is_own)
+    return "Retry-After" in answer.headers or (answer.status_code >= 500 and not is_own)
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw
 
 from biovl.images.decode import decode_rgb
 from biovl.retrieval.query import Filter, Hit, Part, Query, Results
-from serve.engine import Embedded, ImageFile, Size
+from serve.engine import Embedded, ImageFile, Size, no_index
 from serve.http.problems import Problem
 from serve.settings import Settings
 
@@ -255,7 +255,7 @@ class SmallEngine:
 
     def _need_index(self) -> None:
         if not self.with_index:
-            raise Problem(503, "no-index", "no index is served", headers={"Retry-After": "5"})
+            raise no_index()
 
     def _row(self, figure_id: str) -> int:
         if figure_id not in self.row_of:

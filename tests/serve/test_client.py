@@ -8,7 +8,7 @@ import pytest
 
 from biovl import client as clients
 from biovl.client import Client, RequestRefused
-from biovl.errors import BiovlError
+from biovl.errors import BiovlError, ConfigError
 from tests.serve.small_engine import SmallEngine, drawn, make_app, png
 from tests.serve.tiny_service import listening
 
@@ -126,6 +126,21 @@ def test_a_service_that_is_not_there_is_named() -> None:
         pytest.raises(BiovlError, match=r"127\.0\.0\.1:9.* is not reached"),
     ):
         client.models()
+
+
+@pytest.mark.parametrize("wrong", [{"address": "127.0.0.1:8000"}, {"tries": 0}])
+def test_what_cannot_be_asked_is_told_at_once(wrong: dict) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        Client(**wrong)
+
+
+def test_a_search_where_there_is_no_index_is_not_asked_again() -> None:
+    with (
+        listening(make_app(SmallEngine(with_index=False))) as port,
+        Client(f"http://127.0.0.1:{port}", tries=2) as client,
+        pytest.raises(RequestRefused, match="index=DIR"),
+    ):
+        client.search("red circle")
 
 
 def test_the_key_of_the_environment_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

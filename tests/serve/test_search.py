@@ -317,11 +317,12 @@ def test_an_unknown_figure_is_not_found(client: TestClient) -> None:
     assert response.status_code == 404
 
 
-def test_without_an_index_search_says_so_and_when_to_ask_again() -> None:
+def test_without_an_index_search_says_what_to_do_and_not_to_ask_again() -> None:
     with make_client(SmallEngine(with_index=False)) as client:
         response = client.post("/v1/search", json={"text": "a"})
         assert response.status_code == 503
-        assert response.headers["retry-after"]
+        assert "index=DIR" in response.json()["detail"]
+        assert "retry-after" not in response.headers
 
 
 @pytest.mark.parametrize(("stale", "status"), [(1, 200), (2, 200), (3, 409)])
