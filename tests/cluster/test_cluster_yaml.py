@@ -195,6 +195,8 @@ def test_aws_starts_machines_of_every_kind_as_the_file_says(aws: Any, tmp_path: 
     # From outside, nothing but SSH: neither dashboard nor service.
     groups = aws.describe_security_groups(GroupIds=types["head"]["node_config"]["SecurityGroupIds"])
     open_to_all = [
-        rule["FromPort"] for rule in groups["SecurityGroups"][0]["IpPermissions"] if rule["IpRanges"]
+        rule["FromPort"]
+        for rule in groups["SecurityGroups"][0]["IpPermissions"]
+        if rule["IpRanges"]
     ]
     assert open_to_all == [22]

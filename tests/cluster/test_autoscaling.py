@@ -1,0 +1,110 @@
+"""The node types of cluster.yaml come when a task asks for them, and go when they are idle.
+
+By Ray's own autoscaler, on one machine: its provider for tests starts a raylet where another would
+rent a machine.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.autoscaler._private.fake_multi_node.node_provider import (
+    FAKE_HEAD_NODE_ID,
+    FAKE_HEAD_NODE_TYPE,
+)
+
+from tests.cluster.machines import ROOT, Machine, make_key, why_not
+
+pytestmark = [pytest.mark.ray, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
+
+# ray.cluster_utils.AutoscalingCluster would write this, had the wheel the file it starts from.
+_REST = {
+    "cluster_name": "biovl",
+    "provider": {
+        "type": "fake_multinode",
+        "head_node_id": FAKE_HEAD_NODE_ID,
+        "launch_multiple": True,
+    },
+    "head_node_type": FAKE_HEAD_NODE_TYPE,
+    "auth": {},
+    "file_mounts": {},
+    **{
+        name: []
+        for name in (
+            *("initialization_commands", "setup_commands", "head_setup_commands"),
+            *("worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands"),
+        )
+    },
+}
+
+_ENVIRONMENT = {
+    "RAY_FAKE_CLUSTER": "1",
+    "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+    "RAY_enable_autoscaler_v2": "1",
+    "RAY_CLOUD_INSTANCE_ID": FAKE_HEAD_NODE_ID,
+    "RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD_NODE_ID,
+}
+
+_JOB = """
+import json, time
+import ray
+
+ray.init(address="auto", log_to_driver=False)
+
+@ray.remote
+def where():
+    here = ray.get_runtime_context().get_node_id()
+    return next(n["Labels"]["ray.io/node-group"] for n in ray.nodes() if n["NodeID"] == here)
+
+def alive():
+    return sum(node["Alive"] for node in ray.nodes())
+
+before = alive()
+wanted = {
+    "parsing": where.options(num_cpus=1),
+    "embedding": where.options(num_cpus=0, num_gpus=1, accelerator_type="L4"),
+    "training": where.options(num_cpus=0, num_gpus=8, accelerator_type="H100"),
+}
+pending = {name: task.remote() for name, task in wanted.items()}
+ran_on = {name: ray.get(task, timeout=90) for name, task in pending.items()}
+most = alive()
+deadline = time.monotonic() + 90
+while alive() > before and time.monotonic() < deadline:
+    time.sleep(0.5)
+print(json.dumps({"before": before, "ran_on": ran_on, "most": most, "after": alive()}))
+"""
+
+
+def small(node: dict[str, Any]) -> dict[str, Any]:
+    """Return a type without its machine: few CPUs, as Ray starts a process for each."""
+    resources = {**node["resources"], "CPU": min(node["resources"]["CPU"], 1)}
+    return {**node, "node_config": {}, "resources": resources}
+
+
+def test_machines_come_when_tasks_ask_and_go_when_idle(tmp_path: Path) -> None:
+    config = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    types = {name: small(node) for name, node in config["available_node_types"].items()}
+    types[FAKE_HEAD_NODE_TYPE] = types.pop(config["head_node_type"])
+    kept = {key: config[key] for key in ("max_workers", "upscaling_speed")}
+    file = tmp_path / "autoscaling.json"
+    file.write_text(
+        json.dumps({**_REST, **kept, "idle_timeout_minutes": 0.05, "available_node_types": types})
+    )
+    machine = Machine(tmp_path / "machine", make_key(tmp_path / "key"))
+    try:
+        machine.run("ray", "get-auth-token", "--generate")
+        machine.environment |= _ENVIRONMENT
+        machine.run("ray", "start", "--head", "--num-cpus=0", f"--autoscaling-config={file}")
+        for name in _ENVIRONMENT:
+            del machine.environment[name]
+        said = machine.run("python", "-c", _JOB)
+    finally:
+        machine.end()
+    assert json.loads(said.strip().splitlines()[-1]) == {
+        "before": 1,
+        "ran_on": {"parsing": "cpu_spot", "embedding": "l4", "training": "h100_spot"},
+        "most": 4,
+        "after": 1,
+    }

@@ -1,0 +1,144 @@
+"""cluster-local.yaml for real: two machines, `ray up`, jobs, `ray status`, `ray down`."""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster.machines import ROOT, Machine, make_key, why_not, wire
+
+pytestmark = [pytest.mark.ray, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
+
+
+class Cluster:
+    """What `ray up` made of two machines, and the commands that a user types."""
+
+    def __init__(self, folder: Path) -> None:
+        key = make_key(folder / "key")
+        self.head, self.worker = Machine(folder / "head", key), Machine(folder / "worker", key)
+        head_ip, worker_ip = wire(self.head, self.worker)
+        config = yaml.safe_load((ROOT / "cluster-local.yaml").read_text())
+        # What the file asks users to edit, and nothing else.
+        config["provider"] |= {"head_ip": head_ip, "worker_ips": [worker_ip]}
+        config["auth"] = {"ssh_user": "root", "ssh_private_key": str(key)}
+        self.config = folder / "cluster.yaml"
+        self.config.write_text(yaml.safe_dump(config, sort_keys=False))
+        self.head.environment["RAY_API_SERVER_ADDRESS"] = "http://127.0.0.1:8265"
+        self.head.run("ray", "get-auth-token", "--generate")
+
+    def up(self) -> None:
+        self.head.run("ray", "up", "-y", "--no-config-cache", str(self.config))
+
+    def submit(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Begin to submit a job, from a directory that has nothing to do with it."""
+        return subprocess.Popen(
+            self.head.inside("ray", "job", "submit", "--", "python", *arguments, folder="/"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def end(self) -> None:
+        self.head.end()
+        self.worker.end()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.end()
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("out")
+
+
+def finished(job: "subprocess.Popen[str]") -> tuple[int, str]:
+    said, _ = job.communicate(timeout=240)
+    return job.returncode, said
+
+
+def summary(said: str) -> dict[str, object]:
+    """Return the last line of JSON that a job printed."""
+    found = [line for line in said.splitlines() if line.startswith("{")]
+    assert found, said
+    result: dict[str, object] = json.loads(found[-1])
+    return result
+
+
+def harvested(cluster: Cluster, packages: Path, out: Path) -> "subprocess.Popen[str]":
+    settings = [f"source.path={packages}", f"out={out}", "packages_per_unit=4"]
+    return cluster.submit("pipelines/harvest.py", "packages", *sets(settings))
+
+
+def sets(settings: list[str]) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def test_two_jobs_at_once_share_the_cluster(
+    cluster: Cluster, sample_packages: Path, out: Path
+) -> None:
+    jobs = [harvested(cluster, sample_packages, out / name) for name in ("figures", "again")]
+    for job in jobs:
+        status, said = finished(job)
+        assert status == 0, said
+        assert "harvest: unit" in said
+        assert summary(said)["kind"] == "figures"
+    manifests = [json.loads((out / n / "manifest.json").read_text()) for n in ("figures", "again")]
+    assert manifests[0]["files"] == manifests[1]["files"]
+
+
+def test_a_failed_job_says_why_in_its_last_line(cluster: Cluster, tmp_path: Path) -> None:
+    job = harvested(cluster, Path("/nowhere"), tmp_path / "figures")
+    status, said = finished(job)
+    assert status != 0
+    found = re.search(r"raysubmit_\w+", said)
+    assert found is not None
+    logs = cluster.head.run("ray", "job", "logs", "--log-style=record", found[0])
+    assert logs.strip().splitlines()[-1] == "source.path: there is nothing at /nowhere"
+
+
+def test_pretrain_runs_as_the_documentation_says(cluster: Cluster, out: Path) -> None:
+    settings = [f"figures={out}/figures", f"out={out}/corpus", "shard.pairs=16"]
+    status, said = finished(cluster.submit("pipelines/assemble.py", "small", *sets(settings)))
+    assert status == 0, said
+    settings = [f"corpus={out}/corpus", f"out={out}/model", "epochs=1", "batch.pairs=8"]
+    status, said = finished(cluster.submit("pipelines/pretrain.py", "tiny", *sets(settings)))
+    assert status == 0, said
+    assert summary(said)["epochs"] == 1
+    assert (out / "model" / "open_clip_config.json").exists()
+
+
+def test_status_names_every_machine(cluster: Cluster) -> None:
+    deadline = time.monotonic() + 120
+    while "2 local.cluster.node" not in (
+        said := cluster.head.run("ray", "exec", str(cluster.config), "ray status")
+    ):
+        assert time.monotonic() < deadline, said
+
+
+def test_nobody_without_the_token_gets_in(cluster: Cluster) -> None:
+    with pytest.raises(AssertionError, match="Unauthorized"):
+        cluster.head.run("env", "RAY_AUTH_MODE=disabled", "ray", "job", "list")
+
+
+def test_the_dashboard_listens_on_the_head_alone(cluster: Cluster) -> None:
+    listening = cluster.head.run("ss", "-ltnH").splitlines()
+    assert [line.split()[3] for line in listening if ":8265" in line] == ["127.0.0.1:8265"]
+
+
+def test_down_leaves_nothing_running(cluster: Cluster) -> None:
+    cluster.head.run("ray", "down", "-y", str(cluster.config))
+    assert cluster.head.processes("raylet") == cluster.head.processes("gcs_server") == 0
+    # Workers find out by themselves, within a minute, that their head is gone.
