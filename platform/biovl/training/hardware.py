@@ -32,9 +32,11 @@ class Accelerator:
         return None if tflops is None else tflops * 1e12
 
 
+A100_40 = Accelerator("A100-40", 312, 156, 40, 0.50)
 A100_80 = Accelerator("A100-80", 312, 156, 80, 0.50)
 H100 = Accelerator("H100", 989, 494.5, 80, 0.40)
 H200 = Accelerator("H200", 989, 494.5, 141, 0.40)
+L4 = Accelerator("L4", 121, 60, 24)
 
 NAMED = (A100_80, H100, H200)
 """What estimates are made for."""
@@ -48,13 +50,16 @@ _BY_NAME: tuple[tuple[tuple[str, ...], Accelerator], ...] = (
     (("H100", "NVL"), Accelerator("H100 NVL", 835, 417.5, 94, 0.40)),
     (("H100", "PCIe"), Accelerator("H100 PCIe", 756, 378, 80, 0.40)),
     (("H100",), H100),
-    (("A100", "40GB"), Accelerator("A100-40", 312, 156, 40, 0.50)),
+    (("A100", "40GB"), A100_40),
     (("A100", "80GB"), A100_80),
     (("V100", "32GB"), Accelerator("V100-32", None, 15.7, 32)),
     (("V100", "16GB"), Accelerator("V100-16", None, 15.7, 16)),
     (("L40S",), Accelerator("L40S", 362, 183, 48)),
-    (("L4",), Accelerator("L4", 121, 60, 24)),
+    (("L4",), L4),
 )
+
+KNOWN = tuple(accelerator for _, accelerator in _BY_NAME)
+"""All that we know, by their data sheets."""
 
 
 def named(device_name: str) -> Accelerator | None:

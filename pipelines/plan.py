@@ -1,0 +1,40 @@
+r"""Say what a run will cost before it starts: hours, GPU-hours, dollars, storage and network.
+
+python pipelines/plan.py whole_pmc
+python pipelines/plan.py bmca_clip --compare
+python pipelines/plan.py whole_pmc --set train.instance=p5en.48xlarge --set train.buy=spot \
+    --set assume.utilisation=0.9 --set 'assume.image_kb=[90, 120, 150]'
+
+Nothing is started and nothing is downloaded. The last line is all of it as JSON.
+"""
+
+import json
+import sys
+
+from biovl import config as configs
+from biovl import recipes
+from biovl.errors import BiovlError
+from biovl.planning import report
+from biovl.planning.config import PlanConfig
+
+
+def main() -> int:
+    """Print a plan."""
+    config, given = configs.from_command_line(
+        PlanConfig,
+        recipes.PLAN,
+        about=__doc__,
+        flags={"compare": "also compare with what the papers report, for all of them"},
+    )
+    try:
+        plan = report.reckon(config, compare_all="compare" in given)
+    except BiovlError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(report.render(plan), end="")
+    print(json.dumps(report.to_json(plan)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
