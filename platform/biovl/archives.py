@@ -7,7 +7,6 @@ memory nor disk grows with the archive.
 """
 
 import bz2
-import errno
 import gzip
 import io
 import lzma
@@ -20,12 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from biovl.filesystems import trouble
+
 UNSAFE = "archive has an unsafe member"
 UNREADABLE = "archive is truncated or corrupt"
 TOO_LARGE = "archive unpacks to too much"
-
-OURS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-"""What goes wrong on this machine is no defect of a package: the run stops and can be resumed."""
 
 _BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError)
 _MAX_NAME = 1_000
@@ -147,7 +145,8 @@ class _Reader:
         except _TooLargeError as error:
             self.failure = TOO_LARGE, str(error)
         except _BROKEN as error:
-            if isinstance(error, OSError) and error.errno in OURS:
+            # A full disk is no defect of an archive: the run stops and can be resumed.
+            if isinstance(error, OSError) and trouble(error, "") is not None:
                 raise
             self.failure = UNREADABLE, f"{type(error).__name__}: {error}"[:300]
         if self.failure is not None:

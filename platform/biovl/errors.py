@@ -19,3 +19,7 @@ class SourceError(BiovlError):
 
 class TrainingError(BiovlError):
     """A run is not worth going on with: what it did would come again."""
+
+
+class StorageError(BiovlError):
+    """A disk or bucket does not do its work: full, away, closed to us. Mended, jobs go on."""

@@ -1,16 +1,110 @@
-"""Where a location is and what lies below it: local folders and buckets alike."""
+"""Where a location is and what lies below it: local folders and buckets alike.
 
+What is wrong with a disk or a bucket itself, and with nothing that is stored there, is told apart
+here (``trouble``): it ends a job, which goes on when it is mended, and is never the defect of a
+package.
+"""
+
+import contextlib
+import errno
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from biovl.errors import ArtifactError
+from biovl.errors import ArtifactError, StorageError
 
 LINK = "a link out of the source or to a folder"
 SPECIAL = "no file or folder"
 NOT_UTF8 = "its name is not UTF-8"
+
+_DISK = {
+    errno.ENOSPC: "the disk is full: make room, or choose another folder",
+    errno.EDQUOT: "the quota is used up: make room, or choose another folder",
+    errno.EROFS: "the disk is mounted read-only: choose another folder",
+    errno.EMFILE: "too many files are open in this process: raise the limit (ulimit -n 65536)",
+    errno.ENFILE: "too many files are open on this machine: end what holds them",
+    errno.ESTALE: "the network disk has lost the file: see whether its server is up",
+    errno.ENOTCONN: "the disk is no longer connected: mount it again",
+    errno.ETIMEDOUT: "the network disk does not answer: see whether its server is up",
+}
+
+_CREDENTIAL = (
+    "give one that is valid in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and "
+    "AWS_SESSION_TOKEN of one that expires) of every machine that works"
+)
+_BUCKET = (
+    ("NO_SUCH_BUCKET", "there is no such bucket: look at its name, or make it"),
+    ("ExpiredToken", f"the credential has expired: {_CREDENTIAL}"),
+    (
+        "INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidToken|INVALID_CLIENT_TOKEN_ID|"
+        "UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN",
+        f"the credential is not accepted: {_CREDENTIAL}",
+    ),
+    # A bucket gives no reasons in its answers to HEAD.
+    (
+        r"ACCESS_DENIED|HTTP status 40[13]\b",
+        f"the bucket does not allow it. The credential is wrong or lacks this right: {_CREDENTIAL}",
+    ),
+    (
+        r"HTTP status 400\b.*No response body",
+        f"the bucket refuses the request, as it does when a credential has expired: {_CREDENTIAL}",
+    ),
+    (
+        "NETWORK_CONNECTION|REQUEST_TIMEOUT",
+        "the bucket cannot be reached: look at the network, and at AWS_ENDPOINT_URL_S3 and "
+        "AWS_ENDPOINT_URL if they are set",
+    ),
+    (
+        r"SLOW_DOWN|THROTTLING|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|HTTP status 5\d\d",
+        "the bucket does not serve, also when asked again: try later, or with fewer workers",
+    ),
+    ("", "the bucket refuses the request"),
+)
+"""What the errors of Arrow's client for S3 say -> what it means. The first that is found."""
+
+_OF_ONE_OBJECT = "INVALID_OBJECT_STATE|NO_SUCH_KEY|RESOURCE_NOT_FOUND"
+
+
+def trouble(error: OSError, where: str) -> StorageError | None:
+    """Return what is wrong with a disk or a bucket, or None where it is only one file.
+
+    Args:
+        error: Of a local file system, or of Arrow's for S3, which has tried for six seconds.
+        where: What was worked with, without credentials.
+
+    Source:
+        The texts were seen with pyarrow 26, whose errors of S3 have no number.
+    """
+    text = str(error)
+    if "AWS Error" in text:
+        if re.search(_OF_ONE_OBJECT, text):
+            return None
+        meaning = next(meaning for found, meaning in _BUCKET if re.search(found, text))
+    elif error.errno in _DISK:
+        meaning = _DISK[error.errno]
+    else:
+        return None
+    return StorageError(f"{where}: {meaning}. Found: {text[:500]}")
+
+
+@contextlib.contextmanager
+def told(where: str) -> Iterator[None]:
+    """Raise trouble in the block as ours; other errors pass.
+
+    Raises:
+        StorageError: If a disk or bucket does not do its work.
+    """
+    try:
+        yield
+    except OSError as error:
+        found = trouble(error, where)
+        if found is None:
+            raise
+        raise found from error
 
 
 def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
@@ -26,6 +120,7 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
 
     Raises:
         ArtifactError: If the location is of no kind we know.
+        StorageError: If the bucket must be asked for its region, and does not answer.
 
     Source:
         arrow.apache.org/docs/cpp/api/filesystem.html, ``S3Options``; the two variables and the
@@ -36,8 +131,23 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
     try:
         filesystem, path = pafs.FileSystem.from_uri(uri)
     except (ValueError, OSError, pa.ArrowNotImplementedError) as error:
+        found = trouble(error, without_credentials(uri)) if isinstance(error, OSError) else None
+        if found is not None:
+            raise found from error
         raise ArtifactError(f"{uri} is no location that can be opened: {error}") from error
     return filesystem, path.rstrip("/")
+
+
+def without_credentials(uri: str) -> str:
+    """Return a location as it may stand in a log."""
+    return re.sub(r"://[^/@]*@", "://", uri).partition("?")[0]
+
+
+def described(filesystem: pafs.FileSystem, path: str) -> str:
+    """Return a path as people write it, without credentials."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return path
+    return f"{filesystem.type_name}://{path}"
 
 
 @dataclass(frozen=True)
@@ -71,20 +181,29 @@ class Tree:
         """Return where a path is, without credentials."""
         return self._prefix + path
 
+    def _described(self, path: str) -> str:
+        return described(self.filesystem, path)
+
     def path_of(self, uri: str) -> str:
         """Return the path that ``uri`` was made of, without a slash at its end."""
         return uri.removeprefix(self._prefix).rstrip("/")
 
     def has(self, path: str, kind: pafs.FileType) -> bool:
         """Return whether there is a file or folder at a path."""
-        return bool(self.filesystem.get_file_info(path).type == kind)
+        with told(self._described(path)):
+            return bool(self.filesystem.get_file_info(path).type == kind)
 
     def folder(self, path: str) -> Listing:
         """Return what stands in a folder.
 
         Raises:
             OSError: If it cannot be listed.
+            StorageError: If the disk or bucket does not do its work.
         """
+        with told(self._described(path)):
+            return self._folder(path)
+
+    def _folder(self, path: str) -> Listing:
         files: dict[str, int] = {}
         folders: list[str] = []
         refused: dict[str, str] = {}
@@ -149,8 +268,12 @@ class Tree:
 
         Raises:
             OSError: If they cannot be had.
+            StorageError: If the disk or bucket does not do its work.
         """
-        with self.filesystem.open_input_stream(path, compression=None) as stream:
+        with (
+            told(self._described(path)),
+            self.filesystem.open_input_stream(path, compression=None) as stream,
+        ):
             data: bytes = stream.read(size_bytes)
         return data
 

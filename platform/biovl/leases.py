@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from biovl.errors import ArtifactError
+from biovl.errors import ArtifactError, StorageError
 from biovl.storage import Draft
 
 REFRESH_S = 15.0
@@ -29,6 +29,9 @@ SETTLE_S = 0.5
 """How long another that begins at the same moment may take to write its name."""
 
 _NAME = "lease"
+
+_LEFT: set[str] = set()
+"""Leases that this process holds no longer, and could not delete."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +66,9 @@ class _Owner:
         )
 
     def is_dead(self) -> bool:
-        """Return whether it is certain that the process has ended."""
+        """Return whether it is certain that the process has ended, or let go."""
+        if self.id in _LEFT:
+            return True
         if not self.machine or (self.host, self.machine) != (socket.gethostname(), _machine()):
             return False
         return _began(self.pid) != self.began
@@ -94,7 +99,7 @@ class Lease:
     def _refresh(self) -> None:
         while not self._over.wait(self._refresh_s):
             # A disk that is full or a bucket that is away for a moment: the next try may succeed.
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, StorageError):
                 found = _read(self._draft)
                 if found is None:
                     # The draft is cleared away: the folder is published.
@@ -108,6 +113,14 @@ class Lease:
     def _close(self) -> None:
         self._over.set()
         self._thread.join()
+        try:
+            self._let_go()
+        # Why the bucket is closed to us now has ended the job already, and is told as its reason.
+        except (OSError, StorageError):
+            _LEFT.add(self._owner.id)
+            _log.warning("the lease of %s could not be deleted", self._draft.folder.described)
+
+    def _let_go(self) -> None:
         found = _read(self._draft)
         if found is not None and found.id != self._owner.id:
             return

@@ -9,6 +9,7 @@ times and no paths of the output, so that the same input gives the same bytes.
 import contextlib
 import hashlib
 import json
+import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +20,8 @@ import pyarrow.fs as pafs
 
 import biovl
 from biovl import config as configs
-from biovl.errors import ArtifactError
-from biovl.filesystems import open_location
+from biovl.errors import ArtifactError, StorageError
+from biovl.filesystems import described, open_location, told
 
 MANIFEST = "manifest.json"
 _DRAFT = ".draft"
@@ -51,12 +52,18 @@ class Manifest:
 
 
 class Folder:
-    """A folder, local or in a bucket. Files appear whole or not at all."""
+    """A folder, local or in a bucket. Files appear whole or not at all.
+
+    Every method raises StorageError where the disk or bucket does not do its work, and OSError
+    where there is something with one file alone.
+    """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.filesystem, self.path = open_location(uri)
         self._is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+        self.described = described(self.filesystem, self.path)
+        """The location without credentials, for errors."""
 
     def at(self, name: str) -> str:
         """Return the path of a file for use with ``filesystem``."""
@@ -64,20 +71,23 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file of this name."""
-        return bool(self.filesystem.get_file_info(self.at(name)).type == pafs.FileType.File)
+        with self._told():
+            return bool(self.filesystem.get_file_info(self.at(name)).type == pafs.FileType.File)
 
     def names(self, folder: str, suffix: str = "") -> list[str]:
         """Return the names of the files in a sub-folder, sorted; none without such a folder."""
         selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
+        with self._told():
+            found = self.filesystem.get_file_info(selector)
         return sorted(
             info.base_name
-            for info in self.filesystem.get_file_info(selector)
+            for info in found
             if info.type == pafs.FileType.File and info.base_name.endswith(suffix)
         )
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file."""
-        with self.filesystem.open_input_stream(self.at(name)) as stream:
+        with self._told(), self.filesystem.open_input_stream(self.at(name)) as stream:
             data: bytes = stream.read()
         return data
 
@@ -89,16 +99,29 @@ class Folder:
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[BinaryIO]:
         """Yield a stream whose bytes become the file when the block ends without an exception."""
-        if self._is_local:
-            parent = self.at(name).rpartition("/")[0]
-            self.filesystem.create_dir(parent, recursive=True)
-            # In the draft, so that what a killed process leaves goes when the folder is published.
-            unfinished = self.at(f"{_DRAFT}/unfinished/{uuid.uuid4().hex}")
-            self.filesystem.create_dir(unfinished.rpartition("/")[0], recursive=True)
+        with self._told():
+            write = self._local_writer if self._is_local else self._bucket_writer
+            with write(name) as stream:
+                yield stream
+
+    @contextlib.contextmanager
+    def _local_writer(self, name: str) -> Iterator[BinaryIO]:
+        # In the draft, so that what a killed process leaves goes when the folder is published.
+        unfinished = self.at(f"{_DRAFT}/unfinished/{uuid.uuid4().hex}")
+        self.filesystem.create_dir(self.at(name).rpartition("/")[0], recursive=True)
+        self.filesystem.create_dir(unfinished.rpartition("/")[0], recursive=True)
+        try:
             with open(unfinished, "wb") as stream:
                 yield stream
             self.filesystem.move(unfinished, self.at(name))
-            return
+        except BaseException:
+            # On a full disk, room for those that go on.
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+            raise
+
+    @contextlib.contextmanager
+    def _bucket_writer(self, name: str) -> Iterator[BinaryIO]:
         # Closing a stream to S3 publishes what was written so far, also after an exception.
         with tempfile.TemporaryFile() as stream:
             yield stream
@@ -107,11 +130,24 @@ class Folder:
                 while block := stream.read(1 << 24):
                     upload.write(block)
 
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            with told(self.described):
+                yield
+        # Of a package of somebody's it may be a defect; without a folder of its own no job works.
+        except PermissionError as error:
+            raise StorageError(
+                f"{self.described}: this user may not read or write there: change its owner or "
+                f"permissions, or choose another folder. Found: {error}"
+            ) from error
+
     def delete_folder(self, name: str) -> None:
         """Delete a sub-folder and all it holds, if it is there."""
-        info = self.filesystem.get_file_info(self.at(name))
-        if info.type == pafs.FileType.Directory:
-            self.filesystem.delete_dir(self.at(name))
+        with self._told():
+            info = self.filesystem.get_file_info(self.at(name))
+            if info.type == pafs.FileType.Directory:
+                self.filesystem.delete_dir(self.at(name))
 
 
 def find_manifest(uri: str) -> Manifest | None:
@@ -184,11 +220,9 @@ class Draft:
             draft.folder.delete_folder(f"{_DRAFT}/unfinished")
             return draft
         selector = pafs.FileSelector(draft.folder.path, allow_not_found=True)
-        present = sorted(
-            info.base_name
-            for info in draft.folder.filesystem.get_file_info(selector)
-            if info.base_name != _DRAFT
-        )
+        with told(draft.folder.described):
+            found = draft.folder.filesystem.get_file_info(selector)
+        present = sorted(info.base_name for info in found if info.base_name != _DRAFT)
         if present:
             raise ArtifactError(
                 f"{uri} is not empty ({', '.join(present[:3])} …) and was not begun by this job: "

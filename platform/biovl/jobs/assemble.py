@@ -28,7 +28,9 @@ from biovl.curation.config import AssembleConfig
 from biovl.curation.tally import merged, tally
 from biovl.errors import ArtifactError
 from biovl.jobs.cluster import connected
+from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
+from biovl.leases import held
 from biovl.storage import (
     Draft,
     Folder,
@@ -55,8 +57,15 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
 
     Raises:
         ConfigError: If a rule or a column is not there.
-        ArtifactError: If the input is not published figures, or ``out`` holds something else.
+        ArtifactError: If the input is not published figures, or ``out`` holds something else or is
+            being made by another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
+    with resumable(config.out):
+        return _assemble(config, Progress("assemble", progress))
+
+
+def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     asked = rules.make_rules(config.rules)
     source = read_manifest(config.figures, "figures")
     inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
@@ -71,45 +80,50 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
         return done
     parts = sorted(name for name in source.files if name.startswith("figures/"))
     rules.check_columns(asked, [*_columns(config, parts), "superseded"])
-    draft = Draft.begin(config.out, KIND, plain, inputs)
-    report = Progress("assemble", progress)
-    with connected():
-        stages = _Stages(draft, report)
-        stages.run("looking at part", len(parts), _look, (config, parts))
-        draft.once("decided", lambda: assembling.decide(config, asked, len(parts)))
-        stages.run("encoding part", len(parts), _encode, (config, parts))
-        shards_of: dict[str, int] = draft.once(
-            "planned", lambda: assembling.plan(config, len(parts))
+    with held(config.out) as lease:
+        draft = Draft.begin(config.out, KIND, plain, inputs)
+        with connected():
+            stages = _Stages(draft, report)
+            stages.run("looking at part", len(parts), _look, (config, parts))
+            draft.once("decided", lambda: assembling.decide(config, asked, len(parts)))
+            stages.run("encoding part", len(parts), _encode, (config, parts))
+            shards_of: dict[str, int] = draft.once(
+                "planned", lambda: assembling.plan(config, len(parts))
+            )
+            wanted = [
+                (split, number) for split, count in shards_of.items() for number in range(count)
+            ]
+            stages.run("writing shard", len(wanted), _shard, (config, wanted))
+        index = assembling.index(config, len(parts), shards_of)
+        pairs = merged(map(tally, _written(draft.folder, "index.parquet", index)))
+        left_out = assembling.dropped(config, len(parts))
+        reasons: Counter[str] = Counter()
+        for table in _written(draft.folder, "dropped.parquet", left_out):
+            reasons.update(table["dropped_by"].to_pylist())
+        stats = statistics.statistics(pairs, harvested=source.counts, dropped=reasons)
+        kept = {
+            split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS
+        }
+        manifest = Manifest(
+            kind=KIND,
+            config=plain,
+            inputs=inputs,
+            counts={
+                "figures": {"seen": source.counts["figures"]["seen"], "kept": sum(kept.values())},
+                "dropped": stats["dropped"],
+                "pairs": kept,
+                "shards": shards_of,
+            },
+            notes={
+                "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
+                "image": "as published; what training readers do not know, or 16 bits, as 8-bit PNG"
+                if config.image.short_side_px is None
+                else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
+            },
         )
-        wanted = [(split, number) for split, count in shards_of.items() for number in range(count)]
-        stages.run("writing shard", len(wanted), _shard, (config, wanted))
-    index = assembling.index(config, len(parts), shards_of)
-    pairs = merged(map(tally, _written(draft.folder, "index.parquet", index)))
-    left_out = assembling.dropped(config, len(parts))
-    reasons: Counter[str] = Counter()
-    for table in _written(draft.folder, "dropped.parquet", left_out):
-        reasons.update(table["dropped_by"].to_pylist())
-    stats = statistics.statistics(pairs, harvested=source.counts, dropped=reasons)
-    kept = {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS}
-    manifest = Manifest(
-        kind=KIND,
-        config=plain,
-        inputs=inputs,
-        counts={
-            "figures": {"seen": source.counts["figures"]["seen"], "kept": sum(kept.values())},
-            "dropped": stats["dropped"],
-            "pairs": kept,
-            "shards": shards_of,
-        },
-        notes={
-            "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
-            "image": "as published; what training readers do not know, or 16 bits, as 8-bit PNG"
-            if config.image.short_side_px is None
-            else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
-        },
-    )
-    _describe(draft.folder, manifest, stats)
-    return draft.publish(manifest)
+        _describe(draft.folder, manifest, stats)
+        lease.check()
+        return draft.publish(manifest)
 
 
 def _written(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -170,12 +184,17 @@ class _Stages:
 
         def work(row: dict[str, Any]) -> dict[str, Any]:
             number = int(row["item"])
-            task(*ray.get(shared), number)
-            Draft(uri).note(f"{key}/{number:06d}", {})
-            return row
+
+            def done() -> dict[str, Any]:
+                task(*ray.get(shared), number)
+                Draft(uri).note(f"{key}/{number:06d}", {})
+                return row
+
+            return returned(uri, done)
 
         numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-        for _ in numbers.map(work, num_cpus=1).iter_rows():
+        for row in numbers.map(work, num_cpus=1).iter_rows():
+            checked(row)
             self._report.add()
 
 

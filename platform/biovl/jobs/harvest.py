@@ -19,7 +19,9 @@ from biovl import plugins
 from biovl.errors import SourceError
 from biovl.harvesting import rows
 from biovl.jobs.cluster import connected
+from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
+from biovl.leases import held
 from biovl.parts import PartWriter
 from biovl.plugins import Plugin
 from biovl.records import Article, Figure
@@ -62,43 +64,29 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
 
     Raises:
         SourceError: If the source as a whole cannot be read.
-        ArtifactError: If ``out`` holds something else.
+        ArtifactError: If ``out`` holds something else, or is being made by another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
+    with resumable(config.out):
+        return _harvest(config, Progress("harvest", progress))
+
+
+def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     plain = _published_config(config)
     done = published(config.out, KIND, plain)
     if done is not None:
         return done
     # Listed once and kept, so that a resumed job reads the same; and before anything is written,
     # so that a mistyped path leaves nothing behind.
-    kept: list[list[dict[str, Any]]] | None = Draft(config.out).noted("plan")
-    units = kept or plan_units(config)
-    draft = Draft.begin(config.out, KIND, plain)
-    if kept is None:
-        draft.note("plan", units)
-    finished = {int(name.rpartition("/")[2]) for name in draft.names_noted("units")}
-    pending = [number for number in range(len(units)) if number not in finished]
-    if pending:
-        with connected():
-            report = Progress("harvest", progress)
-            report.stage("unit", len(units), done_before=len(finished))
-            seen: Counter[str] = Counter()
-            tasks = ray.data.from_items(
-                [{"unit": number, "addresses": units[number]} for number in pending],
-                override_num_blocks=len(pending),
-            )
-
-            def read(task: Mapping[str, Any]) -> dict[str, Any]:
-                return {"seen": read_unit(config, task["unit"], task["addresses"])}
-
-            for receipt in tasks.map(read, num_cpus=1).iter_rows():
-                # Ray fills the keys that a row lacks with None.
-                seen.update({key: count for key, count in receipt["seen"].items() if count})
-                report.add(_rates(seen, report.seconds))
-    receipts: list[dict[str, Any]] = [
-        draft.noted(f"units/{number:06d}") or {} for number in range(len(units))
-    ]
-    return draft.publish(
-        Manifest(
+    planned = Draft(config.out).noted("plan") or plan_units(config)
+    with held(config.out) as lease:
+        draft = Draft.begin(config.out, KIND, plain)
+        units: list[list[dict[str, Any]]] = draft.once("plan", lambda: planned)
+        _read_units(config, draft, units, report)
+        receipts: list[dict[str, Any]] = [
+            draft.noted(f"units/{number:06d}") or {} for number in range(len(units))
+        ]
+        manifest = Manifest(
             kind=KIND,
             config=plain,
             counts=_counts(sum((Counter(r["seen"]) for r in receipts), Counter())),
@@ -108,7 +96,37 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
                 "phash": "ImageHash phash, 64 bits",
             },
         )
-    )
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _read_units(
+    config: HarvestConfig, draft: Draft, units: list[list[dict[str, Any]]], report: Progress
+) -> None:
+    """Read the units that an earlier run has not, each by a task."""
+    finished = {int(name.rpartition("/")[2]) for name in draft.names_noted("units")}
+    pending = [number for number in range(len(units)) if number not in finished]
+    if not pending:
+        return
+    with connected():
+        report.stage("unit", len(units), done_before=len(finished))
+        seen: Counter[str] = Counter()
+        tasks = ray.data.from_items(
+            [{"unit": number, "addresses": units[number]} for number in pending],
+            override_num_blocks=len(pending),
+        )
+
+        def read(task: Mapping[str, Any]) -> dict[str, Any]:
+            return returned(
+                config.out,
+                lambda: {"seen": read_unit(config, task["unit"], task["addresses"])},
+            )
+
+        for receipt in tasks.map(read, num_cpus=1).iter_rows():
+            # Ray fills the keys that a row lacks with None.
+            found = checked(receipt)["seen"]
+            seen.update({key: count for key, count in found.items() if count})
+            report.add(_rates(seen, report.seconds))
 
 
 def _published_config(config: HarvestConfig) -> dict[str, Any]:

@@ -26,7 +26,9 @@ from biovl.errors import ConfigError
 from biovl.indexing import evaluation, files, previous, rows, units
 from biovl.indexing.previous import Previous
 from biovl.jobs.cluster import connected
+from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
+from biovl.leases import held
 from biovl.retrieval.config import IndexConfig
 from biovl.retrieval.vectors import check_factory, choose_factory, least_vectors
 from biovl.storage import (
@@ -57,9 +59,16 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
           manifest.json                     counts; settings, and the recall they were chosen for
 
     Raises:
-        ArtifactError: If the input is not a model and a corpus, or ``out`` holds something else.
+        ArtifactError: If the input is not a model and a corpus, or ``out`` holds something else or
+            is being made by another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
         BiovlError: If recall is below the floor; says all that was measured.
     """
+    with resumable(config.out):
+        return _index(config, Progress("index", progress))
+
+
+def _index(config: IndexConfig, report: Progress) -> Manifest:
     inputs, before, reason = _inputs(config)
     plain = configs.to_plain(config)
     # The same input gives the same bytes wherever they are published and whoever works.
@@ -69,63 +78,64 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         return done
     if config.factory:
         check_factory(config.factory, _dim(config.model))
-    report = Progress("index", progress)
-    _with_late_settings(config.out, plain)
-    draft = Draft.begin(config.out, KIND, plain, inputs)
-    if reason:
-        progress.write(f"index: nothing of {config.previous} is reused: {reason}\n")
-    pairs = draft.once("planned", lambda: units.plan(config))
-    if config.factory and pairs < least_vectors(config.factory):
-        raise ConfigError(
-            f"factory {config.factory!r} takes {least_vectors(config.factory):,} vectors to learn "
-            f"from, and {config.corpus} has {pairs:,} pairs"
+    with held(config.out) as lease:
+        _with_late_settings(config.out, plain)
+        draft = Draft.begin(config.out, KIND, plain, inputs)
+        if reason:
+            report.say(f"nothing of {config.previous} is reused: {reason}")
+        pairs = draft.once("planned", lambda: units.plan(config))
+        if config.factory and pairs < least_vectors(config.factory):
+            raise ConfigError(
+                f"factory {config.factory!r} takes {least_vectors(config.factory):,} vectors to "
+                f"learn from, and {config.corpus} has {pairs:,} pairs"
+            )
+        unit_count = units.unit_count(config, pairs)
+        dim = draft.once("dim", lambda: _dim(config.model))
+        with connected():
+            stages = _Stages(draft, report)
+            receipts = stages.embed(config, before is not None and not reason, unit_count)
+            count = draft.once("rows", lambda: rows.number_rows(config, receipts))
+            part_count = rows.part_count(config, count)
+            stages.run("gathering part", part_count, rows.gather, (config, dim))
+            with files.workplace(config.out) as place:
+                usable = before if not reason else None
+                factories: dict[str, str] = {}
+                for name in config.over:
+                    files.write_vectors(config, place, name, (count, dim))
+                    factories[name] = draft.once(
+                        f"factory-{name}",
+                        functools.partial(_train, config, place, name, (count, dim), usable),
+                    )
+                    stages.run(f"filling {name} part", part_count, rows.fill, (config, dim, name))
+                    files.write_index(config, place, name, count)
+                report.stage("finishing", 2)
+                groups = files.write_rows(config, place, count, unit_count)
+                files.write_filters_and_words(place)
+                report.add("filters and words")
+                found = evaluation.evaluate(config, place)
+                report.add("recall measured")
+                sizes = files.sizes(place)
+        totals = _totals(receipts)
+        if before is not None:
+            totals["removed"] = before.counts["rows"] - totals.pop("present")
+        else:
+            del totals["present"]
+        manifest = Manifest(
+            kind=KIND,
+            config=plain,
+            inputs=inputs,
+            counts={"pairs": pairs, **totals, "license_groups": dict(sorted(groups.items()))},
+            files=sizes,
+            notes={
+                "rows": count,
+                "dim": dim,
+                "factories": factories,
+                **found,
+                **({"not_reused": reason} if reason else {}),
+            },
         )
-    unit_count = units.unit_count(config, pairs)
-    dim = draft.once("dim", lambda: _dim(config.model))
-    with connected():
-        stages = _Stages(draft, report)
-        receipts = stages.embed(config, before is not None and not reason, unit_count)
-        count = draft.once("rows", lambda: rows.number_rows(config, receipts))
-        part_count = rows.part_count(config, count)
-        stages.run("gathering part", part_count, rows.gather, (config, dim))
-        with files.workplace(config.out) as place:
-            usable = before if not reason else None
-            factories: dict[str, str] = {}
-            for name in config.over:
-                files.write_vectors(config, place, name, (count, dim))
-                factories[name] = draft.once(
-                    f"factory-{name}",
-                    functools.partial(_train, config, place, name, (count, dim), usable),
-                )
-                stages.run(f"filling {name} part", part_count, rows.fill, (config, dim, name))
-                files.write_index(config, place, name, count)
-            report.stage("finishing", 2)
-            groups = files.write_rows(config, place, count, unit_count)
-            files.write_filters_and_words(place)
-            report.add("filters and words")
-            found = evaluation.evaluate(config, place)
-            report.add("recall measured")
-            sizes = files.sizes(place)
-    totals = _totals(receipts)
-    if before is not None:
-        totals["removed"] = before.counts["rows"] - totals.pop("present")
-    else:
-        del totals["present"]
-    manifest = Manifest(
-        kind=KIND,
-        config=plain,
-        inputs=inputs,
-        counts={"pairs": pairs, **totals, "license_groups": dict(sorted(groups.items()))},
-        files=sizes,
-        notes={
-            "rows": count,
-            "dim": dim,
-            "factories": factories,
-            **found,
-            **({"not_reused": reason} if reason else {}),
-        },
-    )
-    return draft.publish(manifest)
+        lease.check()
+        return draft.publish(manifest)
 
 
 def _inputs(config: IndexConfig) -> tuple[list[Input], Manifest | None, str | None]:
@@ -189,19 +199,29 @@ class _Embed:
     """One copy of the model on a worker, which embeds unit after unit."""
 
     def __init__(self, config: IndexConfig, reuses: bool) -> None:
-        self._config = config
-        device = "cuda" if config.workers.gpus else "cpu"
-        self._encoder = encoders.load(config.model, device=device, precision=config.precision)
-        self._previous = (
-            Previous(config.previous, config.over) if config.previous and reuses else None
-        )
+        self._config, self._reuses = config, reuses
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         number = int(row["item"])
-        threads = self._config.workers.cpus
-        receipt = units.embed_unit(self._config, self._encoder, self._previous, number, threads)
-        Draft(self._config.out).note(f"embedded/{number:06d}", receipt)
+        return returned(self._config.out, lambda: self._embed(number))
+
+    def _embed(self, number: int) -> dict[str, Any]:
+        config, threads = self._config, self._config.workers.cpus
+        receipt = units.embed_unit(config, self._encoder, self._previous, number, threads)
+        Draft(config.out).note(f"embedded/{number:06d}", receipt)
         return {"rows": receipt["rows"]}
+
+    # Loaded with the first unit, which can say why it fails: an actor that cannot begin only dies.
+    @functools.cached_property
+    def _encoder(self) -> encoders.Encoder:
+        device = "cuda" if self._config.workers.gpus else "cpu"
+        return encoders.load(self._config.model, device=device, precision=self._config.precision)
+
+    @functools.cached_property
+    def _previous(self) -> Previous | None:
+        if self._config.previous is None or not self._reuses:
+            return None
+        return Previous(self._config.previous, self._config.over)
 
 
 class _Stages:
@@ -227,7 +247,7 @@ class _Stages:
             )
             seen = 0
             for row in done.iter_rows():
-                seen += row["rows"]
+                seen += checked(row)["rows"]
                 self._report.add(f"{seen:,} pairs ({seen / self._report.seconds:.0f}/s)")
         return [self._draft.noted(f"embedded/{number:06d}") or {} for number in range(total)]
 
@@ -243,12 +263,17 @@ class _Stages:
 
         def work(row: dict[str, Any]) -> dict[str, Any]:
             number = int(row["item"])
-            task(*arguments, number)
-            Draft(uri).note(f"{key}/{number:06d}", {})
-            return row
+
+            def done() -> dict[str, Any]:
+                task(*arguments, number)
+                Draft(uri).note(f"{key}/{number:06d}", {})
+                return row
+
+            return returned(uri, done)
 
         numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-        for _ in numbers.map(work, num_cpus=1).iter_rows():
+        for row in numbers.map(work, num_cpus=1).iter_rows():
+            checked(row)
             self._report.add()
 
     def _pending(self, name: str, key: str, total: int) -> list[int]:

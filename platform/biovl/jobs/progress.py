@@ -28,10 +28,14 @@ class Progress:
         self._last = now
         self._say(f"{self._done}/{self._total}{', ' if note else ''}{note}")
 
+    def say(self, text: str) -> None:
+        """Say something besides."""
+        print(f"{self._job}: {text}", file=self._stream, flush=True)
+
     @property
     def seconds(self) -> float:
         """Seconds since the stage began, never zero."""
         return max(time.monotonic() - self._started, 1e-3)
 
     def _say(self, text: str) -> None:
-        print(f"{self._job}: {self._name} {text}", file=self._stream, flush=True)
+        self.say(f"{self._name} {text}")

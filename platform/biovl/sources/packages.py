@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 
 from biovl import archives
 from biovl.errors import ArtifactError, SourceError
-from biovl.filesystems import Listing, Tree, is_hidden, printable
+from biovl.filesystems import Listing, Tree, is_hidden, printable, trouble
 from biovl.sources import Address, Package
 
 NO_XML = "package has no XML"
@@ -118,8 +118,9 @@ class PackageSource:
                 yield from self._archive(address, path)
         # What was listed may be gone, locked or out of reach by now.
         except OSError as error:
-            if error.errno in archives.OURS:
-                raise
+            found = trouble(error, tree.uri(path))
+            if found is not None:
+                raise found from error
             yield _broken(address, UNREADABLE, str(error)[:300])
 
     def _folder(self, address: Address, path: str) -> Iterator[Package]:

@@ -22,7 +22,7 @@ from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.graphics import Files
 from biovl.articles.licenses import license_from_text
 from biovl.errors import ArtifactError, SourceError
-from biovl.filesystems import Tree
+from biovl.filesystems import Tree, told
 from biovl.sources import Address, Package
 
 log = logging.getLogger(__name__)
@@ -194,7 +194,8 @@ def _size(images: Tree, folder: str, path: str) -> int | None:
         if path.startswith(("/", "\\")) or ".." in parts or not images.is_inside(full):
             log.warning("not looked at, as it leads out of %s: %s", folder, path[:300])
             return None
-        info = images.filesystem.get_file_info(full)
+        with told(images.uri(full)):
+            info = images.filesystem.get_file_info(full)
     # A name may be too long, or no name at all.
     except (OSError, ValueError):
         return None

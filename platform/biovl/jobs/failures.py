@@ -1,0 +1,60 @@
+"""What ends a job, as the person who typed its command should read it: one reason, of ours.
+
+Ray gives an exception of a task to the driver as a text with the worker's trace, after printing as
+much. So tasks return what is ours as a row, and the driver raises it.
+"""
+
+import contextlib
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from biovl.errors import BiovlError, StorageError
+from biovl.filesystems import told, without_credentials
+
+_FAILED = "failed"
+_GOES_ON = "Once that is mended, the same command goes on with what is left."
+
+
+def returned(where: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the row that a task makes, or the reason why it cannot; for ``checked``.
+
+    Args:
+        where: What the task works on, should a disk or a bucket fail.
+        work: The task.
+    """
+    try:
+        with told(without_credentials(where)):
+            return work()
+    except BiovlError as error:
+        return {_FAILED: pickle.dumps(error)}
+
+
+def checked(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row that a task made.
+
+    Raises:
+        BiovlError: What ended the task, if something did.
+    """
+    if row.get(_FAILED) is not None:
+        # Written by a task of this very job.
+        error: BiovlError = pickle.loads(row[_FAILED])
+        raise error
+    return row
+
+
+@contextlib.contextmanager
+def resumable(where: str) -> Iterator[None]:
+    """Say of a disk or a bucket that fails in the block what to do; other errors pass.
+
+    Args:
+        where: What the job publishes, or a part of it.
+
+    Raises:
+        StorageError: If a disk or bucket does not do its work.
+    """
+    try:
+        with told(without_credentials(where)):
+            yield
+    except StorageError as error:
+        raise StorageError(f"{error}\n{_GOES_ON}") from error
