@@ -10,10 +10,12 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 from pydantic.config import ConfigDict
 
-from biovl.errors import ConfigError
+from biovl.errors import BiovlError, ConfigError
+from biovl.filesystems import open_location
 
 Config = TypeVar("Config")
 
@@ -71,7 +73,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return a line per setting that differs between two plain configurations."""
-    before, after = _flat(old), _flat(new)
+    before, after = flat(old), flat(new)
     return [
         f"{name}: {before.get(name, '(absent)')!r} -> {after.get(name, '(absent)')!r}"
         for name in sorted(before.keys() | after.keys())
@@ -93,7 +95,7 @@ def from_command_line(
 
     Args:
         cls: The configuration.
-        recipes: By name.
+        recipes: By name. A file with settings may be given in place of one.
         about: What the script does.
         flags: Options without a value, such as ``dry-run``, and what they do.
         arguments: None takes those of the process.
@@ -106,7 +108,9 @@ def from_command_line(
         epilog=_manual(cls, recipes),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", choices=sorted(recipes), help="a named configuration, see below")
+    parser.add_argument(
+        "recipe", help="a named configuration, see below, or a file with one (.yaml or .json)"
+    )
     parser.add_argument(
         "--set",
         dest="changes",
@@ -123,12 +127,31 @@ def from_command_line(
         )
     given = parser.parse_args(arguments)
     try:
-        plain = _changed(cls, {}, recipes[given.recipe]())
+        plain = _changed(cls, {}, _recipe(given.recipe, recipes))
         for text in given.changes:
             plain = _changed(cls, plain, dict([change_of(text)]))
         return build(cls, plain), set(given.flags)
     except ConfigError as error:
         parser.exit(2, f"{error}\n")
+
+
+def _recipe(name: str, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
+    if name in recipes:
+        return recipes[name]()
+    if not name.endswith((".yaml", ".yml", ".json")):
+        known = ", ".join(sorted(recipes))
+        raise ConfigError(
+            f"there is no recipe called {name!r}; choose from {known}, or give a file"
+        )
+    try:
+        filesystem, path = open_location(name)
+        with filesystem.open_input_stream(path) as stream:
+            values = yaml.safe_load(stream.read())
+    except (OSError, yaml.YAMLError, BiovlError) as error:
+        raise ConfigError(f"{name} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{name} holds no settings by name")
+    return values
 
 
 def change_of(text: str) -> tuple[str, Any]:
@@ -194,14 +217,15 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return result
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return values by dotted names, the opposite of ``nested``."""
+    found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
+            found |= flat(value, f"{prefix}{name}.")
         else:
-            flat[f"{prefix}{name}"] = value
-    return flat
+            found[f"{prefix}{name}"] = value
+    return found
 
 
 def _manual(cls: type, recipes: Mapping[str, Recipe]) -> str:

@@ -58,7 +58,12 @@ COLLECTIVES_TIMEOUT_S = 1_800
 """How long a worker waits for the others: data may be slow, a dead one is noticed at once."""
 
 
-def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+def pretrain(
+    config: PretrainConfig,
+    *,
+    progress: TextIO = sys.stderr,
+    validated: Callable[[int, Mapping[str, Any]], None] = lambda epoch, scores: None,
+) -> Manifest:
     """Train a model on a corpus and publish it.
 
         out/
@@ -68,6 +73,12 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
           metrics.jsonl  tensorboard/  every step
           validation.json              loss and recalls of every epoch
           manifest.json                configuration, data fingerprint, final scores
+
+    Args:
+        config: Of the run.
+        progress: Where lines about it go.
+        validated: Called with an epoch, from 0, and its scores when this call has them; training
+            goes on meanwhile.
 
     Raises:
         ConfigError: If a setting does not fit the corpus or the model.
@@ -97,7 +108,7 @@ def pretrain(config: PretrainConfig, *, progress: TextIO = sys.stderr) -> Manife
     # Another driver would take this one's workers for those of a run that has died.
     with held(config.out) as lease:
         draft = Draft.begin(config.out, KIND, what, inputs)
-        _train(config, plan, every, built, draft, say)
+        _train(config, plan, every, built, draft, say, validated)
         lease.check()
         return _publish(config, plan, built, draft, pairs, inputs)
 
@@ -109,10 +120,11 @@ def _train(
     built: Built,
     draft: Draft,
     say: Callable[[str], None],
+    validated: Callable[[int, Mapping[str, Any]], None],
 ) -> None:
     """Train to the last step and validate what is to be, from where the draft is."""
     checkpoints = Checkpoints(config.out)
-    with connected(), contextlib.closing(_Listener(config, say)) as listener:
+    with connected(), contextlib.closing(_Listener(config, say, validated)) as listener:
         if not checkpoints.is_whole(plan.steps):
             say_what_is_missing(config, say)
             _fit(config, plan, every, built, listener.queue)
@@ -341,8 +353,13 @@ class _Listener:
     The driver starts them, as workers may die and take with them what they started.
     """
 
-    def __init__(self, config: PretrainConfig, say: Callable[[str], None]) -> None:
-        self._config, self._say = config, say
+    def __init__(
+        self,
+        config: PretrainConfig,
+        say: Callable[[str], None],
+        validated: Callable[[int, Mapping[str, Any]], None],
+    ) -> None:
+        self._config, self._say, self._validated = config, say, validated
         self._running: dict[int, Any] = {}
         self._failures: dict[int, ray.exceptions.RayError] = {}
         self._over, self._hearing = threading.Event(), threading.Lock()
@@ -362,7 +379,12 @@ class _Listener:
         if epoch not in self._running:
             needs = self._config.validation
             self._failures.pop(epoch, None)
-            task = _validate.options(num_cpus=needs.cpus, num_gpus=needs.gpus)
+            task = _validate.options(
+                num_cpus=needs.cpus,
+                num_gpus=needs.gpus,
+                # Where this is a trial of Ray Tune, not among what is reserved for the trial.
+                scheduling_strategy="DEFAULT",
+            )
             self._running[epoch] = task.remote(configs.to_plain(self._config), epoch, steps_done)
 
     def finish(self) -> None:
@@ -415,6 +437,8 @@ class _Listener:
             self._failures[epoch] = error
             reason = str(error).strip().splitlines()[-1]
             self._say(f"epoch {epoch + 1} could not be validated yet: {reason}")
+        else:
+            self._validated(epoch, Draft(self._config.out).noted(note_name(epoch)) or {})
 
 
 @ray.remote

@@ -1,0 +1,48 @@
+"""The named spaces: each is a table of a paper, whose rows are runs that pretrain takes."""
+
+
+import pytest
+
+from biovl import config as configs
+from biovl.sweeping.config import COLUMNS, SweepConfig
+from biovl.sweeping.trials import trials_of
+from tests.tune.corpora import index_only
+from tune.spaces import SPACES
+
+TABLES = sorted(set(SPACES) - {"grid"})
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    # One step of the largest batch of any table.
+    return index_only(tmp_path_factory.mktemp("space") / "corpus", [100] * 65_536)
+
+
+def space(name: str, corpus: str) -> SweepConfig:
+    return configs.build(SweepConfig, {**SPACES[name](), "corpus": corpus, "out": "sweep"})
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_of_every_table_is_a_run_of_pretrain(name: str, corpus: str) -> None:
+    config = space(name, corpus)
+    trials = trials_of(config)
+    assert len({trial.name for trial in trials}) == len(trials) > 1
+    plain = [configs.to_plain(trial.config) for trial in trials]
+    assert all(configs.differences(plain[0], other) for other in plain[1:])
+    for trial in trials:
+        assert set(trial.paper) <= set(config.columns) <= set(COLUMNS)
+
+
+def test_the_numbers_beside_ours_are_those_of_the_papers(corpus: str) -> None:
+    longest = trials_of(space("context_length", corpus))[-1]
+    assert longest.context == 512
+    assert longest.paper == {"T2I R@1": 68.9, "T2I R@5": 84.3, "T2I R@10": 89.3, "I2T R@1": 71.2}
+    small, *_ = trials_of(space("vit_size", corpus))
+    assert small.paper == {"loss": 0.5342, "img2txt R@1": 69.45, "txt2img R@1": 68.02}
+    assert small.config.epochs == 8
+
+
+def test_context_and_batch_vary_with_each_other(corpus: str) -> None:
+    trials = trials_of(space("context_x_batch", corpus))
+    points = {(trial.context, trial.config.batch.pairs) for trial in trials}
+    assert len(trials) == len(points) == 16

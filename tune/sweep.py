@@ -1,0 +1,21 @@
+r"""Train the models of a table and publish it: a space of settings over a recipe of pretrain.
+
+python tune/sweep.py context_length --set corpus=DIR --set out=DIR --dry-run
+python tune/sweep.py context_length --set corpus=DIR --set out=DIR --set base.recipe=tiny
+python tune/sweep.py grid --set corpus=DIR --set out=DIR --set base.recipe=tiny \
+    --set grid.model.context_length=[77,256] --set grid.batch.pairs=[16,32] --set seeds=3
+ray job submit -- python tune/sweep.py batch_size --set corpus=s3://… --set out=s3://… \
+    --set base.workers.count=16 --set base.workers.gpus=1 --set asha.reduction=3
+
+A sweep that was killed goes on with the same command: trials that finished are not repeated, and
+those on their way go on from their checkpoints.
+"""
+
+from spaces import SPACES
+
+from biovl import drivers
+from biovl.jobs.sweep import estimated, sweep
+from biovl.sweeping.config import SweepConfig
+
+if __name__ == "__main__":
+    drivers.main(SweepConfig, SPACES, sweep, about=__doc__, estimate=estimated)
