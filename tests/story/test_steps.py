@@ -91,7 +91,7 @@ def test_what_is_published_is_known_and_what_differs_is_told(garden: Callable) -
     assert {state for _, state in states(garden())} == {"published"}
     changed = garden(leaf__water=9)
     found = links(GARDEN, changed)
-    assert [link.state for link in found] == ["published", "differs", "begun"]
+    assert [link.state for link in found] == ["published", "differs", "unchecked"]
     told = refusal(found[1], GARDEN, changed)
     assert "config.water: 5 -> 9" in told
     assert f"rm -r {changed.folder}/leafs\n  rm -r {changed.folder}/fruits" in told

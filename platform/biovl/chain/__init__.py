@@ -19,7 +19,9 @@ from biovl.storage import Draft, Manifest, find_manifest
 SHORT = {"source": "harvest.source"}
 """What may be said shorter: ``--set source.path=…``."""
 
-State = Literal["published", "begun", "to do", "differs"]
+State = Literal["published", "begun", "to do", "differs", "unchecked"]
+"""Differs: something else is published there. Unchecked: what is published there is compared with
+what it reads, which is not there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +208,7 @@ def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:
         begun = Draft(config.out).noted("begun") is not None
         return Link(step, config, "begun" if begun else "to do")
     if waits:
-        # It is compared with what it reads, which is not there yet.
-        return Link(step, config, "begun", "published; is compared when what it reads is there")
+        return Link(step, config, "unchecked", "published; is compared when what it reads is there")
     try:
         # Who published a folder knows best whether it is the same, and does nothing then.
         return Link(step, config, "published", manifest=step.job(config))

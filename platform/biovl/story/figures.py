@@ -63,6 +63,11 @@ def small_image(corpus: str, row: Mapping[str, Any]) -> bytes | None:
     return None
 
 
+def licence(spdx: str | None) -> str:
+    """Return a licence as it is read: without the mark of one that SPDX does not list."""
+    return (spdx or "no licence found").removeprefix("LicenseRef-")
+
+
 def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> Html:
     """Return a figure as a card; a click on its caption shows all of it.
 
@@ -90,7 +95,7 @@ def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> 
             element(
                 "p",
                 element("bdi", source or about["article_id"], class_="journal"),
-                element("bdi", about.get("license") or "no licence", class_=f"badge {known}"),
+                element("bdi", licence(about.get("license")), class_=f"badge {known}"),
                 class_="source",
             ),
             class_="about",

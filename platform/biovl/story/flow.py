@@ -50,6 +50,8 @@ def _figures(counts: Mapping[str, Any]) -> list[Flow]:
 
 def _corpus(counts: Mapping[str, Any]) -> list[Flow]:
     figures, pairs = counts["figures"], counts["pairs"]
+    # Written in the order of the alphabet.
+    pairs = {split: pairs[split] for split in ("train", "val", "test") if split in pairs}
     return [Flow("figures", figures["seen"], figures["kept"], "pairs", counts["dropped"], pairs)]
 
 

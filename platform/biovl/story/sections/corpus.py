@@ -6,6 +6,7 @@ from typing import Any
 
 from biovl.storage import Folder
 from biovl.story import charts
+from biovl.story.figures import licence
 from biovl.story.markup import Html, element
 from biovl.story.reading import Story
 
@@ -77,7 +78,7 @@ def _sizes(stats: Mapping[str, Any]) -> Html | None:
 
 def _licences(stats: Mapping[str, Any]) -> Html | None:
     rows = [
-        (item["license"] or "no licence found", item["images"], item["license_group"])
+        (licence(item["license"]), item["images"], item["license_group"])
         for item in stats["licenses"]
     ]
     words = "Who may use a figure for what; every pair carries its licence."
