@@ -50,7 +50,7 @@ _BUCKET = (
         f"the bucket does not allow it. The credential is wrong or lacks this right: {_CREDENTIAL}",
     ),
     (
-        r"HTTP status 400\b.*No response body",
+        r"HTTP status 400\b[^:]*: *(No response body|$)",
         f"the bucket refuses the request, as it does when a credential has expired: {_CREDENTIAL}",
     ),
     (

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -58,12 +59,25 @@ class PartWriter:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            if self._open is not None:
-                self._open.__exit__(kind, error, trace)
+            self._abandon(kind, error, trace)
             return
-        if self._rows or not self.files:
-            self._flush()
-        self._finish_part()
+        try:
+            if self._rows or not self.files:
+                self._flush()
+            self._finish_part()
+        except BaseException:
+            # Also where the disk is full: the unfinished part goes, and gives its room back.
+            self._abandon(*sys.exc_info())
+            raise
+
+    def _abandon(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._open is not None:
+            self._open.__exit__(kind, error, trace)
 
     def _flush(self) -> None:
         if self._writer is None:
