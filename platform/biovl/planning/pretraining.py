@@ -149,15 +149,20 @@ def _described(recipe: str, changes: str) -> tuple[PretrainConfig, ModelInfo]:
         raise ConfigError(
             f"pretrain.recipe: choose from {', '.join(recipes.PRETRAIN)}, got {recipe!r}"
         )
-    # Weights cost nothing here; a tower is described without them.
     replaced: Mapping[str, Any] = json.loads(changes)
     values = {**recipes.PRETRAIN[recipe](), "corpus": "corpus", "out": "out"}
     config = configs.override(configs.build(PretrainConfig, values), replaced)
-    described = open_clip.describe(configs.build(open_clip.Config, config.model.settings))
-    info = describe(
+    model = json.dumps(configs.to_plain(config)["model"], sort_keys=True)
+    return config, _info(model)
+
+
+@functools.lru_cache(16)
+def _info(model: str) -> ModelInfo:
+    settings = {name: value for name, value in json.loads(model).items() if name != "name"}
+    described = open_clip.describe(configs.build(open_clip.Config, settings))
+    return describe(
         described.model,
         image_size=described.image_size,
         context=described.context_length,
         embed_dim=described.model_cfg["embed_dim"],
     )
-    return config, info

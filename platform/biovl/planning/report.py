@@ -304,7 +304,7 @@ def _compared(title: str, rows: Sequence[Row]) -> list[str]:
         planned = _value(row.planned)
         if row.between is not None:
             planned += f" ({_value(row.between[0])}–{_value(row.between[1])})"
-        ratio = "" if row.ratio is None else f"{row.ratio:.2g}"
+        ratio = "" if row.ratio is None else f"{row.ratio:.3g}"
         cells.append(
             (
                 f"{row.what}{f', {row.unit}' if row.unit else ''}",
