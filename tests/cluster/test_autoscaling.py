@@ -13,23 +13,33 @@ import yaml
 from ray.autoscaler._private.fake_multi_node.node_provider import (
     FAKE_HEAD_NODE_ID,
     FAKE_HEAD_NODE_TYPE,
+    FakeMultiNodeProvider,
 )
 
 from tests.cluster.machines import ROOT, Machine, make_key, why_not
 
 pytestmark = [pytest.mark.ray, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
 
-# ray.cluster_utils.AutoscalingCluster would write this, had the wheel the file it starts from.
+# What ray.cluster_utils.AutoscalingCluster would write, had the wheel the file of defaults that the
+# provider's own name (fake_multinode) stands for: one from outside needs none.
 _REST = {
     "cluster_name": "biovl",
     "provider": {
-        "type": "fake_multinode",
+        "type": "external",
+        "module": f"{FakeMultiNodeProvider.__module__}.{FakeMultiNodeProvider.__name__}",
         "head_node_id": FAKE_HEAD_NODE_ID,
         "launch_multiple": True,
+        # All nodes share an address; there is nothing to be set up on them.
+        "use_node_id_as_ip": True,
+        "disable_node_updaters": True,
+        "disable_launch_config_check": True,
     },
     "head_node_type": FAKE_HEAD_NODE_TYPE,
     "auth": {},
+    "docker": {},
     "file_mounts": {},
+    "file_mounts_sync_continuously": False,
+    "cluster_synced_files": [],
     **{
         name: []
         for name in (
@@ -68,9 +78,9 @@ wanted = {
     "training": where.options(num_cpus=0, num_gpus=8, accelerator_type="H100"),
 }
 pending = {name: task.remote() for name, task in wanted.items()}
-ran_on = {name: ray.get(task, timeout=90) for name, task in pending.items()}
+ran_on = {name: ray.get(task, timeout=300) for name, task in pending.items()}
 most = alive()
-deadline = time.monotonic() + 90
+deadline = time.monotonic() + 300
 while alive() > before and time.monotonic() < deadline:
     time.sleep(0.5)
 print(json.dumps({"before": before, "ran_on": ran_on, "most": most, "after": alive()}))

@@ -65,7 +65,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finished(job: "subprocess.Popen[str]") -> tuple[int, str]:
-    said, _ = job.communicate(timeout=240)
+    said, _ = job.communicate(timeout=600)
     return job.returncode, said
 
 
@@ -86,10 +86,11 @@ def sets(settings: list[str]) -> list[str]:
     return [word for setting in settings for word in ("--set", setting)]
 
 
-def test_two_jobs_at_once_share_the_cluster(
+def test_jobs_share_the_cluster_and_a_failed_one_says_why_in_its_last_line(
     cluster: Cluster, sample_packages: Path, out: Path
 ) -> None:
     jobs = [harvested(cluster, sample_packages, out / name) for name in ("figures", "again")]
+    wrong = harvested(cluster, Path("/nowhere"), out / "nothing")
     for job in jobs:
         status, said = finished(job)
         assert status == 0, said
@@ -98,14 +99,11 @@ def test_two_jobs_at_once_share_the_cluster(
     manifests = [json.loads((out / n / "manifest.json").read_text()) for n in ("figures", "again")]
     assert manifests[0]["files"] == manifests[1]["files"]
 
-
-def test_a_failed_job_says_why_in_its_last_line(cluster: Cluster, tmp_path: Path) -> None:
-    job = harvested(cluster, Path("/nowhere"), tmp_path / "figures")
-    status, said = finished(job)
-    assert status != 0
-    found = re.search(r"raysubmit_\w+", said)
-    assert found is not None
-    logs = cluster.head.run("ray", "job", "logs", "--log-style=record", found[0])
+    status, said = finished(wrong)
+    assert status == 1, said
+    name = re.search(r"raysubmit_\w+", said)
+    assert name is not None
+    logs = cluster.head.run("ray", "job", "logs", "--log-style=record", name[0])
     assert logs.strip().splitlines()[-1] == "source.path: there is nothing at /nowhere"
 
 
@@ -121,7 +119,7 @@ def test_pretrain_runs_as_the_documentation_says(cluster: Cluster, out: Path) ->
 
 
 def test_status_names_every_machine(cluster: Cluster) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while "2 local.cluster.node" not in (
         said := cluster.head.run("ray", "exec", str(cluster.config), "ray status")
     ):
