@@ -18,6 +18,7 @@ from tests.docs.pages import ROOT, words
 SMALLER = {
     ("pipelines/sample.py",): ["--articles", "12"],
     ("pipelines/pretrain.py", "tiny"): ["--set", "epochs=1", "--set", "batch.pairs=8"],
+    ("tune/sweep.py", "grid"): ["--set", "base.batch.pairs=8"],
     # Of steps of 4,096 pairs a dozen articles do not fill one.
     ("pipelines/pretrain.py", "biomedclip"): ["--set", "batch.pairs=8"],
 }
@@ -61,9 +62,14 @@ def run(command: str) -> None:
 
 def _job(arguments: list[str]) -> None:
     smaller = [more for start, more in SMALLER.items() if arguments[: len(start)] == [*start]]
-    with mock.patch.object(sys, "argv", [*arguments, *itertools.chain(*smaller)]):
+    script = ROOT / arguments[0]
+    with (
+        mock.patch.object(sys, "argv", [*arguments, *itertools.chain(*smaller)]),
+        # As Python does: a script finds what lies beside it.
+        mock.patch.object(sys, "path", [str(script.parent), *sys.path]),
+    ):
         try:
-            runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+            runpy.run_path(str(script), run_name="__main__")
         except SystemExit as exit_:
             if exit_.code:
                 raise RuntimeError(f"{' '.join(arguments)} ended with {exit_.code}") from exit_

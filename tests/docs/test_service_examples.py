@@ -56,6 +56,9 @@ def test_a_command_is_answered(command: str, address: str, folder: Path) -> None
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    if "/v1/" not in command:
+        assert done.stdout
+        return
     answer = json.loads(done.stdout)
     assert answer.get("results") or answer.get("data") or answer.get("evidence")
 
