@@ -5,7 +5,7 @@ import pytest
 
 from biovl.retrieval import planner, vectors
 from biovl.retrieval.filters import Selection
-from biovl.retrieval.planner import nearest, scaled
+from biovl.retrieval.planner import nearest
 from biovl.retrieval.vectors import VectorIndex
 from tests.retrieval.small_index import unit
 
@@ -48,7 +48,6 @@ def test_k_rows_are_found_whenever_k_fit(
     index: VectorIndex, share: float, few_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "FEW_ROWS", few_rows)
-    monkeypatch.setattr(planner, "EXACT_ROWS", few_rows)
     fits_N = RNG.random(4_000) < share
     for query_D in QUERIES_QD:
         for k in (1, 20, 500, 9_999):
@@ -62,7 +61,6 @@ def test_what_fits_far_from_the_query_is_found(
     index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "FEW_ROWS", 0)
-    monkeypatch.setattr(planner, "EXACT_ROWS", 0)
     query_D = QUERIES_QD[0]
     fits_N = np.zeros(4_000, bool)
     fits_N[np.argsort(VECTORS_ND.astype(np.float32) @ query_D)[:30]] = True
@@ -75,18 +73,22 @@ def test_one_row_that_fits_is_found(index: VectorIndex) -> None:
     assert found(index, QUERIES_QD[0], 10, selected(fits_N))[0].rows_K.tolist() == [1_234]
 
 
-@pytest.mark.parametrize(
-    ("nprobe", "cells", "share", "expected"),
-    [
-        (8, 1_024, 1, 8),
-        (8, 1_024, 0.5, 16),
-        (8, 1_024, 0.001, 128),  # at most sixteen times as many
-        (64, 1_024, 0.01, 512),  # at most half of the cells
-        (600, 1_024, 0.01, 600),  # unless more were asked for
-        (64, 32, 1, 32),
-    ],
-)
-def test_more_cells_are_looked_into_where_less_fits(
-    nprobe: int, cells: int, share: float, expected: int
+@pytest.mark.parametrize("factory", ["PCA24,IVF32,RaBitQ,Refine(SQ8)", "IVF32_HNSW8,SQ8"])
+def test_filters_are_looked_for_in_cells_of_every_kind_of_index(
+    factory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert scaled(nprobe, cells, share) == expected
+    monkeypatch.setattr(planner, "FEW_ROWS", 0)
+    trained = vectors.to_bytes(vectors.train(factory, VECTORS_ND))
+    whole = VectorIndex(vectors.merged(trained, [vectors.fill(trained, VECTORS_ND, 0)]))
+    fits_N = np.random.default_rng(1).random(4_000) < 0.3
+    settings = {"nprobe": 16, "k_factor": 40}
+    hits = 0
+    for query_D in QUERIES_QD:
+        ranking, plan = nearest(whole, VECTORS_ND, query_D, 10, selected(fits_N), settings=settings)
+        assert plan.startswith("ivf")
+        assert len(ranking.rows_K) == 10
+        assert fits_N[ranking.rows_K].all()
+        scores_K = VECTORS_ND[ranking.rows_K].astype(np.float32) @ query_D
+        np.testing.assert_allclose(ranking.scores_K, scores_K, atol=0.02)
+        hits += len(set(ranking.rows_K.tolist()) & set(brute_force(query_D, fits_N, 10)))
+    assert hits >= 40

@@ -8,21 +8,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from biovl.retrieval.cells import Cells
 from biovl.retrieval.filters import Selection
 from biovl.retrieval.ranking import Ranking
 from biovl.retrieval.vectors import VectorIndex, checked_queries, compared
 
 # Shapes: N vectors, B of them at a time, K results, D dimensions.
 
-EXACT_ROWS = 20_000
-"""So few vectors that fit are all compared where cells would miss some: at most 7 ms."""
-FEW_ROWS = 2_000
-"""So few are compared in any case: under a millisecond, and nothing is missed."""
-MOST_SCALED = 16
-"""By how much more cells are looked into for a filter, at the most."""
-_COMPARED = 1_000
-"""So many that fit are expected in the cells looked into, at least; else all are compared."""
-_HEAD, _STEP = 10, 4
+FEW_ROWS = 1_000
+"""So few that fit are compared in any case: a quarter of a millisecond, and nothing is missed."""
+_FIRST, _MORE, _MOST = 0.7, 0.7, 8
+"""Of what is seen without a filter: at first, in each further step, and in all."""
+_ENOUGH = 4
+"""So many times as many that fit as are wanted are seen, at least."""
+_HEAD = 10
 _BLOCK = 16_384
 
 
@@ -58,51 +57,70 @@ def nearest(
     if k <= 0:
         return Ranking(np.empty(0, np.int64), np.empty(0, np.float32)), "nothing fits"
     by_hand = f"exact over {selection.count} rows"
-    share = selection.count / index.count
-    nprobe = scaled(settings.get("nprobe", 1), index.cells, share)
     is_filtered = selection.bitmap is not None
-    if exact or (is_filtered and _is_better_exact(nprobe, index.cells, selection)):
+    if exact or (is_filtered and selection.count <= FEW_ROWS):
         return exact_nearest(vectors_ND, query_D, k, selection), by_hand
-    if is_filtered and index.cells:
-        found, nprobe = _settled(index, query_D, k, selection, nprobe, settings)
+    nprobe = min(settings.get("nprobe", 1), index.cells)
+    if is_filtered and index.by_cell is not None:
+        found, nprobe = _within(index, index.by_cell, query_D, k, selection, nprobe, settings)
     else:
         found = _searched(index, query_D, k, selection, nprobe, settings)
-    while len(found.rows_K) < k:
-        if nprobe >= index.cells:
-            return exact_nearest(vectors_ND, query_D, k, selection), by_hand
-        nprobe = min(4 * nprobe, index.cells)
-        found = _searched(index, query_D, k, selection, nprobe, settings)
+        while len(found.rows_K) < k and nprobe < index.cells:
+            nprobe = min(4 * nprobe, index.cells)
+            found = _searched(index, query_D, k, selection, nprobe, settings)
+    if len(found.rows_K) < k:
+        return exact_nearest(vectors_ND, query_D, k, selection), by_hand
     plan = f"ivf nprobe={nprobe}" if index.cells else by_hand
     if index.refines:
         plan += f" k_factor={settings.get('k_factor', 1)}"
     return found, plan
 
 
-def _settled(
+def _within(
     index: VectorIndex,
+    cells: Cells,
     query_D: np.ndarray,
     k: int,
     selection: Selection,
     nprobe: int,
     settings: Mapping[str, int],
 ) -> tuple[Ranking, int]:
-    """Search within a filter, in more cells until the nearest ten are the same; say in how many.
+    """Search the nearest cells that hold what fits; say in how many.
 
-    How many cells it takes depends on where what fits lies: a filter for photographs, asked with
-    a radiograph, has its nearest in cells that are far. Measured with half of 200,000 vectors
-    fitting, chosen by cluster: 83 % of the nearest are found without this.
+    How many it takes depends on where what fits lies. Fitting by chance, the nearest are spread
+    over more cells than without a filter, but there is less to compare in each: where a share s
+    of the rows of these cells fits, the square root of s of what is compared without a filter has
+    been enough. A filter for photographs, asked with a radiograph, has its nearest in cells that
+    are far and all alike: so it is gone on, until a step finds none of the nearest ten.
     """
-    most = max(nprobe, min(MOST_SCALED * nprobe, index.cells // 2))
-    found = _searched(index, query_D, k, selection, nprobe, settings)
-    if nprobe == most:
-        return found, nprobe
-    before = _searched(index, query_D, k, selection, max(1, nprobe // 2), settings)
-    while True:
-        same = np.isin(found.rows_K[:_HEAD], before.rows_K[:_HEAD]).sum()
-        if nprobe >= most or same >= min(_HEAD, k) - 1:
-            return found, nprobe
-        before, nprobe = found, min(_STEP * nprobe, most)
-        found = _searched(index, query_D, k, selection, nprobe, settings)
+    near = cells.nearest(query_D, cells.holding(selection))
+    # The same as the rows seen where all fit; their share's square root of it where few do.
+    work_H = np.sqrt(near.fits_H * near.seen_H)
+    budget = nprobe * index.count / index.cells
+    keep = index.candidates(k, settings.get("k_factor")) if index.refines else k
+    best_rows, best_scores = np.empty(0, np.int64), np.empty(0, np.float32)
+    end, share = 0, _FIRST
+    while end < len(work_H) and (share <= _MOST or len(best_rows) < k):
+        first = end
+        end = 1 + max(
+            int(np.searchsorted(work_H, share * budget)),
+            int(np.searchsorted(near.fits_H, _ENOUGH * k)),
+        )
+        end = min(max(end, first + 1), len(work_H))
+        scores_M, rows_M = cells.search(query_D, keep, near, first, end, selection)
+        head = best_rows[:_HEAD]
+        best_rows = np.concatenate([best_rows, rows_M])
+        best_scores = np.concatenate([best_scores, scores_M])
+        order = np.lexsort((best_rows, -best_scores))[:keep]
+        best_rows, best_scores = best_rows[order], best_scores[order]
+        if first and len(best_rows) >= k and np.isin(best_rows[:_HEAD], head).all():
+            break
+        share += _MORE
+    if index.refines and len(best_rows):
+        best_scores = index.scored_again(query_D, best_rows)
+        order = np.lexsort((best_rows, -best_scores))
+        best_rows, best_scores = best_rows[order], best_scores[order]
+    return Ranking(best_rows[:k], best_scores[:k]), end
 
 
 def _searched(
@@ -122,24 +140,6 @@ def _searched(
     return Ranking(rows_K[order], scores_K[order])
 
 
-def scaled(nprobe: int, cells: int, share: float) -> int:
-    """Return how many cells to look into where only a share of the vectors fits.
-
-    What does not fit is passed over before it is compared, so that more cells cost the same.
-    """
-    if share >= 1:
-        return min(nprobe, cells)
-    most = max(nprobe, cells // 2)
-    return min(round(nprobe * min(1 / share, MOST_SCALED)), most, cells)
-
-
-def _is_better_exact(nprobe: int, cells: int, selection: Selection) -> bool:
-    if selection.count <= FEW_ROWS:
-        return True
-    expected = selection.count * nprobe / max(cells, 1)
-    return bool(cells) and selection.count <= EXACT_ROWS and expected < _COMPARED
-
-
 def exact_nearest(
     vectors_ND: np.ndarray, query_D: np.ndarray, k: int, selection: Selection
 ) -> Ranking:
@@ -151,7 +151,7 @@ def exact_nearest(
         k: How many.
         selection: Which rows may be found.
     """
-    rows_M = selection.rows()
+    rows_M = selection.rows_kept if selection.count <= FEW_ROWS else selection.rows()
     count = len(vectors_ND) if rows_M is None else len(rows_M)
     best_rows = np.empty(0, np.int64)
     best_scores = np.empty(0, np.float32)

@@ -10,13 +10,14 @@ import math
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import faiss
 import numpy as np
 
 from biovl.errors import ArtifactError, BiovlError, ConfigError
+from biovl.retrieval.cells import Cells, one_thread
 
 # Shapes: N vectors, Q queries, K results of each, D dimensions.
 
@@ -132,7 +133,7 @@ def train(factory: str, sample_ND: np.ndarray) -> Any:
         index = _made(factory, sample_ND.shape[1])
         _train_cells(index, sample_ND)
         # A graph is another one each time when several threads insert into it.
-        with _one_thread() if "HNSW" in factory else contextlib.nullcontext():
+        with one_thread() if "HNSW" in factory else contextlib.nullcontext():
             index.train(sample_ND)
     except RuntimeError as error:
         raise ConfigError(
@@ -194,6 +195,8 @@ class VectorIndex:
         """0: every vector is compared."""
         self.refines = isinstance(index, faiss.IndexRefine)
         """Whether candidates are compared again with a better copy (``k_factor``)."""
+        self.by_cell = Cells(_base(index)) if ivf is not None else None
+        """To search some cells of."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "VectorIndex":
@@ -252,13 +255,23 @@ class VectorIndex:
         k = min(k, self.count)
         if k <= 0:
             return np.empty((len(query_QD), 0), np.float32), np.empty((len(query_QD), 0), np.int64)
-        candidates = min(max(10 * (k_factor or 1), 2 * k), self.count)
+        candidates = self.candidates(k, k_factor)
         selector = None if rows is None else _FAISS.IDSelectorBitmap(rows)
         parameters = _parameters(self._index, nprobe or 1, candidates / k, selector)
-        with _one_thread():
+        with one_thread():
             scores_QK, rows_QK = self._index.search(query_QD, k, params=parameters)
         scores_QK[rows_QK < 0] = -np.inf
         return scores_QK, rows_QK
+
+    def candidates(self, k: int, k_factor: int | None) -> int:
+        """Return how many are compared again for ``k`` results; see ``search``."""
+        return min(max(10 * (k_factor or 1), 2 * k), self.count)
+
+    def scored_again(self, query_D: np.ndarray, rows_K: np.ndarray) -> np.ndarray:
+        """Return inner products of rows by the better copy, float32, shape [K]."""
+        copy = faiss.downcast_index(self._index.refine_index)
+        scores_K: np.ndarray = copy.reconstruct_batch(rows_K) @ query_D
+        return scores_K
 
 
 def compared(vectors_ND: np.ndarray, query_QD: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -277,7 +290,7 @@ def compared(vectors_ND: np.ndarray, query_QD: np.ndarray, k: int) -> tuple[np.n
     kind = faiss.ScalarQuantizer.QT_fp16
     index = faiss.IndexScalarQuantizer(vectors_ND.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
     index.add_sa_codes(np.ascontiguousarray(vectors_ND, np.float16).view(np.uint8))
-    with _one_thread():
+    with one_thread():
         scores_QK, rows_QK = index.search(query_QD, k)
     return scores_QK, rows_QK
 
@@ -338,20 +351,8 @@ def _train_cells(index: Any, sample_ND: np.ndarray) -> None:
     clustering.train(sample_ND, faiss.IndexFlatIP(ivf.d))
     centroids_CD = faiss.vector_to_array(clustering.centroids).reshape(ivf.nlist, ivf.d)
     quantizer.hnsw.efSearch = _EF
-    with _one_thread():
+    with one_thread():
         quantizer.add(centroids_CD)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    # A query is too small to share between threads; requests run beside each other instead. The
-    # number belongs to the calling thread and to faiss' own OpenMP: Torch's is another.
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
 
 
 def _made(factory: str, dim: int) -> Any:
