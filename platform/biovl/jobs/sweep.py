@@ -168,8 +168,9 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
         if not _is_over(draft, trial):
             # Of an earlier attempt.
             draft.note(_ended(trial.name), {})
-    # Files in formats of Tune's, beside those of the trials; and a check that a trial which fails
+    # Boxes of Tune's; its files, beside those of the trials; and a check that a trial which fails
     # before its first epoch would not pass.
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
     asha = config.asha

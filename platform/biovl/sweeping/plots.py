@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.ticker import NullLocator, PercentFormatter
 
 from biovl.drawing import BLUE, GREY, ROSE, nothing, plot_figure, png, style, two_lines
-from biovl.sweeping.outcomes import FAILED, Outcome
+from biovl.sweeping.outcomes import FINISHED, Outcome
 from biovl.sweeping.tables import by_row, values_of
 from biovl.sweeping.trials import Trial
 
@@ -48,10 +48,10 @@ def against(outcomes: Sequence[Outcome], label: str, of: Callable[[Trial], int])
     recalls, losses = figure.subplots(1, 2, width_ratios=(1.4, 1))
     recalls.set_title("R@1 on val")
     losses.set_title("Loss on val")
-    done = [outcome for outcome in outcomes if outcome.final]
+    done = [outcome for outcome in outcomes if outcome.status == FINISHED and outcome.final]
     if not done:
-        nothing(recalls, "no trial was scored")
-        nothing(losses, "no trial was scored")
+        nothing(recalls, "no trial was finished")
+        nothing(losses, "no trial was finished")
         return png(figure)
     for name, (direction, colour, marker) in _DIRECTIONS.items():
         _points(recalls, done, of, name, colour, marker, direction)
@@ -117,7 +117,9 @@ def curves(outcomes: Sequence[Outcome]) -> bytes:
         nothing(axes, "no trial was scored")
         return png(figure)
     rows = by_row(shown)
-    colours = [to_hex(colormaps["viridis"](0.9 * n / max(1, len(rows) - 1))) for n in range(99)]
+    colours = [
+        to_hex(colormaps["viridis"](0.9 * n / max(1, len(rows) - 1))) for n in range(len(rows))
+    ]
     for number, row in enumerate(rows):
         for outcome in row:
             epochs = sorted(outcome.scores)
@@ -185,7 +187,7 @@ def _points(
 ) -> None:
     found: dict[int, list[float]] = {}
     for outcome in outcomes:
-        if outcome.status != FAILED and outcome.final.get(name) is not None:
+        if outcome.status == FINISHED and outcome.final.get(name) is not None:
             found.setdefault(of(outcome.trial), []).append(outcome.final[name])
     numbers = sorted(found)
     for number in numbers:

@@ -1,0 +1,186 @@
+"""A sweep as a whole: it finds what is better, and what dies or fails costs no other trial."""
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biovl import config as configs
+from biovl import recipes
+from biovl.curation.config import AssembleConfig
+from biovl.jobs.assemble import assemble
+from biovl.jobs.harvest import HarvestConfig, harvest
+from biovl.jobs.sweep import at_once, sweep
+from biovl.sample.long_captions import make_long_captions
+from biovl.storage import Manifest
+from biovl.sweeping.config import SweepConfig
+from biovl.sweeping.trials import trials_of
+from tests.docs.pages import blocks, words
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+# Epochs of ten steps, on one CPU of two.
+BASE = {
+    "recipe": "tiny",
+    "epochs": 14,
+    "optim.schedule": "constant",
+    "validation.every_epochs": 7,
+    "trackers": [],
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("long")
+    table = make_long_captions(folder / "table", figures=400)
+    source = {"name": "table", "path": str(table)}
+    harvest(configs.build(HarvestConfig, {"source": source, "out": str(folder / "figures")}))
+    settings = {
+        **recipes.small(),
+        "split.test_permyriad": 0,
+        "figures": str(folder / "figures"),
+        "out": str(folder / "corpus"),
+    }
+    assemble(configs.build(AssembleConfig, settings))
+    return folder / "corpus"
+
+
+def config(corpus: Path, out: Path, **changes: Any) -> SweepConfig:
+    base = {**BASE, **changes.pop("base", {})}
+    return configs.build(
+        SweepConfig, {"corpus": str(corpus), "out": str(out), "base": base, **changes}
+    )
+
+
+def statuses(manifest: Manifest) -> list[str]:
+    found = manifest.notes["outcomes"]
+    return [found[name]["status"] for name in sorted(found)]
+
+
+def test_the_sweep_finds_that_longer_context_wins_where_only_later_text_tells_figures_apart(
+    corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "sweep"
+    manifest = sweep(config(corpus, out, **{"grid.model.context_length": [77, 160]}))
+    assert statuses(manifest) == ["finished", "finished"]
+    assert manifest.notes["best"] == "01-context-length-160-seed-0"
+    with (out / "trials.csv").open() as stream:
+        short, long = csv.DictReader(stream)
+    chance = 1 / int(long["pairs"])
+    assert float(short["mean_recall_at_1"]) < 3 * chance
+    assert float(long["mean_recall_at_1"]) > 6 * chance
+    # What it is for: the captions' last fifth is what 77 tokens do not reach.
+    assert float(short["tokens_cut"]) > 0.2
+    assert float(long["tokens_cut"]) < 0.02
+    assert {path.name for path in (out / "plots").iterdir()} >= {"context.png", "tokens.png"}
+    assert not (out / ".draft").exists()
+
+
+def test_one_trial_is_stopped_early_and_one_fails_and_both_are_rows(
+    corpus: Path, tmp_path: Path
+) -> None:
+    rates = {"grid.optim.peak_lr": [1e-3, 1e-9, 1e30]}
+    changes = {"epochs": 8, "validation.every_epochs": 1, "model.context_length": 160}
+    asha = {"asha.reduction": 2, "asha.first_epochs": 7}
+    out = tmp_path / "sweep"
+    manifest = sweep(config(corpus, out, base=changes, **rates, **asha))
+    assert statuses(manifest) == ["finished", "stopped early", "failed"]
+    assert manifest.counts["trials"] == {
+        **{"total": 3, "finished": 1, "stopped early": 1, "failed": 1},
+    }
+    readme = (out / "README.md").read_text()
+    assert "stopped early after epoch 7" in readme
+    assert "the loss is" in readme
+    before = (out / "manifest.json").stat().st_mtime_ns
+    sweep(config(corpus, out, base=changes, **rates, **asha))
+    assert (out / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_a_killed_sweep_repeats_no_trial_that_finished_and_goes_on_with_the_others(
+    corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "sweep"
+    changes = {**BASE, "epochs": 2, "save.every_steps": 1, "validation.every_epochs": 2}
+    command = [sys.executable, str(ROOT / "tune" / "sweep.py"), "grid"]
+    for name, value in {
+        "corpus": corpus,
+        # As a user types it: relative to where the command is run.
+        "out": "sweep",
+        **{f"base.{name}": value for name, value in changes.items()},
+        "grid.model.context_length": [77, 160],
+    }.items():
+        text = str(value) if isinstance(value, Path | str | int | float) else json.dumps(value)
+        command += ["--set", f"{name}={text}"]
+    # A Ray of its own, and not that of this session.
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    first_model = out / "trials" / "00-context-length-77-seed-0" / "manifest.json"
+    second = out / "trials" / "01-context-length-160-seed-0"
+    with (tmp_path / "first.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=tmp_path)
+        killer = threading.Thread(target=_kill_once, args=(process, second))
+        killer.start()
+        assert process.wait() == -signal.SIGKILL, (tmp_path / "first.log").read_text()
+        killer.join()
+    before = first_model.stat().st_mtime_ns
+    again = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert "1 of 2 trials are over" in again.stderr
+    assert "goes on after step" in again.stderr + again.stdout
+    assert json.loads(again.stdout.splitlines()[-1])["trials"]["finished"] == 2
+    assert first_model.stat().st_mtime_ns == before
+
+
+def _kill_once(process: "subprocess.Popen[bytes]", trial: Path) -> None:
+    """Kill -9 a driver when a trial has a checkpoint."""
+    for _ in range(6000):
+        if process.poll() is not None:
+            return
+        if any((trial / ".draft" / "checkpoints").glob("*.pt")):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            return
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [({"CPU": 2.0}, 1), ({"CPU": 4.0}, 2), ({"CPU": 1.0}, 1), ({"CPU": 64.0, "GPU": 8.0}, 32)],
+)
+def test_as_many_trials_run_as_leave_a_cpu_for_the_data_of_each(
+    corpus: Path, there: dict[str, float], expected: int
+) -> None:
+    assert at_once(trials_of(config(corpus, Path("sweep"))), there) == expected
+
+
+def test_gpus_limit_trials_where_they_take_them(corpus: Path) -> None:
+    trials = trials_of(config(corpus, Path("sweep"), base={"workers": {"count": 4, "gpus": 1}}))
+    assert at_once(trials, {"CPU": 64.0, "GPU": 8.0}) == 2
+
+
+def test_the_commands_of_its_page_do_what_they_say(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus").symlink_to(corpus)
+    (tmp_path / "tune").symlink_to(ROOT / "tune")
+    here = [b for b in blocks("docs/sweep.md") if b.language == "bash" and b.needs is None]
+    assert here
+    for command in (command for block in here for command in block.commands()):
+        done = subprocess.run(
+            [sys.executable, *words(command)[1:]],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=True,
+        )
+        assert "2 trials, equal in epochs" in done.stdout
