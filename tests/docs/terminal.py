@@ -19,8 +19,6 @@ SMALLER = {
     ("pipelines/sample.py",): ["--articles", "12"],
     ("pipelines/pretrain.py", "tiny"): ["--set", "epochs=1", "--set", "batch.pairs=8"],
     ("tune/sweep.py", "grid"): ["--set", "base.batch.pairs=8"],
-    # Of steps of 4,096 pairs a dozen articles do not fill one.
-    ("pipelines/pretrain.py", "biomedclip"): ["--set", "batch.pairs=8"],
 }
 """Added to commands that begin so, for tests alone: what they do takes seconds, not minutes."""
 
