@@ -74,7 +74,7 @@ before = alive()
 # First alone: a machine that comes for a GPU has CPUs to spare.
 ran_on = [ray.get(where.options(num_cpus=1).remote(), timeout=300)]
 gpu = [
-    where.options(num_cpus=0, num_gpus=1).remote(),
+    where.options(num_cpus=0, num_gpus=1, accelerator_type="L4").remote(),
     where.options(num_cpus=0, num_gpus=8, accelerator_type="H100").remote(),
 ]
 ran_on += ray.get(gpu, timeout=300)
