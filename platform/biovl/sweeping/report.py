@@ -92,7 +92,7 @@ def _hours(hours: float | None) -> str:
 def _readme(
     config: SweepConfig, outcomes: Sequence[Outcome], best: Trial | None, drawn: Sequence[str]
 ) -> str:
-    base = ", ".join(f"`{name}={value}`" for name, value in config.base.items())
+    base = ", ".join(f"`{name}={value}`" for name, value in configs.flat(config.base).items())
     pool = next((int(o.final["pairs"]) for o in outcomes if o.final), 0)
     lines = [
         "# Sweep",
