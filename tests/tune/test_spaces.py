@@ -1,6 +1,5 @@
 """The named spaces: each is a table of a paper, whose rows are runs that pretrain takes."""
 
-
 import pytest
 
 from biovl import config as configs
