@@ -114,3 +114,13 @@ def test_a_checkpoint_is_whole_when_it_is_there_and_can_be_read(tmp_path: Path) 
     path = tmp_path / ".draft" / "checkpoints" / "000000007.pt"
     path.write_bytes(path.read_bytes()[:-100])
     assert not checkpoints.is_whole(7)
+
+
+def test_a_full_disk_is_what_is_told_of_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(str(tmp_path))
+    monkeypatch.setattr(checkpoints._folder, "writer", lambda name: Path("/dev/full").open("wb"))  # noqa: SIM115
+    checkpoints.save({"steps_done": 1, "model": torch.zeros(1_000_000)})
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.wait()

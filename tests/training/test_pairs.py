@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from biovl.errors import ArtifactError
+from biovl.errors import ArtifactError, StorageError
 from biovl.images.transforms import resize_center_crop
 from biovl.shards import ShardWriter
 from biovl.training import stored
@@ -217,6 +217,26 @@ def test_a_shard_that_is_gone_cut_or_overwritten_is_named_and_replaced(tmp_path:
         "train/00002.tar",
     }
     assert [words(loaded)[n] for n in (1, 4)] == ["text 14", "text 35"]
+
+
+def test_a_bucket_that_is_away_ends_the_run_and_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = read_places(write_corpus(tmp_path), "train")
+    monkeypatch.setattr(stored, "_RETRIES_AFTER_S", ())
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with pytest.raises(StorageError, match="cannot be reached"):
+        load_pairs(
+            "s3://corpus?endpoint_override=127.0.0.1:1&scheme=http&region=here",
+            places,
+            np.arange(3),
+            seed=0,
+            epoch=0,
+            image_px=PX,
+            data=DataConfig(unreadable="replace"),
+            tokenizer=Words(),
+        )
 
 
 def test_replacements_depend_on_the_batch_and_not_on_who_loads_it(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
-from biovl.errors import ConfigError, TrainingError
+from biovl.errors import BiovlError, ConfigError, StorageError, TrainingError
 from biovl.jobs import pair_stream
 from biovl.jobs.cluster import connected
+from biovl.jobs.failures import resumable
 from biovl.leases import held
 from biovl.models.open_clip import Built
 from biovl.storage import (
@@ -85,7 +86,15 @@ def pretrain(
         ArtifactError: If the corpus is none, ``out`` holds something else or is being made by
             another process, or weights do not fit.
         TrainingError: If the run is not worth going on with, or failed too often.
+        StorageError: If a disk or bucket does not do its work; the same command goes on.
     """
+    with resumable(config.out):
+        return _pretrained(config, progress, validated)
+
+
+def _pretrained(
+    config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
+) -> Manifest:
     corpus = read_manifest(config.corpus, "corpus")
     inputs = [Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))]
     what, _ = identity(configs.to_plain(config))
@@ -280,13 +289,28 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
     try:
         result: Any = trainer.fit()
     except ray.train.TrainingFailedError as error:
+        reason = _reason(error)
+        if isinstance(reason, OSError | StorageError):
+            raise reason from error
         raise TrainingError(
-            f"the workers failed {workers.restarts + 1} times; the last time: {error}\n"
+            f"the workers failed {workers.restarts + 1} times; the last time: {reason}\n"
             "The same command goes on from the last checkpoint."
         ) from error
     failed = (result.return_value or {}).get("failed")
     if failed is not None:
         raise TrainingError(failed)
+
+
+def _reason(error: ray.train.TrainingFailedError) -> Exception:
+    """Return what a worker raised where it is ours or a disk's, without its trace; else all."""
+    for failure in getattr(error, "worker_failures", {}).values():
+        # Ray wraps what comes from our code to keep its trace, and what comes from another task.
+        raised = getattr(failure, "_base_exc", failure)
+        if isinstance(raised, ray.exceptions.RayTaskError):
+            raised = raised.cause
+        if isinstance(raised, BiovlError | OSError):
+            return raised
+    return error
 
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import io
 import pickle
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -97,7 +97,7 @@ class Checkpoints:
     def _write(self, state: dict[str, Any], then: Callable[[], None]) -> None:
         try:
             with self._folder.writer(_name(state["steps_done"])) as stream:
-                torch.save(state, stream)
+                _save(state, stream)
             then()
             self._prune(state["steps_done"])
         # In a thread: whatever it is, it is raised where somebody waits.
@@ -118,3 +118,13 @@ class Checkpoints:
 
 def _name(steps_done: int) -> str:
     return f"{_FOLDER}/{steps_done:09d}.pt"
+
+
+def _save(state: dict[str, Any], stream: IO[bytes]) -> None:
+    try:
+        torch.save(state, stream)
+    except RuntimeError as error:
+        # Torch ends its archive also where the disk is full, and speaks of that alone.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise

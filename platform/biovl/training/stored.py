@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from biovl.errors import ArtifactError
-from biovl.filesystems import open_location
+from biovl.filesystems import open_location, trouble
 from biovl.shards import parse_pair
 from biovl.training.order import Places
 
@@ -83,6 +83,9 @@ def _request(corpus: str, places: Places, rows: np.ndarray) -> list[bytes | Unre
     try:
         stored = _patiently(lambda: _opened(corpus, shard).read_at(int(ends[-1]), start), corpus)
     except OSError as error:
+        found = trouble(error, corpus)
+        if found is not None:
+            raise found from error
         return [Unreadable(int(row), "shard cannot be read", str(error)) for row in rows]
     return [
         stored[end - places.size[row] : end]
