@@ -26,7 +26,7 @@ from typing import IO, Any
 import torch
 from pretrain_report import Table, median
 from serve_index import goal
-from serve_load import query
+from serve_load import new_text
 from serve_world import SETTINGS, WORDS, publish_index, publish_model
 
 from biovl.encoder import load
@@ -147,7 +147,7 @@ class InProcess:
         """Return requests a second of a loop: tokens and vectors by the batch, then searches."""
         begun, cpu, done = time.perf_counter(), time.process_time(), 0
         while time.perf_counter() - begun < seconds:
-            texts = [query(self._random, WORDS) for _ in range(batch)]
+            texts = [new_text(self._random, WORDS) for _ in range(batch)]
             for vector_D in self._encoder.embed_tokens(self._encoder.preparation.encode(texts)):
                 query = Query(parts=(Part(vector_D=vector_D, kind="text"),), k=K)
                 self._index.search(query)

@@ -20,7 +20,7 @@ _CONNECTIONS = 1_024
 """Of the open loop: more than a service lets in."""
 
 
-def query(chance: random.Random, words: Sequence[str]) -> str:
+def new_text(chance: random.Random, words: Sequence[str]) -> str:
     """Return a text that has not been asked for."""
     return f"{' '.join(chance.choices(words, k=8))} {chance.randrange(10**6)}"
 
@@ -81,7 +81,7 @@ class _Load:
         self.answered = self.in_time = 0
 
     def request(self) -> bytes:
-        text = query(self.random, self.asked["words"])
+        text = new_text(self.random, self.asked["words"])
         body = json.dumps({**self.asked["body"], "text": text}).encode()
         head = (
             f"POST {self.asked['path']} HTTP/1.1\r\nHost: 127.0.0.1:{self.asked['port']}\r\n"
