@@ -53,6 +53,9 @@ from biovl.training.workers import Workers
 
 KIND = "model"
 
+RESERVED = "reserved"
+"""What a run's draft calls the id of the placement group that its workers have."""
+
 _LISTEN_S = 0.5
 
 COLLECTIVES_TIMEOUT_S = 1_800
@@ -322,6 +325,9 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     plan = Plan([(size, steps) for size, steps in arguments["epochs"]])
     queue = arguments["queue"]
     workers = Workers.current()
+    group = ray.util.get_current_placement_group()
+    if workers.rank == 0 and group is not None:
+        Draft(config.out).note(RESERVED, group.id.hex())
 
     def batches(built: Built, steps_done: int) -> Generator[Batch]:
         pairs = pair_stream.stream(

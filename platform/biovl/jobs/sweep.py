@@ -5,9 +5,11 @@ folder of each is what it goes on from, and the sweep's draft says which have en
 kept in Ray: the same command finishes a killed sweep.
 """
 
+import logging
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
@@ -15,12 +17,13 @@ from typing import Any, TextIO
 import ray
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
+from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from biovl import config as configs
 from biovl.errors import ArtifactError, BiovlError, TrainingError
 from biovl.evaluation.retrieval import mean_recall_at_1
 from biovl.jobs.cluster import connected
-from biovl.jobs.pretrain import pretrain
+from biovl.jobs.pretrain import RESERVED, pretrain
 from biovl.leases import STALE_S, held
 from biovl.storage import Draft, Input, Manifest, find_manifest, fingerprint, published
 from biovl.sweeping import report
@@ -33,6 +36,8 @@ KIND = "sweep"
 
 _RETRIES = 3
 """Of a trial whose process or node died; it goes on from its checkpoint."""
+
+_GIVE_BACK_S = 5.0
 
 _RANKED_BY, _TIME = "mean_recall_at_1", "epochs_done"
 
@@ -173,6 +178,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+    logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)
     asha = config.asha
     scheduler = None
     if asha.reduction > 1:
@@ -216,6 +222,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
                 storage_path=folder.at(".draft"),
                 storage_filesystem=folder.filesystem,
                 failure_config=tune.FailureConfig(max_failures=_RETRIES),
+                callbacks=[_GiveBack()],
                 verbose=0,
             ),
         )
@@ -285,6 +292,36 @@ def _wait_for_an_earlier_driver(out: str) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(1)
+
+
+class _GiveBack(tune.Callback):
+    """Frees what workers had when their trial was ended by force.
+
+    Ray Train's own cleaner of placement groups asks the dashboard who is dead; a Ray without one
+    never frees them, and the next trial would wait for ever.
+    """
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tune has stopped a trial, or it came to its end."""
+        self._later(trial)
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """The process of a trial died, and it is tried again."""
+        self._later(trial)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """The process of a trial died once too often."""
+        self._later(trial)
+
+    def _later(self, trial: Any) -> None:
+        reserved = Draft(trial.config["trial"]["config"]["out"]).noted(RESERVED)
+        if reserved is None:
+            return
+        group = PlacementGroup(ray.PlacementGroupID(bytes.fromhex(reserved)))
+        # By then whoever would start the workers anew has ended with the trial.
+        timer = threading.Timer(_GIVE_BACK_S, remove_placement_group, [group])
+        timer.daemon = True
+        timer.start()
 
 
 class _Named:

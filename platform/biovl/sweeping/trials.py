@@ -235,5 +235,5 @@ def _as_costly_as(
 
 def _slug(shown: Mapping[str, Any]) -> str:
     words = " ".join(f"{name.rpartition('.')[2]} {value}" for name, value in shown.items())
-    slug = re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-.")[:60].rstrip("-.")
+    slug = re.sub(r"[^a-z0-9.]+", "-", words.lower().replace("+", "")).strip("-.")[:60].rstrip("-.")
     return f"-{slug}" if slug else ""
