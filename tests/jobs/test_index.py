@@ -373,6 +373,18 @@ def test_nothing_is_reused_of_another_model(model: Path, ray_session: None, tmp_
     assert said.notes["not_reused"] == "it was made with another model"
 
 
+def test_nothing_is_reused_of_what_another_version_prepared(
+    model: Path, ray_session: None, tmp_path: Path
+) -> None:
+    corpus = write_corpus(tmp_path / "c", [made_up(number) for number in range(12)])
+    run(model, corpus, tmp_path / "i1")
+    manifest = tmp_path / "i1" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"prepared": 1', '"prepared": 0'))
+    said = run(model, corpus, tmp_path / "i2", previous=str(tmp_path / "i1"))
+    assert said.counts["reused"] == 0
+    assert said.notes["not_reused"] == "its images were prepared by another version"
+
+
 def command(values: dict) -> list[str]:
     script = [sys.executable, "pipelines/index.py", "default"]
     return [*script, *(f"--set={name}={value}" for name, value in values.items())]

@@ -17,6 +17,9 @@ from biovl.storage import Folder, Manifest
 CONTENTS = "contents.npy"
 """For each row 16 bytes that change when its id, its image or its text does. Shape [N, 16]."""
 THUMBNAILS = "thumbnails.bin"
+PREPARED = 1
+"""How images and captions become vectors and thumbnails, by number: another number when decoding,
+cropping, tokenising or thumbnails change, so that an index never holds what two of them made."""
 
 
 def reason_not_to_reuse(config: IndexConfig, model: str, manifest: Manifest) -> str | None:
@@ -30,6 +33,8 @@ def reason_not_to_reuse(config: IndexConfig, model: str, manifest: Manifest) -> 
     made_by = {item.fingerprint for item in manifest.inputs if item.name == "model"}
     if made_by != {model}:
         return "it was made with another model"
+    if manifest.notes.get("prepared") != PREPARED:
+        return "its images were prepared by another version"
     for name in ("thumbnail_px", "precision"):
         if manifest.config[name] != getattr(config, name):
             return f"its {name} was {manifest.config[name]!r}"

@@ -129,6 +129,7 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
             notes={
                 "rows": count,
                 "dim": dim,
+                "prepared": previous.PREPARED,
                 "factories": factories,
                 **found,
                 **({"not_reused": reason} if reason else {}),
