@@ -60,9 +60,9 @@ class Cells:
         quantizer: Any = faiss.downcast_index(self._ivf.quantizer)
         if isinstance(quantizer, faiss.IndexHNSW):
             quantizer = faiss.downcast_index(quantizer.storage)
-        self._centres_CD = faiss.rev_swig_ptr(
-            quantizer.get_xb(), self._ivf.nlist * self._ivf.d
-        ).reshape(self._ivf.nlist, self._ivf.d)
+        centres = faiss.rev_swig_ptr(quantizer.get_xb(), self._ivf.nlist * self._ivf.d)
+        # In a mapped file they begin anywhere, and NumPy would copy them for every product.
+        self._centres_CD = np.require(centres, requirements="A").reshape(self._ivf.nlist, -1)
         self._lock = threading.Lock()
         self._sizes_C: np.ndarray | None = None
         self._cell_N = np.empty(0, np.uint16)
