@@ -186,7 +186,7 @@ def test_a_mapping_of_a_recipe_is_replaced_on_the_command_line(
         (["plain"], "out: Field required"),
         (["plain", "--set", "out"], "--set takes NAME=VALUE, got 'out'"),
         (["plain", "--set", "names=[x"], "'[x' is not JSON"),
-        (["other", "--set", "out=x"], "invalid choice: 'other'"),
+        (["other", "--set", "out=x"], "no recipe called 'other'"),
     ],
 )
 def test_a_wrong_command_line_ends_with_status_2(

@@ -91,9 +91,9 @@ def test_one_trial_is_stopped_early_and_one_fails_and_both_are_rows(
     corpus: Path, tmp_path: Path
 ) -> None:
     rates = {"grid.optim.peak_lr": [1e-3, 1e-9, 1e30]}
-    # By epoch 6 the first finds some; what is behind then is stopped while it has far to go.
-    changes = {"epochs": 12, "validation.every_epochs": 1, "model.context_length": 160}
-    asha = {"asha.reduction": 2, "asha.first_epochs": 6}
+    # By epoch 3 the first finds some; what is behind then is stopped while it has far to go.
+    changes = {"epochs": 12, "validation.every_epochs": 3, "model.context_length": 160}
+    asha = {"asha.reduction": 2, "asha.first_epochs": 3}
     out = tmp_path / "sweep"
     manifest = sweep(config(corpus, out, base=changes, **rates, **asha))
     assert statuses(manifest) == ["finished", "stopped early", "failed"]
