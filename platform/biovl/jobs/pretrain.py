@@ -23,6 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
 from biovl.errors import BiovlError, ConfigError, StorageError, TrainingError
+from biovl.filesystems import trouble, without_credentials
 from biovl.jobs import pair_stream
 from biovl.jobs.cluster import connected
 from biovl.jobs.failures import resumable
@@ -292,8 +293,8 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
     try:
         result: Any = trainer.fit()
     except ray.train.TrainingFailedError as error:
-        reason = _reason(error)
-        if isinstance(reason, OSError | StorageError):
+        reason = _reason(error, config.out)
+        if isinstance(reason, StorageError):
             raise reason from error
         raise TrainingError(
             f"the workers failed {workers.restarts + 1} times; the last time: {reason}\n"
@@ -304,14 +305,16 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
         raise TrainingError(failed)
 
 
-def _reason(error: ray.train.TrainingFailedError) -> Exception:
+def _reason(error: ray.train.TrainingFailedError, out: str) -> Exception:
     """Return what a worker raised where it is ours or a disk's, without its trace; else all."""
     for failure in getattr(error, "worker_failures", {}).values():
         # Ray wraps what comes from our code to keep its trace, and what comes from another task.
         raised = getattr(failure, "_base_exc", failure)
         if isinstance(raised, ray.exceptions.RayTaskError):
             raised = raised.cause
-        if isinstance(raised, BiovlError | OSError):
+        if isinstance(raised, OSError):
+            raised = trouble(raised, without_credentials(out)) or raised
+        if isinstance(raised, BiovlError):
             return raised
     return error
 
