@@ -176,7 +176,7 @@ _RAY = """
 import json, sys, time
 import ray
 from biovl import config as configs
-from biovl.jobs.cluster import connected
+from biovl.jobs.connection import connected
 from biovl.jobs.harvest import HarvestConfig, harvest
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
 with connected():

@@ -230,7 +230,7 @@ def _with_ray(folder: str, steps: int) -> None:
     import ray.train.torch
     import ray.util.queue
 
-    from biovl.jobs.cluster import connected
+    from biovl.jobs.connection import connected
     from biovl.jobs.pretrain import COLLECTIVES_TIMEOUT_S
 
     train: Any = ray.train

@@ -12,7 +12,7 @@ SHARED = ROOT.parent / "shared" / "data"
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
     """One Ray for all tests that need it: starting it takes seconds."""
-    from biovl.jobs.cluster import connected
+    from biovl.jobs.connection import connected
 
     with connected():
         yield

@@ -25,6 +25,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"__init__", "config", "errors", "filesystems"},
     "leases": {"errors", "storage"},
     "parts": {"records", "storage"},
+    "tables": {"errors", "storage"},
+    "annotators": {"config", "encoder", "errors", "images", "records", "weight_files"},
+    "annotating": {"annotators", "drawing", "errors", "images", "plugins", "storage", "tables"},
+    "clustering": {"drawing", "errors", "images", "storage", "tables"},
+    "labelling": {"curation", "drawing", "errors", "markdown", "storage", "tables"},
     "articles": {"records"},
     "images": {"records"},
     "sample": set(),
@@ -59,6 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "drivers": {"config", "errors", "storage"},
     "jobs": {
+        *("annotating", "annotators", "clustering", "labelling", "tables"),
         *("__init__", "assembling", "chain", "config", "curation", "encoder", "errors"),
         *("evaluation", "recipes"),
         *(

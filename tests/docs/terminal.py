@@ -30,7 +30,7 @@ _done: set[str] = set()
 
 def begin(folder: Path) -> None:
     """Go to a folder and start Ray there."""
-    from biovl.jobs.cluster import connected
+    from biovl.jobs.connection import connected
 
     os.chdir(folder)
     os.environ["HF_HOME"] = str(folder / "hub")

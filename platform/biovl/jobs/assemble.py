@@ -27,7 +27,7 @@ from biovl.curation import card, plots, rules, statistics
 from biovl.curation.config import AssembleConfig
 from biovl.curation.tally import merged, tally
 from biovl.errors import ArtifactError
-from biovl.jobs.cluster import connected
+from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
 from biovl.leases import held

@@ -11,7 +11,7 @@ from biovl.chain import Chain, Link, Step, StepFailed, link, links, refusal
 from biovl.curation.config import AssembleConfig
 from biovl.errors import BiovlError
 from biovl.jobs.assemble import assemble
-from biovl.jobs.cluster import connected
+from biovl.jobs.connection import connected
 from biovl.jobs.harvest import HarvestConfig, harvest
 from biovl.jobs.index import index
 from biovl.jobs.pretrain import pretrain

@@ -18,7 +18,7 @@ from biovl import config as configs
 from biovl import plugins
 from biovl.errors import SourceError
 from biovl.harvesting import rows
-from biovl.jobs.cluster import connected
+from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
 from biovl.leases import held

@@ -25,7 +25,7 @@ from biovl import encoder as encoders
 from biovl.errors import ConfigError
 from biovl.indexing import evaluation, files, previous, rows, units
 from biovl.indexing.previous import Previous
-from biovl.jobs.cluster import connected
+from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
 from biovl.leases import held

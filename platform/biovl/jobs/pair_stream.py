@@ -24,7 +24,7 @@ import ray
 from ray.data import ExecutionResources
 
 from biovl.errors import ArtifactError
-from biovl.jobs.cluster import connected
+from biovl.jobs.connection import connected
 from biovl.training.batches import Batch
 from biovl.training.config import DataConfig
 from biovl.training.order import Places

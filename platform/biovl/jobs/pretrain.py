@@ -25,7 +25,7 @@ from biovl import config as configs
 from biovl.errors import BiovlError, ConfigError, StorageError, TrainingError
 from biovl.filesystems import trouble, without_credentials
 from biovl.jobs import pair_stream
-from biovl.jobs.cluster import connected
+from biovl.jobs.connection import connected
 from biovl.jobs.failures import resumable
 from biovl.leases import held
 from biovl.models.open_clip import Built

@@ -22,7 +22,7 @@ from ray.util.placement_group import PlacementGroup, remove_placement_group
 from biovl import config as configs
 from biovl.errors import ArtifactError, BiovlError, TrainingError
 from biovl.evaluation.retrieval import mean_recall_at_1
-from biovl.jobs.cluster import connected
+from biovl.jobs.connection import connected
 from biovl.jobs.pretrain import RESERVED, pretrain
 from biovl.leases import STALE_S, held
 from biovl.storage import Draft, Input, Manifest, find_manifest, fingerprint, published
