@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "images": {"records"},
     "sample": set(),
     "sources": {"archives", "articles", "errors", "filesystems", "records"},
-    "curation": {"config", "drawing", "errors", "markdown", "plugins", "records"},
+    "curation": {"config", "drawing", "errors", "filesystems", "markdown", "plugins", "records"},
     "harvesting": {"articles", "images", "records", "sources"},
     "pairing": {"articles", "curation", "records"},
     "assembling": {"curation", "errors", "images", "pairing", "shards", "storage"},

@@ -1,0 +1,1 @@
+"""From votes about clusters to labels of images."""
