@@ -10,16 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from pydantic import ValidationError
 from ray import serve
 from ray.serve import Application, Deployment
 
-from biovl.config import nested
 from biovl.errors import BiovlError, ConfigError
 from serve.auth import Keys
 from serve.deployments import EncoderDeployment, Gateway, SearchDeployment, Service
 from serve.release import find
-from serve.settings import Settings
+from serve.settings import Settings, read_settings
 
 _HEADROOM = 4_096
 """Requests beyond limits.concurrent_requests that reach a replica: what stands before it would let
@@ -76,28 +74,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     Raises:
         ConfigError: If one is unknown, missing or not valid; every one is listed.
     """
-    try:
-        plain = nested({name: _value(name, value) for name, value in values.items()})
-        return Settings.model_validate(plain)
-    except ValidationError as error:
-        lines = ["the settings of the service are not valid:"]
-        for problem in error.errors(include_url=False):
-            where = ".".join(str(part) for part in problem["loc"])
-            got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.100})"
-            lines.append(f"  {where}: {problem['msg']}{got}")
-        raise ConfigError("\n".join(lines)) from error
-
-
-def _value(name: str, value: Any) -> Any:
-    """Return what a value of the command line means; numbers are read where one is wanted."""
-    if not isinstance(value, str):
-        return value
-    if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            raise ConfigError(f"{name}: {value!r} is not JSON: {error}") from error
-    return value
+    return read_settings(Settings, values)
 
 
 def _http(

@@ -34,17 +34,14 @@ from serve.http.exchanges import Caller
 from serve.http.problems import Problem
 from serve.settings import Auth
 
-SCOPES = ("search", "embed", "admin", "metrics")
-"""search: find figures and classify; embed: vectors of own inputs; admin: reload; metrics: read."""
+SCOPES = ("search", "embed", "review", "admin", "metrics")
+"""search: find figures and classify; embed: vectors of own inputs; review: name clusters; admin:
+reload, read and bring all votes; metrics: read."""
 
 _LOG = logging.getLogger("serve.auth")
 _NAME = r"^[A-Za-z0-9._-]{1,64}$"
 _MAX_KEY_CHARS = 512
 _LOOK_AGAIN_S = 1.0
-_MAKE_KEYS = (
-    "make a key with `python -m serve.auth new NAME --scopes search,embed` and start the service"
-    " with auth.keys_file"
-)
 # What people call a key in a URL, where logs, histories and referrers would keep it.
 _IN_QUERY = re.compile(r"(?:^|&)(?:api[_-]?key|x-api-key|key|access_token|token)=", re.IGNORECASE)
 
@@ -73,19 +70,38 @@ class _Known:
 class Keys:
     """The keys of a service as they are in their file now."""
 
-    def __init__(self, auth: Auth, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        auth: Auth,
+        *,
+        setting: str = "auth.keys_file",
+        scopes: str = "search,embed",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Read the file, if there is one.
+
+        Args:
+            auth: Names the file.
+            setting: What the file's setting is called, for messages.
+            scopes: Those of a usual key, for messages.
+            clock: Seconds.
 
         Raises:
             ConfigError: If it cannot be read; the message names the field or line.
         """
         self._path = Path(auth.keys_file) if auth.keys_file else None
+        self._setting = setting
+        self._make_keys = (
+            f"make a key with `python -m serve.auth new NAME --scopes {scopes}` and start the"
+            f" service with {setting}"
+        )
         self._clock = clock
         self._known: tuple[_Known, ...] = ()
         self._stamp: tuple[int, int, int] | None = None
         self._looked_at = clock()
         if self._path:
-            self._known, self._stamp = _read(self._path), _stamp(self._path)
+            self._known = _read(self._path, setting)
+            self._stamp = _stamp(self._path, setting)
 
     @property
     def are_required(self) -> bool:
@@ -108,7 +124,7 @@ class Keys:
                 in the URL; 403 or 421 if a page of another site asks through a browser.
         """
         if self._path is None:
-            return _from_own_machine(scope, headers)
+            return _from_own_machine(scope, headers, self._make_keys)
         if _IN_QUERY.search(scope["query_string"].decode("latin-1")):
             raise Problem(
                 400,
@@ -136,11 +152,11 @@ class Keys:
             return
         self._looked_at = now
         try:
-            stamp = _stamp(self._path)
+            stamp = _stamp(self._path, self._setting)
             if stamp == self._stamp:
                 return
             self._stamp = stamp
-            self._known = _read(self._path)
+            self._known = _read(self._path, self._setting)
             _LOG.info("keys were read again: %d", len(self._known))
         except ConfigError as error:
             # Somebody is editing it; that must neither lock everyone out nor let anyone in.
@@ -152,11 +168,11 @@ def new_key() -> str:
     return "biovl_" + secrets.token_urlsafe(32)
 
 
-def _read(path: Path) -> tuple[_Known, ...]:
+def _read(path: Path, setting: str) -> tuple[_Known, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"auth.keys_file {path} cannot be read: {error}") from error
+        raise ConfigError(f"{setting} {path} cannot be read: {error}") from error
     try:
         found = _KeysFile.model_validate(yaml.safe_load(text))
     except yaml.MarkedYAMLError as error:
@@ -198,11 +214,11 @@ def _known(key: _Key) -> _Known:
     return _Known(bytes.fromhex(key.sha256), caller)
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
+def _stamp(path: Path, setting: str) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except OSError as error:
-        raise ConfigError(f"auth.keys_file {path} cannot be read: {error}") from error
+        raise ConfigError(f"{setting} {path} cannot be read: {error}") from error
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
@@ -222,7 +238,7 @@ def _unauthorized(detail: str) -> Problem:
     return Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _from_own_machine(scope: Mapping[str, Any], headers: Headers) -> Caller:
+def _from_own_machine(scope: Mapping[str, Any], headers: Headers, make_keys: str) -> Caller:
     client = scope.get("client")
     address = str(client[0]) if client else ""
     # A proxy on this machine speaks for others. What it says of them can only forbid.
@@ -230,7 +246,7 @@ def _from_own_machine(scope: Mapping[str, Any], headers: Headers) -> Caller:
         hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()
     ]
     if not all(_is_loopback(one) for one in (address, *forwarded)):
-        raise _unauthorized(f"without keys only the own machine is answered; {_MAKE_KEYS}")
+        raise _unauthorized(f"without keys only the own machine is answered; {make_keys}")
     # Another site's name can be made to resolve to 127.0.0.1 (DNS rebinding): a browser would
     # then take us for that site and let its scripts read our answers.
     if not _is_loopback(_name_in("//" + headers.get("host", ""))):
@@ -238,7 +254,7 @@ def _from_own_machine(scope: Mapping[str, Any], headers: Headers) -> Caller:
             421,
             "misdirected-request",
             "without keys only requests for localhost are answered, and Host names another;"
-            f" open http://127.0.0.1, or {_MAKE_KEYS}",
+            f" open http://127.0.0.1, or {make_keys}",
         )
     origin = headers.get("origin")
     if origin is not None and not _is_loopback(_name_in(origin)):
@@ -246,7 +262,7 @@ def _from_own_machine(scope: Mapping[str, Any], headers: Headers) -> Caller:
             403,
             "cross-origin",
             "without keys pages of other sites are not answered, since anyone's page could ask;"
-            f" {_MAKE_KEYS}",
+            f" {make_keys}",
         )
     return Caller(name="local", scopes=frozenset(SCOPES), bucket=f"address:{address}")
 

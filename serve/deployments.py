@@ -6,21 +6,19 @@ split   Gateway (HTTP; images become pixels and texts tokens) -> Encoder -> Sear
 What travels is small: uint8 pixels (150 kB an image), tokens, vectors, hits; never files.
 """
 
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any
 
 import numpy as np
-import ray
 import torch
 from fastapi import FastAPI
 from ray import serve
-from ray.serve._private.constants import SERVE_CONTROLLER_NAME, SERVE_NAMESPACE
 
-from biovl.errors import BiovlError, ConfigError
+from biovl.errors import BiovlError
 from biovl.retrieval.query import Query
+from serve.bound import refuse_strangers
 from serve.embedding import Embedder
 from serve.engine import Engine, Size, stale
 from serve.handles import Handle, ServeEngine
@@ -53,38 +51,6 @@ def _refusals_travel(method: Method) -> Method:
     return answered
 
 
-async def refuse_strangers(settings: Settings) -> None:
-    """See to it that a service without keys is reached from its own machine only.
-
-    With HAProxy each replica has a port of its own; it is bound to the same address.
-
-    Raises:
-        ConfigError: If Serve listens to more.
-    """
-    controller = ray.get_actor(SERVE_CONTROLLER_NAME, namespace=SERVE_NAMESPACE)
-    check_bound(settings, (await controller.get_http_config.remote()).host or "0.0.0.0")
-
-
-def check_bound(settings: Settings, host: str) -> None:
-    """Raise ConfigError if a service without keys is bound to more than the loopback interface."""
-    if settings.auth.keys_file is None and not _is_loopback(host):
-        raise ConfigError(
-            f"Serve listens on {host} and auth.keys_file is not set: whoever reaches this machine "
-            "could ask. Make keys with `python -m serve.auth new` and name their file, or bind "
-            "Serve to 127.0.0.1 (http_options.host of serve deploy, --http-host of serve start)"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address to which a server is bound."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 class _Ingress:
     """HTTP before an engine."""
 
@@ -92,7 +58,7 @@ class _Ingress:
         self, settings: Mapping[str, Any], token: str, *handles: Any
     ) -> None:
         own = Settings.model_validate(settings)
-        await refuse_strangers(own)
+        await refuse_strangers(own.auth)
         self._replica = Replica(own, token)
         self._engine = self._made(*handles)
         await self._engine.start()

@@ -1,8 +1,15 @@
 """What a service is told. ``serve run serve.app:build model=DIR index=DIR limits.k_max=500``."""
 
-from typing import Literal
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from biovl.config import nested
+from biovl.errors import ConfigError
+
+Kind = TypeVar("Kind", bound=BaseModel)
 
 
 class _Settings(BaseModel):
@@ -99,3 +106,33 @@ class Settings(_Settings):
     log_format: Literal["json", "text"] = "json"
     poll_s: float = Field(default=1.0, gt=0)
     """How often replicas look whether another model or index was asked for."""
+
+
+def read_settings(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
+    """Return settings from plain values or from those of a command line.
+
+    Raises:
+        ConfigError: If one is unknown, missing or not valid; every one is listed.
+    """
+    try:
+        plain = nested({name: _value(name, value) for name, value in values.items()})
+        return kind.model_validate(plain)
+    except ValidationError as error:
+        lines = ["the settings of the service are not valid:"]
+        for problem in error.errors(include_url=False):
+            where = ".".join(str(part) for part in problem["loc"])
+            got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.100})"
+            lines.append(f"  {where}: {problem['msg']}{got}")
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _value(name: str, value: Any) -> Any:
+    """Return what a value of the command line means; numbers are read where one is wanted."""
+    if not isinstance(value, str):
+        return value
+    if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {value!r} is not JSON: {error}") from error
+    return value

@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
-from starlette.staticfiles import StaticFiles
 
 import serve.endpoints
 from biovl import __version__
@@ -24,6 +23,7 @@ from serve.http.documentation import document
 from serve.http.logs import write_lines
 from serve.http.metrics import Metrics, leave_always
 from serve.http.middleware import Guarded, Watched
+from serve.http.pages import add_page
 from serve.http.problems import handle_problems
 from serve.http.rate import RateLimit
 from serve.http.served import Served
@@ -110,11 +110,11 @@ def http_api(
     handle_problems(app)
     _add_endpoints(app, context)
     document(app)
-    _add_page(app, page)
+    add_page(app, page)
     # The last added is the outermost.
     app.add_middleware(
         Guarded,
-        settings=settings,
+        limits=settings.limits,
         keys=keys,
         rate=RateLimit(settings.rate, shared),
         metrics=counted,
@@ -143,30 +143,6 @@ def _add_endpoints(app: FastAPI, context: Context) -> None:
         # Not include_router: FastAPI then asks each router in turn, at each request (measured: a
         # quarter of what surrounds an endpoint). Their routes are complete without it.
         app.router.routes.extend(router.routes)
-
-
-def _add_page(app: FastAPI, folder: Path) -> None:
-    """Serve the files that are in the folder now, each by a route of its own.
-
-    A mount at ``/`` would answer for every path that has no route, and hide 405.
-    """
-    if not (folder / "index.html").is_file():
-        return
-    files = StaticFiles(directory=folder)
-
-    def add(path: str, name: str) -> None:
-        @app.get(path, include_in_schema=False)
-        async def file(request: Request) -> Response:
-            response = await files.get_response(name, request.scope)
-            # Asked again each time, and mostly answered 304: no mixture of old and new files.
-            response.headers["Cache-Control"] = "no-cache"
-            return response
-
-    add("/", "index.html")
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.name.startswith("."):
-            name = path.relative_to(folder).as_posix()
-            add(f"/{name}", name)
 
 
 def _secret(settings: Settings, keys: Keys) -> bytes:

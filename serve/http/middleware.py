@@ -24,7 +24,7 @@ from serve.http.logs import failure_line, request_line
 from serve.http.metrics import Metrics
 from serve.http.problems import problem_answer, problem_of, timed_out
 from serve.http.rate import RateLimit
-from serve.settings import Settings
+from serve.settings import Limits
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none';"
@@ -115,16 +115,16 @@ class Guarded:
     """
 
     def __init__(
-        self, app: ASGIApp, *, settings: Settings, keys: Keys, rate: RateLimit, metrics: Metrics
+        self, app: ASGIApp, *, limits: Limits, keys: Keys, rate: RateLimit, metrics: Metrics
     ) -> None:
         """Wrap ``app``."""
         self._app = app
-        self._limits = settings.limits
+        self._limits = limits
         self._keys = keys
         self._rate = rate
         self._metrics = metrics
-        self._bodies = Bodies(settings.limits)
-        self._places = Places(settings.limits)
+        self._bodies = Bodies(limits)
+        self._places = Places(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -457,12 +457,12 @@ def test_every_wrong_setting_is_named() -> None:
     ],
 )
 def test_without_keys_the_service_is_for_its_own_machine(host: str, is_allowed: bool) -> None:
-    from serve.deployments import check_bound
-    from serve.settings import Auth, Settings
+    from serve.bound import check_bound
+    from serve.settings import Auth
 
     if is_allowed:
-        check_bound(Settings(model="m"), host)
+        check_bound(Auth(), host)
     else:
         with pytest.raises(ConfigError, match=rf"Serve listens on {host} and auth\.keys_file"):
-            check_bound(Settings(model="m"), host)
-    check_bound(Settings(model="m", auth=Auth(keys_file="keys.yaml")), host)
+            check_bound(Auth(), host)
+    check_bound(Auth(keys_file="keys.yaml"), host)
