@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl import pairing, shards
-from biovl.curation import duplicates, rules, splits
+from biovl.curation import balance, duplicates, rules, splits
 from biovl.curation.config import AssembleConfig
 from biovl.errors import ArtifactError
 from biovl.images.encode import for_training
 from biovl.storage import Draft, Folder
 
 SAME_FILE, LOOKS_ALIKE = "same file as another pair", "looks like another pair"
-NO_IMAGE = "no image"
+NO_IMAGE, TOO_MANY = "no image", "over-represented"
 SPLITS = ("train", "val", "test")
 
 _CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
@@ -74,10 +74,23 @@ def look(config: AssembleConfig, part: str, number: int) -> None:
     _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
 
 
-def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> None:
-    """Decide about every figure, from short columns of all parts at once."""
+def decide(
+    config: AssembleConfig, asked: Sequence[rules.Rule], parts: int, labels: Sequence[str]
+) -> dict[str, Any]:
+    """Decide about every figure, from short columns of all parts at once.
+
+    Args:
+        config: Of the job.
+        asked: The rules.
+        parts: How many there are.
+        labels: Columns whose values are counted.
+
+    Returns:
+        ``figures`` and ``eligible``: rows by column of ``labels`` and value, of all and of those
+        that only balance may still drop; and the ``cap`` that it took, if any.
+    """
     folder = Draft(config.out).folder
-    wanted = dict.fromkeys([*_DECIDING, *(name for rule in asked for name in rule.reads)])
+    wanted = dict.fromkeys([*_DECIDING, *labels, *(name for rule in asked for name in rule.reads)])
     columns = [name for name in wanted if name != "superseded"]
     tables = [_read(folder, _candidates(number), columns=columns) for number in range(parts)]
     found = pa.concat_tables(tables)
@@ -107,6 +120,24 @@ def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> N
     duplicate_of[gone] = ids[survivor]
     rejected[gone] = np.where(content[gone] == content[survivor], SAME_FILE, LOOKS_ALIKE)
 
+    eligible = np.flatnonzero(_is_none(rejected))
+    of_eligible = found.select([*labels, "article_id", "figure_id"]).take(pa.array(eligible))
+    counted: dict[str, Any] = {
+        "figures": {name: balance.counts(found[name]) for name in labels},
+        "eligible": {name: balance.counts(of_eligible[name]) for name in labels},
+    }
+    if config.balance.asked:
+        kept_by = balance.balanced(
+            of_eligible[config.balance.column],
+            of_eligible["article_id"].to_pylist(),
+            of_eligible["figure_id"].to_pylist(),
+            cap=config.balance.cap,
+            target=config.balance.target,
+            seed=config.seed,
+        )
+        rejected[eligible] = [name and f"{TOO_MANY}: {name}" for name in kept_by.over]
+        counted["cap"] = kept_by.cap
+
     split = np.full(len(ids), None, object)
     for row in np.flatnonzero(_is_none(rejected)):
         split[row] = splits.split_of(
@@ -125,6 +156,7 @@ def decide(config: AssembleConfig, asked: Sequence[rules.Rule], parts: int) -> N
     for number, table in enumerate(tables):
         _write(folder, _decisions(number), decisions.slice(start, len(table)))
         start += len(table)
+    return counted
 
 
 def encode(config: AssembleConfig, part: str, number: int) -> None:

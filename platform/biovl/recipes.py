@@ -53,6 +53,32 @@ def commercial() -> dict[str, Any]:
     return {**default(), "rules": rules}
 
 
+def concept_filtered() -> dict[str, Any]:
+    """BMCA-CLIP_CF: training, without plots, tables and formulae (needs columns with labels)."""
+    # BIOMEDICA, section 6: "only concepts within clinical and scientific imaging, immunoassays,
+    # illustrative diagrams, chemical structures, maps, tools and materials, and
+    # hand-drawn/screen-based visuals"; 6,602,752 of 24,076,288 pairs. Scientific imaging is
+    # microscopy (14.6). A figure that has such a concept beside a plot stays.
+    kept = [
+        *("Clinical Imaging", "Microscopy", "Immuno Assays", "Illustrative Diagrams"),
+        *("Chemical Structures", "Maps", "Tools and Materials"),
+        "Hand Drawn and Screen Based Visuals",
+    ]
+    rule = {"name": "any_of", "column": "global_concepts", "allowed": kept}
+    return {**training(), "rules": [*training()["rules"], rule]}
+
+
+def concept_balanced() -> dict[str, Any]:
+    """BMCA-CLIP_CB: training, topics capped so that 8.4 M stay (needs columns with labels)."""
+    # BIOMEDICA, section 6. With the counts of its table 16 that is a cap of 1,056,373; smaller
+    # corpora are balanced with balance.cap=… or a target of their own.
+    return {
+        **training(),
+        "balance.column": "global_concepts",
+        "balance.target": 8_404_992,
+    }
+
+
 def small() -> dict[str, Any]:
     """The default for a few articles: a tenth of them to val, a tenth to test."""
     return {**default(), "split.val_permyriad": 1_000, "split.test_permyriad": 1_000}
@@ -63,6 +89,8 @@ ASSEMBLE: dict[str, Recipe] = {
     "training": training,
     "long_captions": long_captions,
     "commercial": commercial,
+    "concept_filtered": concept_filtered,
+    "concept_balanced": concept_balanced,
     "small": small,
 }
 

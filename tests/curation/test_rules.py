@@ -70,6 +70,12 @@ CASES = [
         {"image_type": "plot"},
         "image_type not ct or mri",
     ),
+    (rules.any_of("concepts", ("ct", "mri")), {"concepts": ["plot", "mri"]}, None),
+    (rules.any_of("concepts", ("ct", "mri")), {"concepts": ["m"]}, "concepts without ct or mri"),
+    (rules.any_of("concepts", ("ct",)), {"concepts": None}, "concepts without ct"),
+    (rules.none_of("concepts", ("plot",)), {"concepts": ["plot", "mri"]}, "concepts with plot"),
+    (rules.none_of("concepts", ("plot",)), {"concepts": []}, None),
+    (rules.none_of("concepts", ("plot",)), {"concepts": None}, None),
 ]
 STRINGS = ["defect", "license_group", "language", "published", "article_type", "kind", "image_type"]
 COLUMNS = pa.schema(
@@ -78,6 +84,7 @@ COLUMNS = pa.schema(
         *((name, pa.bool_()) for name in ("retracted", "superseded")),
         ("sharpness", pa.float64()),
         *((name, pa.string()) for name in STRINGS),
+        ("concepts", pa.list_(pa.string())),
     ]
 )
 
@@ -148,6 +155,11 @@ def test_rules_are_made_from_plain_settings() -> None:
 def test_a_mistake_in_the_settings_of_a_rule_is_told(described: Plugin, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         make_rules([described])
+
+
+def test_a_rule_for_several_values_does_not_read_the_letters_of_one() -> None:
+    with pytest.raises(ConfigError, match="does not fit its column image_type"):
+        rejections(table({"image_type": "ct"}), [rules.any_of("image_type", ("c",))])
 
 
 def test_a_rule_on_a_column_that_is_not_there_is_told() -> None:

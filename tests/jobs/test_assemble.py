@@ -230,6 +230,73 @@ def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) ->
         run(figures, tmp_path / "c2", columns=[str(columns)], rules=rules)
 
 
+CONCEPTS = (["Plots and Charts"], ["Plots and Charts", "Microscopy"], ["Maps"], None)
+
+
+@pytest.fixture(scope="module")
+def labelled(figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Columns of labels: by row 3 of 6 plots, 1 plots and microscopy, 1 maps, 1 unlabelled."""
+    columns = tmp_path_factory.mktemp("labelled") / "columns"
+    columns.mkdir()
+    start = 0
+    for part in sorted((figures / "figures").glob("*.parquet")):
+        rows = pq.read_metadata(part).num_rows
+        concepts = [CONCEPTS[max(0, (start + row) % 6 - 2)] for row in range(rows)]
+        start += rows
+        column = pa.array(concepts, pa.list_(pa.string()))
+        pq.write_table(pa.table({"global_concepts": column}), columns / part.name)
+    made_from = {"name": "table", "uri": "x", "fingerprint": fingerprint(str(figures))}
+    manifest = {"kind": "columns", "config": {}, "counts": {}, "inputs": [made_from], "code": "t"}
+    (columns / "manifest.json").write_text(json.dumps(manifest))
+    return columns
+
+
+def test_pairs_of_wanted_concepts_are_kept_and_counted(
+    figures: Path, labelled: Path, tmp_path: Path
+) -> None:
+    recipe = recipes.concept_filtered()
+    manifest = run(figures, tmp_path / "c", columns=[str(labelled)], rules=recipe["rules"], seed=1)
+    pairs = index(tmp_path / "c")
+    found = [pair["global_concepts"] for pair in pairs]
+    assert {tuple(concepts) for concepts in found} == {
+        ("Plots and Charts", "Microscopy"),
+        ("Maps",),
+    }
+    counted = manifest.counts["labels"]["global_concepts"]
+    assert counted["Plots and Charts"]["pairs"] == sum(len(concepts) == 2 for concepts in found)
+    assert counted["unlabelled"]["pairs"] == 0 < counted["unlabelled"]["figures"]
+    every = sum(counted[name]["figures"] for name in ("Plots and Charts", "Maps", "unlabelled"))
+    assert every == manifest.counts["figures"]["seen"]
+    assert sum("global_concepts without" in reason for reason in manifest.counts["dropped"]) == 1
+    assert (tmp_path / "c" / "plots" / "global_concepts.png").stat().st_size > 5_000
+
+
+def test_concepts_with_too_many_pairs_are_capped_after_all_rules(
+    figures: Path, labelled: Path, tmp_path: Path
+) -> None:
+    settings = {"columns": [str(labelled)], "balance.cap": 6}
+    manifest = run(figures, tmp_path / "c", **settings)
+    counted = manifest.counts["labels"]["global_concepts"]
+    assert max(counts["pairs"] for counts in counted.values()) == 6
+    for name, counts in counted.items():
+        assert counts["pairs"] == min(6, counts["eligible"]), name
+    left_out = manifest.counts["dropped"]["over-represented: Plots and Charts"]
+    assert left_out == counted["Plots and Charts"]["eligible"] - 6
+    assert manifest.notes["cap"] == 6
+
+
+def test_balance_by_what_is_no_column_of_labels_is_refused(
+    figures: Path, labelled: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="give the folder that has it in columns"):
+        run(figures, tmp_path / "c", **{"balance.cap": 6})
+    with pytest.raises(ConfigError, match="'width_px' is no column of labels"):
+        run(figures, tmp_path / "c", **{"balance.cap": 6, "balance.column": "width_px"})
+    with pytest.raises(ConfigError, match="contradict each other"):
+        run(figures, tmp_path / "c", **{"balance.cap": 6, "balance.target": 60})
+    assert not (tmp_path / "c").exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -37,6 +37,11 @@ _CAPTIONS_OF_PLOTS = {
     "licenses.png": "Images by licence",
     "years.png": "Images by year of publication",
     "drops.png": "Figures left out, by reason",
+    "global_concepts.png": "Figures harvested and pairs kept, by global concept",
+    "local_concepts.png": "Figures harvested and pairs kept, by local concept",
+    "panel_type.png": "Figures harvested and pairs kept, by type of panels",
+    "panel_subtype.png": "Figures harvested and pairs kept, by what several panels hold",
+    "image_type.png": "Figures harvested and pairs kept, by type of image",
 }
 
 _TEXT_CHOICES = {

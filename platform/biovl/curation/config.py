@@ -59,6 +59,32 @@ class DuplicateConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BalanceConfig:
+    """How many pairs of a concept are enough. Asked last, of pairs that nothing else drops."""
+
+    column: str = "global_concepts"
+    """Of labels, one or several a row; a row with several needs room under each of them."""
+
+    cap: int | None = None
+    """The most pairs of a label; pairs without one count as a label of their own."""
+
+    target: int | None = None
+    """In place of a cap: the largest one with which at most so many pairs stay."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("cap", self.cap), ("target", self.target)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be positive, got {value}")
+        if self.cap is not None and self.target is not None:
+            raise ValueError("a cap and a target contradict each other: give one of them")
+
+    @property
+    def asked(self) -> bool:
+        """Whether there is anything to do."""
+        return self.cap is not None or self.target is not None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShardConfig:
     """How the pairs are spread over tars."""
 
@@ -95,10 +121,12 @@ class AssembleConfig:
     image: ImageConfig = field(default_factory=ImageConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
     duplicates: DuplicateConfig = field(default_factory=DuplicateConfig)
+    balance: BalanceConfig = field(default_factory=BalanceConfig)
     shard: ShardConfig = field(default_factory=ShardConfig)
 
     seed: int = 0
-    """Decides the order of the pairs; the split depends on the article's id alone."""
+    """Decides the order of the pairs, and which stay where balance leaves some out; the split
+    depends on the article's id alone."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:

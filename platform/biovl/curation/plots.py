@@ -23,6 +23,7 @@ from biovl.drawing import (
     png,
     style,
     thousands,
+    two_lines,
 )
 
 _MIN_TOKENS_SHOWN = 640
@@ -30,6 +31,7 @@ _MIN_TOKENS_SHOWN = 640
 
 _MOST_FIGURES_SHOWN = 25
 _MOST_YEARS_SHOWN = 60
+_MOST_LABELS_SHOWN = 30
 _PALE_TO_BLUE = LinearSegmentedColormap.from_list("pale to blue", ["#e3edf6", BLUE, "#12304f"])
 
 
@@ -49,6 +51,8 @@ def plots(stats: Mapping[str, Any]) -> dict[str, bytes]:
             "years.png": years(stats),
             "drops.png": drops(stats),
         }
+        for column in stats["labels"]:
+            drawn[f"{column}.png"] = labels(stats, column)
         # Where the text of a pair is its caption, a second plot would show the same.
         if stats["token_histograms"]["text"] != stats["token_histograms"]["caption"]:
             drawn["text_lengths.png"] = lengths(stats, "text")
@@ -251,6 +255,36 @@ def drops(stats: Mapping[str, Any]) -> bytes:
         bars(axes, rows, what="figures")
     else:
         nothing(axes, "none was left out")
+    return png(drawn)
+
+
+def labels(stats: Mapping[str, Any], column: str) -> bytes:
+    """Draw the labels of a column: figures that have each, and pairs that are left of them."""
+    rows = list(stats["labels"][column].items())
+    shown = rows[:_MOST_LABELS_SHOWN]
+    drawn = plot_figure(9, bars_height_in(len(shown), _MOST_LABELS_SHOWN) + 0.3)
+    axes = drawn.subplots()
+    rest = f" (the {len(shown)} of {len(rows)} with most figures)" if len(rows) > len(shown) else ""
+    axes.set_title(f"{column.replace('_', ' ').capitalize()}{rest}")
+    if not shown:
+        nothing(axes, "no figures")
+        return png(drawn)
+    places = range(len(shown))
+    before = [counts["figures"] for _, counts in shown]
+    after = [counts["pairs"] for _, counts in shown]
+    whole = axes.barh(places, before, color=GREY, height=0.7, label="figures harvested")
+    axes.barh(places, after, color=BLUE, height=0.7, label="pairs in the corpus")
+    texts = [f"{left:,} of {all_:,}" for left, all_ in zip(after, before, strict=True)]
+    axes.bar_label(whole, texts, padding=4, fontsize=9)
+    axes.set_yticks(places, [two_lines(name, 46) for name, _ in shown])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.set_xlim(0, 1.4 * max(before))
+    axes.set_xlabel("figures; one with several labels counts under each")
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    thousands(axes.xaxis)
+    drawn.legend(loc="outside upper right", ncols=2)
     return png(drawn)
 
 

@@ -209,6 +209,25 @@ def value_one_of(column: str, allowed: tuple[str, ...]) -> Rule:
     return _one_of(f"{column} not {_either(allowed)}", column, allowed)
 
 
+def any_of(column: str, allowed: tuple[str, ...]) -> Rule:
+    """Keep rows with at least one of these among the several values of a column: concepts."""
+    wanted = frozenset(allowed)
+    return Rule(
+        f"{column} without {_either(allowed)}", (column,), lambda b: ~_any(b[column], wanted)
+    )
+
+
+def none_of(column: str, forbidden: tuple[str, ...]) -> Rule:
+    """Drop rows with any of these among the several values of a column; without values they stay.
+
+    After ``any_of``, of figures with concepts of both sorts those go that have a forbidden one.
+    """
+    refused = frozenset(forbidden)
+    return Rule(
+        f"{column} with {_either(forbidden)}", (column,), lambda b: _any(b[column], refused)
+    )
+
+
 def _between(name: str, column: str, minimum: float | None, maximum: float | None) -> Rule:
     low = -np.inf if minimum is None else minimum
     high = np.inf if maximum is None else maximum
@@ -221,6 +240,14 @@ def _one_of(name: str, column: str, allowed: Sequence[str]) -> Rule:
 
 def _none_of(name: str, column: str, forbidden: Sequence[str]) -> Rule:
     return Rule(name, (column,), lambda b: np.isin(b[column], np.array(forbidden, object)))
+
+
+def _any(rows: np.ndarray, wanted: frozenset[str]) -> np.ndarray:
+    """Return which rows have one of these among their values; bool, shape [N]."""
+    # A text has letters, which are no values: value_one_of is for columns of texts.
+    if any(isinstance(values, str) for values in rows):
+        raise TypeError
+    return np.array([values is not None and not wanted.isdisjoint(values) for values in rows], bool)
 
 
 def _either(values: Sequence[str]) -> str:

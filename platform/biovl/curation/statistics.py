@@ -52,7 +52,11 @@ CONVENTIONS = {
 
 
 def statistics(
-    whole: Tally, *, harvested: Mapping[str, Any], dropped: Mapping[str, int]
+    whole: Tally,
+    *,
+    harvested: Mapping[str, Any],
+    dropped: Mapping[str, int],
+    labels: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the content of ``stats.json``.
 
@@ -61,6 +65,7 @@ def statistics(
         harvested: ``counts`` in the manifest of the figures: ``articles`` and ``figures``, each
             with seen, usable, defective and defects by reason, and ``mentions``.
         dropped: Figures that are not in the corpus by reason, ``counts.dropped`` of its manifest.
+        labels: What the function of this name returned.
 
     Returns:
         Plain JSON. The content of tables 6, 7, 14 and 17 of BIOMEDICA and of figure 1 of
@@ -110,6 +115,32 @@ def statistics(
         "kinds": _counts(images, "kind"),
         "image_formats": _counts(images, "image_format"),
         "mesh_terms": {"articles": len(known), "terms": len(mesh), **_top_values(mesh)},
+        "labels": dict(labels or {}),
+    }
+
+
+def labels(
+    figures: Mapping[str, Mapping[str, int]],
+    eligible: Mapping[str, Mapping[str, int]],
+    pairs: Mapping[str, Mapping[str, int]],
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return by column of labels and label how many figures and pairs have it, most first.
+
+    Args:
+        figures: All that were harvested, by column and label.
+        eligible: Those that rules and duplicates leave; balance decides about them.
+        pairs: Those in the corpus.
+    """
+    return {
+        column: {
+            name: {
+                "figures": count,
+                "eligible": eligible[column].get(name, 0),
+                "pairs": pairs[column].get(name, 0),
+            }
+            for name, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        }
+        for column, found in figures.items()
     }
 
 

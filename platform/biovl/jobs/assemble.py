@@ -23,10 +23,10 @@ import ray
 
 from biovl import assembling, pairing
 from biovl import config as configs
-from biovl.curation import card, plots, rules, statistics
+from biovl.curation import balance, card, plots, rules, statistics
 from biovl.curation.config import AssembleConfig
 from biovl.curation.tally import merged, tally
-from biovl.errors import ArtifactError
+from biovl.errors import ArtifactError, ConfigError
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
@@ -79,13 +79,17 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     if done is not None:
         return done
     parts = sorted(name for name in source.files if name.startswith("figures/"))
-    rules.check_columns(asked, [*_columns(config, parts), "superseded"])
+    columns = _columns(config, parts)
+    rules.check_columns(asked, [*columns.names, "superseded"])
+    labels = _labels(config, columns)
     with held(config.out) as lease:
         draft = Draft.begin(config.out, KIND, plain, inputs)
         with connected():
             stages = _Stages(draft, report)
             stages.run("looking at part", len(parts), _look, (config, parts))
-            draft.once("decided", lambda: assembling.decide(config, asked, len(parts)))
+            decided = draft.once(
+                "decided", lambda: assembling.decide(config, asked, len(parts), labels)
+            )
             stages.run("encoding part", len(parts), _encode, (config, parts))
             shards_of: dict[str, int] = draft.once(
                 "planned", lambda: assembling.plan(config, len(parts))
@@ -95,12 +99,18 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             ]
             stages.run("writing shard", len(wanted), _shard, (config, wanted))
         index = assembling.index(config, len(parts), shards_of)
-        pairs = merged(map(tally, _written(draft.folder, "index.parquet", index)))
+        labelled: dict[str, Counter[str]] = {name: Counter() for name in labels}
+        pairs = merged(
+            map(tally, _counted(labelled, _written(draft.folder, "index.parquet", index)))
+        )
         left_out = assembling.dropped(config, len(parts))
         reasons: Counter[str] = Counter()
         for table in _written(draft.folder, "dropped.parquet", left_out):
             reasons.update(table["dropped_by"].to_pylist())
-        stats = statistics.statistics(pairs, harvested=source.counts, dropped=reasons)
+        concepts = statistics.labels(decided["figures"], decided["eligible"], labelled)
+        stats = statistics.statistics(
+            pairs, harvested=source.counts, dropped=reasons, labels=concepts
+        )
         kept = {
             split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS
         }
@@ -113,12 +123,14 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 "dropped": stats["dropped"],
                 "pairs": kept,
                 "shards": shards_of,
+                **({"labels": concepts} if concepts else {}),
             },
             notes={
                 "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
                 "image": "as published; what training readers do not know, or 16 bits, as 8-bit PNG"
                 if config.image.short_side_px is None
                 else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
+                **({"cap": decided["cap"]} if config.balance.asked else {}),
             },
         )
         _describe(draft.folder, manifest, stats)
@@ -136,6 +148,14 @@ def _written(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[
                 stack.enter_context(writer)
             writer.write_table(table)
             yield table
+
+
+def _counted(found: Mapping[str, Counter[str]], tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Give tables on, and add their labels up by column."""
+    for table in tables:
+        for name, counter in found.items():
+            counter.update(balance.counts(table[name]))
+        yield table
 
 
 def _describe(folder: Folder, manifest: Manifest, stats: Mapping[str, Any]) -> None:
@@ -198,9 +218,28 @@ class _Stages:
             self._report.add()
 
 
-def _columns(config: AssembleConfig, parts: list[str]) -> list[str]:
+def _labels(config: AssembleConfig, columns: pa.Schema) -> list[str]:
+    """Return the columns of labels whose values are counted.
+
+    Raises:
+        ConfigError: If balance is asked for by a column that is not there or has no labels.
+    """
+    counted = [name for name in balance.LABELS if name in columns.names]
+    own = config.balance.column
+    if not config.balance.asked or own in counted:
+        return counted
+    if own not in columns.names or not balance.is_labels(columns.field(own).type):
+        has = [field.name for field in columns if balance.is_labels(field.type)]
+        raise ConfigError(
+            f"balance.column {own!r} is no column of labels; give the folder that has it in "
+            f"columns, or choose from {', '.join(sorted(has))}"
+        )
+    return [*counted, own]
+
+
+def _columns(config: AssembleConfig, parts: list[str]) -> pa.Schema:
     """Return the columns that rules may read, and refuse folders of columns that do not fit."""
-    names = list(pairing.CANDIDATE_SCHEMA.names)
+    columns = list(pairing.CANDIDATE_SCHEMA)
     figures = fingerprint(config.figures)
     for uri in config.columns:
         folder = Folder(uri)
@@ -221,9 +260,10 @@ def _columns(config: AssembleConfig, parts: list[str]) -> list[str]:
         with folder.filesystem.open_input_file(
             folder.at(parts[0].removeprefix("figures/"))
         ) as file:
-            added = pq.read_schema(file).names
-        doubled = sorted(set(added) & {*names, *assembling.RESERVED_COLUMNS})
+            added = pq.read_schema(file)
+        there = {column.name for column in columns}
+        doubled = sorted(set(added.names) & {*there, *assembling.RESERVED_COLUMNS})
         if doubled:
             raise ArtifactError(f"{uri} has columns that are there already: {', '.join(doubled)}")
-        names += added
-    return names
+        columns += list(added)
+    return pa.schema(columns)
