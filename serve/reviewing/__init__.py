@@ -1,0 +1,1 @@
+"""Review of clusters by people: who sees which cluster, and what they answered."""

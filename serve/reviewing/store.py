@@ -1,0 +1,194 @@
+"""Votes in the database: saved, counted, exported and imported.
+
+Each function is given a connection: its caller decides what happens together.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy.engine import Connection
+
+from biovl.curation.taxonomy import Taxonomy
+from biovl.errors import ConfigError
+from biovl.labelling.votes import Vote, checked, moment
+from serve.reviewing.tables import history, reservations, skips, states, votes
+from serve.reviewing.ties import tied_fields
+
+Source = Literal["page", "import"]
+
+_KEYS = ("cluster_id", "key", "reviewer", "practice")
+_SAID = ("panel_type", "panel_subtype", "global_concepts", "local_concepts", "created")
+_MAX_CHARS = {"key": 64, "reviewer": 64, "created": 64}
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of a cluster from its votes."""
+
+    votes: int = 0
+    again: int = 0
+    """How many of them were given when the cluster's votes had tied."""
+    ties: tuple[str, ...] = ()
+    """Fields on which its votes tie now."""
+
+
+def now() -> str:
+    """Return the time as votes have it: ISO 8601, UTC, to the microsecond."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def save(
+    connection: Connection, vote: Vote, taxonomy: Taxonomy, *, is_again: bool, source: Source
+) -> None:
+    """Let a vote be what its reviewer says of its cluster; what was said before is in the history.
+
+    Args:
+        connection: Of a transaction that writes.
+        vote: A checked one.
+        taxonomy: Decides what ties.
+        is_again: Whether it was asked for because votes tied.
+        source: Where it came from.
+    """
+    values = {name: getattr(vote, name) for name in (*_KEYS, *_SAID)}
+    for name in ("global_concepts", "local_concepts"):
+        values[name] = list(values[name])
+    values["is_again"] = is_again
+    connection.execute(history.insert().values(**values, saved=now(), source=source))
+    one = [votes.c[name] == values[name] for name in _KEYS]
+    if connection.execute(votes.update().where(*one).values(**values)).rowcount == 0:
+        connection.execute(votes.insert().values(**values))
+    for table in (reservations, skips):
+        same = [table.c[name] == values[name] for name in _KEYS if name in table.c]
+        if not (vote.practice and table is reservations):
+            connection.execute(table.delete().where(*same))
+    if not vote.practice:
+        _count(connection, vote.cluster_id, vote.key, taxonomy)
+
+
+def _count(connection: Connection, cluster_id: int, key: str, taxonomy: Taxonomy) -> None:
+    found = connection.execute(
+        votes.select().where(
+            votes.c.cluster_id == cluster_id, votes.c.key == key, votes.c.practice.is_(False)
+        )
+    ).all()
+    values = {
+        "votes": len(found),
+        "again": sum(row.is_again for row in found),
+        "ties": list(tied_fields([_vote(row) for row in found], taxonomy)),
+    }
+    one = (states.c.cluster_id == cluster_id, states.c.key == key)
+    if connection.execute(states.update().where(*one).values(**values)).rowcount == 0:
+        connection.execute(states.insert().values(cluster_id=cluster_id, key=key, **values))
+
+
+def states_of(connection: Connection, keys: Mapping[int, str]) -> dict[int, State]:
+    """Return the state of each cluster that has votes; of others nothing is known.
+
+    Args:
+        connection: Of any transaction.
+        keys: Of the clusters there are, by id. Votes for others are not looked at.
+    """
+    return {
+        row.cluster_id: State(row.votes, row.again, tuple(row.ties))
+        for row in connection.execute(states.select())
+        if keys.get(row.cluster_id) == row.key
+    }
+
+
+def vote_of(
+    connection: Connection, cluster_id: int, key: str, reviewer: str, *, practice: bool
+) -> Vote | None:
+    """Return what a reviewer says of a cluster."""
+    row = connection.execute(
+        votes.select().where(
+            votes.c.cluster_id == cluster_id,
+            votes.c.key == key,
+            votes.c.reviewer == reviewer,
+            votes.c.practice.is_(practice),
+        )
+    ).first()
+    return None if row is None else _vote(row)
+
+
+def exported(connection: Connection) -> Iterable[Vote]:
+    """Return all votes that stand, those for practice too, in a fixed order."""
+    wanted = votes.select().order_by(
+        votes.c.practice, votes.c.cluster_id, votes.c.key, votes.c.reviewer
+    )
+    return [_vote(row) for row in connection.execute(wanted)]
+
+
+@dataclass
+class Imported:
+    """What became of votes that were brought in."""
+
+    saved: int = 0
+    unchanged: int = 0
+    """The database has them already, or a later one of the same reviewer."""
+    refused: int = 0
+
+
+def bring(
+    connection: Connection,
+    brought: Sequence[Vote],
+    taxonomy: Taxonomy,
+    *,
+    keys: Mapping[int, str],
+    refuse: Callable[[Vote, str], None],
+) -> Imported:
+    """Save votes that come from elsewhere; of two by one reviewer the later stands.
+
+    Args:
+        connection: Of a transaction that writes.
+        brought: In any order, unchecked.
+        taxonomy: What they must keep to.
+        keys: Of the clusters there are, by id.
+        refuse: Told of each that cannot be saved, and why.
+    """
+    done = Imported()
+    for vote in brought:
+        try:
+            fine = checked(vote, taxonomy)
+            _check_cluster(fine, keys)
+        except ConfigError as error:
+            refuse(vote, str(error))
+            done.refused += 1
+            continue
+        before = vote_of(
+            connection, fine.cluster_id, fine.key, fine.reviewer, practice=fine.practice
+        )
+        if before is not None and moment(before.created) >= moment(fine.created):
+            done.unchanged += 1
+            continue
+        save(connection, fine, taxonomy, is_again=False, source="import")
+        done.saved += 1
+    return done
+
+
+def _check_cluster(vote: Vote, keys: Mapping[int, str]) -> None:
+    for name, most in _MAX_CHARS.items():
+        if len(getattr(vote, name)) > most:
+            raise ConfigError(f"{name} has {len(getattr(vote, name))} characters, at most {most}")
+    if vote.cluster_id not in keys:
+        raise ConfigError(f"there is no cluster {vote.cluster_id}")
+    if keys[vote.cluster_id] != vote.key:
+        raise ConfigError(
+            f"cluster {vote.cluster_id} has changed: the vote is for {vote.key}, and it is "
+            f"{keys[vote.cluster_id]} now"
+        )
+
+
+def _vote(row: Any) -> Vote:
+    return Vote(
+        cluster_id=row.cluster_id,
+        key=row.key,
+        reviewer=row.reviewer,
+        panel_type=row.panel_type,
+        panel_subtype=row.panel_subtype,
+        global_concepts=tuple(row.global_concepts),
+        local_concepts=tuple(row.local_concepts),
+        practice=row.practice,
+        created=row.created,
+    )

@@ -1,0 +1,59 @@
+"""What votes tie on, by the rules of resolution; and the list of ties that resolution writes."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+from biovl.curation.taxonomy import Taxonomy
+from biovl.errors import ArtifactError, ConfigError
+from biovl.filesystems import open_location, told
+from biovl.labelling.agreement import FIELDS
+from biovl.labelling.resolution import resolve
+from biovl.labelling.votes import Vote
+from serve.reviewing.concepts import Cluster
+
+
+def tied_fields(votes: Sequence[Vote], taxonomy: Taxonomy) -> tuple[str, ...]:
+    """Return the fields on which the votes for one cluster tie."""
+    return tuple(tie.field for resolved in resolve(votes, taxonomy) for tie in resolved.ties)
+
+
+def read_ties(path: str, clusters: Mapping[int, Cluster]) -> dict[int, tuple[str, ...]]:
+    """Return which clusters a list asks to be looked at again, and the fields that tied.
+
+    Any cell of a row that names fields counts; a row that names none means all of them. Clusters
+    that are not there, or have changed since, are not asked for.
+
+    Raises:
+        ArtifactError: If there is no such file.
+        ConfigError: If it is not CSV with ``cluster_id`` and ``key``.
+    """
+    filesystem, place = open_location(path)
+    try:
+        with told(path), filesystem.open_input_stream(place) as stream:
+            text = stream.read().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no list of ties {path}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} must be CSV in UTF-8: {error}") from error
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    missing = sorted({"cluster_id", "key"}.difference(rows.fieldnames or ()))
+    if missing:
+        raise ConfigError(f"{path} has no column {', '.join(missing)}: it is no list of ties")
+    ties: dict[int, tuple[str, ...]] = {}
+    for row in rows:
+        cluster = _cluster(row, clusters)
+        if cluster is not None:
+            words = {word for cell in row.values() for word in str(cell).split(";")}
+            before = set(ties.get(cluster.cluster_id, ()))
+            named = tuple(name for name in FIELDS if name in words | before)
+            ties[cluster.cluster_id] = named or tuple(FIELDS)
+    return ties
+
+
+def _cluster(row: Mapping[str, str], clusters: Mapping[int, Cluster]) -> Cluster | None:
+    written = row["cluster_id"] or ""
+    if not (written.isascii() and written.isdigit()):
+        return None
+    cluster = clusters.get(int(written))
+    return cluster if cluster is not None and cluster.key == row["key"] else None
