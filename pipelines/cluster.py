@@ -1,0 +1,12 @@
+"""Put the images of a table into clusters by their embedding, and publish what people name them by.
+
+python pipelines/cluster.py default --set table=DIR --set clusters=K --set out=DIR
+ray job submit -- python pipelines/cluster.py default --set table=s3://… --set out=s3://…
+"""
+
+from biovl import drivers, recipes
+from biovl.clustering.config import ClusterConfig
+from biovl.jobs.cluster import cluster
+
+if __name__ == "__main__":
+    drivers.main(ClusterConfig, recipes.CLUSTER, cluster, about=__doc__)

@@ -1,0 +1,1 @@
+"""Unlabelled embeddings to groups of alike images that people can look at."""

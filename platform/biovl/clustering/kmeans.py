@@ -1,0 +1,211 @@
+"""k-means over blocks, whose result depends neither on who works nor on the order of sums.
+
+Coordinates are put on a grid so fine that only digits beyond float32's are lost, and so coarse that
+float64 adds any of them without rounding. Sums are then exact, and equal in whatever order and
+groups they were made. faiss finds the nearest centroids, one thread to a block.
+
+A cluster that became empty takes half of the one that is spread most (by its sum of squared
+distances): that one's centroid moves a little one way, the other begins as much the other way.
+"""
+
+import heapq
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import faiss
+import numpy as np
+
+# Shapes: N rows, S rows of the sample, K clusters, C components.
+
+SAMPLE_PER_CLUSTER = 16
+"""Rows of the sample from which the first centroids are taken, for each."""
+
+_SPREAD_BITS = 22
+_SHIFT = 0.1
+
+
+def grid_of(largest: float, rows: int) -> float:
+    """Return the step of the grid: multiples of it up to ``largest`` sum exactly over ``rows``.
+
+    float64 has 53 bits: those that rows take away are gone, up to 2^28 of them leave float32's 24.
+    """
+    if not largest:
+        return 1.0
+    bits = 52 - max(rows, 1).bit_length()
+    return float(2.0 ** (math.frexp(largest)[1] - bits))
+
+
+def on_grid(coordinates_NC: np.ndarray, grid: float) -> np.ndarray:
+    """Return coordinates rounded to the grid, float32."""
+    return (np.rint(coordinates_NC.astype(np.float64) / grid) * grid).astype(np.float32)
+
+
+def first_centroids(sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarray:
+    """Return centroids to begin with: k-means++ (Arthur and Vassilvitskii 2007) in a sample.
+
+    Returns:
+        float32, shape [K, C]; fewer where the sample has fewer different rows.
+    """
+    rng = np.random.default_rng(seed)
+    rows_CS = np.ascontiguousarray(sample_SC.T)
+    chosen = [int(rng.integers(len(sample_SC)))]
+    nearest_S = np.full(len(sample_SC), np.inf, np.float32)
+    while len(chosen) < clusters:
+        # By difference: products would give equal rows a distance of some rounding.
+        apart_CS = rows_CS - rows_CS[:, chosen[-1], None]
+        np.minimum(nearest_S, np.square(apart_CS, out=apart_CS).sum(axis=0), out=nearest_S)
+        sums_S = np.cumsum(nearest_S, dtype=np.float64)
+        if not sums_S[-1]:
+            break
+        place = np.searchsorted(sums_S, rng.random() * sums_S[-1], side="right")
+        chosen.append(int(place))
+    return sample_SC[chosen]
+
+
+def nearest(block_NC: np.ndarray, centroids_KC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nearest centroid of each row, int64, and its squared distance, float32."""
+    # Threads would divide a block in ways that depend on the machine.
+    faiss.omp_set_num_threads(1)
+    squared_N1, labels_N1 = faiss.knn(block_NC, centroids_KC, 1)
+    return labels_N1[:, 0], np.maximum(squared_N1[:, 0], 0)
+
+
+@dataclass(kw_only=True)
+class Sums:
+    """What an iteration adds up. Exact, so that adding is the same in any order."""
+
+    coordinates_KC: np.ndarray
+    counts_K: np.ndarray
+    spread_K: np.ndarray
+    """Squared distances of a cluster's members, each rounded so that their sum is exact. float64:
+    good enough to choose whom to split."""
+    inertia: dict[int, float] = field(default_factory=dict)
+    """Sum of squared distances, for each block."""
+
+    @classmethod
+    def none(cls, clusters: int, components: int) -> "Sums":
+        """Return the sums over no rows."""
+        return cls(
+            coordinates_KC=np.zeros((clusters, components)),
+            counts_K=np.zeros(clusters, np.int64),
+            spread_K=np.zeros(clusters),
+        )
+
+    def add(self, other: "Sums") -> None:
+        """Take in the sums over other blocks."""
+        self.coordinates_KC += other.coordinates_KC
+        self.counts_K += other.counts_K
+        self.spread_K += other.spread_K
+        self.inertia |= other.inertia
+
+    @property
+    def total_inertia(self) -> float:
+        """The sum over all blocks, exactly rounded."""
+        return math.fsum(self.inertia.values())
+
+
+def add_block(
+    sums: Sums, number: int, block_NC: np.ndarray, centroids_KC: np.ndarray, largest: float
+) -> None:
+    """Add a block of rows to an iteration's sums.
+
+    Args:
+        sums: Of the blocks before.
+        number: Of the block.
+        block_NC: Rows on the grid, float32.
+        centroids_KC: float32.
+        largest: No coordinate is larger.
+    """
+    if not len(block_NC):
+        return
+    clusters, components = centroids_KC.shape
+    labels_N, squared_N = nearest(block_NC, centroids_KC)
+    sums.counts_K += np.bincount(labels_N, minlength=clusters)
+    for axis in range(components):
+        sums.coordinates_KC[:, axis] += np.bincount(labels_N, block_NC[:, axis], clusters)
+    step = grid_of(4 * components * largest**2, 2 ** (52 - _SPREAD_BITS - 1))
+    spread_N = np.rint(squared_N.astype(np.float64) / step) * step
+    sums.spread_K += np.bincount(labels_N, spread_N, clusters)
+    sums.inertia[number] = float(squared_N.sum(dtype=np.float64))
+
+
+def moved(centroids_KC: np.ndarray, sums: Sums, rng: np.random.Generator) -> np.ndarray:
+    """Return the next centroids: the means of the members, and empty clusters given some.
+
+    Where nothing can be split, as all members of every cluster are equal, they stay where they are.
+    """
+    counts_K = sums.counts_K
+    is_empty = counts_K == 0
+    means_KC = sums.coordinates_KC / np.maximum(counts_K, 1)[:, None]
+    next_KC = np.where(is_empty[:, None], centroids_KC, means_KC)
+    # The most spread first; of equals the one with the lower number.
+    spread = [
+        (-float(sums.spread_K[cluster]), int(cluster), int(counts_K[cluster]))
+        for cluster in np.flatnonzero((sums.spread_K > 0) & (counts_K > 1))
+    ]
+    heapq.heapify(spread)
+    for cluster in np.flatnonzero(is_empty):
+        if not spread:
+            break
+        most, of, members = heapq.heappop(spread)
+        deviation = math.sqrt(-most / members / next_KC.shape[1])
+        shift_C = rng.standard_normal(next_KC.shape[1]) * deviation * _SHIFT
+        next_KC[cluster] = next_KC[of] + shift_C
+        next_KC[of] -= shift_C
+        # Two clusters of half the members: in each, squares are at most as large as before.
+        if members > 3:
+            heapq.heappush(spread, (most / 2, of, members // 2))
+            heapq.heappush(spread, (most / 2, int(cluster), members - members // 2))
+    return next_KC.astype(np.float32)
+
+
+def has_settled(inertias: list[float], tolerance: float) -> bool:
+    """Return whether the last iteration made little of a difference."""
+    if len(inertias) < 2:
+        return False
+    before, now = inertias[-2:]
+    return before - now <= tolerance * before
+
+
+def nearest_clusters(centroids_KC: np.ndarray, at_most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nearest other centroids of each, nearest first, and their distances.
+
+    Returns:
+        Numbers, int32, and distances, float32, both of shape [K, min(at_most, K - 1)].
+    """
+    clusters = len(centroids_KC)
+    faiss.omp_set_num_threads(1)
+    _, found = faiss.knn(centroids_KC, centroids_KC, min(at_most + 1, clusters))
+    numbers = np.array(
+        [[other for other in row if other != own][:at_most] for own, row in enumerate(found)],
+        np.int32,
+    ).reshape(clusters, -1)
+    apart = centroids_KC[:, None].astype(np.float64) - centroids_KC[numbers]
+    distances = np.sqrt(np.square(apart).sum(axis=2))
+    order = np.argsort(distances, axis=1, kind="stable")
+    return (
+        np.take_along_axis(numbers, order, axis=1),
+        np.take_along_axis(distances, order, axis=1).astype(np.float32),
+    )
+
+
+def shares(usable: Mapping[int, int], rows: int, seed: int) -> dict[int, np.ndarray]:
+    """Return a seeded sample: rows of each block, sorted, of blocks with so many usable rows."""
+    numbers = sorted(usable)
+    ends = np.cumsum([usable[number] for number in numbers])
+    total = int(ends[-1])
+    rng = np.random.default_rng(seed)
+    # Without holding all row numbers; what is drawn twice counts once.
+    drawn = (
+        np.arange(total)
+        if rows >= total
+        else np.unique(rng.integers(total, size=rows, dtype=np.int64))
+    )
+    found = {}
+    for number, end in zip(numbers, ends, strict=True):
+        begin = int(end) - usable[number]
+        here = drawn[np.searchsorted(drawn, begin) : np.searchsorted(drawn, end)] - begin
+        if len(here):
+            found[number] = here
+    return found
