@@ -402,6 +402,14 @@ CLUSTER: dict[str, Recipe] = {
 }
 
 
+def resolve_default() -> dict[str, Any]:
+    """Labels by most of the votes, names as in BIOMEDICA (needs concepts, votes, out)."""
+    return {}
+
+
+RESOLVE: dict[str, Recipe] = {"default": resolve_default}
+
+
 def demo() -> dict[str, Any]:
     """The embedded sample: minutes on two cores (needs folder, source.path)."""
     return {
