@@ -1,0 +1,105 @@
+"""Plug-ins: columns we can compute of a table of images. A file is named as in a configuration.
+
+An annotator works in two steps, which scale apart: rows are prepared on CPU workers (decoded,
+resized, made tokens of), and what that gives goes in batches through a model.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
+
+# Shapes: K usable rows of a batch; what one row is made into has the shape [...].
+
+Precision = Literal["float32", "bfloat16", "auto"]
+"""Of a model's arithmetic; auto is bfloat16 on GPUs that have it."""
+
+NO_IMAGE = "no image"
+NOT_IN_TABLE = "image is not in the table"
+NO_TEXT = "no text"
+NOT_FINITE = "embedding is not finite"
+
+_LONGEST = 64
+"""Images longer than so many times their height are cut to that: resized by its shorter side, a
+line of a few pixels would fill the memory."""
+
+
+class Model(Protocol):
+    """One copy of a model, where it works."""
+
+    def __call__(self, prepared: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Return the columns of rows that are usable.
+
+        Args:
+            prepared: What ``Annotator.prepare`` made of each. Shape [K, ...], K >= 1; read-only.
+
+        Returns:
+            By the names in ``writes``. Shape [K], or [K, D] for vectors; where a vector is not
+            finite, the row becomes a defect.
+        """
+
+
+class Annotator(Protocol):
+    """What is computed of each row. Small: it travels to every worker by pickle."""
+
+    name: str
+    """Of its main column, and of the folder it stands in."""
+    reads: tuple[str, ...]
+    """The only columns it is given."""
+    writes: pa.Schema
+    """The columns it computes, null in rows that are not usable; ``<name>_defect`` comes besides."""
+    counted: tuple[str, ...]
+    """Those of ``writes`` with few values, which the manifest counts and a chart shows."""
+    notes: Mapping[str, Any]
+    """What a reader of the columns must know of them."""
+
+    def prepare(self, row: Mapping[str, Any]) -> np.ndarray | str:
+        """Return what the model needs of a row, the same shape and dtype for all; or a defect.
+
+        Runs on CPU workers, without weights. Never raises for what it finds in a row.
+        """
+
+    def load(self, device: str, precision: Precision) -> Model:
+        """Return the model with its weights.
+
+        Raises:
+            ArtifactError: If they cannot be had, or are not those of the model.
+        """
+
+
+def pixels_of(value: Any) -> np.ndarray | str:
+    """Return the RGB pixels of a cell, uint8, shape [H, W, 3]; or why there are none.
+
+    Args:
+        value: An encoded image, or a struct with one in ``bytes``, as Hugging Face's tables have.
+    """
+    if isinstance(value, Mapping):
+        if value.get("bytes") is None and value.get("path"):
+            return NOT_IN_TABLE
+        value = value.get("bytes")
+    if value is None:
+        return NO_IMAGE
+    decoded = decode_rgb(value)
+    if decoded.pixels is None:
+        return decoded.defect or ""
+    height, width, _ = decoded.pixels.shape
+    if min(height, width) < MIN_SIDE_PX:
+        return TOO_SMALL
+    tall, wide = min(height, _LONGEST * width), min(width, _LONGEST * height)
+    top, left = (height - tall) // 2, (width - wide) // 2
+    return decoded.pixels[top : top + tall, left : left + wide]
+
+
+def fitted(pixels_HWC: np.ndarray, size_px: int) -> np.ndarray:
+    """Return a whole image on a white square, its longer side ``size_px``, bicubic, antialiased."""
+    image = Image.fromarray(pixels_HWC)
+    scale = size_px / max(image.size)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    page = Image.new("RGB", (size_px, size_px), "white")
+    small = image.resize((width, height), Image.Resampling.BICUBIC)
+    page.paste(small, ((size_px - width) // 2, (size_px - height) // 2))
+    return np.asarray(page)
