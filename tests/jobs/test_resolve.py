@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import ray
+from PIL import Image
 
 from biovl import config as configs
 from biovl.errors import ArtifactError, ConfigError
@@ -143,6 +144,13 @@ def test_people_find_clusters_ties_refused_votes_and_agreement(labels: Path) -> 
     assert agreement["global_concepts"]["clusters"] == 2
     assert agreement["global_concepts"]["mean"] == 41.67
     assert (labels / "disagreement.png").read_bytes().startswith(b"\x89PNG")
+    with Image.open(labels / "sheets.png") as sheet:
+        colours = {
+            colour for _, colour in sheet.convert("RGB").quantize(64).convert("RGB").getcolors()
+        }
+    # JPEG's red and green, of the two clusters that are labelled; the tied one is blue.
+    assert any(red > 200 > 99 > green for red, green, _ in colours)
+    assert not any(blue > 200 > 99 > red for red, _, blue in colours)
 
 
 def test_new_images_take_the_labels_of_the_nearest_labelled_cluster(

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
-from biovl.clustering import pca
+from biovl.clustering import members, pca
 from biovl.storage import Draft, Input, Manifest, fingerprint
 from biovl.tables import COLUMNS, open_table
 
@@ -103,5 +104,18 @@ def write_concepts(folder: Path, table: Path, parts: Sequence[Sequence[int | Non
         "distance_p95": pa.array([1, 2, 3, 4], pa.float32()),
     }
     pq.write_table(pa.table(clusters), folder / "clusters.parquet")
+    with pq.ParquetWriter(folder / members.MEMBERS, members.MEMBER_SCHEMA) as writer:
+        for cluster in range(4):
+            writer.write_table(_members(cluster))
     Draft(str(folder)).publish(Manifest(kind="concepts", config={}, inputs=inputs, counts={}))
     return folder
+
+
+def _members(cluster: int) -> pa.Table:
+    """Return members of a colour of its own, and one whose image is damaged."""
+    stream = io.BytesIO()
+    Image.new("RGB", (32, 20), ["red", "green", "blue", "grey"][cluster]).save(stream, "JPEG")
+    whole = {"rank": 0, "row_id": "a", "width_px": 32, "height_px": 20}
+    rows = [{**whole, "thumbnail": stream.getvalue()}, {"rank": 1, "row_id": "b"}]
+    same = {"cluster_id": cluster, "caption": "", "distance": 0.5}
+    return pa.Table.from_pylist([{**same, **row} for row in rows], members.MEMBER_SCHEMA)

@@ -22,7 +22,7 @@ from biovl.filesystems import open_location
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
-from biovl.labelling import agreement, propagation, report
+from biovl.labelling import agreement, propagation, report, sheets
 from biovl.labelling.concepts import Concepts, check_embedding, open_concepts
 from biovl.labelling.config import ResolveConfig
 from biovl.labelling.resolution import NO_ROW, Refused, Resolved, countable
@@ -46,6 +46,7 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
           refused_votes.csv           votes that do not count, and why
           agreement.json              disagreement and Krippendorff's alpha of each question
           disagreement.png            its histogram
+          sheets.png                  members of labelled clusters, by concept
           manifest.json               counts of votes, clusters and images
 
     Raises:
@@ -111,6 +112,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
         draft.folder.write("refused_votes.csv", report.refused_csv(outcome.refused))
         draft.folder.write("agreement.json", to_json(agreed))
         draft.folder.write("disagreement.png", report.disagreement_png(outcome.resolved, agreed))
+        draft.folder.write("sheets.png", sheets.labelled_png(concepts, outcome.resolved))
         kind = propagation.VOTES if source is None else propagation.NEAREST
         manifest = Manifest(
             kind=COLUMNS,
