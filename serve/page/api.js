@@ -64,10 +64,10 @@ async function answered(url, options) {
  * Answers with the JSON of a path: GET, or POST where there is a body.
  * A service that is busy is asked again when it says so; waiting(problem) is told each time.
  */
-export async function ask(path, { body, signal, waiting } = {}) {
+export async function ask(path, { body, signal, waiting, headers = {} } = {}) {
   const url = address(path);
   for (let attempt = 1; ; attempt += 1) {
-    const options = { signal, headers: headersFor(url) };
+    const options = { signal, headers: { ...headers, ...headersFor(url) } };
     if (body) {
       options.method = "POST";
       options.body = JSON.stringify(body);

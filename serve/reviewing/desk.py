@@ -206,7 +206,7 @@ class Desk:
                 409,
                 "no-place-left",
                 f"cluster {vote.cluster_id} has all reviewers that it is for: your time with it had"
-                " run out, and somebody else took the place. Nothing was saved; go on with the next",
+                " run out, and somebody else took the place. Nothing was saved; take the next",
             )
         most = self.settings.clusters_per_reviewer
         if most is not None and vote.cluster_id not in now.own and len(now.own) >= most:

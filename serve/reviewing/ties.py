@@ -21,8 +21,8 @@ def tied_fields(votes: Sequence[Vote], taxonomy: Taxonomy) -> tuple[str, ...]:
 def read_ties(path: str, clusters: Mapping[int, Cluster]) -> dict[int, tuple[str, ...]]:
     """Return which clusters a list asks to be looked at again, and the fields that tied.
 
-    Any cell of a row that names fields counts; a row that names none means all of them. Clusters
-    that are not there, or have changed since, are not asked for.
+    A row is of one ``field``; a row that names none means all of them. Clusters that are not
+    there, or have changed since, are not asked for.
 
     Raises:
         ArtifactError: If there is no such file.
@@ -44,9 +44,8 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> dict[int, tuple[str
     for row in rows:
         cluster = _cluster(row, clusters)
         if cluster is not None:
-            words = {word for cell in row.values() for word in str(cell).split(";")}
-            before = set(ties.get(cluster.cluster_id, ()))
-            named = tuple(name for name in FIELDS if name in words | before)
+            words = {row.get("field") or "", *ties.get(cluster.cluster_id, ())}
+            named = tuple(name for name in FIELDS if name in words)
             ties[cluster.cluster_id] = named or tuple(FIELDS)
     return ties
 

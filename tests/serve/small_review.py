@@ -33,7 +33,7 @@ def key_of(cluster_id: int, edition: str = "") -> str:
 
 
 def publish_concepts(
-    folder: Path, *, clusters: int = CLUSTERS, edition: str = "", side: int = 96
+    folder: Path, *, clusters: int = CLUSTERS, edition: str = "", side: int = 96, caption: str = ""
 ) -> Path:
     """Publish clusters; those of another edition have other keys."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,9 +47,9 @@ def publish_concepts(
         }
     )
     pq.write_table(table, folder / "clusters.parquet")
-    with pq.ParquetWriter(folder / "members.parquet", _members(0, side).schema) as writer:
+    with pq.ParquetWriter(folder / "members.parquet", _members(0, side, caption).schema) as writer:
         for one in ids:
-            writer.write_table(_members(one, side))
+            writer.write_table(_members(one, side, caption))
     Draft(str(folder)).publish(Manifest(kind="concepts", config={"edition": edition}, counts={}))
     return folder
 
@@ -103,11 +103,11 @@ class Reviewer:
             return await client.request(method, path, headers=headers, **options)
 
 
-def _members(cluster_id: int, side: int) -> pa.Table:
+def _members(cluster_id: int, side: int, caption: str) -> pa.Table:
     draw = (_scan, _cells, _bars)[cluster_id % 3]
     rng = np.random.default_rng(cluster_id)
     images = [_jpeg(draw(rng, side)) for _ in range(MEMBERS)]
-    caption = CAPTIONS[cluster_id % 3]
+    caption = caption or CAPTIONS[cluster_id % 3]
     return pa.table(
         {
             "cluster_id": pa.array([cluster_id] * MEMBERS, pa.int32()),
