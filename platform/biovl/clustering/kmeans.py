@@ -45,22 +45,21 @@ def first_centroids(sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarr
     """Return centroids to begin with: k-means++ (Arthur and Vassilvitskii 2007) in a sample.
 
     Returns:
-        float32, shape [K, C]; fewer where the sample has fewer different rows.
+        float32, shape [K, C], all different; fewer where the sample has fewer different rows.
     """
-    rng = np.random.default_rng(seed)
-    rows_CS = np.ascontiguousarray(sample_SC.T)
-    chosen = [int(rng.integers(len(sample_SC)))]
-    nearest_S = np.full(len(sample_SC), np.inf, np.float32)
-    while len(chosen) < clusters:
-        # By difference: products would give equal rows a distance of some rounding.
-        apart_CS = rows_CS - rows_CS[:, chosen[-1], None]
-        np.minimum(nearest_S, np.square(apart_CS, out=apart_CS).sum(axis=0), out=nearest_S)
-        sums_S = np.cumsum(nearest_S, dtype=np.float64)
-        if not sums_S[-1]:
-            break
-        place = np.searchsorted(sums_S, rng.random() * sums_S[-1], side="right")
-        chosen.append(int(place))
-    return sample_SC[chosen]
+    # Equal rows would be given some distance by rounding, and then be chosen twice.
+    different_SC = np.unique(sample_SC, axis=0)
+    if len(different_SC) <= clusters:
+        return different_SC
+    faiss.omp_set_num_threads(1)
+    first = faiss.ClusteringInitialization(different_SC.shape[1], clusters)
+    first.method = faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS
+    first.seed = seed
+    centroids_KC = np.empty((clusters, different_SC.shape[1]), np.float32)
+    first.init_centroids(
+        len(different_SC), faiss.swig_ptr(different_SC), faiss.swig_ptr(centroids_KC)
+    )
+    return np.unique(centroids_KC, axis=0)
 
 
 def nearest(block_NC: np.ndarray, centroids_KC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

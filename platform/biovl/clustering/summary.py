@@ -87,7 +87,10 @@ class Summary:
         """Return the members to show, by their cluster's new number, in random order in each."""
         found = self._members_M.copy()
         found["cluster"] = renumbered_K[found["cluster"]]
-        return found[np.lexsort((found["row"], found["priority"], found["cluster"]))]
+        in_order: np.ndarray = found[
+            np.lexsort((found["row"], found["priority"], found["cluster"]))
+        ]
+        return in_order
 
     def table(self, centroids_KC: np.ndarray, order: np.ndarray) -> pa.Table:
         """Return ``clusters.parquet``.

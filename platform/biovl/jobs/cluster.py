@@ -13,6 +13,7 @@ cache. Every task and every iteration leaves a receipt, which is what a killed j
 
 import contextlib
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
@@ -176,6 +177,9 @@ class _Worker:
         self._blocks = steps.HeldBlocks(config.out, numbers, grid, cache_bytes)
         self._config, self._largest = config, largest
 
+    def begun(self) -> None:
+        """Return when this worker has begun."""
+
     def pick(self, number: int, own: np.ndarray) -> dict[str, Any]:
         """Return rows of a block."""
         return returned(
@@ -234,6 +238,10 @@ class _Team:
         asked = [self.of(number).pick.remote(number, own) for number, own in sorted(rows.items())]
         return np.concatenate([checked(ray.get(found))["rows"] for found in asked])
 
+    def wait(self) -> None:
+        """Return when all workers have begun."""
+        ray.get([worker.begun.remote() for worker in self.workers])
+
     def sums(self, centroids_KC: np.ndarray) -> kmeans.Sums:
         """Return the sums over all blocks."""
         centroids = ray.put(centroids_KC)
@@ -253,7 +261,9 @@ class _KMeans:
         """Return the centroids, and the inertia before each iteration."""
         config, noted = self._config, self._draft.noted("kmeans")
         inertias: list[float] = noted["inertia"] if noted else []
-        done = len(inertias)
+        done = before = len(inertias)
+        self._team.wait()
+        began = time.monotonic()
         if noted:
             centroids_KC = steps.read_array(self._draft.folder, _centroids(done))
         else:
@@ -271,6 +281,8 @@ class _KMeans:
             # Last: the centroids that it speaks of are there.
             self._draft.note("kmeans", {"inertia": inertias})
             self._report.add(f"inertia {inertias[-1]:.6g}")
+        took_s = time.monotonic() - began
+        self._report.say(f"k-means: {done - before} iterations in {took_s:.1f} s, start included")
         return centroids_KC, inertias
 
     def assign(self, table: Table, blocks: int, centroids_KC: np.ndarray) -> list[dict[str, Any]]:
