@@ -226,7 +226,10 @@ def moment(created: str) -> datetime:
     if not created:
         return datetime.min.replace(tzinfo=UTC)
     found = datetime.fromisoformat(created)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    try:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except OverflowError as error:
+        raise ValueError(f"{created} is before the first year or after the last") from error
 
 
 def _list(cell: str) -> tuple[str, ...]:
