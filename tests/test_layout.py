@@ -27,7 +27,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "parts": {"records", "storage"},
     "tables": {"errors", "storage"},
     "annotators": {"config", "encoder", "errors", "images", "records", "weight_files"},
-    "annotating": {"annotators", "config", "drawing", "errors", "plugins", "storage", "tables"},
+    "annotating": {
+        *("annotators", "config", "drawing", "errors", "filesystems", "plugins", "storage"),
+        "tables",
+    },
     "clustering": {"drawing", "errors", "images", "storage", "tables"},
     "labelling": {"clustering", "curation", "drawing", "errors", "storage", "tables"},
     "articles": {"records"},

@@ -60,7 +60,10 @@ def write_table(folder: Path, parts: list[list[bytes | None]], row_group_size: i
     folder.mkdir(parents=True)
     for number, images in enumerate(parts):
         captions = [f"caption {number} {row}" for row in range(len(images))]
-        columns = {"image": pa.array(images, pa.binary()), "caption": captions}
+        columns = {
+            "image": pa.array(images, pa.binary()),
+            "caption": pa.array(captions, pa.string()),
+        }
         path = folder / f"part-{number:06d}-000.parquet"
         pq.write_table(pa.table(columns), path, row_group_size=row_group_size)
     return folder

@@ -16,11 +16,14 @@ import pyarrow.parquet as pq
 
 from biovl.annotators import Annotator
 from biovl.errors import ArtifactError
+from biovl.filesystems import trouble
 from biovl.storage import Draft, Folder
 from biovl.tables import Part, Table
 
 _PLANNERS = 16
 """Ends of parts that are read at once: in a bucket each takes a tenth of a second."""
+_STREAMED = 32
+"""Rows that are read at a time, their images as published."""
 _READ_BYTES = 1 << 22
 """A column is read in steps of this much: a row group may be larger than memory."""
 
@@ -143,16 +146,22 @@ def _rows(table: Table, unit: Unit, columns: Sequence[str], size: int) -> Iterat
     folder = Folder(table.uri)
     path = table.parts[unit.part].path
     with folder.filesystem.open_input_file(folder.at(path)) as file:
-        parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
-        for batch in parquet.iter_batches(
-            batch_size=min(size, 64),
-            row_groups=list(unit.groups),
-            columns=list(columns),
-            use_threads=False,
-        ):
-            cells = {name: batch.column(name) for name in columns}
-            for number in range(len(batch)):
-                yield {name: column[number] for name, column in cells.items()}
+        try:
+            parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
+            for batch in parquet.iter_batches(
+                batch_size=min(size, _STREAMED),
+                row_groups=list(unit.groups),
+                columns=list(columns),
+                use_threads=False,
+            ):
+                cells = {name: batch.column(name) for name in columns}
+                for number in range(len(batch)):
+                    yield {name: column[number] for name, column in cells.items()}
+        except (OSError, pa.ArrowInvalid) as error:
+            # What ails the disk is told as such.
+            if isinstance(error, OSError) and trouble(error, table.uri):
+                raise
+            raise ArtifactError(f"{table.uri}/{path} cannot be read: {error}") from error
 
 
 def _as_row(part: int, first: int, values: np.ndarray, defects: list[str | None]) -> pa.Table:

@@ -36,10 +36,12 @@ def compute(annotator: Annotator, model: Model, batch: Batch) -> pa.Table:
     values: dict[str, np.ndarray] = {}
     if len(usable_K):
         computed = model(batch.prepared)
-        values = {
-            field.name: np.asarray(computed[field.name], _dtype(field.type))
-            for field in annotator.writes
-        }
+        # What a type cannot hold becomes infinite, which is told below.
+        with np.errstate(over="ignore"):
+            values = {
+                field.name: np.asarray(computed[field.name], _dtype(field.type))
+                for field in annotator.writes
+            }
         good_K = np.all([_finite(array) for array in values.values()], axis=0)
         defects[usable_K[~good_K]] = NOT_FINITE
         values = {name: array[good_K] for name, array in values.items()}

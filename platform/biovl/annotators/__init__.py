@@ -51,7 +51,7 @@ class Annotator(Protocol):
     reads: tuple[str, ...]
     """The only columns it is given."""
     writes: pa.Schema
-    """The columns it computes, null in rows that are not usable; ``<name>_defect`` comes besides."""
+    """The columns it computes, null in rows that are not usable. The job adds why."""
     counted: tuple[str, ...]
     """Those of ``writes`` with few values, which the manifest counts and a chart shows."""
     notes: Mapping[str, Any]
@@ -83,6 +83,8 @@ def pixels_of(value: Any) -> np.ndarray | str:
         value = value.get("bytes")
     if value is None:
         return NO_IMAGE
+    if not isinstance(value, bytes):
+        return NOT_IN_TABLE
     decoded = decode_rgb(value)
     if decoded.pixels is None:
         return decoded.defect or ""

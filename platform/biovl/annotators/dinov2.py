@@ -9,19 +9,19 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import torch
 from PIL import Image
-from safetensors import SafetensorError
-from torch import Tensor, nn
 
-from biovl import weight_files
 from biovl.annotators import Precision, fitted, pixels_of
 from biovl.errors import ArtifactError
 from biovl.images.transforms import resize_center_crop
+
+# PyTorch is imported where a model is: workers that decode start seconds sooner without.
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 # Shapes: B images, H and W of the square that the model sees, C channels, D embedding.
 
@@ -68,6 +68,8 @@ def build(config: Config) -> "Dinov2":
     Raises:
         ArtifactError: If there are none, or they are not those of a DINOv2.
     """
+    import torch
+
     described = _described(config.weights)
     with torch.device("meta"):
         backbone = _backbone(described, config.weights)
@@ -117,6 +119,8 @@ class Embedder:
     """A DINOv2 at work."""
 
     def __init__(self, name: str, backbone: "_Backbone", device: str, precision: Precision) -> None:
+        import torch
+
         self._name = name
         self._model, self._class_token = backbone.module.eval().to(device), backbone.class_token
         self._device = torch.device(device)
@@ -131,6 +135,8 @@ class Embedder:
         Args:
             prepared: uint8, shape [B, H, W, 3].
         """
+        import torch
+
         pixels_BCHW = torch.tensor(prepared, device=self._device).permute(0, 3, 1, 2)
         with torch.inference_mode():
             image_BCHW = pixels_BCHW.contiguous().to(torch.float32).div_(255)
@@ -142,10 +148,10 @@ class Embedder:
 
 @dataclass(frozen=True)
 class _Backbone:
-    module: nn.Module
+    module: "nn.Module"
     dim: int
     patch: int
-    class_token: Callable[[nn.Module, Tensor], Tensor]
+    class_token: "Callable[[nn.Module, Tensor], Tensor]"
 
 
 def _backbone(described: Mapping[str, Any], source: str) -> _Backbone:
@@ -189,12 +195,12 @@ def _of_timm(described: Mapping[str, Any], source: str) -> _Backbone:
     return _Backbone(module, module.num_features, module.patch_embed.patch_size[0], _called)
 
 
-def _first_of_hidden(module: nn.Module, image_BCHW: Tensor) -> Tensor:
+def _first_of_hidden(module: "nn.Module", image_BCHW: "Tensor") -> "Tensor":
     token_BD: Tensor = module(pixel_values=image_BCHW).last_hidden_state[:, 0]
     return token_BD
 
 
-def _called(module: nn.Module, image_BCHW: Tensor) -> Tensor:
+def _called(module: "nn.Module", image_BCHW: "Tensor") -> "Tensor":
     token_BD: Tensor = module(image_BCHW)
     return token_BD
 
@@ -205,6 +211,8 @@ def _described(source: str) -> dict[str, Any]:
     Raises:
         ArtifactError: If there is none, or no weights beside it.
     """
+    from biovl import weight_files
+
     with weight_files.local_copy(source, with_weights=False) as folder:
         file = _from_hub(source) if folder is None else folder / "config.json"
         if not file.is_file():
@@ -244,6 +252,11 @@ def _with_weights(described: Mapping[str, Any], source: str) -> _Backbone:
     Raises:
         ArtifactError: If any is missing, of another shape, or not of this model.
     """
+    import torch
+    from safetensors import SafetensorError
+
+    from biovl import weight_files
+
     empty = _backbone(described, source)
     if "model_type" not in described:
         state = weight_files.read(source, weight_files.TOWER)

@@ -20,7 +20,7 @@ import ray
 from ray.data import ActorPoolStrategy
 
 from biovl import config as configs
-from biovl.annotating import batches, chart, pieces, weights
+from biovl.annotating import batches, pieces, weights
 from biovl.annotating.batches import BATCH, Unit
 from biovl.annotating.config import AnnotateConfig, Workers
 from biovl.annotators import Annotator, Model
@@ -82,6 +82,9 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             receipts = _join(config, annotator, table, units, report)
         counts = pieces.totals(receipts)
         for name in annotator.counted:
+            # Here, for matplotlib is of no use to workers.
+            from biovl.annotating import chart
+
             drawn = chart.frequencies(
                 counts[name], title=f"{name.replace('_', ' ').capitalize()}s", what="images"
             )
@@ -127,7 +130,7 @@ def _compute(
         return
     # What all tasks share is stored once and not with every task.
     shared = ray.put((config, annotator, table, pending, found))
-    cores = int(ray.cluster_resources().get("CPU", 1))
+    cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
     pool = _pool(config.workers, left, cores)
     numbers = ray.data.from_items(list(range(len(pending))), override_num_blocks=len(pending))
     numbers.context.target_max_block_size = _BLOCK_BYTES
@@ -136,6 +139,8 @@ def _compute(
         batch_size=1,
         batch_format="pyarrow",
         num_cpus=1 if config.workers.gpus else _SHARE,
+        # On GPUs as many as there are cores and batches have room.
+        concurrency=None if config.workers.gpus else max(1, cores // 4),
     )
     computed = prepared.map_batches(
         _Compute,
