@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl import storage
@@ -114,7 +115,7 @@ class Concepts:
         with self._folder.filesystem.open_input_file(path) as stream:
             file = pq.ParquetFile(stream, metadata=self._metadata)
             table = file.read_row_groups(groups, ["cluster_id", *_MEMBERS])
-        rows = table.filter(pa.compute.equal(table["cluster_id"], cluster_id)).to_pylist()
+        rows = table.filter(pc.equal(table["cluster_id"], cluster_id)).to_pylist()
         rows.sort(key=lambda row: row["rank"])
         return tuple(_member(row) for row in rows[:MEMBERS_SHOWN])
 
