@@ -68,5 +68,5 @@ class ClusterConfig:
             raise ValueError(f"clusters must be at most 1,000,000, got {self.clusters:,}")
         if not 0 <= self.tolerance < 1:
             raise ValueError(f"tolerance must be in 0..1, got {self.tolerance}")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
+        if not 0 <= self.seed < 2**62:
+            raise ValueError(f"seed must be in 0..2^62-1, got {self.seed}")

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 import faiss
 import numpy as np
 
-# Shapes: N rows, S rows of the sample, K clusters, C components.
+# Shapes: N rows, S rows of the sample, T of it tried, K clusters, C components.
 
-SAMPLE_PER_CLUSTER = 16
-"""Rows of the sample from which the first centroids are taken, for each."""
+_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER = 32_768, 16
 
 _SPREAD_BITS = 22
 _SHIFT = 0.1
@@ -41,25 +40,48 @@ def on_grid(coordinates_NC: np.ndarray, grid: float) -> np.ndarray:
     return (np.rint(coordinates_NC.astype(np.float64) / grid) * grid).astype(np.float32)
 
 
+def sample_rows(clusters: int) -> int:
+    """Return of how many rows the first centroids are taken: all, where there are no more."""
+    return max(_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER * clusters)
+
+
 def first_centroids(sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarray:
-    """Return centroids to begin with: k-means++ (Arthur and Vassilvitskii 2007) in a sample.
+    """Return centroids to begin with: greedy k-means++ in a sample, as scikit-learn has it.
+
+    Each is the best of a few rows drawn by their squared distance from those before. Plain
+    k-means++ ends with 2 to 6 % more inertia.
 
     Returns:
         float32, shape [K, C], all different; fewer where the sample has fewer different rows.
+
+    Source:
+        Arthur and Vassilvitskii 2007, section 6.
     """
     # Equal rows would be given some distance by rounding, and then be chosen twice.
-    different_SC = np.unique(sample_SC, axis=0)
-    if len(different_SC) <= clusters:
-        return different_SC
-    faiss.omp_set_num_threads(1)
-    first = faiss.ClusteringInitialization(different_SC.shape[1], clusters)
-    first.method = faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS
-    first.seed = seed
-    centroids_KC = np.empty((clusters, different_SC.shape[1]), np.float32)
-    first.init_centroids(
-        len(different_SC), faiss.swig_ptr(different_SC), faiss.swig_ptr(centroids_KC)
-    )
-    return np.unique(centroids_KC, axis=0)
+    rows_SC = np.unique(sample_SC, axis=0)
+    if len(rows_SC) <= clusters:
+        return rows_SC
+    rng = np.random.default_rng(seed)
+    columns_CS = np.ascontiguousarray(rows_SC.T)
+    squares_S = np.square(rows_SC).sum(axis=1)
+    nearest_S = np.full(len(rows_SC), np.inf, np.float32)
+    tried, chosen = rng.integers(len(rows_SC), size=1), list[int]()
+    while len(chosen) < clusters:
+        apart_TS = rows_SC[tried] @ columns_CS
+        apart_TS *= -2
+        apart_TS += squares_S
+        apart_TS += squares_S[tried, None]
+        np.clip(apart_TS, 0, nearest_S, out=apart_TS)
+        best = int(apart_TS.sum(axis=1, dtype=np.float64).argmin())
+        chosen.append(int(tried[best]))
+        nearest_S = apart_TS[best]
+        nearest_S[chosen[-1]] = 0
+        sums_S = np.cumsum(nearest_S, dtype=np.float64)
+        if not sums_S[-1]:
+            break
+        places = rng.random(2 + int(math.log(clusters))) * sums_S[-1]
+        tried = np.minimum(np.searchsorted(sums_S, places, side="right"), len(rows_SC) - 1)
+    return rows_SC[chosen]
 
 
 def nearest(block_NC: np.ndarray, centroids_KC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

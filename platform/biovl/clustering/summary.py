@@ -80,17 +80,13 @@ class Summary:
     def order(self) -> np.ndarray:
         """Return the clusters that have members, the largest first, shape [K]."""
         order = np.argsort(-self.sizes_K, kind="stable")
-        filled: np.ndarray = order[self.sizes_K[order] > 0]
-        return filled
+        return np.asarray(order[self.sizes_K[order] > 0])
 
     def members(self, renumbered_K: np.ndarray) -> np.ndarray:
         """Return the members to show, by their cluster's new number, in random order in each."""
         found = self._members_M.copy()
         found["cluster"] = renumbered_K[found["cluster"]]
-        in_order: np.ndarray = found[
-            np.lexsort((found["row"], found["priority"], found["cluster"]))
-        ]
-        return in_order
+        return _in_order(found)
 
     def table(self, centroids_KC: np.ndarray, order: np.ndarray) -> pa.Table:
         """Return ``clusters.parquet``.
@@ -128,7 +124,8 @@ class Summary:
         level = (counts < wanted[:, None]).sum(axis=1) + self._lowest
         edges = np.stack([level, level + 1]).clip(0).astype(np.uint32) << 16
         middle = edges.view(np.float32).mean(axis=0)
-        return np.clip(middle, np.minimum(self._least_K, self._most_K), self._most_K)
+        least_K = np.minimum(self._least_K, self._most_K)
+        return np.asarray(np.clip(middle, least_K, self._most_K))
 
 
 def summarise(blocks: Iterable[np.ndarray], clusters: int, *, seed: int, longest: float) -> Summary:
@@ -155,10 +152,14 @@ def _mixed(ids_N: np.ndarray, seed: int) -> np.ndarray:
 
 def _chosen(members_M: np.ndarray) -> np.ndarray:
     """Return the members of each cluster with the smallest random numbers."""
-    order = np.lexsort((members_M["row"], members_M["priority"], members_M["cluster"]))
-    sorted_M = members_M[order]
+    sorted_M = _in_order(members_M)
     begins = np.searchsorted(sorted_M["cluster"], sorted_M["cluster"], side="left")
-    return sorted_M[np.arange(len(sorted_M)) - begins < SHOWN]
+    return np.asarray(sorted_M[np.arange(len(sorted_M)) - begins < SHOWN])
+
+
+def _in_order(members_M: np.ndarray) -> np.ndarray:
+    order = np.lexsort((members_M["row"], members_M["priority"], members_M["cluster"]))
+    return np.asarray(members_M[order])
 
 
 def _key(centroid_C: np.ndarray, size: int, ids: int) -> str:

@@ -187,6 +187,13 @@ class _Worker:
             lambda: {"rows": self._blocks.one(number)[own]},
         )
 
+    def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> dict[str, Any]:
+        """Return centroids to begin with."""
+        return returned(
+            self._config.out,
+            lambda: {"centroids": kmeans.first_centroids(sample_SC, clusters, seed)},
+        )
+
     def sums(self, centroids_KC: np.ndarray) -> dict[str, Any]:
         """Return what an iteration adds up over all own blocks."""
         return returned(
@@ -242,6 +249,11 @@ class _Team:
         """Return when all workers have begun."""
         ray.get([worker.begun.remote() for worker in self.workers])
 
+    def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarray:
+        """Return centroids to begin with; found by a worker, as these have one thread each."""
+        found = self.workers[0].first_centroids.remote(sample_SC, clusters, seed)
+        return np.asarray(checked(ray.get(found))["centroids"])
+
     def sums(self, centroids_KC: np.ndarray) -> kmeans.Sums:
         """Return the sums over all blocks."""
         centroids = ray.put(centroids_KC)
@@ -267,9 +279,9 @@ class _KMeans:
         if noted:
             centroids_KC = steps.read_array(self._draft.folder, _centroids(done))
         else:
-            rows = kmeans.SAMPLE_PER_CLUSTER * config.clusters
+            rows = kmeans.sample_rows(config.clusters)
             sample_SC = self._team.pick(kmeans.shares(usable, rows, config.seed))
-            centroids_KC = kmeans.first_centroids(sample_SC, config.clusters, config.seed)
+            centroids_KC = self._team.first_centroids(sample_SC, config.clusters, config.seed)
         self._report.stage("iteration", config.iterations, done_before=done)
         while done < config.iterations and not kmeans.has_settled(inertias, config.tolerance):
             found = self._team.sums(centroids_KC)
