@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import demo_concepts
 import demo_service
 import pyarrow.parquet as pq
 
@@ -48,11 +49,13 @@ def main() -> None:
     print(telling.outcome(chain, done))
     _example(folder / "corpus")
     _scores(done)
+    concepts, took = _concepts(folder)
     print("Serving model and index on this machine …", flush=True)
     with demo_service.serving(folder) as address:
         searches = demo_service.searches(address)
         shot = demo_service.screenshot(address, folder / "page.png")
-        page = telling.note(chain, done, {}, searches=searches, screenshot=shot)
+        told = [*done, *concepts]
+        page = telling.note(chain, told, took, searches=searches, screenshot=shot)
         if given.serve:
             print(f"\nAll of it on a page: {page}")
             demo_service.wait(address)
@@ -84,6 +87,15 @@ def _example(corpus: Path) -> None:
         "  >>> from biovl.shards import read_pair\n"
         f"  >>> read_pair('{corpus}/{pair['shard']}', {pair['offset']}, {pair['size']}).keys()\n"
     )
+
+
+def _concepts(folder: Path) -> tuple[list[Link], dict[str, float]]:
+    """Cluster and label images of known kinds, and say where their picture is."""
+    print("Images of known kinds into clusters, and votes into labels …", flush=True)
+    done, seconds = demo_concepts.run(folder / "kinds", folder / "model")
+    labels = folder / "kinds" / "labels"
+    print(f"{demo_concepts.summary(labels)} Some clusters as a picture: {labels}/sheets.png\n")
+    return done, seconds
 
 
 def _scores(done: list[Link]) -> None:

@@ -448,7 +448,25 @@ def pmc() -> dict[str, Any]:
     }
 
 
-CHAIN: dict[str, Recipe] = {"demo": demo, "laptop": laptop, "pmc": pmc}
+def concepts() -> dict[str, Any]:
+    """Figures to clusters for people to name; with their votes on to pairs filtered by concept."""
+    return {
+        "harvest.recipe": "packages",
+        "annotate.recipe": "dinov2",
+        "cluster.recipe": "default",
+        # The votes are there when people have given them: resolve.recipe=default
+        # resolve.votes=votes.csv, and assemble.recipe=concept_filtered.
+        "resolve.recipe": None,
+        "assemble.recipe": None,
+    }
+
+
+CHAIN: dict[str, Recipe] = {
+    "demo": demo,
+    "laptop": laptop,
+    "pmc": pmc,
+    "concepts": concepts,
+}
 """Of the whole chain, by step: its ``recipe``, and settings that replace those of it."""
 
 

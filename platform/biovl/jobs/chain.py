@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 from biovl import recipes
+from biovl.annotating.config import AnnotateConfig
 from biovl.chain import Chain, Link, Step, StepFailed, link, links, refusal
+from biovl.clustering.config import ClusterConfig
 from biovl.curation.config import AssembleConfig
 from biovl.errors import BiovlError
+from biovl.jobs.annotate import annotate
 from biovl.jobs.assemble import assemble
+from biovl.jobs.cluster import cluster
 from biovl.jobs.connection import connected
 from biovl.jobs.harvest import HarvestConfig, harvest
 from biovl.jobs.index import index
 from biovl.jobs.pretrain import pretrain
+from biovl.jobs.resolve import resolve
+from biovl.labelling.config import ResolveConfig
 from biovl.retrieval.config import IndexConfig
 from biovl.training.config import PretrainConfig
 
@@ -27,12 +33,36 @@ STEPS: tuple[Step, ...] = (
         job=harvest,
     ),
     Step(
+        name="annotate",
+        folder="embedding",
+        config=AnnotateConfig,
+        recipes=recipes.ANNOTATE,
+        job=annotate,
+        reads={"table": "harvest"},
+    ),
+    Step(
+        name="cluster",
+        folder="concepts",
+        config=ClusterConfig,
+        recipes=recipes.CLUSTER,
+        job=cluster,
+        reads={"table": "harvest", "embedding": "annotate"},
+    ),
+    Step(
+        name="resolve",
+        folder="labels",
+        config=ResolveConfig,
+        recipes=recipes.RESOLVE,
+        job=resolve,
+        reads={"concepts": "cluster"},
+    ),
+    Step(
         name="assemble",
         folder="corpus",
         config=AssembleConfig,
         recipes=recipes.ASSEMBLE,
         job=assemble,
-        reads={"figures": "harvest"},
+        reads={"figures": "harvest", "columns": ("resolve",)},
     ),
     Step(
         name="pretrain",

@@ -48,6 +48,25 @@ def _figures(counts: Mapping[str, Any]) -> list[Flow]:
     return found
 
 
+def _columns(counts: Mapping[str, Any]) -> list[Flow]:
+    if "labelled" in counts:
+        labelled = sum(counts["labelled"].values())
+        clusters = counts["clusters"]
+        note = f"{clusters['labelled']:,} of {sum(clusters.values()):,} clusters are"
+        return [
+            Flow("images", counts["rows"], labelled, "labelled", counts["unlabelled"], note=note)
+        ]
+    if "annotated" in counts:
+        return [Flow("images", counts["rows"], counts["annotated"], "annotated", counts["defects"])]
+    return []
+
+
+def _concepts(counts: Mapping[str, Any]) -> list[Flow]:
+    where = f"in {counts['clusters']:,} clusters"
+    left_out = counts["without_embedding"]
+    return [Flow("images", counts["rows"], counts["clustered"], where, left_out)]
+
+
 def _corpus(counts: Mapping[str, Any]) -> list[Flow]:
     figures, pairs = counts["figures"], counts["pairs"]
     # Written in the order of the alphabet.
@@ -72,6 +91,8 @@ def _index(counts: Mapping[str, Any]) -> list[Flow]:
 
 _OF_KIND: dict[str, Callable[[Mapping[str, Any]], list[Flow]]] = {
     "figures": _figures,
+    "columns": _columns,
+    "concepts": _concepts,
     "corpus": _corpus,
     "model": _model,
     "index": _index,

@@ -3,6 +3,7 @@
 from types import ModuleType
 
 from biovl.story.sections import (
+    concepts,
     corpus,
     figures,
     index,
@@ -18,6 +19,7 @@ SECTIONS: tuple[ModuleType, ...] = (
     figures,
     corpus,
     training,
+    concepts,
     index,
     searches,
     shown,
