@@ -17,6 +17,8 @@ from tests.docs.pages import ROOT, words
 
 SMALLER = {
     ("pipelines/sample.py",): ["--articles", "12"],
+    # There is no hub: a small model of random weights, in the newcomer's folder.
+    ("pipelines/annotate.py", "dinov2"): ["--set", "weights=dinov2"],
     ("pipelines/pretrain.py", "tiny"): ["--set", "epochs=1", "--set", "batch.pairs=8"],
     ("tune/sweep.py", "grid"): ["--set", "base.batch.pairs=8"],
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.annotators.small_models import save_dinov2
 from tests.docs import terminal
 from tests.docs.checking import check
 from tests.docs.pages import ROOT, Block, blocks, pages, words
@@ -42,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / name).symlink_to(ROOT / name)
     (path / "figure.png").write_bytes(png(drawn("red", "circle")))
     (path / "figure.jpg").write_bytes(jpeg(drawn("red", "circle")))
+    save_dinov2(path / "dinov2")
     return path
 
 
@@ -78,6 +80,7 @@ def test_the_commands_of_a_page_do_what_they_say(
     ("page", "name"),
     [
         ("docs/harvest.md", "figures"),
+        ("docs/annotate.md", "figures/columns/dinov2"),
         ("docs/assemble.md", "corpus"),
         ("docs/pretrain.md", "model"),
         ("docs/index.md", "index"),

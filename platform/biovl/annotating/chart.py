@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from biovl.drawing import BLUE, bars, bars_height_in, plot_figure, png, style
+from biovl.drawing import BLUE, bars, bars_height_in, nothing, plot_figure, png, style
 
 _AT_MOST = 31
 """Bars; BiomedCLIP's Fig. 1B has thirty."""
@@ -14,8 +14,11 @@ def frequencies(counts: Mapping[str, int], *, title: str, what: str) -> bytes:
     with style():
         figure = plot_figure(8, bars_height_in(len(rows), _AT_MOST))
         axes = figure.add_subplot()
-        bars(axes, rows, what=what, at_most=_AT_MOST)
         axes.set_title(title)
+        if rows:
+            bars(axes, rows, what=what, at_most=_AT_MOST)
+        else:
+            nothing(axes, f"no {what}")
         return png(figure)
 
 
