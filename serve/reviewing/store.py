@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from biovl.curation.taxonomy import Taxonomy
@@ -51,10 +52,7 @@ def save(
         is_again: Whether it was asked for because votes tied.
         source: Where it came from.
     """
-    values = {name: getattr(vote, name) for name in (*_KEYS, *_SAID)}
-    for name in ("global_concepts", "local_concepts"):
-        values[name] = list(values[name])
-    values["is_again"] = is_again
+    values = _values(vote) | {"is_again": is_again}
     connection.execute(history.insert().values(**values, saved=now(), source=source))
     one = [votes.c[name] == values[name] for name in _KEYS]
     if connection.execute(votes.update().where(*one).values(**values)).rowcount == 0:
@@ -73,14 +71,19 @@ def _count(connection: Connection, cluster_id: int, key: str, taxonomy: Taxonomy
             votes.c.cluster_id == cluster_id, votes.c.key == key, votes.c.practice.is_(False)
         )
     ).all()
-    values = {
-        "votes": len(found),
-        "again": sum(row.is_again for row in found),
-        "ties": list(tied_fields([_vote(row) for row in found], taxonomy)),
-    }
+    values = _counts(found, taxonomy)
     one = (states.c.cluster_id == cluster_id, states.c.key == key)
     if connection.execute(states.update().where(*one).values(**values)).rowcount == 0:
         connection.execute(states.insert().values(cluster_id=cluster_id, key=key, **values))
+
+
+def _counts(rows: Sequence[Any], taxonomy: Taxonomy) -> dict[str, Any]:
+    """Return what is kept in ``states`` of a cluster with these votes."""
+    return {
+        "votes": len(rows),
+        "again": sum(row.is_again for row in rows),
+        "ties": list(tied_fields([_vote(row) for row in rows], taxonomy)),
+    }
 
 
 def states_of(connection: Connection, keys: Mapping[int, str]) -> dict[int, State]:
@@ -148,6 +151,8 @@ def bring(
         refuse: Told of each that cannot be saved, and why.
     """
     done = Imported()
+    stand = {_place(row): row.created for row in connection.execute(votes.select())}
+    later: dict[tuple[Any, ...], Vote] = {}
     for vote in brought:
         try:
             fine = checked(vote, taxonomy)
@@ -156,15 +161,44 @@ def bring(
             refuse(vote, str(error))
             done.refused += 1
             continue
-        before = vote_of(
-            connection, fine.cluster_id, fine.key, fine.reviewer, practice=fine.practice
-        )
-        if before is not None and moment(before.created) >= moment(fine.created):
+        place = _place(fine)
+        if place in stand and moment(stand[place]) >= moment(fine.created):
             done.unchanged += 1
             continue
-        save(connection, fine, taxonomy, is_again=False, source="import")
+        stand[place] = fine.created
+        later[place] = fine
         done.saved += 1
+    if later:
+        _save_all(connection, list(later.values()), taxonomy)
     return done
+
+
+def _save_all(connection: Connection, brought: Sequence[Vote], taxonomy: Taxonomy) -> None:
+    """Save many votes at once, one for each reviewer of a cluster."""
+    rows = [_values(vote) | {"is_again": False} for vote in brought]
+    connection.execute(
+        history.insert(), [{**row, "saved": now(), "source": "import"} for row in rows]
+    )
+    same = [votes.c[name] == sa.bindparam(f"at_{name}") for name in _KEYS]
+    connection.execute(
+        votes.delete().where(*same), [{f"at_{name}": row[name] for name in _KEYS} for row in rows]
+    )
+    connection.execute(votes.insert(), rows)
+    changed = {(vote.cluster_id, vote.key) for vote in brought if not vote.practice}
+    found: dict[tuple[int, str], list[Any]] = {}
+    for row in connection.execute(votes.select().where(votes.c.practice.is_(False))):
+        if (row.cluster_id, row.key) in changed:
+            found.setdefault((row.cluster_id, row.key), []).append(row)
+    if not found:
+        return
+    at = (states.c.cluster_id == sa.bindparam("at_id"), states.c.key == sa.bindparam("at_key"))
+    places = [{"at_id": cluster_id, "at_key": key} for cluster_id, key in found]
+    connection.execute(states.delete().where(*at), places)
+    counted = [
+        {"cluster_id": cluster_id, "key": key, **_counts(rows, taxonomy)}
+        for (cluster_id, key), rows in found.items()
+    ]
+    connection.execute(states.insert(), counted)
 
 
 def _check_cluster(vote: Vote, keys: Mapping[int, str]) -> None:
@@ -178,6 +212,18 @@ def _check_cluster(vote: Vote, keys: Mapping[int, str]) -> None:
             f"cluster {vote.cluster_id} has changed: the vote is for {vote.key}, and it is "
             f"{keys[vote.cluster_id]} now"
         )
+
+
+def _place(one: Any) -> tuple[Any, ...]:
+    """Return whose vote it is on what; of a vote or its row."""
+    return tuple(getattr(one, name) for name in _KEYS)
+
+
+def _values(vote: Vote) -> dict[str, Any]:
+    values = {name: getattr(vote, name) for name in (*_KEYS, *_SAID)}
+    for name in ("global_concepts", "local_concepts"):
+        values[name] = list(values[name])
+    return values
 
 
 def _vote(row: Any) -> Vote:
