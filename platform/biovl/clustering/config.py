@@ -64,8 +64,8 @@ class ClusterConfig:
         for name in ("clusters", "iterations", "block_rows"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.clusters > 1_000_000:
-            raise ValueError(f"clusters must be at most 1,000,000, got {self.clusters:,}")
+        if self.clusters > 100_000:
+            raise ValueError(f"clusters must be at most 100,000, got {self.clusters:,}")
         if not 0 <= self.tolerance < 1:
             raise ValueError(f"tolerance must be in 0..1, got {self.tolerance}")
         if not 0 <= self.seed < 2**62:

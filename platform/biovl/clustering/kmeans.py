@@ -18,7 +18,7 @@ import numpy as np
 
 # Shapes: N rows, S rows of the sample, T of it tried, K clusters, C components.
 
-_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER = 32_768, 16
+_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER = 16_384, 8
 
 _SPREAD_BITS = 22
 _SHIFT = 0.1
