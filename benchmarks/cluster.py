@@ -1,16 +1,12 @@
 """k-means of the cluster job against faiss.Kmeans on the same cores, and what a worker holds.
 
 python benchmarks/cluster.py speed --vectors 250000 1000000 --folder DIR
-python benchmarks/cluster.py purity --table DIR --embedding DIR --kinds kinds.csv --folder DIR
 
 ``speed`` makes vectors in groups of different sizes, writes them as an embedding beside a table of
 tiny images, and runs the job as a user would. faiss gets the same vectors, iterations and threads,
 and all vectors (by default it learns from 256 a cluster). Both times are those of k-means alone:
 the start and the iterations; the job's other stages are told apart. Inertia is that of the final
 centroids over all vectors, in float64. Memory is the highest resident set of any worker process.
-
-``purity`` clusters images whose kinds are known (a CSV with the row's id and its kind), and scores
-the clusters beside scikit-learn's PCA and KMeans on the same vectors.
 """
 
 import argparse
