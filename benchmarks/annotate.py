@@ -1,7 +1,7 @@
 """Measure annotate against bare PyTorch loops: the same images, decoding, batch and cores.
 
     make bench
-    python benchmarks/annotate.py [--weights DIR] [--images 400] [--batch 32]
+    python benchmarks/annotate.py [--weights DIR] [--images 400] [--batch 32] [--rounds 2]
 
 The loops are two that one would write: a process with a thread of PyTorch per core, and one process
 with all threads and a DataLoader that decodes beside it; the faster counts. All are timed while
@@ -24,8 +24,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-ROUNDS = 2
-
 
 def main() -> None:
     """Run everything in turn and print one table."""
@@ -36,6 +34,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=400)
     parser.add_argument("--side-px", type=int, default=800, help="of the images, which are JPEG")
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=2, help="in turn, of which the best count")
     given = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as scratch:
@@ -53,7 +52,7 @@ def main() -> None:
         print(f"| {'what':<66} | {'measured':>12} | {'goal':>8} |")
         print(f"|{'-' * 68}|{'-' * 14}|{'-' * 10}|")
         processes = loader = job = start = 0.0
-        for number in range(ROUNDS):
+        for number in range(given.rounds):
             processes = max(processes, _processes(values, cores))
             loader = max(loader, _one(_LOADER, values, cores))
             out = str(Path(scratch) / f"out{number}")
