@@ -36,8 +36,8 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plugin]:
 
 @pytest.fixture(scope="module", params=plugins.names("annotators"))
 def annotator(request: pytest.FixtureRequest, example: dict[str, Plugin]) -> Annotator:
-    assert request.param in example, f"give {request.param} an example in this file"
-    made: Annotator = make("annotators", example[request.param])
+    # One that needs no settings needs no example.
+    made: Annotator = make("annotators", example.get(request.param, Plugin(request.param)))
     return made
 
 

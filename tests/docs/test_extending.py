@@ -67,6 +67,7 @@ def test_contracts_find_the_examples_and_their_own_tests_pass(copy: Path) -> Non
         copy, "-m", "pytest", "-vv", "-p", "no:cacheprovider", "-k", about, *CONTRACTS, *OWN
     )
     assert "[captioned]" in found
+    assert "[colourful]" in found
     assert "sources/captioned.py" in found
 
 

@@ -14,12 +14,11 @@ import contextlib
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import ray
 
 from biovl import assembling, pairing
 from biovl import config as configs
@@ -28,8 +27,9 @@ from biovl.curation.config import AssembleConfig
 from biovl.curation.tally import merged, tally
 from biovl.errors import ArtifactError, ConfigError
 from biovl.jobs.connection import connected
-from biovl.jobs.failures import checked, resumable, returned
+from biovl.jobs.failures import resumable
 from biovl.jobs.progress import Progress
+from biovl.jobs.stages import Stages
 from biovl.leases import held
 from biovl.storage import (
     Draft,
@@ -85,7 +85,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     with held(config.out) as lease:
         draft = Draft.begin(config.out, KIND, plain, inputs)
         with connected():
-            stages = _Stages(draft, report)
+            stages = Stages(draft, report)
             stages.run("looking at part", len(parts), _look, (config, parts))
             decided = draft.once(
                 "decided", lambda: assembling.decide(config, asked, len(parts), labels)
@@ -180,42 +180,6 @@ def _encode(config: AssembleConfig, parts: list[str], number: int) -> None:
 
 def _shard(config: AssembleConfig, wanted: list[tuple[str, int]], number: int) -> None:
     assembling.shard(config, *wanted[number])
-
-
-class _Stages:
-    """Runs the tasks of a stage that an earlier run has not finished."""
-
-    def __init__(self, draft: Draft, report: Progress) -> None:
-        self._draft, self._report = draft, report
-
-    def run(
-        self, name: str, total: int, task: Callable[..., None], arguments: tuple[Any, ...]
-    ) -> None:
-        """Run ``task(*arguments, number)`` for every number below ``total``, each on a worker."""
-        key = name.replace(" ", "-")
-        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
-        pending = [number for number in range(total) if number not in finished]
-        self._report.stage(name, total, done_before=len(finished))
-        if not pending:
-            return
-        uri = self._draft.folder.uri
-        # What all tasks share is stored once and not with every task.
-        shared = ray.put(arguments)
-
-        def work(row: dict[str, Any]) -> dict[str, Any]:
-            number = int(row["item"])
-
-            def done() -> dict[str, Any]:
-                task(*ray.get(shared), number)
-                Draft(uri).note(f"{key}/{number:06d}", {})
-                return row
-
-            return returned(uri, done)
-
-        numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-        for row in numbers.map(work, num_cpus=1).iter_rows():
-            checked(row)
-            self._report.add()
 
 
 def _labels(config: AssembleConfig, columns: pa.Schema) -> list[str]:

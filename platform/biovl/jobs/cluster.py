@@ -15,7 +15,7 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 import numpy as np
@@ -30,6 +30,7 @@ from biovl.errors import ConfigError
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
+from biovl.jobs.stages import Stages
 from biovl.leases import held
 from biovl.storage import Draft, Manifest, published
 from biovl.tables import Table
@@ -77,7 +78,7 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
         _with_late_settings(config.out, plain)
         draft = Draft.begin(config.out, KIND, plain, inputs)
         with connected():
-            stages = _Stages(draft, report)
+            stages = Stages(draft, report)
             measured = stages.run("measuring block", blocks, steps.measure, (config, source))
             (fitted,) = stages.run("fitting", 1, steps.fit, (config, source))
             projected = stages.run("projecting block", blocks, steps.project, (config, source))
@@ -316,47 +317,3 @@ class _KMeans:
 
 def _centroids(iteration: int) -> str:
     return f".draft/kmeans/{iteration:06d}.npy"
-
-
-class _Stages:
-    """Runs the tasks of a stage that an earlier run has not finished."""
-
-    def __init__(self, draft: Draft, report: Progress) -> None:
-        self._draft, self._report = draft, report
-
-    def run(
-        self,
-        name: str,
-        total: int,
-        task: Callable[..., dict[str, Any]],
-        arguments: tuple[Any, ...],
-    ) -> list[dict[str, Any]]:
-        """Run ``task(*arguments, number)`` for every number below ``total``, each on a worker.
-
-        Returns:
-            What each returned, in the order of the numbers, also of those of an earlier run.
-        """
-        key = name.replace(" ", "-")
-        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
-        pending = [number for number in range(total) if number not in finished]
-        self._report.stage(name, total, done_before=len(finished))
-        if pending:
-            uri = self._draft.folder.uri
-            # What all tasks share is stored once and not with every task.
-            shared = ray.put(arguments)
-
-            def work(row: dict[str, Any]) -> dict[str, Any]:
-                number = int(row["item"])
-
-                def done() -> dict[str, Any]:
-                    receipt = task(*ray.get(shared), number)
-                    Draft(uri).note(f"{key}/{number:06d}", receipt)
-                    return row
-
-                return returned(uri, done)
-
-            numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-            for row in numbers.map(work, num_cpus=1).iter_rows():
-                checked(row)
-                self._report.add()
-        return [self._draft.noted(f"{key}/{number:06d}") or {} for number in range(total)]

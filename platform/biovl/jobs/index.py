@@ -13,7 +13,7 @@ of the sample, and the codes of one index at a time.
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,6 +28,7 @@ from biovl.indexing.previous import Previous
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
+from biovl.jobs.stages import Stages
 from biovl.leases import held
 from biovl.retrieval.config import IndexConfig
 from biovl.retrieval.vectors import check_factory, choose_factory, least_vectors
@@ -225,15 +226,12 @@ class _Embed:
         return Previous(self._config.previous, self._config.over)
 
 
-class _Stages:
-    """Runs the tasks of a stage that an earlier run has not finished."""
-
-    def __init__(self, draft: Draft, report: Progress) -> None:
-        self._draft, self._report = draft, report
+class _Stages(Stages):
+    """Beside its tasks, those that need the model."""
 
     def embed(self, config: IndexConfig, reuses: bool, total: int) -> list[dict[str, Any]]:
         """Embed the units that are left; return the receipts of all."""
-        pending = self._pending("embedding unit", "embedded", total)
+        pending = self.pending("embedding unit", "embedded", total)
         if pending:
             workers = config.workers
             size = min(workers.count, len(pending))
@@ -250,34 +248,4 @@ class _Stages:
             for row in done.iter_rows():
                 seen += checked(row)["rows"]
                 self._report.add(f"{seen:,} pairs ({seen / self._report.seconds:.0f}/s)")
-        return [self._draft.noted(f"embedded/{number:06d}") or {} for number in range(total)]
-
-    def run(
-        self, name: str, total: int, task: Callable[..., None], arguments: tuple[Any, ...]
-    ) -> None:
-        """Run ``task(*arguments, number)`` for every number below ``total``, each on a worker."""
-        key = name.replace(" ", "-")
-        pending = self._pending(name, key, total)
-        if not pending:
-            return
-        uri = self._draft.folder.uri
-
-        def work(row: dict[str, Any]) -> dict[str, Any]:
-            number = int(row["item"])
-
-            def done() -> dict[str, Any]:
-                task(*arguments, number)
-                Draft(uri).note(f"{key}/{number:06d}", {})
-                return row
-
-            return returned(uri, done)
-
-        numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-        for row in numbers.map(work, num_cpus=1).iter_rows():
-            checked(row)
-            self._report.add()
-
-    def _pending(self, name: str, key: str, total: int) -> list[int]:
-        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
-        self._report.stage(name, total, done_before=len(finished))
-        return [number for number in range(total) if number not in finished]
+        return self.receipts("embedded", total)

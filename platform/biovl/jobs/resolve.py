@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-import ray
-
 from biovl import config as configs
 from biovl.clustering.blocks import Source, open_source
 from biovl.curation.taxonomy import Taxonomy, load_taxonomy
-from biovl.errors import BiovlError, ConfigError
+from biovl.errors import ConfigError
 from biovl.filesystems import open_location
 from biovl.jobs.connection import connected
-from biovl.jobs.failures import checked, resumable, returned
+from biovl.jobs.failures import resumable
 from biovl.jobs.progress import Progress
+from biovl.jobs.stages import Stages
 from biovl.labelling import agreement, propagation, report, sheets
 from biovl.labelling.concepts import Concepts, check_embedding, open_concepts
 from biovl.labelling.config import ResolveConfig
@@ -31,8 +30,6 @@ from biovl.labelling.votes import read_votes
 from biovl.leases import held
 from biovl.storage import Draft, Input, Manifest, published, to_json
 from biovl.tables import COLUMNS, open_table
-
-_RECEIPTS = "labelled"
 
 
 def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest:
@@ -105,7 +102,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
                 write = functools.partial(
                     propagation.write_new, config.out, concepts, labels, limits_K, source
                 )
-            receipts = _propagate(draft, say, len(parts), write)
+            receipts = Stages(draft, say).run("labelling part", len(parts), _label, (write,))
         agreed = agreement.summary([item.votes for item in outcome.resolved])
         draft.folder.write("clusters.csv", report.clusters_csv(concepts, outcome.resolved))
         draft.folder.write("ties.csv", report.ties_csv(outcome.resolved))
@@ -203,33 +200,5 @@ def _votes(outcome: _Outcome) -> dict[str, Any]:
     return {"counted": outcome.counted, "refused": dict(sorted(kinds.items()))}
 
 
-def _propagate(
-    draft: Draft, say: Progress, total: int, write: Callable[[int], propagation.Receipt]
-) -> list[dict[str, Any]]:
-    """Write the parts that an earlier run has not, each on a worker; return the receipts of all."""
-    finished = {int(kept.rpartition("/")[2]) for kept in draft.names_noted(_RECEIPTS)}
-    pending = [number for number in range(total) if number not in finished]
-    say.stage("labelling part", total, done_before=len(finished))
-    if pending:
-        # What all tasks share is stored once and not with every task.
-        shared = ray.put((draft.folder.uri, write))
-        numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-        for row in numbers.map(functools.partial(_part, shared), num_cpus=1).iter_rows():
-            checked(row)
-            say.add()
-    receipts = [draft.noted(f"{_RECEIPTS}/{number:06d}") for number in range(total)]
-    if any(receipt is None for receipt in receipts):
-        raise BiovlError(f"{draft.folder.uri}: a part was labelled and its receipt is not there")
-    return [receipt for receipt in receipts if receipt is not None]
-
-
-def _part(shared: Any, row: dict[str, Any]) -> dict[str, Any]:
-    uri, write = ray.get(shared)
-    number = int(row["item"])
-
-    def done() -> dict[str, Any]:
-        receipt: propagation.Receipt = write(number)
-        Draft(uri).note(f"{_RECEIPTS}/{number:06d}", receipt.plain())
-        return {"part": number}
-
-    return returned(uri, done)
+def _label(write: Callable[[int], propagation.Receipt], number: int) -> dict[str, Any]:
+    return write(number).plain()
