@@ -225,7 +225,7 @@ def test_killed_and_run_again_gives_the_same_bytes(
     environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     job = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, env=environment)
     deadline = time.monotonic() + 120
-    while not list((out / ".draft" / "labelled").glob("*.json")):
+    while not list((out / ".draft" / "labelling-part").glob("*.json")):
         assert time.monotonic() < deadline
         assert job.poll() is None
         time.sleep(0.005)
