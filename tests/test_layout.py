@@ -45,7 +45,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "towers": {"errors"},
     "models": {"config", "errors", "text_shapes", "tokenization", "weights"},
     "encoder": {"errors", "images", "models", "tokenization", "weight_files"},
-    "evaluation": {"drawing", "precision"},
+    "evaluation": {
+        *("__init__", "config", "drawing", "encoder", "errors", "filesystems", "images"),
+        *("markdown", "plugins", "precision", "records", "shards", "storage", "tables"),
+        "weight_files",
+    },
     "merging": {"config", "errors", "markdown", "models", "storage", "weights"},
     "retrieval": {"config", "errors", "filesystems", "records", "shards", "storage"},
     "indexing": {"encoder", "errors", "images", "retrieval", "shards", "storage"},
