@@ -5,6 +5,7 @@ Ours is data beside this file; any other is a file of the same form.
 
 import difflib
 import functools
+import itertools
 import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,12 +86,17 @@ class Taxonomy:
         return tuple(above for above, below in self.concepts.items() if name in below)
 
     @functools.cached_property
+    def local_concepts(self) -> tuple[str, ...]:
+        """Every local concept once, in the order of the file."""
+        return tuple(dict.fromkeys(itertools.chain(*self.concepts.values())))
+
+    @functools.cached_property
     def _globals(self) -> dict[str, str]:
         return {normalised(name): name for name in self.concepts}
 
     @functools.cached_property
     def _locals(self) -> dict[str, str]:
-        return {normalised(name): name for below in self.concepts.values() for name in below}
+        return {normalised(name): name for name in self.local_concepts}
 
     def _found(self, level: str, name: str, known: Mapping[str, str]) -> str:
         wanted = normalised(name)

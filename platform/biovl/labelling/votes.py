@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -66,11 +65,7 @@ def checked(vote: Vote, taxonomy: Taxonomy) -> Vote:
         panel_type=panel.panel_type,
         panel_subtype=panel.panel_subtype,
         global_concepts=tuple(name for name in taxonomy.concepts if name in global_concepts),
-        local_concepts=tuple(
-            name
-            for name in dict.fromkeys(itertools.chain(*taxonomy.concepts.values()))
-            if name in local_concepts
-        ),
+        local_concepts=tuple(name for name in taxonomy.local_concepts if name in local_concepts),
     )
 
 
