@@ -1,0 +1,219 @@
+"""Logistic regression on frozen features: what a linear layer can read off a model's vectors.
+
+The objective is scikit-learn's: the summed cross-entropy times C plus half the squared weights,
+intercepts free. L-BFGS in float64, on any device. Nothing here sees a test label: C is chosen on
+validation images, and where there are none, on a part of the training images.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Shapes: N images, T training images, D features, C classes, W weight vectors (1 of two classes).
+
+STRENGTHS = tuple(10.0**power for power in range(-6, 5))
+"""Values of C that are tried, from strong regularisation to almost none."""
+
+HELD_OUT = 0.2
+"""Share of the training images on which C is chosen where no validation images are given."""
+
+_STEPS = 1_000
+_GRADIENT = 1e-7
+"""Largest entry of the mean loss's gradient at which a fit is done; scikit-learn stops at 1e-4."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A fitted linear layer."""
+
+    weight_WD: np.ndarray
+    bias_W: np.ndarray
+    classes: int
+    strength: float
+    """The C it was fitted with: the inverse of regularisation."""
+
+    def logits(self, features_ND: np.ndarray) -> np.ndarray:
+        """Return logits of each class, float64, shape [N, C]."""
+        logits_NW = features_ND.astype(np.float64) @ self.weight_WD.T + self.bias_W
+        return _of_all_classes(torch.from_numpy(logits_NW)).numpy()
+
+    def probabilities(self, features_ND: np.ndarray) -> np.ndarray:
+        """Return the probability of each class, float64, shape [N, C]."""
+        shares: np.ndarray = torch.from_numpy(self.logits(features_ND)).softmax(1).numpy()
+        return shares
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Features brought to mean 0 and deviation 1, as they are in training images."""
+
+    mean_D: np.ndarray
+    deviation_D: np.ndarray
+
+    @classmethod
+    def of(cls, features_TD: np.ndarray) -> "Scaling":
+        """Return the scaling of training images; a feature that never varies is only centred."""
+        deviation_D = features_TD.std(axis=0, dtype=np.float64)
+        mean_D = features_TD.mean(axis=0, dtype=np.float64)
+        # Of a constant float32 the deviation is rounding.
+        constant_D = deviation_D <= 1e-7 * np.abs(mean_D)
+        return cls(mean_D, np.where(constant_D, 1.0, deviation_D))
+
+    def __call__(self, features_ND: np.ndarray) -> np.ndarray:
+        """Return scaled features, float64."""
+        scaled: np.ndarray = (features_ND - self.mean_D) / self.deviation_D
+        return scaled
+
+
+def fit(
+    features_TD: np.ndarray,
+    labels_T: np.ndarray,
+    classes: int,
+    strength: float = 1.0,
+    *,
+    device: str = "cpu",
+) -> Probe:
+    """Return the logistic regression of labels on features.
+
+    Two classes have one weight vector, more have one each, so that C means what it does in
+    ``sklearn.linear_model.LogisticRegression``. Classes without training images are never found.
+
+    Args:
+        features_TD: Any float; no NaN.
+        labels_T: Classes, 0 <= label < classes, int64.
+        classes: How many there are, at least 2.
+        strength: C, positive.
+        device: Where it is computed.
+
+    Raises:
+        ValueError: If there are no training images, or a label is no class.
+    """
+    return next(iter(_fitted(features_TD, labels_T, classes, (strength,), device)))
+
+
+def chosen(
+    train: tuple[np.ndarray, np.ndarray],
+    val: tuple[np.ndarray, np.ndarray],
+    classes: int,
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    device: str = "cpu",
+) -> Probe:
+    """Return the fit on ``train`` that gets most of ``val`` right.
+
+    Of equally accurate ones the one of lower cross-entropy: few images make accuracy coarse.
+
+    Args:
+        train: Features [T, D] and labels [T].
+        val: Features [V, D] and labels [V].
+        classes: How many there are.
+        strengths: Values of C.
+        device: Where it is computed.
+    """
+    features_VD, labels_V = val
+    best: tuple[float, float] | None = None
+    for probe in _fitted(*train, classes, strengths, device):
+        logits_VC = torch.from_numpy(probe.logits(features_VD))
+        right = float((logits_VC.argmax(1).numpy() == labels_V).mean())
+        loss = float(F.cross_entropy(logits_VC, torch.from_numpy(labels_V.astype(np.int64))))
+        if best is None or (right, -loss) > best:
+            best, kept = (right, -loss), probe
+    return kept
+
+
+def chosen_within(
+    train: tuple[np.ndarray, np.ndarray],
+    classes: int,
+    *,
+    seed: int = 0,
+    strengths: Sequence[float] = STRENGTHS,
+    device: str = "cpu",
+) -> Probe:
+    """Return a fit on all of ``train``, with the C that was best on a part that was held out.
+
+    So few examples remain few: no other labelled image decides anything. Where no class has two
+    images nothing can be held out, and C is 1.
+    """
+    features_TD, labels_T = train
+    val_T = np.zeros(len(labels_T), bool)
+    for rows in _by_class(labels_T, seed):
+        val_T[rows[: min(int(np.ceil(HELD_OUT * len(rows))), len(rows) - 1)]] = True
+    strength = 1.0
+    if val_T.any():
+        strength = chosen(
+            (features_TD[~val_T], labels_T[~val_T]),
+            (features_TD[val_T], labels_T[val_T]),
+            classes,
+            strengths=strengths,
+            device=device,
+        ).strength
+    return fit(features_TD, labels_T, classes, strength, device=device)
+
+
+def drawn(labels_N: np.ndarray, fraction: float, *, seed: int) -> np.ndarray:
+    """Return rows that hold a share of each class, at least one image; sorted, int64.
+
+    Those of a smaller fraction are among those of a larger one of the same seed.
+    """
+    if not 0 < fraction <= 1:
+        raise ValueError(f"a fraction is in (0, 1], got {fraction}")
+    parts = [rows[: max(1, round(fraction * len(rows)))] for rows in _by_class(labels_N, seed)]
+    return np.sort(np.concatenate(parts))
+
+
+def _by_class(labels_N: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Yield the rows of each class, in an order drawn for it alone."""
+    for label in np.unique(labels_N):
+        rows = np.flatnonzero(labels_N == label)
+        yield np.random.default_rng([seed, int(label)]).permutation(rows)
+
+
+def _fitted(
+    features_TD: np.ndarray,
+    labels_T: np.ndarray,
+    classes: int,
+    strengths: Sequence[float],
+    device: str,
+) -> Iterator[Probe]:
+    """Yield the fit of each C, from the smallest; each begins where the one before it ended."""
+    if not len(labels_T):
+        raise ValueError("there are no training images")
+    if labels_T.min() < 0 or labels_T.max() >= classes:
+        raise ValueError(f"labels are classes 0 to {classes - 1}, got {labels_T.max()}")
+    feature_TD = torch.as_tensor(features_TD, dtype=torch.float64, device=device)
+    label_T = torch.as_tensor(labels_T, dtype=torch.int64, device=device)
+    vectors = 1 if classes == 2 else classes
+    weight_WD = feature_TD.new_zeros(vectors, feature_TD.shape[1], requires_grad=True)
+    bias_W = feature_TD.new_zeros(vectors, requires_grad=True)
+    for strength in sorted(strengths):
+        optimizer = torch.optim.LBFGS(
+            [weight_WD, bias_W],
+            max_iter=_STEPS,
+            tolerance_grad=_GRADIENT,
+            tolerance_change=1e-14,
+            line_search_fn="strong_wolfe",
+        )
+        # The mean of the loss, so that tolerances do not depend on the number of images.
+        decay = 1 / (strength * len(labels_T))
+
+        def loss(decay: float = decay, optimizer: torch.optim.LBFGS = optimizer) -> Tensor:
+            optimizer.zero_grad()
+            logits_TC = _of_all_classes(feature_TD @ weight_WD.T + bias_W)
+            value = F.cross_entropy(logits_TC, label_T) + decay / 2 * weight_WD.square().sum()
+            value.backward()
+            return value
+
+        optimizer.step(loss)
+        weight, bias = (part.detach().cpu().numpy().copy() for part in (weight_WD, bias_W))
+        yield Probe(weight, bias, classes, strength)
+
+
+def _of_all_classes(logits_NW: Tensor) -> Tensor:
+    """Return a logit for each class: of two, the first has 0."""
+    if logits_NW.shape[1] > 1:
+        return logits_NW
+    return torch.cat([torch.zeros_like(logits_NW), logits_NW], dim=1)
