@@ -20,7 +20,7 @@ def blobs(images=200, classes=4, dim=12, seed=0, spread=1.5):
 @pytest.mark.parametrize("strength", [0.01, 1.0, 300.0])
 def test_a_fit_equals_scikit_learns(classes: int, strength: float) -> None:
     features, labels = blobs(classes=classes)
-    ours = probe.fit(features, labels, classes, strength)
+    ours = probe.fit(features, labels, classes, strength, tolerance=1e-9)
     theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000).fit(features, labels)
     others, _ = blobs(classes=classes, seed=1)
     assert ours.probabilities(others) == pytest.approx(theirs.predict_proba(others), abs=1e-5)
@@ -46,8 +46,8 @@ def test_the_strength_is_the_one_that_gets_most_of_val_right() -> None:
 
 def test_the_largest_of_a_path_is_the_fit_of_its_own() -> None:
     train, val = blobs(60), blobs(50, seed=1)
-    *_, last = probe._fitted(*train, 4, (0.01, 1.0, 100.0), "cpu")
-    alone = probe.fit(*train, 4, 100.0)
+    *_, last = probe._fitted(*train, 4, (0.01, 1.0, 100.0), "cpu", 1e-9)
+    alone = probe.fit(*train, 4, 100.0, tolerance=1e-9)
     assert last.logits(val[0]) == pytest.approx(alone.logits(val[0]), abs=1e-3)
 
 

@@ -15,14 +15,14 @@ from torch import Tensor
 
 # Shapes: N images, T training images, D features, C classes, W weight vectors (1 of two classes).
 
-STRENGTHS = tuple(10.0**power for power in range(-6, 5))
+STRENGTHS = tuple(10.0**power for power in range(-4, 4))
 """Values of C that are tried, from strong regularisation to almost none."""
 
 HELD_OUT = 0.2
 """Share of the training images on which C is chosen where no validation images are given."""
 
 _STEPS = 1_000
-_GRADIENT = 1e-7
+TOLERANCE = 1e-5
 """Largest entry of the mean loss's gradient at which a fit is done; scikit-learn stops at 1e-4."""
 
 
@@ -76,6 +76,7 @@ def fit(
     strength: float = 1.0,
     *,
     device: str = "cpu",
+    tolerance: float = TOLERANCE,
 ) -> Probe:
     """Return the logistic regression of labels on features.
 
@@ -88,11 +89,12 @@ def fit(
         classes: How many there are, at least 2.
         strength: C, positive.
         device: Where it is computed.
+        tolerance: See ``TOLERANCE``.
 
     Raises:
         ValueError: If there are no training images, or a label is no class.
     """
-    return next(iter(_fitted(features_TD, labels_T, classes, (strength,), device)))
+    return next(iter(_fitted(features_TD, labels_T, classes, (strength,), device, tolerance)))
 
 
 def chosen(
@@ -178,6 +180,7 @@ def _fitted(
     classes: int,
     strengths: Sequence[float],
     device: str,
+    tolerance: float = TOLERANCE,
 ) -> Iterator[Probe]:
     """Yield the fit of each C, from the smallest; each begins where the one before it ended."""
     if not len(labels_T):
@@ -193,7 +196,7 @@ def _fitted(
         optimizer = torch.optim.LBFGS(
             [weight_WD, bias_W],
             max_iter=_STEPS,
-            tolerance_grad=_GRADIENT,
+            tolerance_grad=tolerance,
             tolerance_change=1e-14,
             line_search_fn="strong_wolfe",
         )
