@@ -46,9 +46,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "errors", "text_shapes", "tokenization", "weights"},
     "encoder": {"errors", "images", "models", "tokenization", "weight_files"},
     "evaluation": {
-        *("__init__", "config", "drawing", "encoder", "errors", "filesystems", "images"),
-        *("markdown", "plugins", "precision", "records", "shards", "storage", "tables"),
-        "weight_files",
+        *("__init__", "config", "curation", "drawing", "encoder", "errors", "filesystems"),
+        *("images", "markdown", "pairing", "plugins", "precision", "records", "shards"),
+        *("storage", "tables", "weight_files"),
     },
     "merging": {"config", "errors", "markdown", "models", "storage", "weights"},
     "retrieval": {"config", "errors", "filesystems", "records", "shards", "storage"},

@@ -2,10 +2,12 @@
 
 Each file here reads one format and is a plug-in: ``folder`` class folders, ``medmnist`` npz,
 ``table`` Parquet, ``webdataset`` tars, ``corpus`` a published one, ``reports`` images and reports,
-``captions`` a CSV. Nothing here decodes an image: what is unreadable is found when it is embedded.
+``captions`` a CSV, ``long_captions`` harvested articles. Nothing here decodes an image: what is
+unreadable is found when it is embedded.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -19,8 +21,10 @@ SPLITS = ("train", "val", "test")
 class Images(Protocol):
     """Encoded images in a fixed order. Travels by pickle: it says where they are."""
 
-    fingerprint: str
-    """What identifies them and their order: vectors are kept under it."""
+    @property
+    def fingerprint(self) -> str:
+        """What identifies them and their order: vectors are kept under it."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -42,6 +46,8 @@ class Labelled:
     """train, val or test. str, [N]."""
     ids: list[str]
     """Unique; [N]."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """What is not among them, by reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +64,8 @@ class Pairs:
     """What scores are broken down by, a row per image: caption tokens, licence group, concepts …"""
     ids: list[str]
     """Unique; [N]."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """What is not among them, by reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,3 +84,5 @@ class Questions:
     """train, val or test. str, [Q]."""
     ids: list[str]
     """Unique; [Q]."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """What is not among them, by reason."""
