@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "encoder": {"errors", "images", "models", "tokenization", "weight_files"},
     "evaluation": {
         *("__init__", "config", "curation", "drawing", "encoder", "errors", "filesystems"),
-        *("images", "markdown", "pairing", "plugins", "precision", "records", "shards"),
+        *("images", "markdown", "models", "pairing", "plugins", "precision", "records", "shards"),
         *("storage", "tables", "weight_files"),
     },
     "merging": {"config", "errors", "markdown", "models", "storage", "weights"},
