@@ -1,8 +1,8 @@
 """Closed questions that come as such: Parquet with options and the place of the right one.
 
 For µ-Bench and Biomedica2025EvalSet, whose names of columns are settings. What cannot be asked is
-left out and counted by reason: one option (a free point), a right option that is not there, the same
-option twice, a task that is unknown, a question asked again.
+left out and counted by reason: one option (a free point), a right option that is not there, the
+same option twice, a task that is unknown, a question asked again.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from biovl.errors import ArtifactError
 from biovl.evaluation import choices
 from biovl.evaluation.choices import Choices
-from biovl.evaluation.stored_images import Column, parquet_parts
+from biovl.evaluation.stored_images import Chosen, Column, parquet_parts
 from biovl.storage import Folder
 
 _AT_ONCE = 256
@@ -86,8 +86,8 @@ def build(config: Config) -> Choices:
         raise ArtifactError(f"{config.path}: {config.id} is not unique")
     return Choices(
         name=config.path.rstrip("/").rpartition("/")[2],
-        images=images,
-        image_of=rows[kept],
+        images=images if len(kept) == len(images) else Chosen(images, rows[kept]),
+        image_of=np.arange(len(kept)),
         questions=[questions[number] for number in kept],
         texts=texts,
         option_VEO=option_EO[None],
@@ -114,7 +114,7 @@ def _table(config: Config, names: list[str], columns: list[str], schema: pa.Sche
     folder, tables = Folder(config.path), []
     for file in names:
         with folder.filesystem.open_input_file(folder.at(file)) as stream:
-            read = pq.read_table(stream, columns=columns[:-1])
+            read = pq.ParquetFile(stream).read(columns=columns[:-1])
         arrays = {column: _column(read, column) for column in columns[:-1]}
         tables.append(pa.table(arrays))
     return pa.concat_tables(tables, promote_options="permissive")
@@ -150,7 +150,9 @@ def _answers(config: Config, table: pa.Table, options: list[list[str]]) -> list[
         return -1 if answer is None else int(answer)
 
     kind = table[config.answer].type
-    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    ):
         raise ArtifactError(f"{config.path}: {config.answer} is {kind}, expected a place or words")
     answers = table[config.answer].to_pylist()
     return [place(answer, offered) for answer, offered in zip(answers, options, strict=True)]
