@@ -33,6 +33,10 @@ class Embedded:
     model: str
     """What the table calls it."""
     has_text: bool
+    context: int = 0
+    """Tokens of a text that the model sees; 0 where that is not known."""
+    truncated: Callable[[Sequence[str]], np.ndarray] | None = None
+    """Which texts are longer; bool, [M]."""
 
 
 @dataclass(frozen=True, kw_only=True)
