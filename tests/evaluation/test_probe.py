@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
 from biovl.evaluation import probe
 
@@ -27,11 +26,19 @@ def test_a_fit_equals_scikit_learns(classes: int, strength: float) -> None:
     assert ours.weight_WD == pytest.approx(theirs.coef_, abs=1e-3)
 
 
-def test_scaled_features_are_scikit_learns() -> None:
-    features, _ = blobs()
-    features = np.hstack([features, np.full((len(features), 1), 0.3)])
-    ours = probe.Scaling.of(features[:100])(features)
-    assert ours == pytest.approx(StandardScaler().fit(features[:100]).transform(features))
+@pytest.mark.parametrize("narrow", [1.0, 0.01])
+def test_scaling_only_gives_c_another_unit(narrow: float) -> None:
+    features, labels = blobs()
+    features = 5 + narrow * features
+    scaling = probe.Scaling.of(features)
+    scaled = scaling(features)
+    assert scaled.mean() == pytest.approx(0, abs=1e-9)
+    assert (scaled**2).mean() == pytest.approx(1)
+    ours = probe.fit(scaled, labels, 4, 2.0, tolerance=1e-9).logits(scaled).argmax(1)
+    theirs = LogisticRegression(C=2.0 / scaling.deviation**2, max_iter=10_000, tol=1e-9)
+    centred = features - features.mean(0)
+    assert (ours == theirs.fit(centred, labels).predict(centred)).mean() > 0.99
+    assert probe.Scaling.of(np.full((3, 2), 0.1, np.float32)).deviation == 1
 
 
 def test_the_strength_is_the_one_that_gets_most_of_val_right() -> None:

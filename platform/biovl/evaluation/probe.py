@@ -16,7 +16,7 @@ from torch import Tensor
 # Shapes: N images, T training images, D features, C classes, W weight vectors (1 of two classes).
 
 STRENGTHS = tuple(10.0**power for power in range(-4, 4))
-"""Values of C that are tried, from strong regularisation to almost none."""
+"""Values of C that are tried, from strong regularisation to almost none; of scaled features."""
 
 HELD_OUT = 0.2
 """Share of the training images on which C is chosen where no validation images are given."""
@@ -49,23 +49,27 @@ class Probe:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Features brought to mean 0 and deviation 1, as they are in training images."""
+    """Features about their mean, in units of their deviation: both of training images.
+
+    One deviation for all features: a logistic regression then is what it was, with a C that means
+    the same for every model, however narrow the cone its vectors are in. One for each feature
+    would blow up what a few images happen to agree on.
+    """
 
     mean_D: np.ndarray
-    deviation_D: np.ndarray
+    deviation: float
 
     @classmethod
     def of(cls, features_TD: np.ndarray) -> "Scaling":
-        """Return the scaling of training images; a feature that never varies is only centred."""
-        deviation_D = features_TD.std(axis=0, dtype=np.float64)
+        """Return the scaling of training images; if they are all alike they are only centred."""
         mean_D = features_TD.mean(axis=0, dtype=np.float64)
-        # Of a constant float32 the deviation is rounding.
-        constant_D = deviation_D <= 1e-7 * np.abs(mean_D)
-        return cls(mean_D, np.where(constant_D, 1.0, deviation_D))
+        deviation = float(np.sqrt(((features_TD - mean_D) ** 2).mean()))
+        # Of equal float32 vectors the deviation is rounding.
+        return cls(mean_D, deviation if deviation > 1e-6 * np.abs(mean_D).max() else 1.0)
 
     def __call__(self, features_ND: np.ndarray) -> np.ndarray:
         """Return scaled features, float64."""
-        scaled: np.ndarray = (features_ND - self.mean_D) / self.deviation_D
+        scaled: np.ndarray = (features_ND - self.mean_D) / self.deviation
         return scaled
 
 
