@@ -76,6 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "harvesting",
             "indexing",
             "leases",
+            "markdown",
             "merging",
             "models",
             "pairing",

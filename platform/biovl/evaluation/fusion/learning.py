@@ -128,12 +128,12 @@ class Learner:
         return index.astype(np.int64), probability
 
     def state(self) -> dict[str, Any]:
-        """Return all that a run goes on from."""
+        """Return all that a run goes on from, copied to the host: later steps do not change it."""
         learnt = self.model["fusion"] if self._is_frozen else self.model
         return {
             "steps_done": self.epochs_done,
-            "model": {name: tensor.cpu() for name, tensor in learnt.state_dict().items()},
-            "optimizer": self._optimizer.state_dict(),
+            "model": _on_host(learnt.state_dict()),
+            "optimizer": _on_host(self._optimizer.state_dict()),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -194,6 +194,14 @@ class Learner:
         with torch.random.fork_rng(devices):
             torch.manual_seed(int(seed[0]))
             yield
+
+
+def _on_host(values: Any) -> Any:
+    if isinstance(values, Tensor):
+        return values.detach().to("cpu", copy=True)
+    if isinstance(values, dict):
+        return {key: _on_host(value) for key, value in values.items()}
+    return [_on_host(value) for value in values] if isinstance(values, list) else values
 
 
 def _rate(step: int, steps: int, adam: AdamConfig) -> float:
