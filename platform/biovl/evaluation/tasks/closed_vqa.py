@@ -40,7 +40,9 @@ class Config:
     templates: tuple[str, ...] = ("this is an image of {}", "{} presented in image")
     """A variation each, with one ``{}`` for the class; of classes without captions."""
     seed: int = 0
-    """Of the order of options."""
+    """Of the order of options, and of the intervals."""
+    resamples: int = bootstrap.RESAMPLES
+    """Of the intervals."""
 
 
 def build(config: Config) -> "ClosedVqa":
@@ -96,7 +98,7 @@ class ClosedVqa:
             values[f"accuracy/{group}"] = values["accuracy"]
             counted[f"accuracy/{group}"] = asked & (np.array(data.groups) == group)
         scores = [
-            _score(name, values[name][counted[name]]) for name in values if counted[name].any()
+            self._score(name, values[name][counted[name]]) for name in values if counted[name].any()
         ]
         unreadable = int((~asked).sum())
         left_out = {**data.left_out, **({UNREADABLE: unreadable} if unreadable else {})}
@@ -109,10 +111,11 @@ class ClosedVqa:
             notes={"chance": data.chance, "left_out": left_out, "seed": self.config.seed},
         )
 
-
-def _score(name: str, values: np.ndarray) -> Score:
-    found = bootstrap.estimate(values)
-    return Score(name=name, value=found.value, low=found.low, high=found.high, count=len(values))
+    def _score(self, name: str, values: np.ndarray) -> Score:
+        known = bootstrap.estimate(values, resamples=self.config.resamples, seed=self.config.seed)
+        return Score(
+            name=name, value=known.value, low=known.low, high=known.high, count=len(values)
+        )
 
 
 def _predictions(data: Choices, chosen_VE: np.ndarray) -> pa.Table:

@@ -47,6 +47,8 @@ class Config:
     """Of the draws. All training images are one draw."""
     strengths: tuple[float, ...] = probe.STRENGTHS
     """Values of C to choose from; features are scaled, ``probe.Scaling``."""
+    resamples: int = bootstrap.RESAMPLES
+    """Of the intervals."""
 
     def __post_init__(self) -> None:
         if not self.fractions or not all(0 < fraction <= 1 for fraction in self.fractions):
@@ -114,7 +116,7 @@ class LinearProbe:
                 given_SE.append(share_EC)
                 table = _with_predictions(table, share_EC, asked_E, f"{fraction:.6g}/{seed}")
             label_E = data.labels[rows["test"]].astype(np.int64)
-            found, right_E = _scores(label_E, given_SE, part)
+            found, right_E = _scores(label_E, given_SE, part, self.config.resamples)
             scores += found
             table = table.append_column(f"accuracy{part}", _column(right_E, asked_E))
         return Outcome(
@@ -159,20 +161,20 @@ class LinearProbe:
 
 
 def _scores(
-    label_E: np.ndarray, share_SEC: Sequence[np.ndarray], part: str
+    label_E: np.ndarray, share_SEC: Sequence[np.ndarray], part: str, resamples: int
 ) -> tuple[list[Score], np.ndarray]:
     """Return the scores of a share, and how many of its seeds are right about each image."""
     predicted_ES = np.stack([share_EC.argmax(1) for share_EC in share_SEC], axis=1)
     told = np.concatenate([label_E[:, None], predicted_ES], axis=1)
-    found = [_score(name + part, told, measure) for name, measure in _MEASURES.items()]
+    found = [_score(name + part, told, measure, resamples) for name, measure in _MEASURES.items()]
     if share_SEC[0].shape[1] == 2 and len(np.unique(label_E)) == 2:
         positive_ES = np.stack([share_EC[:, 1] for share_EC in share_SEC], axis=1)
         scored = np.concatenate([label_E[:, None], positive_ES], axis=1)
-        found.append(_score(f"auroc{part}", scored, classification.auroc))
+        found.append(_score(f"auroc{part}", scored, classification.auroc, resamples))
     return found, (predicted_ES == label_E[:, None]).mean(1)
 
 
-def _score(name: str, told: np.ndarray, measure: Statistic) -> Score:
+def _score(name: str, told: np.ndarray, measure: Statistic, resamples: int) -> Score:
     """Return the mean of a measure over seeds: the first column is the label."""
 
     def of_seeds(rows_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
@@ -180,7 +182,7 @@ def _score(name: str, told: np.ndarray, measure: Statistic) -> Score:
         mean_R: np.ndarray = np.mean(each, axis=0)
         return mean_R
 
-    found = bootstrap.estimate(told, of_seeds)
+    found = bootstrap.estimate(told, of_seeds, resamples=resamples)
     seeds = told.shape[1] - 1
     once = np.ones((1, len(told)))
     each = [float(measure(told[:, [0, s]], once)[0]) for s in range(1, seeds + 1)]
