@@ -524,3 +524,55 @@ VQA: dict[str, Recipe] = {
     "slake": slake,
     "frozen": vqa_frozen,
 }
+
+
+def retrieval() -> dict[str, Any]:
+    """The text of every image and the image of every text (needs corpus or data, out)."""
+    return {"tasks": {"retrieval": {"name": "retrieval"}}}
+
+
+def long_retrieval() -> dict[str, Any]:
+    """BMC-LongCLIP's long captions: 1,000 articles of 2025 (needs data: figures/, out)."""
+    return {"tasks": {"long_retrieval": {"name": "retrieval", "corpus": ""}}}
+
+
+def zero_shot() -> dict[str, Any]:
+    """The class whose prompts are nearest to the image (needs data: class folders …, out)."""
+    return {"tasks": {"zero_shot": {"name": "zero_shot"}}}
+
+
+def closed_vqa() -> dict[str, Any]:
+    """The option whose caption is nearest, in two wordings (needs data, out)."""
+    return {"tasks": {"closed_vqa": {"name": "closed_vqa"}}}
+
+
+def linear_probe() -> dict[str, Any]:
+    """Logistic regression on vectors of 1, 10 and 100 % of train (needs data with train, out)."""
+    return {"tasks": {"linear_probe": {"name": "linear_probe"}}}
+
+
+def biomedica() -> dict[str, Any]:
+    """The 40 tasks of BIOMEDICA's table 12, as closed VQA and retrieval (needs data_root, out)."""
+    return {"benchmarks": ["biomedica"]}
+
+
+def microscopy_composition() -> dict[str, Any]:
+    """The four tasks of BIOMEDICA's table 5 (needs data_root, out)."""
+    return {"benchmarks": ["microscopy_composition"]}
+
+
+def biomedclip_zero_shot() -> dict[str, Any]:
+    """BiomedCLIP's five benchmarks with the prompts of its table 10 (needs data_root, out)."""
+    return {"benchmarks": ["biomedclip"], "benchmarks_as": "zero_shot"}
+
+
+BENCHMARK: dict[str, Recipe] = {
+    "retrieval": retrieval,
+    "long_retrieval": long_retrieval,
+    "zero_shot": zero_shot,
+    "closed_vqa": closed_vqa,
+    "linear_probe": linear_probe,
+    "biomedica": biomedica,
+    "microscopy_composition": microscopy_composition,
+    "biomedclip": biomedclip_zero_shot,
+}
