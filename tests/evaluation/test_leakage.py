@@ -4,14 +4,15 @@ import io
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 
 from biovl.curation import duplicates
-from biovl.evaluation import leakage
+from biovl.evaluation import leakage, looks
 from biovl.images.hashing import sha256_hex
 from biovl.retrieval.opened import Index
-from tests.evaluation.memory import random_unit
+from tests.evaluation.memory import MemoryImages, random_unit
 from tests.retrieval.small_index import figure, publish
 
 
@@ -33,7 +34,7 @@ def encoded(image, kind="PNG", **options):
 
 def test_files_and_pictures_encoded_anew_are_found_and_others_are_not() -> None:
     ours = [encoded(drawing(n)) for n in range(5)] + [b"", b"no image"]
-    benchmark = leakage.looks([f"b{n}" for n in range(7)], ours)
+    benchmark = looks.looks([f"b{n}" for n in range(7)], ours)
     theirs = [
         ours[0],
         encoded(drawing(1), "JPEG", quality=60),
@@ -43,8 +44,8 @@ def test_files_and_pictures_encoded_anew_are_found_and_others_are_not() -> None:
         encoded(Image.new("RGB", (120, 90))),
         b"",
     ]
-    corpus = leakage.looks([f"c{n}" for n in range(7)], theirs)
-    found = leakage.leaks(benchmark["id"].to_pylist(), leakage.Hashes(benchmark).near(corpus))
+    corpus = looks.looks([f"c{n}" for n in range(7)], theirs)
+    found = leakage.leaks(benchmark["id"].to_pylist(), looks.Hashes(benchmark).near(corpus))
     by = {(row["id"], row["corpus_id"], row["by"]) for row in found.pairs.to_pylist()}
     assert by == {
         ("b0", "c0", leakage.SAME_FILE),
@@ -70,12 +71,12 @@ def hashes(values, prefix, widths=None):
             "width_px": widths if widths is not None else [100] * len(values),
             "height_px": [100] * len(values),
         },
-        leakage.LOOKS,
+        looks.LOOKS,
     )
 
 
 def test_every_pair_within_the_distance_is_found_once(monkeypatch) -> None:
-    monkeypatch.setattr(leakage, "_CHUNK", 300)
+    monkeypatch.setattr(looks, "_CHUNK", 300)
     rng = np.random.default_rng(0)
     ours = rng.integers(0, 2**64, 500, np.uint64)
     theirs = rng.integers(0, 2**64, 2_000, np.uint64)
@@ -89,7 +90,7 @@ def test_every_pair_within_the_distance_is_found_once(monkeypatch) -> None:
     fits = np.abs(np.log(np.array(widths) / 100)) <= np.log1p(duplicates.MAX_ASPECT_GAP)
     telling = duplicates.telling(ours)[:, None] & duplicates.telling(theirs)
     expected = np.argwhere((distance <= 4) & fits & telling)
-    *_, near = leakage.Hashes(hashes(ours, "b")).near(hashes(theirs, "c", widths))
+    *_, near = looks.Hashes(hashes(ours, "b")).near(hashes(theirs, "c", widths))
     pairs = sorted(zip(near.row_P.tolist(), (int(c[1:]) for c in near.corpus_ids), strict=True))
     assert pairs == [tuple(pair) for pair in expected.tolist()]
     assert len(pairs) > 200
@@ -121,9 +122,25 @@ def test_a_model_to_which_all_is_alike_leaks_everything_and_fills_no_memory() ->
     assert len(found.pairs) < 1_000
 
 
+def test_a_benchmark_is_read_and_compared_with_harvested_figures(tmp_path) -> None:
+    # More than are read at once.
+    files = tuple(encoded(drawing(n, (64, 48))) for n in range(3)) * 100
+    ids = [f"b{n}" for n in range(300)]
+    benchmark = looks.looks_of(ids, MemoryImages(files))
+    assert benchmark["id"].to_pylist() == ids
+    assert len(set(benchmark["phash"].to_pylist())) == 3
+    columns = ["figure_id", "image_sha256", "phash", "width_px", "height_px"]
+    figures = benchmark.slice(1, 1).rename_columns(columns).append_column("image", [[b""]])
+    pq.write_table(figures, tmp_path / "part.parquet")
+    (corpus,) = looks.looks_of_figures(str(tmp_path))
+    found = leakage.leaks(ids, looks.Hashes(benchmark).near(corpus))
+    assert found.excluded() == ["b1"]
+    assert found.counts["leaked"] == {leakage.HASH: 100, leakage.SAME_FILE: 100, "any": 100}
+
+
 def test_nothing_leaks_into_an_empty_corpus() -> None:
-    benchmark = leakage.looks(["a"], [encoded(drawing(0))])
-    found = leakage.leaks(["a"], leakage.Hashes(benchmark).near(leakage.LOOKS.empty_table()))
+    benchmark = looks.looks(["a"], [encoded(drawing(0))])
+    found = leakage.leaks(["a"], looks.Hashes(benchmark).near(looks.LOOKS.empty_table()))
     assert found.counts == {"images": 1, "leaked": {"any": 0}, "corpus_images": 0}
 
 
@@ -150,11 +167,11 @@ def test_an_index_tells_files_and_vectors_of_what_was_trained_on(tmp_path) -> No
     ]
     index = Index.open(publish(tmp_path / "index", vectors, rows=rows))
     ours = np.concatenate([vectors[[4, 7]], random_unit(1, seed=9), np.full((1, 32), np.nan)])
-    benchmark = leakage.looks(["a", "b", "c", "d"], [files[6], files[9], b"new", b""])
+    benchmark = looks.looks(["a", "b", "c", "d"], [files[6], files[9], b"new", b""])
     found = leakage.leaks(
         ["a", "b", "c", "d"],
         [
-            *leakage.Hashes(benchmark).near(leakage.looks_of_index(index)),
+            *looks.Hashes(benchmark).near(looks.looks_of_index(index)),
             *leakage.near_in_index(ours, index),
         ],
     )
