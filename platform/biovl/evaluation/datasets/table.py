@@ -68,6 +68,8 @@ def build(config: Config) -> Labelled | Pairs:
     for name, value in config.where.items():
         mask &= np.asarray(pc.equal(values[name].cast(pa.string()), value).fill_null(False))
     rows = np.flatnonzero(mask)
+    if not len(rows) and len(images):
+        raise ArtifactError(f"{config.path} has no rows with {_found(config.where, values)}")
     ids = values[config.id].cast(pa.string()).to_pylist() if config.id else None
     names = [ids[row] if ids else str(row) for row in rows]
     name = config.path.rstrip("/").rpartition("/")[2]
@@ -94,6 +96,15 @@ def build(config: Config) -> Labelled | Pairs:
         ids=[names[row] for row in kept],
         left_out={NO_LABEL: len(label_N) - len(kept)} if len(kept) < len(label_N) else {},
     )
+
+
+def _found(where: Mapping[str, str], values: pa.Table) -> str:
+    """Return which values are wanted and which there are, for an error."""
+    told = []
+    for name, value in where.items():
+        there = sorted(str(one) for one in values[name].unique().to_pylist())
+        told.append(f"{name} {value!r}, only {', '.join(there[:40])}")
+    return "; ".join(told)
 
 
 def _values(uri: str, names: Iterable[str], columns: list[str]) -> pa.Table:
