@@ -487,43 +487,30 @@ PLAN: dict[str, Recipe] = {
 }
 
 
-# Medical questions. METER's rates and module are the defaults of VqaConfig; epochs and batches for
-# sets this small are M3AE's (arXiv:2209.07098), which is METER with another pretraining.
+# Medical questions. METER's rates and module are what the task has for defaults; epochs and batches
+# for sets this small are M3AE's (arXiv:2209.07098), which is METER with another pretraining.
 def vqa() -> dict[str, Any]:
-    """VQA-RAD, 1,797 questions to train on: METER, towers tuned (needs model, data, out)."""
-    return {}
+    """Medical questions as METER: VQA-RAD, towers tuned (needs data: VQA-RAD unpacked, out)."""
+    return {"tasks": {"vqa": {"name": "vqa"}}}
 
 
 def vqa_as_published() -> dict[str, Any]:
     """VQA-RAD as papers with 3,064 and 451: trains on 284 templated questions of test."""
-    return {"templated": "all", "repeated": "keep"}
+    return {"tasks": {"vqa": {"name": "vqa", "templated": "all", "repeated": "keep"}}}
 
 
-def slake() -> dict[str, Any]:
-    """SLAKE in English: METER, towers tuned (needs model, data, out)."""
-    return {"learning.epochs": 15, "learning.batch": 32}
+def vqa_slake() -> dict[str, Any]:
+    """SLAKE in English as METER, towers tuned (needs data: SLAKE unpacked, out)."""
+    return {"tasks": {"vqa": {"name": "vqa", "learning": {"epochs": 15, "batch": 32}}}}
 
 
 def vqa_frozen() -> dict[str, Any]:
-    """A small module on towers as they are, for CPUs and quick comparisons."""
-    return {
-        "learning.towers": "frozen",
-        "learning.epochs": 20,
-        "learning.fusion.layers": 2,
-        "learning.fusion.width": 192,
-        "learning.fusion.heads": 6,
-        # A module this small learns faster; the towers, whose rate it is, do not learn.
-        "learning.adam.lr": 1e-4,
-        "learning.adam.head_times": 10,
-    }
-
-
-VQA: dict[str, Recipe] = {
-    "meter": vqa,
-    "as_published": vqa_as_published,
-    "slake": slake,
-    "frozen": vqa_frozen,
-}
+    """Medical questions by a small module on frozen towers, for CPUs (needs data, out)."""
+    fusion = {"layers": 2, "width": 192, "heads": 6}
+    # A module this small learns faster; the towers, whose rate it is, do not learn.
+    adam = {"lr": 1e-4, "head_times": 10}
+    learning = {"towers": "frozen", "epochs": 20, "fusion": fusion, "adam": adam}
+    return {"tasks": {"vqa": {"name": "vqa", "learning": learning}}}
 
 
 def retrieval() -> dict[str, Any]:
@@ -572,6 +559,10 @@ BENCHMARK: dict[str, Recipe] = {
     "zero_shot": zero_shot,
     "closed_vqa": closed_vqa,
     "linear_probe": linear_probe,
+    "vqa": vqa,
+    "vqa_as_published": vqa_as_published,
+    "vqa_slake": vqa_slake,
+    "vqa_frozen": vqa_frozen,
     "biomedica": biomedica,
     "microscopy_composition": microscopy_composition,
     "biomedclip": biomedclip_zero_shot,

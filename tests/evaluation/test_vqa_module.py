@@ -25,7 +25,7 @@ def data(tmp_path_factory):
     return build(Config(path=str(write_vqa_rad(tmp_path_factory.mktemp("toy") / "rad"))))
 
 
-def learner(data, *, held_bytes=1 << 30, encoder=None, **changes):
+def learner(data, *, encoder=None, **changes):
     config = LearningConfig(
         **{
             **{"towers": "frozen", "epochs": 12, "batch": 8, "fusion": SMALL},
@@ -33,9 +33,7 @@ def learner(data, *, held_bytes=1 << 30, encoder=None, **changes):
             **changes,
         }
     )
-    return Learner(
-        encoder or tiny_encoder(), data, config, device=CPU, group=Alone(), held_bytes=held_bytes
-    )
+    return Learner(encoder or tiny_encoder(), data, config, device=CPU, group=Alone())
 
 
 def assert_same_inputs(one, other, numbers):

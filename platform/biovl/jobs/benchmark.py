@@ -2,7 +2,7 @@
 
 1. open     on the driver: what each task asks about; labels and texts, no image
 2. embed    a model at a time: actors with a copy of it take units of images and texts
-3. judge    a task of Ray for every model and task
+3. judge    a task of Ray for every model and task; before, what is learnt on Ray Train (vqa)
 4. compare  on the driver: scores, models against models, the table
 
 Vectors are kept in a cache by what made them, and every step leaves receipts: a killed run goes on,
@@ -27,17 +27,19 @@ from ray.data import ActorPoolStrategy
 
 from biovl import config as configs
 from biovl import plugins
-from biovl.errors import ArtifactError, BiovlError, StorageError
+from biovl.errors import ArtifactError, BiovlError, ConfigError, StorageError
 from biovl.evaluation import benchmarks, embedding, encoders, report
 from biovl.evaluation.config import BenchmarkConfig
 from biovl.evaluation.embedding import Wanted
 from biovl.evaluation.encoders import Known, Model
 from biovl.evaluation.report import Judged
 from biovl.evaluation.stored_images import parts_of
-from biovl.evaluation.tasks import Task
+from biovl.evaluation.tasks import Outcome, Task
+from biovl.evaluation.tasks.vqa import Vqa
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
+from biovl.jobs.vqa import answered_and_judged
 from biovl.leases import held
 from biovl.plugins import Plugin
 from biovl.storage import Draft, Folder, Input, Manifest, published, to_json
@@ -55,6 +57,8 @@ class Asked:
     plugin: Plugin
     data: Any
     needs_text: bool
+    learns: Vqa | None
+    """The task itself where a model learns before it is judged: it asks for no vectors."""
 
 
 def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Manifest:
@@ -104,6 +108,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
                         for item in own.all()
                     ]
                     _embed(config, name, mine, say)
+                _learn(config, draft, known, asked, say)
                 judged = _judge(draft, known, asked, wanted, say)
             judged += [Judged(model="", task=task, skipped=why) for task, why in skipped + refused]
             manifest = _manifest(config, draft, judged, plain, inputs)
@@ -128,7 +133,8 @@ def _opened(
                 raise
             refused.append((name, str(error)))
         else:
-            asked.append(Asked(name, plugin, data, task.needs_text))
+            learns = task if isinstance(task, Vqa) else None
+            asked.append(Asked(name, plugin, data, task.needs_text, learns))
         say.add(name)
     return asked, refused
 
@@ -164,6 +170,9 @@ def _wanted(
     for name, model in known.items():
         for task in asked:
             if task.needs_text and not model.has_text:
+                continue
+            if task.learns is not None:
+                found[name, task.name] = _Vectors([], None)
                 continue
             parts = [
                 Wanted(
@@ -251,6 +260,33 @@ def _embed(config: BenchmarkConfig, name: str, wanted: Sequence[Wanted], say: Pr
             embedding.publish(item)
 
 
+def _learn(
+    config: BenchmarkConfig,
+    draft: Draft,
+    known: Mapping[str, Known],
+    asked: Sequence[Asked],
+    say: Progress,
+) -> None:
+    """Let models learn what cannot be judged by vectors, one after the other; keep the outcome."""
+    for name, model in known.items():
+        for task in asked:
+            receipt = f"judged/{name}/{task.name}"
+            if task.learns is None or not model.has_text or draft.noted(receipt) is not None:
+                continue
+            place = draft.folder.uri.rstrip("/") + f"/.draft/learning/{name}/{task.name}"
+            what = f"{name} {task.name}"
+            try:
+                outcome = answered_and_judged(
+                    *(task.learns, task.data, model.uri, config.workers, place),
+                    say=lambda line, what=what: say.say(f"{what}: {line}"),  # type: ignore[misc]
+                )
+            except (ArtifactError, ConfigError) as error:
+                draft.note(receipt, {"skipped": str(error)})
+            else:
+                reasons = Counter(outcome.notes["unreadable_images"].values())
+                draft.note(receipt, _kept(draft.folder, name, task.name, outcome, reasons))
+
+
 def _judge(
     draft: Draft,
     known: Mapping[str, Known],
@@ -308,20 +344,28 @@ def _judged(
         except BiovlError as error:
             receipt: dict[str, Any] = {"skipped": str(error)}
         else:
-            with draft.folder.writer(predictions(model, name)) as stream:
-                pq.write_table(outcome.predictions, stream, compression="zstd")
-            for plot, png in outcome.plots.items():
-                draft.folder.write(f"plots/{model}/{name}-{plot}.png", png)
-            receipt = {
-                "scores": [asdict(score) for score in outcome.scores],
-                "notes": dict(outcome.notes),
-                "unreadable": dict(Counter(vectors.unreadable.values())),
-            }
+            reasons = Counter(vectors.unreadable.values())
+            receipt = _kept(draft.folder, model, name, outcome, reasons)
         draft.note(f"judged/{model}/{name}", receipt)
         noted: dict[str, Any] = draft.noted(f"judged/{model}/{name}") or {}
         return noted
 
     return returned(out, judge)
+
+
+def _kept(
+    folder: Folder, model: str, task: str, outcome: Outcome, unreadable: Mapping[str, int]
+) -> dict[str, Any]:
+    """Write predictions and plots; return the receipt."""
+    with folder.writer(predictions(model, task)) as stream:
+        pq.write_table(outcome.predictions, stream, compression="zstd")
+    for plot, png in outcome.plots.items():
+        folder.write(f"plots/{model}/{task}-{plot}.png", png)
+    return {
+        "scores": [asdict(score) for score in outcome.scores],
+        "notes": dict(outcome.notes),
+        "unreadable": dict(unreadable),
+    }
 
 
 def predictions(model: str, task: str) -> str:

@@ -1,22 +1,18 @@
 """A model that learns to answer questions about images, on the workers of Ray Train.
 
-What is trained is small and goes when its answers are known: the published folder holds what was
-asked, what was said and the scores. Every so often a run keeps a checkpoint in its draft, which is
-what it goes on from, whoever dies.
+What is trained goes when its answers are known. Every so often a run keeps a checkpoint in a draft,
+which is what it goes on from, whoever dies.
 """
 
 import contextlib
-import io
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any, TextIO
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import ray
 import ray.exceptions
 import ray.train
@@ -26,160 +22,43 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
 from biovl.errors import BiovlError, ConfigError, StorageError, TrainingError
-from biovl.evaluation import encoders
+from biovl.evaluation.config import WorkersConfig
 from biovl.evaluation.datasets import Questions
 from biovl.evaluation.fusion.config import LearningConfig
 from biovl.evaluation.fusion.learning import Learner
 from biovl.evaluation.fusion.opened import open_encoder
 from biovl.evaluation.tasks import Outcome
 from biovl.evaluation.tasks.vqa import Answered, Vqa
-from biovl.evaluation.tasks.vqa import Config as TaskConfig
 from biovl.filesystems import trouble, without_credentials
-from biovl.jobs.connection import connected
-from biovl.jobs.failures import checked, resumable, returned
-from biovl.leases import held
-from biovl.markdown import percent, table
-from biovl.plugins import Plugin
-from biovl.storage import Draft, Folder, Input, Manifest, published, to_json
+from biovl.jobs.failures import checked, returned
+from biovl.storage import Draft
 from biovl.training.checkpoints import Checkpoints
 from biovl.training.workers import Workers
 
-KIND = "answers"
+RESTARTS = 3
+"""How often Ray starts the workers again when one dies."""
 
 _ANSWERED = "answered"
 _LISTEN_S = 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class LearnersConfig:
-    """Who computes. Decides nothing of the scores but their last digits."""
-
-    count: int = 1
-    cpus: float = 1.0
-    """Of a worker."""
-    gpus: float = 0.0
-    """Of a worker."""
-    held_bytes: int = 2 << 30
-    """Of what frozen towers say, or of prepared pixels, that each worker may hold between epochs.
-    What does not fit is computed or prepared again in each."""
-    save_every_s: float = 60.0
-    """Seconds of training between checkpoints, which are kept at the end of an epoch."""
-    restarts: int = 3
-    """How often Ray starts the workers again when one dies."""
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"count must be at least 1, got {self.count}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class VqaConfig:
-    """Questions, a model, and where the answers go."""
-
-    model: str
-    """A folder in open_clip's ``local-dir:`` layout, local or ``s3://``."""
-    data: str
-    """VQA-RAD or SLAKE, unpacked; local or ``s3://``."""
-    out: str
-    templated: str = "none"
-    """Of VQA-RAD: which templated questions are trained on, ``none``, ``train`` or ``all``."""
-    repeated: str = "drop"
-    """Whether questions of train that were met before or stand in test are trained on: ``drop`` or
-    ``keep``."""
-    language: str = "en"
-    """Of SLAKE."""
-    f1_tokenizer: str = ""
-    """Whose tokens F1 compares, ``gpt2`` as BiomedCLIP; empty: words."""
-    learning: LearningConfig = field(default_factory=LearningConfig)
-    workers: LearnersConfig = field(default_factory=LearnersConfig)
-
-    def task(self) -> Vqa:
-        """Return what is asked and how it is judged."""
-        settings = {
-            "path": self.data,
-            "templated": self.templated,
-            "repeated": self.repeated,
-            "language": self.language,
-        }
-        return Vqa(
-            TaskConfig(
-                data=Plugin("vqa", settings),
-                learning=self.learning,
-                f1_tokenizer=self.f1_tokenizer,
-            )
-        )
-
-
-def vqa(config: VqaConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Train on the questions of a set, ask those of its test split, and publish the answers.
-
-        out/
-          scores.json          accuracy and F1 with their intervals, open, closed and all
-          table.md             the same for a reader
-          predictions.parquet  a row per question of test: what was right, what was said
-          manifest.json        configuration, counts, what was found in the data
-
-    Raises:
-        ArtifactError: If there is no model or no such data, or ``out`` holds something else.
-        ConfigError: If a setting does not fit, or a tower cannot tell its tokens.
-        TrainingError: If the workers failed too often.
-        StorageError: If a disk or bucket does not do its work; the same command goes on.
-    """
-    with resumable(config.out):
-        task = config.task()
-        data = task.data()
-        plain = configs.to_plain(config)
-        del plain["out"], plain["workers"]
-        inputs = [
-            Input(
-                name="model",
-                uri=config.model,
-                fingerprint=encoders.describe(config.model).fingerprint,
-            ),
-            Input(name="data", uri=config.data, fingerprint=getattr(data, "fingerprint", "")),
-        ]
-        done = published(config.out, KIND, plain, inputs)
-        if done is not None:
-            return done
-        with held(config.out) as lease:
-            draft = Draft.begin(config.out, KIND, plain, inputs)
-
-            def say(line: str) -> None:
-                print(f"vqa: {line}", file=progress, flush=True)
-
-            with connected():
-                answered = train(
-                    data, config.model, config.learning, config.workers, config.out, say
-                )
-            outcome = task.judge(data, answered)
-            _write(draft.folder, config, data, outcome)
-            lease.check()
-            return draft.publish(
-                Manifest(
-                    kind=KIND,
-                    config=plain,
-                    inputs=inputs,
-                    counts={
-                        "questions": outcome.notes["data"].get("questions", {}),
-                        "asked": len(outcome.predictions),
-                        "classes": outcome.notes["classes"],
-                        "unreadable": len(outcome.notes["unreadable"]),
-                        **{
-                            score.name: round(score.value, 4)
-                            for score in outcome.scores
-                            if "/" not in score.name
-                        },
-                    },
-                    notes=dict(outcome.notes),
-                )
-            )
+def answered_and_judged(
+    task: Vqa,
+    data: Questions,
+    model: str,
+    workers: WorkersConfig,
+    place: str,
+    say: Callable[[str], None],
+) -> Outcome:
+    """Return what comes of a task for a model: it learns, is asked, and judged. See ``train``."""
+    return task.judge(data, train(data, model, task.learning, workers, place, say))
 
 
 def train(
     data: Questions,
     model: str,
     learning: LearningConfig,
-    workers: LearnersConfig,
+    workers: WorkersConfig,
     place: str,
     say: Callable[[str], None],
 ) -> Answered:
@@ -191,7 +70,7 @@ def train(
     Args:
         data: Questions; travels to the workers, who read the images.
         model: A folder in open_clip's layout.
-        learning: What decides the scores.
+        learning: Of the training.
         workers: Who computes.
         place: A folder of this run alone, local or ``s3://``: checkpoints are in its draft.
         say: Takes lines about progress.
@@ -211,7 +90,7 @@ def _fit(
     data: Questions,
     model: str,
     learning: LearningConfig,
-    workers: LearnersConfig,
+    workers: WorkersConfig,
     place: str,
     queue: Any,
 ) -> None:
@@ -224,7 +103,6 @@ def _fit(
             "data": data,
             "model": model,
             "learning": configs.to_plain(learning),
-            "workers": configs.to_plain(workers),
             "place": place,
             "queue": queue,
             "working_folder": os.getcwd(),
@@ -243,7 +121,7 @@ def _fit(
             storage_path=folder.at(".draft"),
             storage_filesystem=folder.filesystem,
             logging_config=library.LoggingConfig(log_level="ERROR"),
-            failure_config=library.FailureConfig(max_failures=workers.restarts),
+            failure_config=library.FailureConfig(max_failures=RESTARTS),
         ),
     )
     # Ray goes on from what stands under the same name, and nothing of ours does.
@@ -255,7 +133,7 @@ def _fit(
         if isinstance(reason, StorageError):
             raise reason from error
         raise TrainingError(
-            f"the workers failed {workers.restarts + 1} times; the last time: {reason}\n"
+            f"the workers failed {RESTARTS + 1} times; the last time: {reason}\n"
             "The same command goes on from the last checkpoint."
         ) from error
     checked(result.return_value or {})
@@ -299,7 +177,6 @@ def _learner(arguments: dict[str, Any]) -> Learner:
         configs.build(LearningConfig, arguments["learning"]),
         device=device,
         group=Workers.current(),
-        held_bytes=arguments["workers"]["held_bytes"],
     )
 
 
@@ -329,7 +206,7 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
         if now - said > 2 or done == epochs:
             said = now
             say(f"epoch {done}/{epochs}, loss {loss:.3f}")
-        if is_first and now - saved >= arguments["workers"]["save_every_s"] and done < epochs:
+        if is_first and now - saved >= arguments["learning"]["save_every_s"] and done < epochs:
             saved = now
             draft.note("losses", losses)
             checkpoints.save(learner.state())
@@ -379,25 +256,3 @@ def _listening(say: Callable[[str], None]) -> Iterator[Any]:
         thread.join()
         hear()
         queue.shutdown()
-
-
-def _write(folder: Folder, config: VqaConfig, data: Questions, outcome: Outcome) -> None:
-    stream = io.BytesIO()
-    pq.write_table(outcome.predictions, stream, compression="zstd")
-    folder.write("predictions.parquet", stream.getvalue())
-    scores = {score.name: asdict(score) for score in outcome.scores}
-    folder.write(
-        "scores.json", to_json({"data": data.name, "model": config.model, "scores": scores})
-    )
-    rows = [
-        (
-            score.name,
-            percent(score.value),
-            f"{percent(score.low)} – {percent(score.high)}",
-            score.count,
-        )
-        for score in outcome.scores
-    ]
-    found = outcome.notes["data"].get("form", data.name)
-    text = table(("score", "value", "95 % interval", "questions"), rows)
-    folder.write("table.md", f"# {found}\n\nModel: {config.model}\n\n{text}\n".encode())

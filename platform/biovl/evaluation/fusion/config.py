@@ -51,7 +51,7 @@ class AdamConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig:
-    """What decides the scores."""
+    """The training; all but the last two settings decide the scores."""
 
     towers: Literal["frozen", "tuned"] = "tuned"
     """Whether the model's own towers learn, too, as in METER."""
@@ -65,6 +65,11 @@ class LearningConfig:
     seed: int = 0
     fusion: FusionConfig = field(default_factory=FusionConfig)
     adam: AdamConfig = field(default_factory=AdamConfig)
+    held_bytes: int = 2 << 30
+    """Of what frozen towers say, or of prepared pixels, that each worker may hold between epochs.
+    What does not fit is computed or prepared again in each."""
+    save_every_s: float = 60.0
+    """Seconds of training between checkpoints, which are kept at the end of an epoch."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.least_answers < 1:

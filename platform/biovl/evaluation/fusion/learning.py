@@ -31,10 +31,9 @@ class Learner:
     Args:
         encoder: The model; towers that are tuned are changed.
         data: Questions of all splits.
-        config: What decides the scores.
+        config: Of the training.
         device: Where it is computed.
         group: Who learns together.
-        held_bytes: Of tokens or pixels that may be held between epochs.
 
     Raises:
         ConfigError: If there is nothing to learn from, or a tower cannot say what it knows of each
@@ -49,7 +48,6 @@ class Learner:
         *,
         device: torch.device,
         group: Group,
-        held_bytes: int,
     ) -> None:
         self._config, self._device, self._group = config, device, group
         self._is_frozen = config.towers == "frozen"
@@ -59,7 +57,7 @@ class Learner:
             frozen=self._is_frozen,
             device=device,
             group=group,
-            held_bytes=held_bytes,
+            held_bytes=config.held_bytes,
         )
         self.unreadable = self._inputs.unreadable
         """Images that cannot be asked about, and why."""

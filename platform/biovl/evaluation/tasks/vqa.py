@@ -14,6 +14,7 @@ Source:
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,11 +34,21 @@ class Config:
     """Which questions, and how they are learnt."""
 
     data: str | Plugin
-    """Where VQA-RAD or SLAKE is, or its description, ``{"name": "vqa", "path": "…"}``."""
+    """Where VQA-RAD or SLAKE is, unpacked; or its description, which says the next three itself."""
+    templated: Literal["none", "train", "all"] = "none"
+    """Of VQA-RAD: which templated questions are trained on; see ``datasets/vqa.py``."""
+    repeated: Literal["drop", "keep"] = "drop"
+    """What becomes of questions of train that were met before or stand in test."""
+    language: str = "en"
+    """Of SLAKE."""
     learning: LearningConfig = field(default_factory=LearningConfig)
     f1_tokenizer: str = ""
     """Whose tokens F1 compares: a folder or name on the hub of a transformers tokenizer (``gpt2``,
     as BiomedCLIP). Empty: words, as SQuAD."""
+    resamples: int = bootstrap.RESAMPLES
+    """Of the intervals."""
+    seed: int = 0
+    """Of the intervals; that of the learning is ``learning.seed``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +85,11 @@ class Vqa:
 
     def data(self) -> Questions:
         """Return the questions."""
-        where = self.config.data
-        found = opened(where if isinstance(where, Plugin) else Plugin("vqa", {"path": where}))
+        where, said = self.config.data, ("templated", "repeated", "language")
+        settings = {name: getattr(self.config, name) for name in said}
+        found = opened(
+            Plugin("vqa", {"path": where, **settings}) if isinstance(where, str) else where
+        )
         if not isinstance(found, Questions):
             raise ArtifactError(f"{where} has no questions: it holds {type(found).__name__}")
         return found
@@ -87,8 +101,8 @@ class Vqa:
             ConfigError: Always.
         """
         raise ConfigError(
-            f"vqa trains a module between the towers of {embedded.model}, and cannot be judged by "
-            "its vectors: run it with pipelines/vqa.py"
+            f"vqa trains a module between the towers of {embedded.model}, and does not judge "
+            "vectors: a task of this name is learnt first, by jobs/vqa.py"
         )
 
     def judge(self, data: Questions, answered: Answered) -> Outcome:
@@ -101,39 +115,53 @@ class Vqa:
         if not is_test.any():
             raise ArtifactError(f"{data.name} has no question of the split test that can be asked")
         tested = table.filter(pa.array(is_test))
+        asked_of_val = table.filter(pa.array(data.splits[rows] == "val"))
         scores = [
-            _score(tested, name)
+            self._score(tested, name)
             for name in tested.column_names
-            if name.split("/")[0] in _SCORES and tested[name].null_count < len(tested)
+            if name in _SCORES and tested[name].null_count < len(tested)
         ]
         notes = {
             "data": getattr(data, "notes", {}),
             "classes": len(answered.classes),
             "majority": _majority(data, train),
             "not_a_class": _not_a_class(tested),
-            "unreadable": dict(answered.unreadable),
+            "unreadable_images": dict(answered.unreadable),
             "questions_of_unreadable": int(
                 np.isin(data.image_of, _numbers(answered.unreadable)).sum()
             ),
             "losses": list(answered.losses),
-            "val": {
-                score.name: score.value
-                for score in (
-                    _score(table.filter(pa.array(data.splits[rows] == "val")), name)
-                    for name in ("accuracy", "token_f1")
-                    if (data.splits[rows] == "val").any()
-                )
-            },
+            "val": {name: _mean(asked_of_val, name) for name in _SCORES if len(asked_of_val)},
             "f1_tokens": self.config.f1_tokenizer or "words",
         }
         return Outcome(scores=tuple(scores), predictions=tested, notes=notes)
 
+    def _score(self, table: pa.Table, name: str) -> Score:
+        values = table[name].drop_null().to_numpy()
+        settings = self.config
+        found = bootstrap.estimate(values, resamples=settings.resamples, seed=settings.seed)
+        return Score(
+            name=name,
+            value=found.value,
+            low=found.low,
+            high=found.high,
+            count=len(values),
+            note=_SCORES[name],
+        )
+
 
 _SCORES = {
-    "accuracy": "exact string",
+    "accuracy": "the same string",
+    "accuracy/open": "",
+    "accuracy/closed": "",
+    "accuracy/majority": "the most frequent answer of each kind to every question",
+    "accuracy/majority_open": "",
+    "accuracy/majority_closed": "",
     "token_f1": "",
-    "majority_accuracy": "who looks at nothing and gives each kind its most frequent answer",
+    "token_f1/open": "",
+    "token_f1/closed": "",
 }
+"""Scores in their order, and what is noted of them; columns of the predictions have their names."""
 
 
 def _judged(
@@ -146,45 +174,36 @@ def _judged(
     """Return a row per question asked; a column for every score, null where it does not count."""
     known = set(answered.classes)
     right = [answers.normalised(data.answers[row]) for row in rows]
-    kinds = data.kinds[rows]
-    values: dict[str, list[float]] = {
-        "accuracy": [float(p == a) for p, a in zip(answered.predicted, right, strict=True)],
-        "token_f1": [
-            answers.token_f1(p, a, tokens) for p, a in zip(answered.predicted, right, strict=True)
-        ],
-        "majority_accuracy": [
+    kinds = data.kinds[rows].tolist()
+    said = list(answered.predicted)
+    scored = {
+        "accuracy": [float(p == a) for p, a in zip(said, right, strict=True)],
+        "accuracy/majority": [
             float(majority.get(kind) == a) for kind, a in zip(kinds, right, strict=True)
         ],
+        "token_f1": [answers.token_f1(p, a, tokens) for p, a in zip(said, right, strict=True)],
     }
-    columns: dict[str, pa.Array] = {
+    columns = {
         "id": pa.array([data.ids[row] for row in rows], pa.string()),
-        "kind": pa.array(kinds.tolist(), pa.string()),
+        "kind": pa.array(kinds, pa.string()),
         "question": pa.array([data.questions[row] for row in rows], pa.string()),
         "answer": pa.array(right, pa.string()),
-        "predicted": pa.array(list(answered.predicted), pa.string()),
-        "probability": pa.array(list(answered.probability), pa.float64()),
+        "predicted": pa.array(said, pa.string()),
+        "predicted/probability": pa.array(list(answered.probability), pa.float64()),
         "answer_is_a_class": pa.array([answer in known for answer in right], pa.bool_()),
     }
-    for name, found in values.items():
-        columns[name] = pa.array(found, pa.float64())
-        for kind in ("open", "closed"):
-            columns[f"{name}/{kind}"] = pa.array(
-                [v if k == kind else None for v, k in zip(found, kinds, strict=True)], pa.float64()
-            )
+    for name, values in scored.items():
+        columns[name] = pa.array(values, pa.float64())
+        for own in ("open", "closed"):
+            part = f"{name}_{own}" if "/" in name else f"{name}/{own}"
+            of_kind = [v if kind == own else None for v, kind in zip(values, kinds, strict=True)]
+            columns[part] = pa.array(of_kind, pa.float64())
     return pa.table(columns)
 
 
-def _score(table: pa.Table, name: str) -> Score:
-    values = table[name].drop_null().to_numpy()
-    found = bootstrap.estimate(values)
-    return Score(
-        name=name,
-        value=found.value,
-        low=found.low,
-        high=found.high,
-        count=len(values),
-        note=_SCORES[name.split("/")[0]],
-    )
+def _mean(table: pa.Table, name: str) -> float | None:
+    found: float | None = pc.mean(table[name]).as_py()
+    return found
 
 
 def _majority(data: Questions, train: np.ndarray) -> dict[str, str]:
