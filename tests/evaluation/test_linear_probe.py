@@ -48,7 +48,7 @@ def test_a_perfect_model_scores_one_with_one_label_in_a_hundred() -> None:
 
 
 def test_a_random_model_scores_chance_within_its_interval_as_often_as_it_says() -> None:
-    data = labelled(classes=2, val=0)
+    data = labelled(classes=2)
     covered = {"balanced_accuracy": 0, "auroc": 0}
     for seed in range(20):
         found = probed(data, random_unit(len(data.ids), 16, seed), fractions=(0.1,), seeds=(seed,))
@@ -79,7 +79,7 @@ def test_scores_follow_from_the_predictions_with_scikit_learn() -> None:
         assert value[f"auroc{part}"] == pytest.approx(np.mean(areas))
         assert value[f"accuracy{part}"] == pytest.approx(table[f"accuracy{part}"].mean())
     assert outcome.notes["left_out"] == {"the image is unreadable": 2}
-    assert outcome.notes["validation"] == "a fifth of the images drawn"
+    assert outcome.notes["validation"] == "parts of the images drawn, held out in turn"
     assert outcome.notes["fits"][0]["images"] == 299
 
 

@@ -71,13 +71,29 @@ def test_a_share_of_every_class_is_drawn_and_larger_shares_hold_it() -> None:
         probe.drawn(labels, 0, seed=0)
 
 
-def test_without_val_images_a_part_of_train_decides_and_all_of_train_is_fitted() -> None:
+def test_without_val_images_parts_of_train_decide_and_all_of_train_is_fitted() -> None:
     train = blobs(80)
     kept = probe.chosen_within(train, 4)
     again = probe.fit(*train, 4, kept.strength)
     assert kept.weight_WD == pytest.approx(again.weight_WD)
     one_each = np.eye(3), np.arange(3)
     assert probe.chosen_within(one_each, 3).strength == 1
+
+
+def test_each_image_is_held_out_once_and_the_best_strength_over_all_is_taken() -> None:
+    features, labels = blobs(50, classes=2)
+    folds = np.full(50, -1)
+    for rows in probe._by_class(labels, 3):
+        folds[rows] = np.arange(len(rows)) % 5
+    right = []
+    for strength in (0.01, 1.0, 100.0):
+        theirs = LogisticRegression(C=strength, max_iter=5_000, tol=1e-8)
+        parts = [folds == fold for fold in range(5)]
+        fits = [theirs.fit(features[~p], labels[~p]).predict(features[p]) for p in parts]
+        hits = [(fit == labels[p]).sum() for fit, p in zip(fits, parts, strict=True)]
+        right.append((sum(hits), strength))
+    kept = probe.chosen_within((features, labels), 2, seed=3, strengths=(0.01, 1.0, 100.0))
+    assert dict(map(reversed, right))[kept.strength] == max(right)[0]
 
 
 def test_a_class_that_was_never_seen_is_never_found() -> None:

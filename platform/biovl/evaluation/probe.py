@@ -18,8 +18,12 @@ from torch import Tensor
 STRENGTHS = tuple(10.0**power for power in range(-4, 4))
 """Values of C that are tried, from strong regularisation to almost none; of scaled features."""
 
-HELD_OUT = 0.2
-"""Share of the training images on which C is chosen where no validation images are given."""
+FOLDS = 5
+"""Parts of the training images that are held out in turn to choose C where no validation images
+are given."""
+
+_FEW = 5_000
+"""Of more training images one part alone is held out: it is large enough to choose by."""
 
 _STEPS = 1_000
 TOLERANCE = 1e-5
@@ -120,15 +124,9 @@ def chosen(
         strengths: Values of C.
         device: Where it is computed.
     """
-    features_VD, labels_V = val
-    best: tuple[float, float] | None = None
-    for probe in _fitted(*train, classes, strengths, device):
-        logits_VC = torch.from_numpy(probe.logits(features_VD))
-        right = float((logits_VC.argmax(1).numpy() == labels_V).mean())
-        loss = float(F.cross_entropy(logits_VC, torch.from_numpy(labels_V.astype(np.int64))))
-        if best is None or (right, -loss) > best:
-            best, kept = (right, -loss), probe
-    return kept
+    fits = list(_fitted(*train, classes, strengths, device))
+    told = [_judged(fitted, *val) for fitted in fits]
+    return fits[_best(told)]
 
 
 def chosen_within(
@@ -139,25 +137,39 @@ def chosen_within(
     strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
-    """Return a fit on all of ``train``, with the C that was best on a part that was held out.
+    """Return a fit on all of ``train``, with the C that was best on what was held out of it.
 
-    So few examples remain few: no other labelled image decides anything. Where no class has two
-    images nothing can be held out, and C is 1.
+    So few examples remain few: no other labelled image decides anything. Each of five parts is held
+    out in turn, of more than 5,000 images one part. A class of one image is never held out; where
+    all are, C is 1.
     """
     features_TD, labels_T = train
-    val_T = np.zeros(len(labels_T), bool)
+    fold_T = np.full(len(labels_T), -1)
     for rows in _by_class(labels_T, seed):
-        val_T[rows[: min(int(np.ceil(HELD_OUT * len(rows))), len(rows) - 1)]] = True
-    strength = 1.0
-    if val_T.any():
-        strength = chosen(
-            (features_TD[~val_T], labels_T[~val_T]),
-            (features_TD[val_T], labels_T[val_T]),
-            classes,
-            strengths=strengths,
-            device=device,
-        ).strength
+        if len(rows) > 1:
+            fold_T[rows] = np.arange(len(rows)) % FOLDS
+    values = sorted(strengths)
+    told = np.zeros((len(values), 2))
+    for fold in range(FOLDS if len(labels_T) <= _FEW else 1):
+        val_T = fold_T == fold
+        if val_T.any():
+            val = features_TD[val_T], labels_T[val_T]
+            fits = _fitted(features_TD[~val_T], labels_T[~val_T], classes, values, device)
+            told += [val_T.sum() * np.array(_judged(fitted, *val)) for fitted in fits]
+    strength = values[_best(told.tolist())] if told.any() else 1.0
     return fit(features_TD, labels_T, classes, strength, device=device)
+
+
+def _judged(fitted: Probe, features_VD: np.ndarray, labels_V: np.ndarray) -> tuple[float, float]:
+    """Return the share that is right, and the mean log-likelihood."""
+    logits_VC = torch.from_numpy(fitted.logits(features_VD))
+    right = float((logits_VC.argmax(1).numpy() == labels_V).mean())
+    return right, -float(F.cross_entropy(logits_VC, torch.from_numpy(labels_V.astype(np.int64))))
+
+
+def _best(told: Sequence[Sequence[float]]) -> int:
+    """Return the most accurate, of equals the likeliest."""
+    return max(range(len(told)), key=lambda at: (round(told[at][0], 9), told[at][1]))
 
 
 def drawn(labels_N: np.ndarray, fraction: float, *, seed: int) -> np.ndarray:

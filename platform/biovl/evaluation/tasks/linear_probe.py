@@ -124,7 +124,9 @@ class LinearProbe:
             predictions=table,
             notes={
                 "fits": fits,
-                "validation": "split val" if len(rows["val"]) else "a fifth of the images drawn",
+                "validation": "split val"
+                if len(rows["val"])
+                else "parts of the images drawn, held out in turn",
                 "left_out": {
                     **data.left_out,
                     **({"the image is unreadable": n} if (n := int((~readable_N).sum())) else {}),
