@@ -11,7 +11,7 @@ Names of recipes, suites and benchmarks may be joined by commas.
 import sys
 
 from biovl import drivers, recipes
-from biovl.evaluation.benchmarks import listed, with_names
+from biovl.evaluation.benchmarks import listed, with_benchmarks
 from biovl.evaluation.config import BenchmarkConfig
 from biovl.jobs.benchmark import benchmark
 
@@ -19,5 +19,5 @@ if __name__ == "__main__":
     if "--list" in sys.argv[1:]:
         print(listed(sys.argv[1:]))
     else:
-        known = with_names(recipes.BENCHMARK, sys.argv[1:])
+        known = with_benchmarks(recipes.BENCHMARK)
         drivers.main(BenchmarkConfig, known, benchmark, about=__doc__)

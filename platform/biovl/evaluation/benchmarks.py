@@ -165,20 +165,21 @@ def listed(arguments: Sequence[str]) -> str:
     return listing(found.get("data_root", ""))
 
 
-def with_names(recipes: Mapping[str, Recipe], arguments: Sequence[str]) -> dict[str, Recipe]:
-    """Return recipes with one more: the name on a command line, if it is several or a benchmark's.
+class Joinable(dict[str, Recipe]):
+    """Recipes by name, and several of them by their names joined by commas: all are asked."""
 
-    Of names joined by commas all tasks and benchmarks are asked. A name that is not known adds
-    nothing: the error lists those that are.
-    """
-    known = dict(recipes)
-    for name in (*BENCHMARKS, *SUITES):
-        known.setdefault(name, _asks(name))
-    for given in arguments[:1]:
-        names = [name.strip() for name in given.split(",")]
-        if len(names) > 1 and not set(names) - known.keys():
-            known[given] = _together([known[name] for name in names])
-    return known
+    def __contains__(self, names: object) -> bool:
+        """Return whether every name is known."""
+        return all(dict.__contains__(self, name.strip()) for name in str(names).split(","))
+
+    def __missing__(self, names: str) -> Recipe:
+        return _together([self[name.strip()] for name in names.split(",")])
+
+
+def with_benchmarks(recipes: Mapping[str, Recipe]) -> Joinable:
+    """Return recipes, with those of every benchmark and suite."""
+    names = {**BENCHMARKS, **SUITES}.keys() - recipes.keys()
+    return Joinable({**{name: _asks(name) for name in sorted(names)}, **recipes})
 
 
 def _asks(name: str) -> Recipe:
