@@ -50,6 +50,11 @@ class BenchmarkConfig:
     """A corpus of ours, for tasks that read one."""
     data: str | Plugin = ""
     """Where the data of a task is, or its description, for tasks that do not say themselves."""
+    index: str = ""
+    """An index of the corpus a model was trained on: near duplicates among a benchmark's images are
+    reported, by file, and by vector if the index is of that model."""
+    figures: str = ""
+    """What that corpus was made from: near duplicates are found by perceptual hash as well."""
     data_root: str = ""
     """The folder that benchmarks of the table lie in."""
     cache: str = ""
@@ -71,6 +76,8 @@ class BenchmarkConfig:
             raise ValueError("name what is judged: set either model or models")
         if not self.tasks and not self.benchmarks:
             raise ValueError("say what is asked: tasks or benchmarks")
+        if self.figures and not self.index:
+            raise ValueError("figures are looked at for near duplicates beside an index: set index")
         if min(self.resamples, self.batch, self.per_unit) < 1:
             raise ValueError("resamples, batch and per_unit are at least 1")
         for name in (*self.models, *self.tasks):

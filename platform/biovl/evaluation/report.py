@@ -125,6 +125,9 @@ def table(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> s
     left_out = [_left_out(item) for item in judged if _left_out(item)]
     if left_out:
         lines += ["", "## Left out", "", *left_out]
+    leaks = [_leaks(item) for item in judged if (item.notes or {}).get("leaks")]
+    if leaks:
+        lines += ["", "## Near duplicates in the training corpus", "", *leaks]
     parts = _rows(judged, models, parts=True)
     if parts:
         lines += ["", "## Broken down", "", markdown.table(heads, parts)]
@@ -200,6 +203,13 @@ def _left_out(item: Judged) -> str:
         return ""
     told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
     return f"* {_where(item)}: {told}"
+
+
+def _leaks(item: Judged) -> str:
+    counts = (item.notes or {})["leaks"]
+    by = ", ".join(f"{count:,} by {name}" for name, count in sorted(counts["leaked"].items()))
+    found = f"{counts['corpus_images']:,} images of the corpus"
+    return f"* {_where(item)}: of {counts['images']:,} images {by}; {found} are near them"
 
 
 def plot(judged: Sequence[Judged]) -> bytes:

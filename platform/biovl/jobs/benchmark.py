@@ -15,7 +15,7 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from typing import Any, TextIO
 
@@ -28,13 +28,13 @@ from ray.data import ActorPoolStrategy
 from biovl import config as configs
 from biovl import plugins
 from biovl.errors import ArtifactError, BiovlError, ConfigError, StorageError
-from biovl.evaluation import benchmarks, embedding, encoders, report
+from biovl.evaluation import benchmarks, embedding, encoders, leak_report, report
 from biovl.evaluation.config import BenchmarkConfig
 from biovl.evaluation.embedding import Wanted
 from biovl.evaluation.encoders import Known, Model
 from biovl.evaluation.report import Judged
 from biovl.evaluation.stored_images import parts_of
-from biovl.evaluation.tasks import Outcome, Task
+from biovl.evaluation.tasks import Embedded, Outcome, Task
 from biovl.evaluation.tasks.vqa import Vqa
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
@@ -42,7 +42,15 @@ from biovl.jobs.progress import Progress
 from biovl.jobs.vqa import answered_and_judged
 from biovl.leases import held
 from biovl.plugins import Plugin
-from biovl.storage import Draft, Folder, Input, Manifest, published, to_json
+from biovl.storage import (
+    Draft,
+    Folder,
+    Input,
+    Manifest,
+    fingerprint,
+    published,
+    to_json,
+)
 
 KIND = "report"
 
@@ -69,6 +77,7 @@ def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Mani
           table.md                 the same to read, with what was left out and why
           plots/                   PNG
           predictions/<model>/<task>.parquet     from which every score can be computed again
+          leaks/<model>/<task>.parquet           near duplicates in the corpus of ``index``
           manifest.json            settings, fingerprints of models and data, versions
 
     Raises:
@@ -93,7 +102,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
     # The same models and data give the same bytes wherever they are published and whoever works.
     for name in ("out", "workers", "cache"):
         del plain[name]
-    inputs = _inputs(known, asked)
+    inputs = _inputs(config, known, asked)
     manifest = published(config.out, KIND, plain, inputs)
     if manifest is None:
         with held(config.out) as lease:
@@ -109,7 +118,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
                     ]
                     _embed(config, name, mine, say)
                 _learn(config, draft, known, asked, say)
-                judged = _judge(draft, known, asked, wanted, say)
+                judged = _judge(config, draft, known, asked, wanted, say)
             judged += [Judged(model="", task=task, skipped=why) for task, why in skipped + refused]
             manifest = _manifest(config, draft, judged, plain, inputs)
             lease.check()
@@ -139,12 +148,19 @@ def _opened(
     return asked, refused
 
 
-def _inputs(known: Mapping[str, Known], asked: Sequence[Asked]) -> list[Input]:
+def _inputs(
+    config: BenchmarkConfig, known: Mapping[str, Known], asked: Sequence[Asked]
+) -> list[Input]:
     models = [
         Input(name=f"model {name}", uri=model.uri, fingerprint=model.fingerprint)
         for name, model in known.items()
     ]
-    return models + [
+    corpora = [
+        Input(name=name, uri=uri, fingerprint=fingerprint(uri))
+        for name, uri in (("index", config.index), ("figures", config.figures))
+        if uri
+    ]
+    return [*models, *corpora] + [
         Input(name=f"data {task.name}", uri=task.data.name, fingerprint=_fingerprint(task.data))
         for task in asked
     ]
@@ -288,6 +304,7 @@ def _learn(
 
 
 def _judge(
+    config: BenchmarkConfig,
     draft: Draft,
     known: Mapping[str, Known],
     asked: Sequence[Asked],
@@ -312,7 +329,7 @@ def _judge(
             else:
                 shared = shared or ray.put(task.data)
                 images = wanted[key].images
-                arguments = (draft.folder.uri, task.name, task.plugin, shared, name, images)
+                arguments = (config, task.name, task.plugin, shared, name, images)
                 running[work.remote(*arguments)] = key
     for _ in found:
         say.add()
@@ -329,16 +346,23 @@ def _judge(
 
 
 def _judged(
-    out: str, name: str, plugin: Plugin, data: Any, model: str, images: list[Wanted]
+    config: BenchmarkConfig,
+    name: str,
+    plugin: Plugin,
+    data: Any,
+    model: str,
+    images: list[Wanted],
 ) -> dict[str, Any]:
     """Judge one model by one task on a worker; write predictions, plots and the receipt."""
 
     def judge() -> dict[str, Any]:
         task: Task = plugins.make(TASKS, plugin)
         vectors = embedding.embedded(model, images)
-        draft = Draft(out)
+        draft = Draft(config.out)
         try:
             outcome = task.evaluate(data, vectors)
+            if config.index:
+                outcome = _with_leaks(config, draft, outcome, data, vectors, images[0].model, name)
         except StorageError:
             raise
         except BiovlError as error:
@@ -350,7 +374,30 @@ def _judged(
         noted: dict[str, Any] = draft.noted(f"judged/{model}/{name}") or {}
         return noted
 
-    return returned(out, judge)
+    return returned(config.out, judge)
+
+
+def _with_leaks(
+    config: BenchmarkConfig,
+    draft: Draft,
+    outcome: Outcome,
+    data: Any,
+    vectors: Embedded,
+    model: Known,
+    task: str,
+) -> Outcome:
+    """Return an outcome with the near duplicates of the corpus, and scores without them."""
+    leaks = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
+    with draft.folder.writer(f"leaks/{vectors.model}/{task}.parquet") as stream:
+        pq.write_table(leaks.pairs, stream, compression="zstd")
+    without = leak_report.scores_without(
+        outcome.predictions, leaks, resamples=config.resamples, seed=config.seed
+    )
+    return replace(
+        outcome,
+        scores=(*outcome.scores, *without),
+        notes={**outcome.notes, "leaks": dict(leaks.counts)},
+    )
 
 
 def _kept(
