@@ -286,6 +286,7 @@ def breakdown_plot(item: Judged, prefix: str = "tokens ") -> bytes | None:
         axes.set_ylabel("recall at 1")
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.set_ylim(0)
+        axes.set_xlim(-0.5, len(parts) - 0.5)
         axes.grid(axis="y")
         drawn.legend(loc="outside upper right", ncols=2)
         return png(drawn)
