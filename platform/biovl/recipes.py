@@ -567,3 +567,85 @@ PLAN: dict[str, Recipe] = {
     "one_gpu": plan_one_gpu,
     "laptop": plan_laptop,
 }
+
+
+# Medical questions. METER's rates and module are what the task has for defaults; epochs and batches
+# for sets this small are M3AE's (arXiv:2209.07098), which is METER with another pretraining.
+def vqa() -> dict[str, Any]:
+    """Medical questions as METER: VQA-RAD, towers tuned (needs data: VQA-RAD unpacked, out)."""
+    return {"tasks": {"vqa": {"name": "vqa"}}}
+
+
+def vqa_as_published() -> dict[str, Any]:
+    """VQA-RAD as papers with 3,064 and 451: trains on 284 templated questions of test."""
+    return {"tasks": {"vqa": {"name": "vqa", "templated": "all", "repeated": "keep"}}}
+
+
+def vqa_slake() -> dict[str, Any]:
+    """SLAKE in English as METER, towers tuned (needs data: SLAKE unpacked, out)."""
+    return {"tasks": {"vqa": {"name": "vqa", "learning": {"epochs": 15, "batch": 32}}}}
+
+
+def vqa_frozen() -> dict[str, Any]:
+    """Medical questions by a small module on frozen towers, for CPUs (needs data, out)."""
+    fusion = {"layers": 2, "width": 192, "heads": 6}
+    # A module this small learns faster; the towers, whose rate it is, do not learn.
+    adam = {"lr": 1e-4, "head_times": 10}
+    learning = {"towers": "frozen", "epochs": 20, "fusion": fusion, "adam": adam}
+    return {"tasks": {"vqa": {"name": "vqa", "learning": learning}}}
+
+
+def retrieval() -> dict[str, Any]:
+    """The text of every image and the image of every text (needs corpus or data, out)."""
+    return {"tasks": {"retrieval": {"name": "retrieval"}}}
+
+
+def long_retrieval() -> dict[str, Any]:
+    """BMC-LongCLIP's long captions: 1,000 articles of 2025 (needs data: figures/, out)."""
+    return {"tasks": {"long_retrieval": {"name": "retrieval", "corpus": ""}}}
+
+
+def zero_shot() -> dict[str, Any]:
+    """The class whose prompts are nearest to the image (needs data: class folders …, out)."""
+    return {"tasks": {"zero_shot": {"name": "zero_shot"}}}
+
+
+def closed_vqa() -> dict[str, Any]:
+    """The option whose caption is nearest, in two wordings (needs data, out)."""
+    return {"tasks": {"closed_vqa": {"name": "closed_vqa"}}}
+
+
+def linear_probe() -> dict[str, Any]:
+    """Logistic regression on vectors of 1, 10 and 100 % of train (needs data with train, out)."""
+    return {"tasks": {"linear_probe": {"name": "linear_probe"}}}
+
+
+def biomedica() -> dict[str, Any]:
+    """The 40 tasks of BIOMEDICA's table 12, as closed VQA and retrieval (needs data_root, out)."""
+    return {"benchmarks": ["biomedica"]}
+
+
+def microscopy_composition() -> dict[str, Any]:
+    """The four tasks of BIOMEDICA's table 5 (needs data_root, out)."""
+    return {"benchmarks": ["microscopy_composition"]}
+
+
+def biomedclip_zero_shot() -> dict[str, Any]:
+    """BiomedCLIP's five benchmarks with the prompts of its table 10 (needs data_root, out)."""
+    return {"benchmarks": ["biomedclip"], "benchmarks_as": "zero_shot"}
+
+
+BENCHMARK: dict[str, Recipe] = {
+    "retrieval": retrieval,
+    "long_retrieval": long_retrieval,
+    "zero_shot": zero_shot,
+    "closed_vqa": closed_vqa,
+    "linear_probe": linear_probe,
+    "vqa": vqa,
+    "vqa_as_published": vqa_as_published,
+    "vqa_slake": vqa_slake,
+    "vqa_frozen": vqa_frozen,
+    "biomedica": biomedica,
+    "microscopy_composition": microscopy_composition,
+    "biomedclip": biomedclip_zero_shot,
+}

@@ -71,7 +71,7 @@ def _check_script(command: list[str]) -> None:
     beside = [str(path.parent), *sys.path]
     with mock.patch.object(drivers, "main", take), mock.patch.object(sys, "path", beside):
         runpy.run_path(str(path), run_name="__main__")
-    if "--help" in command:
+    if {"--help", "--list"} & set(command):
         return
     flags = {"dry-run": ""} if taken.get("estimate") else None
     # A recipe may be a file that another job makes: its settings are those of any other.

@@ -79,9 +79,7 @@ def survivors(
 
     # From here on rows are in order of preference: the smaller number wins.
     first = _first_of_equals(content)
-    ones = np.bitwise_count(looks)
-    telling = (ones >= _TELLING_ONES.start) & (ones < _TELLING_ONES.stop)
-    compared = np.flatnonzero(telling & (first == np.arange(rows)))
+    compared = np.flatnonzero(telling(looks) & (first == np.arange(rows)))
     # Images with one hash and one size have the same near duplicates: one speaks for all.
     same = compared[_first_of_equals(looks[compared], width_px[compared], height_px[compared])]
     first[compared] = same
@@ -121,6 +119,29 @@ def superseded(
     return gives_way
 
 
+def telling(looks: np.ndarray) -> np.ndarray:
+    """Return which hashes say anything: those of blank pages and of no image do not. Bool, [N]."""
+    ones = np.bitwise_count(looks)
+    says: np.ndarray = (ones >= _TELLING_ONES.start) & (ones < _TELLING_ONES.stop)
+    return says
+
+
+def masks(rows: int, max_distance: int) -> Iterator[np.uint64]:
+    """Yield masks of bits of which two hashes within the distance agree on at least one.
+
+    Of ``max_distance + k`` blocks of bits, at least ``k`` have no differing bit. A larger ``k``
+    means more masks, and more bits in each: as many as there are bits in the number of rows, so
+    that few different images share a key.
+    """
+    agreeing = 1
+    while _HASH_BITS * agreeing < (max_distance + agreeing) * min(rows.bit_length(), 32):
+        agreeing += 1
+    edges = np.linspace(0, _HASH_BITS, max_distance + agreeing + 1).astype(int)
+    blocks = [(1 << int(end)) - (1 << int(start)) for start, end in itertools.pairwise(edges)]
+    for chosen in itertools.combinations(blocks, agreeing):
+        yield np.uint64(sum(chosen))
+
+
 def _first_of_equals(*keys: np.ndarray) -> np.ndarray:
     """Return for each row the first row with the same keys. Int64, shape [N]."""
     order = np.lexsort(keys)
@@ -140,7 +161,7 @@ def _near_pairs(
     rows = len(looks)
     log_aspect = np.log(aspect)
     found = np.empty(0, np.int64)
-    for mask in _masks(rows, max_distance):
+    for mask in masks(rows, max_distance):
         order = np.argsort(looks & mask)
         key = (looks & mask)[order]
         new = [found]
@@ -157,22 +178,6 @@ def _near_pairs(
             places = places[key[places] == key[places + lag]]
         found = np.unique(np.concatenate(new))
     return np.divmod(found, max(rows, 1))
-
-
-def _masks(rows: int, max_distance: int) -> Iterator[np.uint64]:
-    """Yield masks of bits of which two hashes within the distance agree on at least one.
-
-    Of ``max_distance + k`` blocks of bits, at least ``k`` have no differing bit. A larger ``k``
-    means more masks, and more bits in each: as many as there are bits in the number of rows, so
-    that few different images share a key.
-    """
-    agreeing = 1
-    while _HASH_BITS * agreeing < (max_distance + agreeing) * min(rows.bit_length(), 32):
-        agreeing += 1
-    edges = np.linspace(0, _HASH_BITS, max_distance + agreeing + 1).astype(int)
-    blocks = [(1 << int(end)) - (1 << int(start)) for start, end in itertools.pairwise(edges)]
-    for chosen in itertools.combinations(blocks, agreeing):
-        yield np.uint64(sum(chosen))
 
 
 def _first_survivors(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:

@@ -36,6 +36,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from biovl.errors import ArtifactError, BiovlError
 from biovl.retrieval import planner
@@ -127,6 +128,14 @@ class Index:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def vectors(self, over: Over) -> np.ndarray:
+        """Return all unit vectors, float16, mapped into memory. Shape [N, D]; [0, D] of none."""
+        return self._vectors.get(over, np.empty((0, self.dim), np.float16))
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column of ``metadata.IndexedFigure`` for all rows; it stays in its file."""
+        return self._table.column(name)
 
     def search(self, query: Query) -> Results:
         """Return the figures that answer a query best.

@@ -1,0 +1,23 @@
+"""Judge models by benchmarks and publish a report; every prediction is in it.
+
+python pipelines/benchmark.py retrieval --set model=DIR --set corpus=DIR --set out=DIR
+python pipelines/benchmark.py zero_shot --set model=DIR --set data=CLASS_FOLDERS --set out=DIR
+python pipelines/benchmark.py biomedica,pmc_long --set 'models={"a": "DIR", "b": "DIR"}' …
+python pipelines/benchmark.py --list [--set data_root=DIR]
+
+Names of recipes, suites and benchmarks may be joined by commas.
+"""
+
+import sys
+
+from biovl import drivers, recipes
+from biovl.evaluation.benchmarks import listed, with_benchmarks
+from biovl.evaluation.config import BenchmarkConfig
+from biovl.jobs.benchmark import benchmark
+
+if __name__ == "__main__":
+    if "--list" in sys.argv[1:]:
+        print(listed(sys.argv[1:]))
+    else:
+        known = with_benchmarks(recipes.BENCHMARK)
+        drivers.main(BenchmarkConfig, known, benchmark, about=__doc__)

@@ -1,0 +1,272 @@
+"""How far a score would move had other examples been drawn: bootstrap intervals, BCa as in SciPy.
+
+A statistic is a function of examples and of how often each was drawn, for many resamples at once.
+Examples that are alike are held once, with their number: the score of a million answers that are
+right or wrong takes as long as that of two. The order of the examples does not matter.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+# Shapes: N examples, K examples that differ, R resamples of a chunk, J left-out groups.
+
+Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Of examples ``[K, …]`` and how often each was drawn ``[R, K]`` (float64): a number for each
+resample, float64 ``[R]``; NaN where there is none, such as an AUROC of one class."""
+
+RESAMPLES = 1_000
+"""Of BIOMEDICA (arXiv:2501.07171), section 16.3."""
+
+CONFIDENCE = 0.95
+
+_JACKKNIFE = 1_000
+"""Groups of examples left out in turn. The acceleration of groups is that of single examples (both
+are skewness / 6 / root N), and N of them would take N squared steps."""
+
+_CHUNK = 1 << 22
+"""Weights held at a time: 32 MB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A score and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """By how much one model is ahead of another on the same examples."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    """Two-sided: twice the share of resamples on the rarer side of zero, at least 1 / resamples."""
+
+
+def mean(values_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
+    """Return the mean of each resample: the statistic of shares and of mean ranks."""
+    share_R: np.ndarray = weights_RK @ values_K.astype(np.float64) / weights_RK.sum(1)
+    return share_R
+
+
+def median(values_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
+    """Return the median of each resample; of an even number, the mean of the middle two."""
+    order = np.argsort(values_K, kind="stable")
+    below_RK = weights_RK[:, order].cumsum(1)
+    half_R1 = below_RK[:, -1:] / 2
+    last = len(order) - 1
+    lower_R = np.minimum((below_RK < half_R1).sum(1), last)
+    upper_R = np.minimum((below_RK <= half_R1).sum(1), last)
+    middle_R: np.ndarray = (values_K[order][lower_R] + values_K[order][upper_R]) / 2
+    return middle_R
+
+
+def estimate(
+    values: np.ndarray,
+    statistic: Statistic = mean,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
+    """Return a score with its interval: bias-corrected and accelerated (BCa), SciPy's default.
+
+    Where no resample differs, as of one example or of answers that are all right, the interval is
+    the score alone. It says then how little the examples tell, not how sure the score is.
+    Resamples without a score are left out.
+
+    Args:
+        values: What the statistic needs of each example, numbers; shape [N] or [N, S].
+        statistic: The mean, if it is not said.
+        resamples: How many sets of N examples are drawn.
+        seed: The same one draws the same resamples, so that scores of one set compare.
+        confidence: Share of the interval, in (0, 1).
+
+    Raises:
+        ValueError: If there are no examples, or they have no score at all.
+
+    Source:
+        Efron and Tibshirani 1993, An Introduction to the Bootstrap, section 14.3.
+    """
+    drawn_K, count_K = _distinct(values)
+    value, scores = _resampled(drawn_K, count_K, statistic, resamples, seed)
+    left_out_J, size_J = _jackknife(drawn_K, count_K, statistic, seed)
+    low, high = _bca(value, scores, left_out_J, size_J, confidence)
+    return Estimate(value=value, low=low, high=high)
+
+
+def interval(
+    values: np.ndarray,
+    statistic: Statistic = mean,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+) -> tuple[float, float]:
+    """Return the ends of the interval of ``estimate``."""
+    found = estimate(values, statistic, resamples=resamples, seed=seed, confidence=confidence)
+    return found.low, found.high
+
+
+def paired_difference(
+    ours: np.ndarray,
+    theirs: np.ndarray,
+    statistic: Statistic = mean,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+) -> Difference:
+    """Return by how much ``ours`` is ahead: both are judged on the same resamples.
+
+    What is hard for both models cancels, so this tells models apart whose intervals overlap.
+
+    Args:
+        ours: As of ``estimate``, of one model; shape [N] or [N, S].
+        theirs: Of the other; row n is of the same example.
+        statistic: Of either.
+        resamples: As of ``estimate``.
+        seed: As of ``estimate``.
+        confidence: As of ``estimate``.
+
+    Raises:
+        ValueError: If the shapes differ, or there is no score.
+    """
+    if ours.shape != theirs.shape:
+        raise ValueError(f"{ours.shape} and {theirs.shape} are not the same examples")
+    columns = 1 if ours.ndim == 1 else ours.shape[1]
+
+    def ahead(both_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
+        one, other = both_K[:, :columns], both_K[:, columns:]
+        if ours.ndim == 1:
+            one, other = one[:, 0], other[:, 0]
+        return statistic(one, weights_RK) - statistic(other, weights_RK)
+
+    both = np.concatenate([ours.reshape(-1, columns), theirs.reshape(-1, columns)], axis=1)
+    drawn_K, count_K = _distinct(both)
+    value, scores = _resampled(drawn_K, count_K, ahead, resamples, seed)
+    left_out_J, size_J = _jackknife(drawn_K, count_K, ahead, seed)
+    low, high = _bca(value, scores, left_out_J, size_J, confidence)
+    rarer = min((scores <= 0).sum(), (scores >= 0).sum())
+    p = min(1.0, 2 * (1 + float(rarer)) / (1 + len(scores)))
+    return Difference(value=value, low=low, high=high, p=p)
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if not len(values):
+        raise ValueError("there are no examples to resample")
+    if values.ndim == 1:
+        drawn_K, count_K = np.unique(values, return_counts=True)
+        return drawn_K, count_K
+    # Seven times as fast as unique(axis=0).
+    ordered_N = values[np.lexsort(values.T)]
+    starts = np.ones(len(values), bool)
+    starts[1:] = (ordered_N[1:] != ordered_N[:-1]).any(1)
+    first_K = np.flatnonzero(starts)
+    return ordered_N[first_K], np.diff(first_K, append=len(values))
+
+
+def _resampled(
+    drawn_K: np.ndarray, count_K: np.ndarray, statistic: Statistic, resamples: int, seed: int
+) -> tuple[float, np.ndarray]:
+    """Return the score of the examples, and those of resamples that have one."""
+    value = float(statistic(drawn_K, count_K[None].astype(np.float64))[0])
+    if np.isnan(value):
+        raise ValueError("the examples have no score")
+    rng = np.random.default_rng(seed)
+    weights = _weights(count_K, resamples, rng)
+    scores = np.concatenate([statistic(drawn_K, weights_RK) for weights_RK in weights])
+    scores = scores[~np.isnan(scores)]
+    return value, scores if len(scores) else np.array([value])
+
+
+def _weights(count_K: np.ndarray, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield how often each example is drawn, for some resamples at a time. float64, [R, K]."""
+    examples, different = int(count_K.sum()), len(count_K)
+    is_repeated = different * 4 <= examples
+    rows = max(1, _CHUNK // (different if is_repeated else examples))
+    for start in range(0, resamples, rows):
+        size = min(rows, resamples - start)
+        if is_repeated:
+            weights_RK = rng.multinomial(examples, count_K / examples, size=size)
+        else:
+            # The same distribution; faster where nearly all examples differ.
+            of_draw_N = np.repeat(np.arange(different), count_K)
+            drawn_RN = of_draw_N[rng.integers(0, examples, size=(size, examples))]
+            drawn_RN += different * np.arange(size)[:, None]
+            counted = np.bincount(drawn_RN.ravel(), minlength=size * different)
+            weights_RK = counted.reshape(size, different)
+        yield weights_RK.astype(np.float64)
+
+
+def _jackknife(
+    drawn_K: np.ndarray, count_K: np.ndarray, statistic: Statistic, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scores without some examples, and how many are alike. Shapes [J], [J]."""
+    examples, different = int(count_K.sum()), len(count_K)
+    if examples == 1:
+        return np.zeros(0), np.zeros(0)
+    rows = max(1, _CHUNK // different)
+    scores = []
+    if different <= _JACKKNIFE:
+        size_J = count_K.astype(np.float64)
+        for start in range(0, different, rows):
+            left_RK = np.repeat(count_K[None], min(rows, different - start), axis=0)
+            left_RK[np.arange(len(left_RK)), start + np.arange(len(left_RK))] -= 1
+            scores.append(statistic(drawn_K, left_RK.astype(np.float64)))
+    else:
+        # Drawn, since neighbours among sorted examples are alike.
+        of_draw_N = np.random.default_rng(seed).permutation(
+            np.repeat(np.arange(different), count_K)
+        )
+        groups = np.array_split(of_draw_N, _JACKKNIFE)
+        size_J = np.ones(_JACKKNIFE)
+        for start in range(0, _JACKKNIFE, rows):
+            some = groups[start : start + rows]
+            left_RK = np.stack([count_K - np.bincount(g, minlength=different) for g in some])
+            scores.append(statistic(drawn_K, left_RK.astype(np.float64)))
+    left_out_J = np.concatenate(scores)
+    defined = ~np.isnan(left_out_J)
+    return left_out_J[defined], size_J[defined]
+
+
+def _bca(
+    value: float,
+    scores: np.ndarray,
+    left_out_J: np.ndarray,
+    size_J: np.ndarray,
+    confidence: float,
+) -> tuple[float, float]:
+    """Return the ends of the BCa interval.
+
+    Args:
+        value: The score of all examples.
+        scores: Those of the resamples.
+        left_out_J: Those of all examples but some.
+        size_J: How many times each of these counts.
+        confidence: Share of the interval.
+    """
+    tail = (1 - confidence) / 2
+    below = ((scores < value).mean() + (scores <= value).mean()) / 2
+    # All resamples on one side: as if half a resample were on the other, not infinitely far off.
+    least = 0.5 / len(scores)
+    normal = NormalDist()
+    bias = normal.inv_cdf(min(max(float(below), least), 1 - least))
+    acceleration = 0.0
+    if len(left_out_J):
+        off_J = np.average(left_out_J, weights=size_J) - left_out_J
+        spread = (size_J * off_J**2).sum()
+        # Rounding alone makes no skewness.
+        if spread > len(off_J) * np.spacing(max(abs(value), 1e-300)) ** 2 * 16:
+            acceleration = float((size_J * off_J**3).sum() / (6 * spread**1.5))
+    ends = [bias + normal.inv_cdf(at) for at in (tail, 1 - tail)]
+    shares = [normal.cdf(bias + end / (1 - acceleration * end)) for end in ends]
+    low, high = np.quantile(scores, shares)
+    return float(low), float(high)

@@ -1,0 +1,185 @@
+"""What a chest radiograph's report says: CheXpert's 13 findings, and that there is none.
+
+Rules over phrases: a finding is mentioned, and what stands around the mention makes it positive,
+uncertain or negative. The phrases below are ours, written from the published description; a label
+of a report is that of its strongest mention, positive before uncertain before negative, and a
+finding that is not mentioned is blank. Anything else that reads texts can take the place of
+``label``: see ``Labeller``.
+
+Source:
+    Irvin et al. 2019 (CheXpert), arXiv:1901.07031, section 2, for the findings, their hierarchy and
+    the three stages: mention, classification, aggregation.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+State = Literal["positive", "uncertain", "negative"]
+
+NO_FINDING = "No Finding"
+SUPPORT_DEVICES = "Support Devices"
+
+
+class Labeller(Protocol):
+    """Reads a text: returns the state of each finding it mentions; others are blank."""
+
+    def __call__(self, text: str) -> Mapping[str, State]: ...
+
+
+_MENTIONS: Mapping[str, str] = {
+    "Enlarged Cardiomediastinum": (
+        r"(?:enlarged|widened|wide|prominent|enlargement of the|widening of the)"
+        r"(?: superior| upper)? (?:cardio-?)?mediastin(?:um|al (?:silhouette|contours?))"
+        r"|mediastinal (?:widening|enlargement)|(?:cardio)?mediastinum is (?:enlarged|widened)"
+        r"|cardiomediastinal (?:silhouette|contours?) (?:is|are) (?:enlarged|widened)"
+    ),
+    "Cardiomegaly": (
+        r"cardiomegaly|cardiac enlargement"
+        r"|(?:enlarged|enlargement of the) (?:heart|cardiac (?:silhouette|shadow))"
+        r"|(?:heart(?: size)?|cardiac (?:silhouette|shadow|size)) (?:is|appears|remains)"
+        r"(?: \w+)? (?:enlarged|increased)|cardiothoracic ratio (?:is )?increased"
+    ),
+    "Lung Opacity": (
+        r"(?:lung |pulmonary |airspace |air-space |interstitial |ground[- ]glass |reticular "
+        r"|alveolar |hazy |patchy |bibasilar |basal |lobe )*opaci(?:ty|ties|fications?)"
+        r"|infiltrat(?:e|es|ion|ions)|airspace disease|air-space disease|interstitial markings"
+        r"|ground[- ]glass|white[- ]?out"
+    ),
+    "Lung Lesion": (
+        r"(?:lung|pulmonary|lobe|hilar|cavitary|cavitating|spiculated)(?: \w+)? "
+        r"(?:mass|masses|nodules?|lesions?|tumou?rs?)|nodules?|masses|mass|lung cancer"
+        r"|lung metastas[ei]s|pulmonary metastas[ei]s|granulomas?"
+    ),
+    "Edema": (
+        r"(?:pulmonary |interstitial |alveolar |lung )?o?edema|vascular congestion"
+        r"|pulmonary congestion|venous congestion|kerley(?: b)? lines|cephali[sz]ation"
+        r"|fluid overload|volume overload"
+    ),
+    "Consolidation": r"consolidations?|consolidated|consolidative",
+    "Pneumonia": r"(?:broncho|pleuro)?pneumoni(?:a|ae|as|c)|infectious process|lung infection",
+    "Atelectasis": r"atelecta(?:sis|ses|tic)|(?:lobar|lung|lobe|segmental) collapse|collapsed lung",
+    "Pneumothorax": r"(?:hydro)?pneumothora(?:x|ces)",
+    "Pleural Effusion": (
+        r"(?:pleural )?effusions?(?! in the pericard)|pleural fluid|h(?:a?e)mothorax|hydrothorax"
+        r"|blunt(?:ing|ed)(?: of)?(?: the)?(?: (?:left|right|bilateral|lateral|posterior))*"
+        r" costophrenic"
+    ),
+    "Pleural Other": (
+        r"pleural (?:thickening|plaques?|scarring|calcifications?|based)|fibrothorax"
+        r"|(?:bi)?apical (?:pleural )?(?:cap|capping|thickening)|empyema"
+    ),
+    "Fracture": r"fractur(?:e|es|ed)",
+    "Support Devices": (
+        r"(?:endotracheal|tracheostomy|nasogastric|orogastric|enteric|feeding|chest|et|ng|og)"
+        r" tubes?|(?:central|venous|picc|arterial|subclavian|jugular)(?: venous)?"
+        r" (?:lines?|catheters?)|pacemakers?|picc|port-?a-?cath|mediport|swan-?ganz"
+        r"|(?:sternal|sternotomy) wires"
+        r"|(?:prosthetic|mechanical) valves?|valve (?:replacement|prosthesis)"
+        r"|(?:intra-aortic )?balloon pump|defibrillators?|icd|stents?|catheters?|pacer|drains?"
+    ),
+}
+
+FINDINGS: tuple[str, ...] = tuple(_MENTIONS)
+"""The 13 that are told apart from ``No Finding``."""
+
+_MENTION = {name: re.compile(rf"\b(?:{phrases})\b") for name, phrases in _MENTIONS.items()}
+
+# Said without the finding's name.
+_NORMAL: Mapping[str, re.Pattern[str]] = {
+    "Cardiomegaly": re.compile(
+        r"\b(?:heart(?: size)?|cardiac (?:silhouette|size))(?: and [\w ]{1,40}?)?"
+        r" (?:is|are|appears?|remains?) (?:\w+ )?(?:normal|unremarkable|not enlarged)"
+        r"|\bnormal (?:heart|cardiac)(?: size| silhouette)?|\bheart is not enlarged"
+    ),
+    "Enlarged Cardiomediastinum": re.compile(
+        r"\b(?:cardio)?mediastin(?:um|al (?:silhouette|contours?))(?: and [\w ]{1,40}?)?"
+        r" (?:is|are|appears?|remains?) (?:\w+ )?(?:normal|unremarkable|stable|within normal)"
+        r"|\bnormal (?:cardio)?mediastin"
+    ),
+    "Lung Opacity": re.compile(
+        r"\b(?:lungs|lung fields)(?: \w+)? (?:are|is|appear) (?:\w+ )?clear"
+    ),
+    "Pleural Effusion": re.compile(r"\bcostophrenic (?:angles?|sulci) (?:are|is) (?:sharp|clear)"),
+}
+
+_SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n\s*\n")
+_BEFORE, _AFTER = 300, 100
+"""Characters around a mention that say what becomes of it."""
+# "No effusion but a pneumothorax": the second mention is not denied with the first.
+_CONTRAST = re.compile(
+    r"\b(?:but|however|although|though|whereas|while|except|otherwise|yet|there (?:is|are)|"
+    r"with (?:new|persistent|stable|increased|small|mild|moderate|large))\b"
+    r"|, (?:the|a|an|heart|cardiac|mild|moderate|severe|small|stable|unchanged|persistent)\b"
+)
+_UNCERTAIN_BEFORE = re.compile(
+    r"\b(?:may|might|could|possib(?:le|ly)|probabl[ey]|likely|suspected|suspicio(?:n|us)|question"
+    r"(?:able)?|concern(?:ing)? for|suggest(?:s|ive|ing)?|cannot (?:be )?(?:exclude|rule out)"
+    r"|can ?not (?:exclude|rule out)|not (?:exclude|rule out)|rule out|r/o|equivocal|presumed"
+    r"|differential|versus|vs|potential(?:ly)?|consider)\b|\?"
+)
+_UNCERTAIN_AFTER = re.compile(
+    r"^[^,]{0,60}?\b(?:(?:cannot|can ?not|not|couldn't|can't) be (?:entirely |completely )?"
+    r"(?:excluded|ruled out)|(?:not|never) (?:entirely |completely )?excluded|is (?:possible|likely"
+    r"|suspected|questioned|difficult)"
+    r"|(?:are|is|would be) (?:possible|likely|suspected|considered))\b|^\s*(?:\?|(?:versus|vs)\b)"
+)
+_NEGATIVE_BEFORE = re.compile(
+    r"\b(?:no|not|without|never|absen(?:ce of|t)|free of|clear of|negative for|denies|lack of"
+    r"|neither|nor|resol(?:ved|ution of)|exclud(?:es|ed|ing)|rul(?:es|ed|ing) out|rather than"
+    r"|removal of|removed)\b"
+)
+_NEGATIVE_AFTER = re.compile(
+    r"^[^,]{0,40}?\b(?:(?:is|are|was|were|has been|have been) (?:not|no longer|absent|excluded"
+    r"|ruled out|resolved|removed)|(?:has|have) (?:\w+ )?(?:resolved|cleared)"
+    r"|not (?:seen|identified|present|evident|visuali[sz]ed|demonstrated)|: (?:no|none|absent)\b)"
+)
+
+_STRENGTH = {"negative": 0, "uncertain": 1, "positive": 2}
+
+
+def label(text: str) -> dict[str, State]:
+    """Return the state of each finding that a report mentions.
+
+    ``No Finding`` is positive where nothing but support devices is positive or uncertain, and
+    absent elsewhere.
+    """
+    found: dict[str, State] = {}
+
+    def tell(name: str, state: State) -> None:
+        if name not in found or _STRENGTH[state] > _STRENGTH[found[name]]:
+            found[name] = state
+
+    for part in _SENTENCE.split(text.lower()):
+        # Reports are broken into lines anywhere.
+        sentence = " ".join(part.split())
+        for name, pattern in _NORMAL.items():
+            if pattern.search(sentence):
+                tell(name, "negative")
+        for name, pattern in _MENTION.items():
+            for mention in pattern.finditer(sentence):
+                start, end = mention.span()
+                before = sentence[max(start - _BEFORE, 0) : end]
+                tell(name, _state(before, sentence[end : end + _AFTER]))
+    is_abnormal = any(
+        state != "negative" for name, state in found.items() if name != SUPPORT_DEVICES
+    )
+    if text.strip() and not is_abnormal:
+        found[NO_FINDING] = "positive"
+    return found
+
+
+def _state(before: str, after: str) -> State:
+    """Return what the words around a mention, within its sentence, make of it.
+
+    Args:
+        before: What stands before it, and itself: ``, heart is enlarged`` begins anew.
+        after: What stands behind it.
+    """
+    before = _CONTRAST.split(before)[-1]
+    after = _CONTRAST.split(after)[0]
+    if _UNCERTAIN_BEFORE.search(before) or _UNCERTAIN_AFTER.search(after):
+        return "uncertain"
+    if _NEGATIVE_BEFORE.search(before) or _NEGATIVE_AFTER.search(after):
+        return "negative"
+    return "positive"

@@ -1,0 +1,1 @@
+"""Answering questions about images: a module between two towers, trained as METER."""

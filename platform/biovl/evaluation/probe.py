@@ -1,0 +1,238 @@
+"""Logistic regression on frozen features: what a linear layer can read off a model's vectors.
+
+The objective is scikit-learn's: the summed cross-entropy times C plus half the squared weights,
+intercepts free. L-BFGS in float64, on any device. Nothing here sees a test label: C is chosen on
+validation images, and where there are none, on a part of the training images.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Shapes: N images, T training images, D features, C classes, W weight vectors (1 of two classes).
+
+STRENGTHS = tuple(10.0**power for power in range(-4, 4))
+"""Values of C that are tried, from strong regularisation to almost none; of scaled features."""
+
+FOLDS = 5
+"""Parts of the training images that are held out in turn to choose C where no validation images
+are given."""
+
+_FEW = 5_000
+"""Of more training images one part alone is held out: it is large enough to choose by."""
+
+_STEPS = 1_000
+TOLERANCE = 1e-5
+"""Largest entry of the mean loss's gradient at which a fit is done; scikit-learn stops at 1e-4."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A fitted linear layer."""
+
+    weight_WD: np.ndarray
+    bias_W: np.ndarray
+    classes: int
+    strength: float
+    """The C it was fitted with: the inverse of regularisation."""
+
+    def logits(self, features_ND: np.ndarray) -> np.ndarray:
+        """Return logits of each class, float64, shape [N, C]."""
+        logits_NW = features_ND.astype(np.float64) @ self.weight_WD.T + self.bias_W
+        return _of_all_classes(torch.from_numpy(logits_NW)).numpy()
+
+    def probabilities(self, features_ND: np.ndarray) -> np.ndarray:
+        """Return the probability of each class, float64, shape [N, C]."""
+        shares: np.ndarray = torch.from_numpy(self.logits(features_ND)).softmax(1).numpy()
+        return shares
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Features about their mean, in units of their deviation: both of training images.
+
+    One deviation for all features: a logistic regression then is what it was, with a C that means
+    the same for every model, however narrow the cone its vectors are in. One for each feature
+    would blow up what a few images happen to agree on.
+    """
+
+    mean_D: np.ndarray
+    deviation: float
+
+    @classmethod
+    def of(cls, features_TD: np.ndarray) -> "Scaling":
+        """Return the scaling of training images; if they are all alike they are only centred."""
+        mean_D = features_TD.mean(axis=0, dtype=np.float64)
+        deviation = float(np.sqrt(((features_TD - mean_D) ** 2).mean()))
+        # Of equal float32 vectors the deviation is rounding.
+        return cls(mean_D, deviation if deviation > 1e-6 * np.abs(mean_D).max() else 1.0)
+
+    def __call__(self, features_ND: np.ndarray) -> np.ndarray:
+        """Return scaled features, float64."""
+        scaled: np.ndarray = (features_ND - self.mean_D) / self.deviation
+        return scaled
+
+
+def fit(
+    features_TD: np.ndarray,
+    labels_T: np.ndarray,
+    classes: int,
+    strength: float = 1.0,
+    *,
+    device: str = "cpu",
+    tolerance: float = TOLERANCE,
+) -> Probe:
+    """Return the logistic regression of labels on features.
+
+    Two classes have one weight vector, more have one each, so that C means what it does in
+    ``sklearn.linear_model.LogisticRegression``. Classes without training images are never found.
+
+    Args:
+        features_TD: Any float; no NaN.
+        labels_T: Classes, 0 <= label < classes, int64.
+        classes: How many there are, at least 2.
+        strength: C, positive.
+        device: Where it is computed.
+        tolerance: See ``TOLERANCE``.
+
+    Raises:
+        ValueError: If there are no training images, or a label is no class.
+    """
+    return next(iter(_fitted(features_TD, labels_T, classes, (strength,), device, tolerance)))
+
+
+def chosen(
+    train: tuple[np.ndarray, np.ndarray],
+    val: tuple[np.ndarray, np.ndarray],
+    classes: int,
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    device: str = "cpu",
+) -> Probe:
+    """Return the fit on ``train`` that gets most of ``val`` right.
+
+    Of equally accurate ones the one of lower cross-entropy: few images make accuracy coarse.
+
+    Args:
+        train: Features [T, D] and labels [T].
+        val: Features [V, D] and labels [V].
+        classes: How many there are.
+        strengths: Values of C.
+        device: Where it is computed.
+    """
+    fits = list(_fitted(*train, classes, strengths, device))
+    told = [_judged(fitted, *val) for fitted in fits]
+    return fits[_best(told)]
+
+
+def chosen_within(
+    train: tuple[np.ndarray, np.ndarray],
+    classes: int,
+    *,
+    seed: int = 0,
+    strengths: Sequence[float] = STRENGTHS,
+    device: str = "cpu",
+) -> Probe:
+    """Return a fit on all of ``train``, with the C that was best on what was held out of it.
+
+    So few examples remain few: no other labelled image decides anything. Each of five parts is held
+    out in turn, of more than 5,000 images one part. A class of one image is never held out; where
+    all are, C is 1.
+    """
+    features_TD, labels_T = train
+    fold_T = np.full(len(labels_T), -1)
+    for rows in _by_class(labels_T, seed):
+        if len(rows) > 1:
+            fold_T[rows] = np.arange(len(rows)) % FOLDS
+    values = sorted(strengths)
+    told = np.zeros((len(values), 2))
+    for fold in range(FOLDS if len(labels_T) <= _FEW else 1):
+        val_T = fold_T == fold
+        if val_T.any():
+            val = features_TD[val_T], labels_T[val_T]
+            fits = _fitted(features_TD[~val_T], labels_T[~val_T], classes, values, device)
+            told += [val_T.sum() * np.array(_judged(fitted, *val)) for fitted in fits]
+    strength = values[_best(told.tolist())] if told.any() else 1.0
+    return fit(features_TD, labels_T, classes, strength, device=device)
+
+
+def _judged(fitted: Probe, features_VD: np.ndarray, labels_V: np.ndarray) -> tuple[float, float]:
+    """Return the share that is right, and the mean log-likelihood."""
+    logits_VC = torch.from_numpy(fitted.logits(features_VD))
+    right = float((logits_VC.argmax(1).numpy() == labels_V).mean())
+    return right, -float(F.cross_entropy(logits_VC, torch.from_numpy(labels_V.astype(np.int64))))
+
+
+def _best(told: Sequence[Sequence[float]]) -> int:
+    """Return the most accurate, of equals the likeliest."""
+    return max(range(len(told)), key=lambda at: (round(told[at][0], 9), told[at][1]))
+
+
+def drawn(labels_N: np.ndarray, fraction: float, *, seed: int) -> np.ndarray:
+    """Return rows that hold a share of each class, at least one image; sorted, int64.
+
+    Those of a smaller fraction are among those of a larger one of the same seed.
+    """
+    if not 0 < fraction <= 1:
+        raise ValueError(f"a fraction is in (0, 1], got {fraction}")
+    parts = [rows[: max(1, round(fraction * len(rows)))] for rows in _by_class(labels_N, seed)]
+    return np.sort(np.concatenate(parts))
+
+
+def _by_class(labels_N: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Yield the rows of each class, in an order drawn for it alone."""
+    for label in np.unique(labels_N):
+        rows = np.flatnonzero(labels_N == label)
+        yield np.random.default_rng([seed, int(label)]).permutation(rows)
+
+
+def _fitted(
+    features_TD: np.ndarray,
+    labels_T: np.ndarray,
+    classes: int,
+    strengths: Sequence[float],
+    device: str,
+    tolerance: float = TOLERANCE,
+) -> Iterator[Probe]:
+    """Yield the fit of each C, from the smallest; each begins where the one before it ended."""
+    if not len(labels_T):
+        raise ValueError("there are no training images")
+    if labels_T.min() < 0 or labels_T.max() >= classes:
+        raise ValueError(f"labels are classes 0 to {classes - 1}, got {labels_T.max()}")
+    feature_TD = torch.as_tensor(features_TD, dtype=torch.float64, device=device)
+    label_T = torch.as_tensor(labels_T, dtype=torch.int64, device=device)
+    vectors = 1 if classes == 2 else classes
+    weight_WD = feature_TD.new_zeros(vectors, feature_TD.shape[1], requires_grad=True)
+    bias_W = feature_TD.new_zeros(vectors, requires_grad=True)
+    for strength in sorted(strengths):
+        optimizer = torch.optim.LBFGS(
+            [weight_WD, bias_W],
+            max_iter=_STEPS,
+            tolerance_grad=tolerance,
+            tolerance_change=1e-14,
+            line_search_fn="strong_wolfe",
+        )
+        # The mean of the loss, so that tolerances do not depend on the number of images.
+        decay = 1 / (strength * len(labels_T))
+
+        def loss(decay: float = decay, optimizer: torch.optim.LBFGS = optimizer) -> Tensor:
+            optimizer.zero_grad()
+            logits_TC = _of_all_classes(feature_TD @ weight_WD.T + bias_W)
+            value = F.cross_entropy(logits_TC, label_T) + decay / 2 * weight_WD.square().sum()
+            value.backward()
+            return value
+
+        optimizer.step(loss)
+        weight, bias = (part.detach().cpu().numpy().copy() for part in (weight_WD, bias_W))
+        yield Probe(weight, bias, classes, strength)
+
+
+def _of_all_classes(logits_NW: Tensor) -> Tensor:
+    """Return a logit for each class: of two, the first has 0."""
+    if logits_NW.shape[1] > 1:
+        return logits_NW
+    return torch.cat([torch.zeros_like(logits_NW), logits_NW], dim=1)

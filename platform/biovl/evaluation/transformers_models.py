@@ -1,0 +1,148 @@
+"""Folders of transformers: CLIP, SigLIP with texts, DINOv2, ViT without. Nothing is downloaded.
+
+Code that a folder holds is not run, and weights are read as tensors alone.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from biovl.encoder import Precision
+from biovl.errors import ArtifactError
+from biovl.evaluation.open_clip_models import computing, unit
+
+WITH_TEXT = ("clip", "siglip", "siglip2")
+IMAGES_ONLY = ("dinov2", "dinov2_with_registers", "dinov3_vit", "vit", "clip_vision_model")
+
+_TEXTS = 64
+# What the models of a type were trained with, for folders without preprocessor_config.json.
+_SIZE, _RESIZED = 224, 256
+_MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+def has_text(model_type: str, uri: str) -> bool:
+    """Return whether models of a type embed texts.
+
+    Raises:
+        ArtifactError: If it is no type that is known here.
+    """
+    if model_type not in (*WITH_TEXT, *IMAGES_ONLY):
+        raise ArtifactError(
+            f"{uri} is a transformers model of type {model_type!r}; known here are "
+            f"{', '.join((*WITH_TEXT, *IMAGES_ONLY))}"
+        )
+    return model_type in WITH_TEXT
+
+
+def load(folder: Path, *, device: str, precision: Precision) -> "Transformers":
+    """Return the model of a folder.
+
+    Raises:
+        ArtifactError: If its weights, its tokenizer or how it prepares images cannot be read.
+    """
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(folder, **local)
+        model, told = AutoModel.from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True, **local
+        )
+        tokenizer = None
+        if has_text(config.model_type, str(folder)):
+            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+        processor = _processor(folder, config.model_type)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise ArtifactError(f"{folder} cannot be loaded by transformers ({reason})") from error
+    missing = sorted(name for name in told["missing_keys"] if "position_ids" not in name)
+    if missing:
+        raise ArtifactError(
+            f"{folder} lacks {len(missing)} tensors of its model, such as {missing[0]}: its "
+            "weights are of another one"
+        )
+    return Transformers(model.eval().to(device), tokenizer, processor, device, precision)
+
+
+def _processor(folder: Path, model_type: str) -> Any:
+    from transformers import AutoImageProcessor, BitImageProcessor
+
+    if (folder / "preprocessor_config.json").is_file():
+        return AutoImageProcessor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    if model_type not in IMAGES_ONLY:
+        raise ArtifactError(f"{folder} has no preprocessor_config.json")
+    return BitImageProcessor(
+        size={"shortest_edge": _RESIZED},
+        crop_size={"height": _SIZE, "width": _SIZE},
+        resample=Image.Resampling.BICUBIC,
+        image_mean=_MEAN,
+        image_std=_STD,
+    )
+
+
+class Transformers:
+    """A model of transformers."""
+
+    def __init__(
+        self, model: Any, tokenizer: Any, processor: Any, device: str, precision: Precision
+    ) -> None:
+        self._model, self._tokenizer, self._processor = model, tokenizer, processor
+        self._device, self._precision = torch.device(device), precision
+        self.has_text = tokenizer is not None
+        config = model.config
+        self.context = config.text_config.max_position_embeddings if self.has_text else 0
+        scale = getattr(model, "logit_scale", None)
+        self.logit_scale = float(scale.detach().exp()) if scale is not None else 1.0
+        # SigLIP saw its texts padded to the end of the context, and no other way.
+        self._padding = "max_length" if config.model_type.startswith("siglip") else True
+        size = processor.crop_size or processor.size if hasattr(processor, "crop_size") else None
+        side = (size or processor.size)["height"]
+        self.dim = self.embed_pixels(np.zeros((1, 3, side, side), np.float32)).shape[1]
+
+    def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
+        """Return float32, [3, H, W], normalised."""
+        image = Image.fromarray(pixels_HWC)
+        found = self._processor(images=image, return_tensors="np")["pixel_values"][0]
+        return np.asarray(found, np.float32)
+
+    def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
+        """Return unit vectors: the projection of CLIP and SigLIP, the class token of the others."""
+        pixels_BCHW = torch.from_numpy(pixels).to(self._device)
+        with torch.inference_mode(), computing(self._device, self._precision):
+            if self.has_text:
+                return unit(_tensor(self._model.get_image_features(pixel_values=pixels_BCHW)))
+            return unit(self._model(pixel_values=pixels_BCHW).last_hidden_state[:, 0])
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Return unit vectors."""
+        rows = [np.empty((0, self.dim), np.float32)]
+        for first in range(0, len(texts), _TEXTS):
+            some = self._tokenizer(
+                list(texts[first : first + _TEXTS]),
+                padding=self._padding,
+                truncation=True,
+                max_length=self.context,
+                return_tensors="pt",
+            ).to(self._device)
+            with torch.inference_mode(), computing(self._device, self._precision):
+                rows.append(unit(_tensor(self._model.get_text_features(**some))))
+        return np.concatenate(rows)
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        """Return which texts have more tokens than the context."""
+        counts = [len(self._tokenizer(text)["input_ids"]) for text in texts]
+        return np.array(counts, np.int64) > self.context
+
+
+def _tensor(found: Any) -> torch.Tensor:
+    """Return features; transformers 5 wraps them in an output."""
+    features: torch.Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
+    return features

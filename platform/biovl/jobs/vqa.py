@@ -1,0 +1,258 @@
+"""A model that learns to answer questions about images, on the workers of Ray Train.
+
+What is trained goes when its answers are known. Every so often a run keeps a checkpoint in a draft,
+which is what it goes on from, whoever dies.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import ray
+import ray.exceptions
+import ray.train
+import ray.train.torch
+import ray.util.queue
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from biovl import config as configs
+from biovl.errors import BiovlError, ConfigError, StorageError, TrainingError
+from biovl.evaluation.config import WorkersConfig
+from biovl.evaluation.datasets import Questions
+from biovl.evaluation.fusion.config import LearningConfig
+from biovl.evaluation.fusion.learning import Learner
+from biovl.evaluation.fusion.opened import open_encoder
+from biovl.evaluation.tasks import Outcome
+from biovl.evaluation.tasks.vqa import Answered, Vqa
+from biovl.filesystems import trouble, without_credentials
+from biovl.jobs.failures import checked, returned
+from biovl.storage import Draft
+from biovl.training.checkpoints import Checkpoints
+from biovl.training.workers import Workers
+
+RESTARTS = 3
+"""How often Ray starts the workers again when one dies."""
+
+_ANSWERED = "answered"
+_LISTEN_S = 0.5
+
+
+def answered_and_judged(
+    task: Vqa,
+    data: Questions,
+    model: str,
+    workers: WorkersConfig,
+    place: str,
+    say: Callable[[str], None],
+) -> Outcome:
+    """Return what comes of a task for a model: it learns, is asked, and judged. See ``train``."""
+    return task.judge(data, train(data, model, task.learning, workers, place, say))
+
+
+def train(
+    data: Questions,
+    model: str,
+    learning: LearningConfig,
+    workers: WorkersConfig,
+    place: str,
+    say: Callable[[str], None],
+) -> Answered:
+    """Return what a model says to the questions of val and test, having learnt from train.
+
+    For use within ``connected``. Begun again, it goes on from the last checkpoint in ``place``, or
+    returns what stands there; ``place`` is not published by it.
+
+    Args:
+        data: Questions; travels to the workers, who read the images.
+        model: A folder in open_clip's layout.
+        learning: Of the training.
+        workers: Who computes.
+        place: A folder of this run alone, local or ``s3://``: checkpoints are in its draft.
+        say: Takes lines about progress.
+
+    Raises:
+        ConfigError: If a setting does not fit, or a tower cannot tell its tokens.
+        TrainingError: If the workers failed too often.
+    """
+    draft = Draft(place)
+    if draft.noted(_ANSWERED) is None:
+        with _listening(say) as queue:
+            _fit(data, model, learning, workers, place, queue)
+    return Answered(**(draft.noted(_ANSWERED) or {}))
+
+
+def _fit(
+    data: Questions,
+    model: str,
+    learning: LearningConfig,
+    workers: WorkersConfig,
+    place: str,
+    queue: Any,
+) -> None:
+    folder = Draft(place).folder
+    # Ray's classes are typed as those of its first version.
+    library: Any = ray.train
+    trainer = library.torch.TorchTrainer(
+        _work,
+        train_loop_config={
+            "data": data,
+            "model": model,
+            "learning": configs.to_plain(learning),
+            "place": place,
+            "queue": queue,
+            "working_folder": os.getcwd(),
+        },
+        torch_config=library.torch.TorchConfig(backend="nccl" if workers.gpus else "gloo"),
+        scaling_config=library.ScalingConfig(
+            num_workers=workers.count,
+            use_gpu=workers.gpus > 0,
+            resources_per_worker={
+                "CPU": workers.cpus,
+                **({"GPU": workers.gpus} if workers.gpus else {}),
+            },
+        ),
+        run_config=library.RunConfig(
+            name="ray",
+            storage_path=folder.at(".draft"),
+            storage_filesystem=folder.filesystem,
+            logging_config=library.LoggingConfig(log_level="ERROR"),
+            failure_config=library.FailureConfig(max_failures=RESTARTS),
+        ),
+    )
+    # Ray goes on from what stands under the same name, and nothing of ours does.
+    folder.delete_folder(".draft/ray")
+    try:
+        result: Any = trainer.fit()
+    except ray.train.TrainingFailedError as error:
+        reason = _reason(error, place)
+        if isinstance(reason, StorageError):
+            raise reason from error
+        raise TrainingError(
+            f"the workers failed {RESTARTS + 1} times; the last time: {reason}\n"
+            "The same command goes on from the last checkpoint."
+        ) from error
+    checked(result.return_value or {})
+
+
+def _reason(error: ray.train.TrainingFailedError, place: str) -> Exception:
+    """Return what a worker raised where it is ours or a disk's, without its trace; else all."""
+    for failure in getattr(error, "worker_failures", {}).values():
+        raised = getattr(failure, "_base_exc", failure)
+        if isinstance(raised, OSError):
+            raised = trouble(raised, without_credentials(place)) or raised
+        if isinstance(raised, BiovlError):
+            return raised
+    return error
+
+
+def _work(arguments: dict[str, Any]) -> dict[str, Any]:
+    """What each worker of Ray Train runs."""
+    # Ray Train moves its workers elsewhere, where relative locations would mean other folders.
+    if os.path.isdir(arguments["working_folder"]):
+        os.chdir(arguments["working_folder"])
+    try:
+        learner = _learner(arguments)
+    # All workers raise it together, and would again: Ray shall not start them anew.
+    except ConfigError as error:
+        wrong = error
+
+        def fail() -> dict[str, Any]:
+            raise wrong
+
+        return returned(arguments["place"], fail)
+    _learn(learner, arguments)
+    return {}
+
+
+def _learner(arguments: dict[str, Any]) -> Learner:
+    device = ray.train.torch.get_device()
+    return Learner(
+        open_encoder(arguments["model"], device=str(device)),
+        arguments["data"],
+        configs.build(LearningConfig, arguments["learning"]),
+        device=device,
+        group=Workers.current(),
+    )
+
+
+def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
+    """Train to the last epoch from where the draft is, ask, and keep the answers."""
+    place, queue, data = arguments["place"], arguments["queue"], arguments["data"]
+    epochs: int = arguments["learning"]["epochs"]
+    is_first = Workers.current().rank == 0
+
+    def say(line: str) -> None:
+        if is_first:
+            queue.put(line)
+
+    draft, checkpoints = Draft(place), Checkpoints(place, keep_last=1)
+    # Of an earlier epoch than the last checkpoint's, as that may be damaged.
+    for kept in reversed(checkpoints.steps()):
+        if checkpoints.is_whole(kept):
+            learner.load(checkpoints.load(kept))
+            say(f"goes on after epoch {kept} of {epochs}")
+            break
+    losses = draft.noted("losses") or {}
+    saved = said = time.monotonic()
+    while learner.epochs_done < epochs:
+        loss = learner.epoch()
+        done, now = learner.epochs_done, time.monotonic()
+        losses[str(done)] = loss
+        if now - said > 2 or done == epochs:
+            said = now
+            say(f"epoch {done}/{epochs}, loss {loss:.3f}")
+        if is_first and now - saved >= arguments["learning"]["save_every_s"] and done < epochs:
+            saved = now
+            draft.note("losses", losses)
+            checkpoints.save(learner.state())
+    checkpoints.wait()
+    can_be_asked = ~np.isin(data.image_of, list(learner.unreadable))
+    rows = np.flatnonzero(can_be_asked & np.isin(data.splits, ("val", "test")))
+    index, probability = learner.ask(rows)
+    if is_first:
+        answered = Answered(
+            rows=rows.tolist(),
+            predicted=[learner.answers[number] for number in index],
+            probability=probability.tolist(),
+            classes=list(learner.answers),
+            unreadable={str(image): why for image, why in sorted(learner.unreadable.items())},
+            losses=[losses[str(epoch + 1)] for epoch in range(epochs)],
+        )
+        draft.note(_ANSWERED, asdict(answered))
+
+
+@contextlib.contextmanager
+def _listening(say: Callable[[str], None]) -> Iterator[Any]:
+    """Yield a queue of Ray's; say what workers put into it."""
+    here = ray.get_runtime_context().get_node_id()
+    queue: Any = ray.util.queue.Queue(
+        actor_options={
+            "num_cpus": 0,
+            # Beside the driver, without which it is of no use.
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False),
+        }
+    )
+    over = threading.Event()
+
+    def hear() -> None:
+        for line in queue.get_nowait_batch(queue.qsize()):
+            say(line)
+
+    def listen() -> None:
+        while not over.wait(_LISTEN_S):
+            hear()
+
+    thread = threading.Thread(target=listen, name="listener", daemon=True)
+    thread.start()
+    try:
+        yield queue
+    finally:
+        over.set()
+        thread.join()
+        hear()
+        queue.shutdown()

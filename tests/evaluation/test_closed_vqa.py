@@ -1,0 +1,205 @@
+"""Closed questions: what is asked, what cannot be, and what perfect and random models score."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from biovl.errors import ArtifactError, ConfigError
+from biovl.evaluation import choices
+from biovl.evaluation.datasets import Labelled
+from biovl.evaluation.tasks import closed_vqa
+from biovl.plugins import Plugin
+from tests.evaluation.memory import MemoryImages, embedded, random_unit
+
+CAPTIONS = {"cat": ("a cat", "shows cat"), "dog": ("a dog", "shows dog"), "cow": ("cow", "kine")}
+VECTORS = {
+    text: np.eye(3)[number] for number, pair in enumerate(CAPTIONS.values()) for text in pair
+}
+
+
+def pets(images=300, seed=0):
+    return Labelled(
+        name="pets",
+        images=MemoryImages((b"",) * images),
+        labels=np.random.default_rng(seed).integers(0, 3, images),
+        classes=tuple(CAPTIONS),
+        splits=np.array(["test"] * images),
+        ids=[f"i{number}" for number in range(images)],
+    )
+
+
+def asked(data):
+    return choices.permuted(choices.of_classes(data, CAPTIONS), 0)
+
+
+def judged(data, model):
+    return closed_vqa.build(closed_vqa.Config(data="")).evaluate(asked(data), model)
+
+
+def test_each_image_is_asked_about_in_both_wordings() -> None:
+    data = pets(40)
+    found = asked(data)
+    assert found.option_VEO.shape == (2, 40, 3)
+    for v, e in np.ndindex(2, 40):
+        options = [found.texts[number] for number in found.option_VEO[v, e]]
+        assert sorted(options) == sorted(pair[v] for pair in CAPTIONS.values())
+        assert options[found.answer_VE[v, e]] == CAPTIONS[data.classes[data.labels[e]]][v]
+    assert found.chance == pytest.approx(1 / 3)
+
+
+def test_the_order_of_options_is_drawn_from_the_seed_and_the_id_alone() -> None:
+    plain = choices.of_classes(pets(600), CAPTIONS)
+    one, again, other = (choices.permuted(plain, seed) for seed in (0, 0, 1))
+    assert one.option_VEO.tolist() == again.option_VEO.tolist() != other.option_VEO.tolist()
+    assert np.bincount(one.answer_VE[0]) / 600 == pytest.approx(np.full(3, 1 / 3), abs=0.06)
+    few = choices.permuted(choices.of_classes(pets(5), CAPTIONS), 0)
+    assert few.option_VEO.tolist() == one.option_VEO[:, :5].tolist()
+
+
+def test_a_perfect_model_scores_one_and_a_constant_one_what_guessing_does() -> None:
+    data = pets()
+    perfect = judged(data, embedded(np.eye(3)[data.labels], VECTORS))
+    assert {(s.name, s.value, s.low, s.high) for s in perfect.scores} == {
+        ("accuracy", 1, 1, 1),
+        ("accuracy/captions 1", 1, 1, 1),
+        ("accuracy/captions 2", 1, 1, 1),
+    }
+    same = random_unit(1)[0]
+    constant = judged(data, embedded(np.tile(same, (300, 1)), dict.fromkeys(VECTORS, same)))
+    assert constant.scores[0].low < 1 / 3 < constant.scores[0].high
+
+
+def test_a_random_model_scores_chance_within_its_interval() -> None:
+    texts = dict(zip(VECTORS, random_unit(6, seed=1), strict=True))
+    found = judged(pets(), embedded(random_unit(300), texts)).scores[0]
+    assert found.low < 1 / 3 < found.high
+
+
+def test_accuracy_is_the_mean_of_both_wordings_and_follows_from_the_predictions() -> None:
+    data = pets(60)
+    texts = dict(zip(VECTORS, random_unit(6, seed=1), strict=True))
+    outcome = judged(data, embedded(random_unit(60), texts, unreadable=[7, 9]))
+    table = outcome.predictions
+    assert table["id"].to_pylist() == data.ids
+    columns = table.drop_null().to_pydict()
+    right = [np.equal(columns[f"answer/{v}"], columns[f"predicted/{v}"]) for v in (1, 2)]
+    overall, one, two = outcome.scores
+    assert (one.value, two.value) == pytest.approx((np.mean(right[0]), np.mean(right[1])))
+    assert overall.value == pytest.approx((one.value + two.value) / 2)
+    assert overall.count == 58
+    assert outcome.notes["left_out"] == {closed_vqa.UNREADABLE: 2}
+    assert np.mean(columns["accuracy"]) == pytest.approx(overall.value)
+    assert table["accuracy"][7].as_py() is None
+
+
+@pytest.mark.parametrize(
+    ("captions", "message"),
+    [
+        ({"cat": ("a",), "dog": ("b",)}, "missing \\['cow'\\]"),
+        ({**CAPTIONS, "eel": ("x", "y")}, "unknown \\['eel'\\]"),
+        ({**CAPTIONS, "cow": ("only one",)}, "as many captions"),
+        ({**CAPTIONS, "cow": ("a cat", "kine")}, "share a caption.*'a cat'"),
+        ({**CAPTIONS, "cow": ("cow", " ")}, "empty"),
+    ],
+)
+def test_captions_must_tell_the_classes_apart(captions: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        choices.of_classes(pets(3), captions)
+
+
+ROWS = [
+    {"image": b"a", "options": ["x", "y"], "answer": 1, "task": "stain"},
+    {"image": b"b", "options": ["x"], "answer": 0, "task": "stain"},
+    {"image": b"c", "options": ["x", "y"], "answer": 2, "task": "stain"},
+    {"image": b"d", "options": ["x", "y"], "answer": -1, "task": "stain"},
+    {"image": b"e", "options": ["x", " x"], "answer": 0, "task": "stain"},
+    {"image": b"f", "options": ["x", ""], "answer": 0, "task": "stain"},
+    {"image": b"g", "options": ["x", "y"], "answer": 0, "task": "unknown"},
+    {"image": b"a", "options": ["y", "x"], "answer": 0, "task": "stain"},
+    {"image": b"h", "options": ["x", "y"], "answer": 0, "task": "stain"},
+    {"image": b"h", "options": ["x", "y"], "answer": 1, "task": "stain"},
+    {"image": b"i", "options": None, "answer": None, "task": "domain"},
+    {"image": b"j", "options": ["p", "q", "r"], "answer": 2, "task": "domain"},
+]
+
+
+def write(folder, rows):
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "test-00000.parquet")
+    return str(folder)
+
+
+def test_what_cannot_be_asked_is_left_out_by_reason(tmp_path) -> None:
+    path = write(tmp_path / "set", ROWS)
+    task = closed_vqa.build(
+        closed_vqa.Config(data=Plugin("choices", {"path": path, "task": "task"}))
+    )
+    data = task.data()
+    assert data.ids == ["0", "11"]
+    assert data.left_out == {
+        choices.ONE_OPTION: 2,
+        choices.OUT_OF_RANGE: 2,
+        choices.SAME_OPTION: 1,
+        choices.EMPTY_OPTION: 1,
+        choices.UNKNOWN_TASK: 1,
+        choices.REPEATED: 1,
+        choices.CONTRADICTORY: 2,
+    }
+    assert data.images.read(0, 2) == [b"a", b"j"]
+    right = [data.texts[data.option_VEO[0, e, data.answer_VE[0, e]]] for e in (0, 1)]
+    assert right == ["y", "r"]
+    vectors = dict(zip("xypqr", np.eye(5), strict=True))
+    outcome = task.evaluate(data, embedded([vectors["y"], vectors["q"]], vectors))
+    assert [(s.name, s.value) for s in outcome.scores] == [
+        ("accuracy", 0.5),
+        ("accuracy/domain", 0),
+        ("accuracy/stain", 1),
+    ]
+    assert outcome.notes["chance"] == pytest.approx((1 / 2 + 1 / 3) / 2)
+
+
+def test_a_set_without_a_question_that_can_be_asked_is_refused(tmp_path) -> None:
+    path = write(tmp_path / "set", ROWS[1:4])
+    with pytest.raises(ArtifactError, match=r"no question that can be asked.*fewer than two"):
+        closed_vqa.build(closed_vqa.Config(data=Plugin("choices", {"path": path}))).data()
+
+
+def test_questions_inside_structs_and_answers_in_words_are_read(tmp_path) -> None:
+    nested = [
+        {"image": {"bytes": b"a"}, "questions": {"stain": {"options": ["x", "y"], "is": "y"}}},
+        {"image": {"bytes": b"b"}, "questions": {"stain": {"options": ["x", "y"], "is": "z"}}},
+    ]
+    settings = {
+        "path": write(tmp_path / "set", nested),
+        "options": "questions.stain.options",
+        "answer": "questions.stain.is",
+    }
+    data = closed_vqa.build(closed_vqa.Config(data=Plugin("choices", settings))).data()
+    assert data.left_out == {choices.OUT_OF_RANGE: 1}
+    assert data.images.read(0, 1) == [b"a"]
+    with pytest.raises(ArtifactError, match="is not in the column questions"):
+        wrong = {**settings, "answer": "questions.dye.is"}
+        closed_vqa.build(closed_vqa.Config(data=Plugin("choices", wrong))).data()
+
+
+def test_options_answer_alike_however_many_texts_there_are() -> None:
+    # More options than a matrix product rounds alike: ties are ties all the same.
+    rng = np.random.default_rng(0)
+    image = random_unit(1, dim=768)
+    texts = {f"t{number}": random_unit(1, dim=768, seed=5)[0] for number in range(50)}
+    data = choices.Choices(
+        name="ties",
+        images=MemoryImages((b"",) * 400),
+        image_of=np.arange(400),
+        questions=[""] * 400,
+        texts=tuple(texts),
+        option_VEO=np.tile(np.arange(50), (1, 400, 1)),
+        answer_VE=rng.integers(0, 50, (1, 400)),
+        groups=[""] * 400,
+        ids=[str(number) for number in range(400)],
+    )
+    chosen = choices.answered(
+        choices.permuted(data, 0), np.tile(image, (400, 1)), np.stack(list(texts.values()))
+    )
+    assert set(chosen[0]) == {0}

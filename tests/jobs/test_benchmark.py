@@ -1,0 +1,260 @@
+"""The benchmark job as a whole: judged, killed and rerun, vectors used again, scores recomputed."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from sklearn import metrics as sk
+
+from biovl import config as configs
+from biovl import encoder, recipes
+from biovl.errors import ArtifactError, BiovlError, ConfigError
+from biovl.evaluation import encoders
+from biovl.evaluation.config import BenchmarkConfig
+from biovl.jobs.benchmark import benchmark
+from biovl.jobs.index import index
+from biovl.retrieval.config import IndexConfig
+from biovl.sample.kinds import make_kinds
+from biovl.shards import read_pair
+from biovl.storage import Manifest
+from tests.evaluation.test_encoders import save_dinov2
+from tests.jobs.folders import content
+from tests.jobs.test_index import save_model
+
+ROOT = Path(__file__).parents[2]
+KINDS = ("fundus", "histology", "bars")
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models and class folders, one image of which is damaged."""
+    folder = tmp_path_factory.mktemp("benchmark")
+    save_model(folder / "ours")
+    save_dinov2(folder / "dino")
+    make_kinds(folder / "kinds", each=6, kinds=KINDS)
+    (folder / "kinds/images/fundus/damaged.jpg").write_bytes(b"\xff\xd8\xff and no more")
+    return folder
+
+
+def settings(place: Path, out: Path, **changes: object) -> dict:
+    whole = {"out": str(out), "cache": str(place / "cache"), "per_unit": 8, "resamples": 100}
+    return {**whole, "models.ours": str(place / "ours"), **changes}
+
+
+def run(place: Path, out: Path, recipe: str, **changes: object) -> tuple[Manifest, str]:
+    said = io.StringIO()
+    plain = configs.nested(recipes.BENCHMARK[recipe]()) | {}
+    values = {**plain, **settings(place, out, **changes)}
+    return benchmark(configs.build(BenchmarkConfig, values), progress=said), said.getvalue()
+
+
+def kept(folder: Path) -> dict[str, int]:
+    return {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("*/vectors.npy")}
+
+
+@pytest.fixture(scope="module")
+def judged(place: Path, ray_session: None) -> tuple[Path, Manifest, str]:
+    out = place / "report"
+    manifest, said = run(
+        place,
+        out,
+        "zero_shot",
+        **{"models.dino": str(place / "dino"), "data": str(place / "kinds/images")},
+    )
+    return out, manifest, said
+
+
+def test_the_report_holds_scores_a_table_plots_and_every_prediction(judged, place: Path) -> None:
+    out, manifest, said = judged
+    assert manifest.counts["unreadable"] == 1
+    table = (out / "table.md").read_text()
+    assert table in said
+    assert "1 image does not decode" in table
+    assert "zero_shot, dino: dino has no text tower, which zero_shot needs" in table
+    for name in ("plots/scores.png", "plots/ours/zero_shot-confusion.png"):
+        assert Image.open(out / name).width > 300
+    assert {"torch", "numpy"} <= manifest.notes["versions"].keys()
+    assert {item.name for item in manifest.inputs} == {
+        "model ours",
+        "model dino",
+        "data zero_shot",
+    }
+
+
+def test_scores_are_those_of_an_independent_computation(judged, place: Path) -> None:
+    out, _, _ = judged
+    model = encoder.load(str(place / "ours"))
+    files = [
+        path
+        for path in sorted((place / "kinds/images").glob("*/*.jpg"))
+        if path.name != "damaged.jpg"
+    ]
+    classes = sorted(KINDS)
+    image_ND = model.embed_images([path.read_bytes() for path in files])
+    prompts = [["this is an image of {}", "{} presented in image"][n] for n in (0, 1)]
+    class_CD = np.stack(
+        [model.embed_texts([p.format(name) for p in prompts]).mean(0) for name in classes]
+    )
+    class_CD /= np.linalg.norm(class_CD, axis=1, keepdims=True)
+    label = [classes.index(path.parent.name) for path in files]
+    similarity = image_ND @ class_CD.T
+    scores = {
+        row["name"]: row["value"] for row in json.loads((out / "scores.json").read_text())["scores"]
+    }
+    assert scores["accuracy"] == pytest.approx(sk.accuracy_score(label, similarity.argmax(1)))
+    predictions = pq.read_table(out / "predictions/ours/zero_shot.parquet")
+    readable = predictions.filter(predictions["predicted"].is_valid())
+    assert (len(predictions), len(readable)) == (19, 18)
+    np.testing.assert_allclose(readable["similarity"].to_pylist(), similarity, atol=1e-5)
+    assert scores["auroc"] == pytest.approx(
+        sk.roc_auc_score(label, readable["probability"].to_pylist(), multi_class="ovr"), abs=1e-6
+    )
+
+
+def test_the_same_again_is_published_already_and_elsewhere_ends_in_the_same_bytes(
+    judged, place: Path
+) -> None:
+    out, manifest, _ = judged
+    before = kept(place / "cache")
+    changes = {"models.dino": str(place / "dino"), "data": str(place / "kinds/images")}
+    again, said = run(place, out, "zero_shot", **changes)
+    assert again.counts == manifest.counts
+    assert "embedding" not in said
+    _, said = run(place, place / "elsewhere", "zero_shot", **changes)
+    assert "embedding" not in said
+    assert content(place / "elsewhere") == content(out)
+    assert kept(place / "cache") == before
+    with pytest.raises(ArtifactError, match="another configuration"):
+        run(place, out, "zero_shot", **changes, seed=5)
+
+
+def test_a_killed_run_goes_on_and_vectors_are_made_once(judged, place: Path) -> None:
+    out, _, _ = judged
+    cache, killed = place / "cache-2", place / "killed"
+    changes = {
+        "models.dino": str(place / "dino"),
+        "data": str(place / "kinds/images"),
+        "cache": str(cache),
+    }
+    values = settings(place, killed, **changes)
+    command = [sys.executable, str(ROOT / "pipelines/benchmark.py"), "zero_shot"]
+    for name, value in values.items():
+        command += ["--set", f"{name}={value}"]
+    address = os.environ.get("RAY_ADDRESS") or _address()
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "RAY_ADDRESS": address},
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not list(cache.glob("*/.draft/embedded/*.json")):
+            assert process.poll() is None, process.communicate()[1].decode()[-2000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert not (killed / "manifest.json").exists()
+    for lease in [killed, *cache.glob("*")]:
+        (lease / ".draft/lease.json").unlink(missing_ok=True)
+    _, said = run(place, killed, "zero_shot", **changes)
+    assert "were done before" in said
+    assert content(killed) == content(out)
+
+
+def _address() -> str:
+    import ray
+
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def test_a_corpus_is_searched_and_two_models_are_compared(
+    ray_session: None, place: Path, sample_corpus: Path
+) -> None:
+    save_model(place / "theirs", seed=2)
+    manifest, said = run(
+        place,
+        place / "searched",
+        "retrieval",
+        **{"corpus": str(sample_corpus), "models.theirs": str(place / "theirs"), "per_unit": 64},
+    )
+    assert manifest.counts["models"] == 2
+    assert "## Differences" in said
+    found = json.loads((place / "searched/scores.json").read_text())
+    names = {row["name"] for row in found["scores"]}
+    assert {"image_to_text_recall_at_1", "text_to_image_mrr"} <= names
+    assert any("/licence" in name for name in names)
+    assert any("/tokens" in name for name in names)
+    model = encoders.load(str(place / "ours"))
+    table = pq.read_table(place / "searched/predictions/ours/retrieval.parquet")
+    assert 0 < found["notes"][0]["truncated_share"] <= 1
+    assert found["notes"][0]["context"] == model.context
+    value = next(row["value"] for row in found["scores"] if row["model"] == "ours")
+    assert table["image_to_text_recall_at_1"].drop_null().to_numpy().mean() == value
+
+
+def test_what_a_model_was_trained_on_is_told(
+    ray_session: None, place: Path, sample_corpus: Path
+) -> None:
+    out = place / "index"
+    values = {"model": str(place / "ours"), "corpus": str(sample_corpus), "out": str(out)}
+    whole = {**values, "recall.queries": 10, "recall.floor": 0, "over": ["images"]}
+    index(configs.build(IndexConfig, whole), progress=io.StringIO())
+    pairs = pq.read_table(sample_corpus / "index.parquet", filters=[("split", "=", "train")])
+    kinds = place / "leaky"
+    shutil.copytree(place / "kinds/images", kinds)
+    for row in pairs.slice(0, 2).to_pylist():
+        files = read_pair(str(sample_corpus / row["shard"]), row["offset"], row["size"])
+        name, data = next((k, v) for k, v in files.items() if k not in ("txt", "json"))
+        (kinds / f"fundus/{row['pair_id']}.{name}").write_bytes(data)
+    _, said = run(place, place / "leaks", "zero_shot", data=str(kinds), index=str(out))
+    assert "## Near duplicates in the training corpus" in said
+    found = pq.read_table(place / "leaks/leaks/ours/zero_shot.parquet")
+    same = found.filter(pc.equal(found["by"], "same file"))
+    assert set(same["corpus_id"].to_pylist()) == set(pairs["pair_id"].to_pylist()[:2])
+    scores = json.loads((place / "leaks/scores.json").read_text())["scores"]
+    assert "accuracy/without near duplicates" in {row["name"] for row in scores}
+
+
+def test_long_captions_are_made_of_harvested_articles(
+    ray_session: None, place: Path, sample_corpus: Path
+) -> None:
+    figures = sample_corpus.parent / "figures"
+    data = {"name": "long_captions", "path": str(figures), "years": [], "articles": 5}
+    run(place, place / "long", "long_retrieval", data=data, per_unit=64)
+    notes = json.loads((place / "long/scores.json").read_text())["notes"][0]
+    assert notes["texts"] == 5
+    assert notes["left_out"]["not drawn: enough articles"] > 0
+    assert notes["clip_tokens"]["median"] > 75
+    with pytest.raises(ArtifactError, match=r"no figure to draw: .* of another year"):
+        run(place, place / "none", "long_retrieval", data={**data, "years": [1850]})
+
+
+def test_what_cannot_be_scored_is_told_before_anything_is_embedded(place: Path) -> None:
+    changes = {"data": str(place / "kinds/images"), "models": {"dino": str(place / "dino")}}
+    del_ours = {**settings(place, place / "refused"), **changes}
+    del_ours.pop("models.ours")
+    asked = {**recipes.zero_shot(), **del_ours}
+    with pytest.raises(BiovlError, match="dino has no text tower, which zero_shot needs"):
+        benchmark(configs.build(BenchmarkConfig, asked), progress=io.StringIO())
+    with pytest.raises(BiovlError, match=r"(?s)nothing was scored.*pcam: not at"):
+        run(place, place / "missing", "biomedclip", data_root=str(place))
+    with pytest.raises(ConfigError, match="no task called"):
+        run(place, place / "unknown", "zero_shot", **{"tasks": {"x": {"name": "nothing"}}})
+    shutil.rmtree(place / "refused", ignore_errors=True)
