@@ -6,7 +6,7 @@ import torch
 from transformers import BertConfig
 from transformers.models.bert.modeling_bert import BertLayer
 
-from biovl.errors import ConfigError
+from biovl.errors import ConfigError, TrainingError
 from biovl.evaluation.datasets.vqa import Config, build
 from biovl.evaluation.fusion.config import AdamConfig, FusionConfig, LearningConfig
 from biovl.evaluation.fusion.inputs import Alone, Inputs
@@ -252,6 +252,11 @@ def test_nothing_to_learn_from_is_refused(data):
         learner(data_of_test)
     with pytest.raises(ConfigError, match="lower least_answers"):
         learner(data, least_answers=1000)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(data):
+    with pytest.raises(TrainingError, match=r"epoch 1 is nan: lower learning\.adam\.lr"):
+        learner(data, adam=AdamConfig(lr=1e30, warmup_share=0)).epoch()
 
 
 def test_inputs_of_two_workers_are_those_of_one(data):

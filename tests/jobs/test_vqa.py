@@ -47,9 +47,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def settings(inputs: dict[str, str], out: Path | str, **changes: Any) -> dict[str, Any]:
     values = {**recipes.vqa_frozen(), **inputs, "out": str(out), "workers.cpus": 0.5, **changes}
+    # As text, which is what a command line gives.
     for name, value in LEARNING.items():
         for inner, own in value.items() if isinstance(value, dict) else [("", value)]:
-            values[f"tasks.vqa.learning.{name}" + (f".{inner}" if inner else "")] = own
+            values[f"tasks.vqa.learning.{name}" + (f".{inner}" if inner else "")] = str(own)
     return values
 
 

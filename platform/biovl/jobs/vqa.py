@@ -156,16 +156,15 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     if os.path.isdir(arguments["working_folder"]):
         os.chdir(arguments["working_folder"])
     try:
-        learner = _learner(arguments)
+        _learn(_learner(arguments), arguments)
     # All workers raise it together, and would again: Ray shall not start them anew.
-    except ConfigError as error:
+    except (ConfigError, TrainingError) as error:
         wrong = error
 
         def fail() -> dict[str, Any]:
             raise wrong
 
         return returned(arguments["place"], fail)
-    _learn(learner, arguments)
     return {}
 
 

@@ -5,6 +5,7 @@ as is often done, gives numbers that nobody gets again.
 """
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from biovl.encoder import Encoder
-from biovl.errors import ConfigError
+from biovl.errors import ConfigError, TrainingError
 from biovl.evaluation.answers import normalised, vocabulary
 from biovl.evaluation.datasets import Questions
 from biovl.evaluation.fusion.config import AdamConfig, LearningConfig
@@ -92,7 +93,11 @@ class Learner:
         self.epochs_done = 0
 
     def epoch(self) -> float:
-        """Learn from every question once; return the mean loss."""
+        """Learn from every question once; return the mean loss.
+
+        Raises:
+            TrainingError: If it is no number, on all workers alike.
+        """
         config = self._config
         rng = np.random.default_rng((config.seed, self.epochs_done))
         order = rng.permutation(self._train)
@@ -105,7 +110,12 @@ class Learner:
             summed += self._step(batch, self.epochs_done * self._steps_of_epoch + step)
         self.model.eval()
         self.epochs_done += 1
-        return float(self._group.sum(summed)) / len(order)
+        loss = float(self._group.sum(summed)) / len(order)
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss of epoch {self.epochs_done} is {loss}: lower learning.adam.lr"
+            )
+        return loss
 
     def ask(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the index of the answer to each question, and the model's probability of it.
