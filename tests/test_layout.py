@@ -50,8 +50,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "encoder": {"errors", "images", "models", "tokenization", "weight_files"},
     "evaluation": {
         *("__init__", "config", "curation", "drawing", "encoder", "errors", "filesystems"),
-        *("images", "markdown", "models", "pairing", "plugins", "precision", "records"),
-        *("retrieval", "shards", "storage", "tables", "weight_files"),
+        *("images", "markdown", "merging", "models", "pairing", "plugins", "precision"),
+        *("records", "retrieval", "shards", "storage", "tables", "weight_files"),
     },
     "merging": {"config", "errors", "markdown", "models", "storage", "weights"},
     "retrieval": {"config", "errors", "filesystems", "records", "shards", "storage"},

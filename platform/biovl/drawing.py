@@ -16,6 +16,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 BLUE, ROSE, GREY, INK = "#3b76af", "#d9668a", "#9aa3ad", "#22303c"
 """Kept, lost, left out, and all that is written. Told apart also without colour vision."""
 
+SERIES = (BLUE, ROSE, "#d99a3d", "#4f9d69", "#7b62a3", GREY)
+"""Of lines beside each other."""
+
 GROUP_COLOURS = {"commercial": BLUE, "noncommercial": "#d99a3d", "other": GREY}
 """Of PMC's licence groups."""
 

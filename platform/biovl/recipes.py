@@ -418,6 +418,7 @@ def demo() -> dict[str, Any]:
         "assemble.recipe": "small",
         "pretrain.recipe": "tiny",
         "index.recipe": "default",
+        "benchmark.recipe": "retrieval",
     }
 
 
@@ -430,6 +431,7 @@ def laptop() -> dict[str, Any]:
         "assemble.image.short_side_px": 288,
         "pretrain.recipe": "tiny",
         "index.recipe": "default",
+        "benchmark.recipe": "retrieval",
     }
 
 
@@ -445,6 +447,8 @@ def pmc() -> dict[str, Any]:
         "pretrain.validation.gpus": 1,
         "index.recipe": "on_gpus",
         "index.workers.count": 8,
+        "benchmark.recipe": "retrieval",
+        "benchmark.workers": {"count": 8, "gpus": 1, "cpus": 4},
     }
 
 

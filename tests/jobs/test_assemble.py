@@ -285,6 +285,34 @@ def test_concepts_with_too_many_pairs_are_capped_after_all_rules(
     assert manifest.notes["cap"] == 6
 
 
+def test_near_duplicates_of_a_benchmark_are_left_out(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    near = [pair["pair_id"] for pair in index(corpus)[:3]]
+    rows = [
+        {"id": "a", "corpus_id": near[0], "by": "same file", "closeness": 1.0},
+        {"id": "b", "corpus_id": near[1], "by": "embedding", "closeness": 0.99},
+        {"id": "b", "corpus_id": near[2], "by": "embedding", "closeness": 0.985},
+    ]
+    report = tmp_path / "report"
+    (report / "leaks" / "m").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), report / "leaks" / "m" / "t.parquet")
+    manifest = {"kind": "report", "config": {}, "counts": {}, "inputs": [], "code": "t"}
+    manifest["files"] = {"leaks/m/t.parquet": {"rows": 3}}
+    (report / "manifest.json").write_text(json.dumps(manifest))
+
+    def left(out: str, **changes: object) -> set[str]:
+        run(figures, tmp_path / out, leaks=[str(report)], **changes)
+        return {pair["pair_id"] for pair in index(tmp_path / out)} & set(near)
+
+    assert left("by_look") == set(near[1:])
+    assert left("by_vector", leak_similarity=0.99) == {near[2]}
+    manifest["files"] = {}
+    (report / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="run without index=DIR"):
+        left("none")
+
+
 def test_balance_by_what_is_no_column_of_labels_is_refused(
     figures: Path, labelled: Path, tmp_path: Path
 ) -> None:

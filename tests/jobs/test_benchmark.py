@@ -232,6 +232,27 @@ def test_what_a_model_was_trained_on_is_told(
     assert "accuracy/without near duplicates" in {row["name"] for row in scores}
 
 
+def test_models_between_two_are_judged_and_drawn(judged, place: Path) -> None:
+    save_model(place / "tuned", seed=5)
+    ends = {"base": str(place / "ours"), "tuned": str(place / "tuned"), "alphas": [0, 0.5, 1]}
+    changes = {"wise_ft": ends, "data": str(place / "kinds/images")}
+    out = place / "between"
+    plain = {**configs.nested(recipes.BENCHMARK["zero_shot"]()), **settings(place, out, **changes)}
+    del plain["models.ours"]
+    benchmark(configs.build(BenchmarkConfig, plain), progress=io.StringIO())
+    found = json.loads((out / "scores.json").read_text())
+    assert [score["model"] for score in found["scores"] if score["name"] == "accuracy"] == [
+        *("alpha-0", "alpha-0.5", "alpha-1")
+    ]
+    assert {(d["model"], d["ahead_of"]) for d in found["differences"]} == {("alpha-1", "alpha-0")}
+    assert (out / "plots" / "wise_ft.png").stat().st_size > 5_000
+    # The base is the model that was judged before.
+    before = json.loads((place / "report" / "scores.json").read_text())["scores"]
+    assert [s["value"] for s in found["scores"] if s["model"] == "alpha-0"] == [
+        score["value"] for score in before if score["model"] == "ours"
+    ]
+
+
 def test_long_captions_are_made_of_harvested_articles(
     ray_session: None, place: Path, sample_corpus: Path
 ) -> None:

@@ -115,6 +115,15 @@ class AssembleConfig:
     rules: tuple[Plugin, ...] = ()
     """Asked in this order; a dropped pair is counted under the first that rejects it."""
 
+    leaks: tuple[str, ...] = ()
+    """Published reports of benchmarks that were given an index: figures near to an image of a
+    benchmark are left out, so that a model can be judged by it. Near is the same file or an image
+    that looks alike by perceptual hash."""
+
+    leak_similarity: float | None = None
+    """From which cosine on images that a report finds near by their vectors are left out as well.
+    What is near depends on the model: a small one takes many images for the same."""
+
     text: Literal["caption", "caption+mentions"] = "caption"
     """What a pair's text is: its caption, or its caption and the paragraphs that cite it."""
 

@@ -193,6 +193,11 @@ def newest_version() -> Rule:
     return Rule("newer version exists", ("superseded",), lambda b: b["superseded"].astype(bool))
 
 
+def not_listed(column: str, listed: tuple[str, ...], called: str) -> Rule:
+    """Drop rows whose text in a column is one of these; ``called`` is the reason in the counts."""
+    return _none_of(called, column, listed)
+
+
 def value_between(column: str, minimum: float | None = None, maximum: float | None = None) -> Rule:
     """Keep rows whose number in any column, an annotator's too, is in a range, ends included.
 

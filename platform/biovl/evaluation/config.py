@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from biovl.encoder import Precision
+from biovl.evaluation.between import WiseFt
 from biovl.plugins import Plugin
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -38,6 +39,9 @@ class BenchmarkConfig:
     of open_clip with weights (ViT-B-32/laion2b_s34b_b79k)."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Models by the name the table gives them: {"ours": "DIR", "clip": "ViT-B-32/openai"}."""
+    wise_ft: WiseFt | None = None
+    """In their place two models, of which those between are judged as well:
+    {"base": "DIR", "tuned": "DIR"}."""
     tasks: Mapping[str, Plugin] = field(default_factory=dict)
     """What is asked, by name: a task and its settings. Recipes fill this in; tasks.NAME.SETTING=…
     changes a setting of one."""
@@ -72,8 +76,8 @@ class BenchmarkConfig:
     workers: WorkersConfig = field(default_factory=WorkersConfig)
 
     def __post_init__(self) -> None:
-        if bool(self.model) == bool(self.models):
-            raise ValueError("name what is judged: set either model or models")
+        if [bool(self.model), bool(self.models), self.wise_ft is not None].count(True) != 1:
+            raise ValueError("name what is judged: set one of model, models and wise_ft")
         if not self.tasks and not self.benchmarks:
             raise ValueError("say what is asked: tasks or benchmarks")
         if self.figures and not self.index:
@@ -88,6 +92,8 @@ class BenchmarkConfig:
 
     def named_models(self) -> dict[str, str]:
         """Return the models by name; those without one get the last part of where they are."""
+        if self.wise_ft is not None:
+            return self.wise_ft.models()
         if self.models:
             return dict(self.models)
         found: dict[str, str] = {}

@@ -22,7 +22,7 @@ import open_clip
 from biovl import encoder as ours
 from biovl.encoder import Precision
 from biovl.errors import ArtifactError, BiovlError
-from biovl.evaluation import open_clip_models, transformers_models
+from biovl.evaluation import between, open_clip_models, transformers_models
 from biovl.images.decode import decode_rgb
 from biovl.storage import MANIFEST, Folder, fingerprint
 from biovl.weight_files import local_copy
@@ -64,7 +64,7 @@ class Known:
 
     uri: str
     kind: str
-    """ours, open_clip or transformers."""
+    """ours, open_clip, transformers, or between two of ours."""
     has_text: bool
     fingerprint: str
     """Of its weights and settings."""
@@ -91,6 +91,10 @@ def describe(uri: str) -> Known:
         ArtifactError: If a folder holds no model that is known here.
         ConfigError: If a name is no model of open_clip, or says no weights.
     """
+    if uri.startswith(between.SCHEME):
+        ends = [describe(folder) for folder in between.folders(uri)]
+        whole = between.fingerprint(uri, [end.fingerprint for end in ends])
+        return Known(uri=uri, kind="between", has_text=True, fingerprint=whole)
     if uri.startswith("hf-hub:"):
         return Known(uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri))
     if not uri.startswith("local-dir:") and not _is_folder(uri):
@@ -129,6 +133,8 @@ def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> 
         ConfigError: If a name is no model of open_clip, or says no weights.
     """
     known = describe(uri)
+    if known.kind == "between":
+        return Ours(between.load(uri, device=device, precision=precision))
     if known.kind == "open_clip":
         return open_clip_models.load(uri, UNTRAINED, device=device, precision=precision)
     if known.kind == "transformers":

@@ -1,11 +1,11 @@
 """Scores of merged models, drawn. The same scores give the same bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.ticker import PercentFormatter
 
-from biovl.drawing import BLUE, GREY, INK, ROSE, plot_figure, png, style
+from biovl.drawing import BLUE, GREY, INK, ROSE, SERIES, plot_figure, png, style
 
 _DIRECTIONS = (
     ("image_to_text", "image→text", BLUE, "o"),
@@ -58,4 +58,31 @@ def sweep_plot(sweep: Mapping[str, Any]) -> bytes:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=decimals))
         axes.grid(axis="y")
         drawn.legend(loc="outside upper right", ncols=4)
+        return png(drawn)
+
+
+def between_plot(scores: Mapping[str, Sequence[tuple[float, float, float, float]]]) -> bytes:
+    """Return the first score of each task against alpha, each with its interval.
+
+    Args:
+        scores: By task, in the order of alpha: alpha, the score, the ends of its interval; in 0..1.
+    """
+    with style():
+        drawn = plot_figure(8, 4.8)
+        axes = drawn.subplots()
+        axes.set_title("WiSE-FT")
+        for number, (task, points) in enumerate(scores.items()):
+            alphas, values, lows, highs = zip(*points, strict=True)
+            colour = SERIES[number % len(SERIES)]
+            axes.plot(alphas, values, color=colour, marker="o", label=task, clip_on=False)
+            axes.fill_between(alphas, lows, highs, color=colour, alpha=0.15, linewidth=0)
+        axes.set_xlim(-0.04, 1.04)
+        axes.set_ylim(bottom=0)
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0\nbase", "0.25", "0.5", "0.75", "1\ntuned"])
+        axes.set_xlabel("alpha, share of tuned")
+        axes.set_ylabel("first score of the task")
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.grid(axis="y")
+        if scores:
+            drawn.legend(loc="outside upper right", ncols=3)
         return png(drawn)

@@ -11,14 +11,16 @@ import pyarrow.compute as pc
 from matplotlib.ticker import PercentFormatter
 
 from biovl import markdown
-from biovl.drawing import BLUE, GREY, INK, ROSE, plot_figure, png, style, two_lines
+from biovl.drawing import INK, SERIES, plot_figure, png, style, two_lines
 from biovl.evaluation import benchmarks, bootstrap, classification
 from biovl.evaluation.benchmark_table import BENCHMARKS
 
 _RANKS = ("median_rank",)
-_COLOURS = (BLUE, ROSE, "#d99a3d", "#4f9d69", "#7b62a3", GREY)
 _MARKERS = "osD^vP"
 _MOST_LINES = 40
+
+BROKEN_DOWN = "## Broken down"
+"""The last heading of the table, where scores of parts of benchmarks are: many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +132,7 @@ def table(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> s
         lines += ["", "## Near duplicates in the training corpus", "", *leaks]
     parts = _rows(judged, models, parts=True)
     if parts:
-        lines += ["", "## Broken down", "", markdown.table(heads, parts)]
+        lines += ["", BROKEN_DOWN, "", markdown.table(heads, parts)]
     return "\n".join(lines) + "\n"
 
 
@@ -226,7 +228,7 @@ def plot(judged: Sequence[Judged]) -> bytes:
                     continue
                 score = item.scores[0]
                 at = tasks.index(item.task) + 0.6 * ((number + 0.5) / len(models) - 0.5)
-                colour = _COLOURS[number % len(_COLOURS)]
+                colour = SERIES[number % len(SERIES)]
                 axes.plot([score["low"], score["high"]], [at, at], color=colour, linewidth=2)
                 axes.plot(score["value"], at, _MARKERS[number % 6], color=colour, markersize=6)
                 chance = (item.notes or {}).get("chance")
@@ -237,7 +239,7 @@ def plot(judged: Sequence[Judged]) -> bytes:
                 [],
                 [],
                 _MARKERS[number % 6],
-                color=_COLOURS[number % len(_COLOURS)],
+                color=SERIES[number % len(SERIES)],
                 label=two_lines(model, 30),
             )
         first = {item.task: item.scores[0]["name"] for item in judged if item.scores}
@@ -276,7 +278,7 @@ def breakdown_plot(item: Judged, prefix: str = "tokens ") -> bytes | None:
                 value,
                 yerr=np.abs(ends - value),
                 fmt=_MARKERS[number],
-                color=_COLOURS[number],
+                color=SERIES[number],
                 capsize=3,
                 label=label,
             )

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl import assembling, pairing
@@ -44,6 +45,8 @@ from biovl.storage import (
 
 KIND = "corpus"
 
+LEAKED = "near duplicate of a benchmark's image"
+
 
 def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     """Keep the pairs that the rules want and publish them as shards with an index.
@@ -66,12 +69,13 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
 
 
 def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
-    asked = rules.make_rules(config.rules)
+    asked = rules.make_rules(config.rules) + _no_leaks(config)
     source = read_manifest(config.figures, "figures")
     inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
     inputs += [
         Input(name="columns", uri=uri, fingerprint=fingerprint(uri)) for uri in config.columns
     ]
+    inputs += [Input(name="leaks", uri=uri, fingerprint=fingerprint(uri)) for uri in config.leaks]
     plain = configs.to_plain(config)
     # The same input gives the same bytes wherever they are published.
     del plain["out"]
@@ -180,6 +184,33 @@ def _encode(config: AssembleConfig, parts: list[str], number: int) -> None:
 
 def _shard(config: AssembleConfig, wanted: list[tuple[str, int]], number: int) -> None:
     assembling.shard(config, *wanted[number])
+
+
+def _no_leaks(config: AssembleConfig) -> list[rules.Rule]:
+    """Return a rule against figures that reports list as near duplicates of a benchmark's images.
+
+    Raises:
+        ArtifactError: If a report was made without looking for them.
+    """
+    listed: set[str] = set()
+    for uri in config.leaks:
+        folder = Folder(uri)
+        found = [name for name in read_manifest(uri, "report").files if name.startswith("leaks/")]
+        if not found:
+            raise ArtifactError(
+                f"{uri} lists no near duplicates: its benchmark was run without index=DIR"
+            )
+        for name in found:
+            with folder.filesystem.open_input_file(folder.at(name)) as stream:
+                near = pq.read_table(stream, columns=["corpus_id", "by", "closeness"])
+            by_vector = pc.equal(near["by"], "embedding")
+            if config.leak_similarity is not None:
+                far = pc.less(near["closeness"], config.leak_similarity)
+                by_vector = pc.and_(by_vector, far)
+            listed.update(near.filter(pc.invert(by_vector))["corpus_id"].to_pylist())
+    if not config.leaks:
+        return []
+    return [rules.not_listed("figure_id", tuple(sorted(listed)), LEAKED)]
 
 
 def _labels(config: AssembleConfig, columns: pa.Schema) -> list[str]:

@@ -29,9 +29,11 @@ from biovl import config as configs
 from biovl import plugins
 from biovl.errors import ArtifactError, BiovlError, ConfigError, StorageError
 from biovl.evaluation import benchmarks, embedding, encoders, leak_report, report
+from biovl.evaluation.between import WiseFt, name_of
 from biovl.evaluation.config import BenchmarkConfig
 from biovl.evaluation.embedding import Wanted
 from biovl.evaluation.encoders import Known, Model
+from biovl.evaluation.plots import between_plot
 from biovl.evaluation.report import Judged
 from biovl.evaluation.stored_images import parts_of
 from biovl.evaluation.tasks import Embedded, Outcome, Task
@@ -123,7 +125,9 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
             manifest = _manifest(config, draft, judged, plain, inputs)
             lease.check()
             draft.publish(manifest)
-    print(f"\n{Folder(config.out).read('table.md').decode()}", file=report_to, flush=True)
+    whole, _, parts = Folder(config.out).read("table.md").decode().partition(report.BROKEN_DOWN)
+    more = f"Broken down by parts: {config.out}/table.md\n" if parts else ""
+    print(f"\n{whole}{more}", file=report_to, flush=True)
     return manifest
 
 
@@ -387,16 +391,16 @@ def _with_leaks(
     task: str,
 ) -> Outcome:
     """Return an outcome with the near duplicates of the corpus, and scores without them."""
-    leaks = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
-    with draft.folder.writer(f"leaks/{vectors.model}/{task}.parquet") as stream:
-        pq.write_table(leaks.pairs, stream, compression="zstd")
+    found = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
+    with draft.folder.writer(leaks(vectors.model, task)) as stream:
+        pq.write_table(found.pairs, stream, compression="zstd")
     without = leak_report.scores_without(
-        outcome.predictions, leaks, resamples=config.resamples, seed=config.seed
+        outcome.predictions, found, resamples=config.resamples, seed=config.seed
     )
     return replace(
         outcome,
         scores=(*outcome.scores, *without),
-        notes={**outcome.notes, "leaks": dict(leaks.counts)},
+        notes={**outcome.notes, "leaks": dict(found.counts)},
     )
 
 
@@ -420,6 +424,19 @@ def predictions(model: str, task: str) -> str:
     return f"predictions/{model}/{task}.parquet"
 
 
+def leaks(model: str, task: str) -> str:
+    """Return where the near duplicates are listed that the corpus of a model has."""
+    return f"leaks/{model}/{task}.parquet"
+
+
+def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
+    """Return a table, and what the manifest says of its file."""
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        table = pq.read_table(stream)
+    size = folder.filesystem.get_file_info(folder.at(name)).size
+    return table, {"rows": len(table), "size_bytes": size}
+
+
 def _manifest(
     config: BenchmarkConfig,
     draft: Draft,
@@ -438,11 +455,20 @@ def _manifest(
     folder, tables, files = draft.folder, dict[str, dict[str, pa.Table]](), {}
     for item in scored:
         name = predictions(item.model, item.task)
-        with folder.filesystem.open_input_file(folder.at(name)) as stream:
-            found = pq.read_table(stream)
+        found, files[name] = _read(folder, name)
         tables.setdefault(item.task, {})[item.model] = found
-        size = folder.filesystem.get_file_info(folder.at(name)).size
-        files[name] = {"rows": len(found), "size_bytes": size}
+        leaked = leaks(item.model, item.task)
+        if folder.exists(leaked):
+            _, files[leaked] = _read(folder, leaked)
+    if config.wise_ft is not None:
+        # Of eleven models on a line every two are too many: the ends.
+        ends = {
+            name_of(alpha) for alpha in (min(config.wise_ft.alphas), max(config.wise_ft.alphas))
+        }
+        tables = {
+            task: {model: found for model, found in by.items() if model in ends}
+            for task, by in tables.items()
+        }
     differing = report.compared(tables, resamples=config.resamples, seed=config.seed)
     scores = {
         "scores": [
@@ -470,6 +496,8 @@ def _manifest(
         plot = report.breakdown_plot(item)
         if plot is not None:
             folder.write(f"plots/{item.model}/{item.task}-lengths.png", plot)
+    if config.wise_ft is not None:
+        folder.write("plots/wise_ft.png", between_plot(_by_alpha(config.wise_ft, scored)))
     first: dict[str, dict[str, float]] = {}
     for item in scored:
         first.setdefault(item.model, {})[item.task] = round(item.scores[0]["value"], 4)
@@ -478,7 +506,7 @@ def _manifest(
         config=plain,
         inputs=inputs,
         counts={
-            "tasks": len(tables),
+            "tasks": len({item.task for item in scored}),
             "models": len(first),
             "skipped": len(scores["skipped"]),
             "unreadable": sum(sum((item.unreadable or {}).values()) for item in scored),
@@ -487,6 +515,19 @@ def _manifest(
         files=files,
         notes={"versions": {name: version(name) for name in _VERSIONS}},
     )
+
+
+def _by_alpha(
+    asked: WiseFt, scored: Sequence[Judged]
+) -> dict[str, list[tuple[float, float, float, float]]]:
+    """Return the first score of each task by alpha."""
+    alphas = {name_of(alpha): alpha for alpha in asked.alphas}
+    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    for item in sorted(scored, key=lambda item: alphas[item.model]):
+        score = item.scores[0]
+        point = (alphas[item.model], score["value"], score["low"], score["high"])
+        found.setdefault(item.task, []).append(point)
+    return found
 
 
 def _reasons(skipped: Sequence[tuple[str, str]]) -> str:

@@ -12,8 +12,10 @@ from biovl.chain import Chain, Link, Step, StepFailed, link, links, refusal
 from biovl.clustering.config import ClusterConfig
 from biovl.curation.config import AssembleConfig
 from biovl.errors import BiovlError
+from biovl.evaluation.config import BenchmarkConfig
 from biovl.jobs.annotate import annotate
 from biovl.jobs.assemble import assemble
+from biovl.jobs.benchmark import benchmark
 from biovl.jobs.cluster import cluster
 from biovl.jobs.connection import connected
 from biovl.jobs.harvest import HarvestConfig, harvest
@@ -78,6 +80,14 @@ STEPS: tuple[Step, ...] = (
         config=IndexConfig,
         recipes=recipes.INDEX,
         job=index,
+        reads={"model": "pretrain", "corpus": "assemble"},
+    ),
+    Step(
+        name="benchmark",
+        folder="report",
+        config=BenchmarkConfig,
+        recipes=recipes.BENCHMARK,
+        job=benchmark,
         reads={"model": "pretrain", "corpus": "assemble"},
     ),
 )

@@ -89,6 +89,14 @@ def _index(counts: Mapping[str, Any]) -> list[Flow]:
     ]
 
 
+def _report(counts: Mapping[str, Any]) -> list[Flow]:
+    tasks, skipped = counts["tasks"], counts["skipped"]
+    unreadable = counts["unreadable"]
+    note = f"{unreadable:,} images cannot be read" if unreadable else ""
+    dropped = {"skipped, see its table": skipped} if skipped else {}
+    return [Flow("benchmarks", tasks + skipped, tasks, "answered", dropped, note=note)]
+
+
 _OF_KIND: dict[str, Callable[[Mapping[str, Any]], list[Flow]]] = {
     "figures": _figures,
     "columns": _columns,
@@ -96,5 +104,6 @@ _OF_KIND: dict[str, Callable[[Mapping[str, Any]], list[Flow]]] = {
     "corpus": _corpus,
     "model": _model,
     "index": _index,
+    "report": _report,
 }
 """Another kind of folder is another entry."""

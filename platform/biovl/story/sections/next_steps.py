@@ -10,6 +10,9 @@ _OF_KIND = {
     "corpus": "WebDataset shards and an index of every pair; README.md is the dataset card",
     "model": "stock open_clip loads it; README.md is the model card, with more curves",
     "index": "what finds figures by image, text, words and filters",
+    "columns": "columns of images, part for part beside their table",
+    "concepts": "clusters of images that look alike, to be named by people",
+    "report": "scores with intervals, and every prediction",
 }
 
 
