@@ -55,15 +55,16 @@ def test_every_step_is_published_and_the_page_tells_it(
     published: Path, sample_packages: Path
 ) -> None:
     names = {path.name for path in published.iterdir()}
-    steps = {"figures", "corpus", "model", "index"}
-    assert names == {*steps, "story.json", "summary.html"}
+    steps = {"figures", "corpus", "model", "index", "report"}
+    assert names == {*steps, ".benchmark-cache", "story.json", "summary.html"}
     assert all((published / name / "manifest.json").exists() for name in steps)
     page = (published / "summary.html").read_text()
     articles = len(list(sample_packages.iterdir()))
     assert f"of {articles} articles" in page
     assert "From articles to a search engine for figures" in page
     seconds = json.loads((published / "story.json").read_text())["seconds"]
-    assert set(seconds) == {"harvest", "assemble", "pretrain", "index"}
+    assert set(seconds) == {"harvest", "assemble", "pretrain", "index", "benchmark"}
+    assert "retrieval: text to image recall at 1" in page
     chain = read_chain(STEPS, "demo", values(sample_packages, published))
     told = telling.outcome(chain, links(STEPS, chain))
     assert f"{articles} articles" in told
@@ -78,7 +79,7 @@ def test_the_second_time_nothing_is_done(published: Path, sample_packages: Path)
     assert time.monotonic() - started < 10
     assert content(published) == before
     assert [line.split(":")[0] for line in said.splitlines() if "is published" in line] == [
-        *("harvest", "assemble", "pretrain", "index")
+        *("harvest", "assemble", "pretrain", "index", "benchmark")
     ]
 
 
@@ -91,7 +92,8 @@ def test_another_setting_overwrites_nothing_and_says_what_would_have_to_go(
     told = str(refused.value)
     assert told.startswith("pretrain: ")
     assert "epochs: 1 -> 2" in told
-    assert f"rm -r {published}/model\n  rm -r {published}/index" in told
+    steps = "\n  ".join(f"rm -r {published}/{name}" for name in ("model", "index", "report"))
+    assert steps in told
     assert f"{published}/corpus" not in told
     assert content(published) == before
 
@@ -102,8 +104,9 @@ def test_a_late_setting_redoes_only_its_step_and_leaves_the_other_result(
     before = content(published)
     given = values(sample_packages, published, index__thumbnail_px=32, name="small")
     done, said, page = run(given)
-    assert [Path(link.out).name for link in done] == ["figures", "corpus", "model", "index-small"]
-    assert said.count("is published") == 3
+    names = ["figures", "corpus", "model", "index-small", "report"]
+    assert [Path(link.out).name for link in done] == names
+    assert said.count("is published") == 4
     assert page == f"{published}/summary-small.html"
     after = content(published)
     assert {name: after[name] for name in before} == before
@@ -136,7 +139,8 @@ def kill_when(job: subprocess.Popen, reached: Callable[[], bool]) -> None:
 def test_killed_within_a_step_and_between_steps_it_goes_on_to_the_same(
     published: Path, sample_packages: Path, tmp_path: Path
 ) -> None:
-    given = values(sample_packages, tmp_path, pretrain__recipe=None, index__recipe=None)
+    left_out = dict.fromkeys(("pretrain__recipe", "index__recipe", "benchmark__recipe"))
+    given = values(sample_packages, tmp_path, **left_out)
     receipts = tmp_path / "figures" / ".draft" / "units"
     kill_when(start(given), lambda: any(receipts.glob("*.json")))
     kill_when(start(given), lambda: (tmp_path / "figures" / "manifest.json").exists())
