@@ -186,8 +186,10 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
     is_first = Workers.current().rank == 0
 
     def say(line: str) -> None:
-        if is_first:
-            queue.put(line)
+        # What is only told is no reason to end a run.
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            if is_first:
+                queue.put(line)
 
     draft, checkpoints = Draft(place), Checkpoints(place, keep_last=1)
     # Of an earlier epoch than the last checkpoint's, as that may be damaged.
@@ -239,8 +241,9 @@ def _listening(say: Callable[[str], None]) -> Iterator[Any]:
     over = threading.Event()
 
     def hear() -> None:
-        for line in queue.get_nowait_batch(queue.qsize()):
-            say(line)
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            for line in queue.get_nowait_batch(queue.qsize()):
+                say(line)
 
     def listen() -> None:
         while not over.wait(_LISTEN_S):
