@@ -122,6 +122,7 @@ def test_every_cluster_is_resolved_for_itself_in_order() -> None:
             "voted again: 2025-03-01T12:00:00Z",
         ),
         (vote("ann", "PCR", created=""), "superseded", "voted again"),
+        (vote(" Ann", "PCR", created=""), "superseded", "voted again"),
     ],
 )
 @pytest.mark.parametrize("comes_first", [True, False])

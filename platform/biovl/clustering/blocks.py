@@ -22,6 +22,7 @@ NO_EMBEDDING = "no embedding"
 NOT_FINITE = "embedding is not finite"
 
 _BATCH_ROWS = 8_192
+_BUFFER_BYTES = 1 << 22
 _DEFAULT = "dinov2"
 
 
@@ -129,7 +130,8 @@ def read_rows(
         ArtifactError: If the file has fewer rows.
     """
     with folder.filesystem.open_input_file(folder.at(path)) as stream:
-        file = pq.ParquetFile(stream)
+        # As a stream: a row group may hold all images of a table.
+        file = pq.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False)
         if file.metadata.num_rows < stop:
             raise ArtifactError(
                 f"{folder.described}/{path} has {file.metadata.num_rows:,} rows, expected at least "

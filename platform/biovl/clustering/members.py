@@ -4,7 +4,7 @@ A task takes some parts of the table and reads, of those alone, the row groups t
 what it finds is sorted by cluster, so that the pieces of all tasks merge a few clusters at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from biovl.clustering.blocks import read_rows
 from biovl.clustering.config import ClusterConfig
-from biovl.clustering.steps import read_array
+from biovl.clustering.steps import read_array, row_name
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.storage import Draft, Folder
@@ -97,8 +97,9 @@ def _read(table: Table, own: np.ndarray) -> Iterator[dict[str, Any]]:
             here = own[low:high]
             for member, values in _of_part(folder, part, here["row"] - begin, here, names):
                 row = int(member["row"]) - begin
-                text = values.get(table.id_column or "")
-                yield _member(member, values, f"{part.name}:{row}" if text is None else str(text))
+                own_id = values.get(table.id_column or "")
+                name = f"{part.name}:{row}" if own_id is None else row_name(own_id)
+                yield _member(member, values, name)
         begin += part.rows
 
 
@@ -120,14 +121,17 @@ def _of_part(
 
 
 def _member(member: Any, values: dict[str, Any], row_id: str) -> dict[str, Any]:
-    data = values["image"]
+    data, caption = values["image"], values.get("caption")
+    # Hugging Face's tables hold a struct.
+    if isinstance(data, Mapping):
+        data = data.get("bytes")
     decoded = decode_rgb(data).pixels if isinstance(data, bytes) else None
     height, width = (None, None) if decoded is None else decoded.shape[:2]
     return {
         "cluster_id": int(member["cluster"]),
         "rank": int(member["rank"]),
         "row_id": row_id,
-        "caption": values.get("caption") or "",
+        "caption": caption if isinstance(caption, str) else "",
         "distance": float(member["distance"]),
         "width_px": width,
         "height_px": height,

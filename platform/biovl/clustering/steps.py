@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.clustering import kmeans, pca
@@ -187,12 +186,16 @@ def row_ids(table: Table, first: int, stop: int) -> Iterator[list[str]]:
             continue
         row = low
         for batch in read_rows(folder, part.path, low, high, [table.id_column]):
-            ids = pc.cast(batch.column(0), pa.string()).to_pylist()
             yield [
-                f"{part.name}:{number}" if text is None else text
-                for number, text in enumerate(ids, start=row)
+                f"{part.name}:{number}" if own_id is None else row_name(own_id)
+                for number, own_id in enumerate(batch.column(0).to_pylist(), start=row)
             ]
-            row += len(ids)
+            row += batch.num_rows
+
+
+def row_name(own_id: Any) -> str:
+    """Return the id of a row as text; of bytes, hexadecimal digits."""
+    return own_id.hex() if isinstance(own_id, bytes) else str(own_id)
 
 
 def write_columns(

@@ -12,6 +12,7 @@ cache. Every task and every iteration leaves a receipt, which is what a killed j
 """
 
 import contextlib
+import os
 import sys
 import time
 from collections import Counter
@@ -38,6 +39,7 @@ from biovl.tables import Table
 KIND = "concepts"
 
 _RESTARTS = 20
+_PATIENCE_S = 30
 """Of a worker, as machines come and go."""
 
 
@@ -217,7 +219,11 @@ class _Worker:
 @contextlib.contextmanager
 def _workers(config: ClusterConfig, usable: Mapping[int, int], largest: float) -> Iterator["_Team"]:
     """Yield workers that share the blocks between them; in the end their CPUs are free again."""
-    count = config.workers.count or int(ray.cluster_resources().get("CPU", 1))
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    count = config.workers.count or cpus
+    # A cluster may grow; a Ray of our own does not, and workers beyond would never begin.
+    if "RAY_ADDRESS" not in os.environ:
+        count = min(count, cpus)
     count = max(1, min(count, len(usable)))
     grid = kmeans.grid_of(largest, sum(usable.values()))
     workers = [
@@ -246,9 +252,17 @@ class _Team:
         asked = [self.of(number).pick.remote(number, own) for number, own in sorted(rows.items())]
         return np.concatenate([checked(ray.get(found))["rows"] for found in asked])
 
-    def wait(self) -> None:
-        """Return when all workers have begun."""
-        ray.get([worker.begun.remote() for worker in self.workers])
+    def wait(self, report: Progress) -> None:
+        """Return when all workers have begun; say now and then how many have not."""
+        waiting = [worker.begun.remote() for worker in self.workers]
+        while waiting:
+            begun, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_PATIENCE_S)
+            ray.get(begun)
+            if waiting:
+                report.say(
+                    f"{len(waiting)} of {len(self.workers)} workers wait for a CPU each; "
+                    "workers.count asks for them"
+                )
 
     def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarray:
         """Return centroids to begin with; found by a worker, as these have one thread each."""
@@ -275,7 +289,7 @@ class _KMeans:
         config, noted = self._config, self._draft.noted("kmeans")
         inertias: list[float] = noted["inertia"] if noted else []
         done = before = len(inertias)
-        self._team.wait()
+        self._team.wait(self._report)
         began = time.monotonic()
         if noted:
             centroids_KC = steps.read_array(self._draft.folder, _centroids(done))

@@ -95,7 +95,7 @@ def countable(
         except ConfigError as error:
             refused.append(Refused(kind=CONTRADICTORY, reason=str(error), vote=vote))
             continue
-        place = good.cluster_id, good.reviewer
+        place = good.cluster_id, good.reviewer.strip().casefold()
         before = counted.get(place)
         if before is not None:
             later = moment(good.created) >= moment(before.created)
