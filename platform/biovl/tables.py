@@ -98,7 +98,11 @@ def columns_of(table: Table, name: str) -> str:
 
 
 def _plain_table(folder: Folder) -> Table:
-    """Return the table of a folder that is not ours; it is known by the ends of its files."""
+    """Return the table of a folder that is not ours; it is known by its files, which are not read.
+
+    A file is known by its name, its size, its end and when it was written: one that was written
+    again, or copied, is another.
+    """
     found = folder.names("", ".parquet")
     if not found:
         raise ArtifactError(
@@ -112,9 +116,10 @@ def _plain_table(folder: Folder) -> Table:
             metadata = _metadata(folder, name)
         except pa.ArrowInvalid as error:
             raise ArtifactError(f"{folder.described}/{name} is not Parquet: {error}") from error
-        size = folder.filesystem.get_file_info(folder.at(name)).size
-        # Where each column begins and how long it is tells versions of a file apart.
-        known.update(repr((name, size, metadata.to_dict())).encode())
+        info = folder.filesystem.get_file_info(folder.at(name))
+        # Where each column begins and how long it is tells versions of a file apart; not those
+        # with rows in another order, or other values as long.
+        known.update(repr((name, info.size, info.mtime_ns, metadata.to_dict())).encode())
         schemas.append(metadata.schema.to_arrow_schema())
         parts.append(Part(name=name, path=name, rows=metadata.num_rows))
     for name, (before, after) in zip(found[1:], itertools.pairwise(schemas), strict=True):
