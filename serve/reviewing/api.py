@@ -135,11 +135,18 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
 
     @routes.get("/v1/clusters/{cluster_id}", tags=["review"])
     async def look(
-        name: Reviewer, cluster_id: int, key: str, response: Response, practice: bool = False
+        name: Reviewer,
+        cluster_id: int,
+        # Not `key`: in a query that is taken for a credential, and refused.
+        cluster_key: str,
+        response: Response,
+        practice: bool = False,
     ) -> messages.Sheet:
         """Return a cluster with its images and what this reviewer said of it."""
         response.headers.update(_NO_STORE)
-        place = messages.Place.model_construct(cluster_id=cluster_id, key=key, practice=practice)
+        place = messages.Place.model_construct(
+            cluster_id=cluster_id, key=cluster_key, practice=practice
+        )
         return await _in_thread(desk.look, name, place)
 
     @routes.post("/v1/hold", tags=["review"])

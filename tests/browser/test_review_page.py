@@ -278,7 +278,12 @@ def test_a_reviewer_needs_the_token_made_for_the_name(
     sign_in(page, "ann", "the-token-of-ann")
     title(page)
     page.reload()
-    assert title(page)
+    before = title(page)
+    # Back and on again: no part of the address may look like a key.
+    after(page, lambda: answer_by_keys(page))
+    assert after(page, lambda: page.click("#back")) == before
+    assert page.is_hidden("#notice")
+    assert page.is_checked("input[name=panel] >> nth=0")
     page.click("#sign-out")
     page.reload()
     assert page.is_visible("#sign-in")

@@ -46,7 +46,7 @@ def test_a_vote_is_saved_and_the_next_cluster_is_another(make: Any) -> None:
     assert answer.json()["progress"]["own"]["votes"] == 1
     again = ann.take()
     assert again["cluster_id"] != first["cluster_id"]
-    place = f"/v1/clusters/{first['cluster_id']}?key={first['key']}"
+    place = f"/v1/clusters/{first['cluster_id']}?cluster_key={first['key']}"
     # As the taxonomy writes them.
     assert ann("GET", place).json()["answers"] == {
         "panel_type": "single",
@@ -199,7 +199,7 @@ def test_a_list_of_ties_is_looked_at_again(concepts: Path, tmp_path: Path) -> No
     app = review(concepts, database=database, ties=str(listed), votes_per_cluster=1)
     ann = Reviewer(app, "ann")
     assert ann.next()["progress"]["overall"]["ties"] == 1
-    sheet = ann("GET", f"/v1/clusters/5?key={key_of(5)}").json()
+    sheet = ann("GET", f"/v1/clusters/5?cluster_key={key_of(5)}").json()
     assert (sheet["kind"], sheet["ties"]) == ("again", ["local_concepts"])
     assert ann.vote(sheet).json()["progress"]["overall"]["ties"] == 0
 

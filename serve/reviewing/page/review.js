@@ -208,7 +208,7 @@ function back() {
   if (older + 1 >= recent.length) return;
   doing(async () => {
     const { cluster_id, key, practice } = recent[older + 1];
-    const found = await asked(`v1/clusters/${cluster_id}?key=${encodeURIComponent(key)}&practice=${practice}`);
+    const found = await asked(`v1/clusters/${cluster_id}?cluster_key=${encodeURIComponent(key)}&practice=${practice}`);
     older += 1;
     clearNotice();
     show(found, true);
