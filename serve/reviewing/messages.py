@@ -161,5 +161,5 @@ class ImportAnswer(BaseModel):
 
     saved: int
     unchanged: int
-    """The database has them already, or a later one of the same reviewer."""
+    """The database has them already, or a later one of the same reviewer stands."""
     refused: list[RefusedRow]

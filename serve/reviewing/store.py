@@ -4,7 +4,7 @@ Each function is given a connection: its caller decides what happens together.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -129,7 +129,7 @@ class Imported:
 
     saved: int = 0
     unchanged: int = 0
-    """The database has them already, or a later one of the same reviewer."""
+    """The database has them already, or a later one of the same reviewer stands."""
     refused: int = 0
 
 
@@ -143,15 +143,17 @@ def bring(
 ) -> Imported:
     """Save votes that come from elsewhere; of two by one reviewer the later stands.
 
+    Of two given at the same moment, or at none that is told, it is the one that was brought later:
+    so resolution counts them.
+
     Args:
         connection: Of a transaction that writes.
-        brought: In any order, unchecked.
+        brought: Unchecked.
         taxonomy: What they must keep to.
         keys: Of the clusters there are, by id.
         refuse: Told of each that cannot be saved, and why.
     """
     done = Imported()
-    stand = {_place(row): row.created for row in connection.execute(votes.select())}
     later: dict[tuple[Any, ...], Vote] = {}
     for vote in brought:
         try:
@@ -162,15 +164,27 @@ def bring(
             done.refused += 1
             continue
         place = _place(fine)
-        if place in stand and moment(stand[place]) >= moment(fine.created):
+        before = later.get(place)
+        if before is not None:
+            # Either way one of the two is not saved.
             done.unchanged += 1
-            continue
-        stand[place] = fine.created
-        later[place] = fine
-        done.saved += 1
+        if before is None or moment(fine.created) >= moment(before.created):
+            later[place] = fine
+    for row in connection.execute(votes.select()) if later else ():
+        found = later.get(_place(row))
+        if found is not None and _stays(_vote(row), found):
+            del later[_place(row)]
+            done.unchanged += 1
+    done.saved = len(later)
     if later:
         _save_all(connection, list(later.values()), taxonomy)
     return done
+
+
+def _stays(saved: Vote, brought: Vote) -> bool:
+    """Say whether a vote stays as it is when another of the same reviewer is brought."""
+    at, other = moment(saved.created), moment(brought.created)
+    return at > other or (at == other and replace(saved, created=brought.created) == brought)
 
 
 def _save_all(connection: Connection, brought: Sequence[Vote], taxonomy: Taxonomy) -> None:

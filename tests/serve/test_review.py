@@ -286,6 +286,28 @@ def test_votes_go_out_and_in_as_csv_with_a_reason_for_each_row_refused(
     assert other("POST", "/v1/votes.csv", json={}).status_code == 415
 
 
+def test_of_rows_without_a_time_the_one_further_down_stands(make: Any) -> None:
+    ann = Reviewer(make(), "ann")
+    head = "cluster_id,key,reviewer,panel_type,panel_subtype,global_concepts,local_concepts,"
+    head += "practice,created\n"
+
+    def bring(*concepts: str) -> tuple[int, int]:
+        rows = [f"1,{key_of(1)},cat,single,,{name},,false,\n" for name in concepts]
+        csv = {"Content-Type": "text/csv"}
+        answer = ann("POST", "/v1/votes.csv", content="".join([head, *rows]), headers=csv).json()
+        return answer["saved"], answer["unchanged"]
+
+    def stands() -> str:
+        (row,) = ann("GET", "/v1/votes.csv").text.splitlines()[1:]
+        return row.split(",")[5]
+
+    # What a later row of the same file replaces is not saved.
+    assert (bring("Maps", "Microscopy"), stands()) == ((1, 1), "Microscopy")
+    # The same file again changes nothing; a corrected one does.
+    assert (bring("Maps", "Microscopy"), stands()) == ((0, 2), "Microscopy")
+    assert (bring("Tables"), stands()) == ((1, 0), "Tables")
+
+
 def test_the_page_is_guarded_as_the_search_is(make: Any) -> None:
     ann = Reviewer(make(), "ann")
     page = ann("GET", "/")
