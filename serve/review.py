@@ -158,10 +158,12 @@ def _import(chosen: argparse.Namespace) -> None:
     desk = open_desk(settings)
     done = desk.import_csv(chosen.votes.read_bytes())
     desk.database.close()
-    print(f"saved {done.saved}, unchanged {done.unchanged}, refused {len(done.refused)}")  # noqa: T201
+    print(f"saved {done.saved}, unchanged {done.unchanged}, refused {done.refused_total}")  # noqa: T201
     for row in done.refused:
         where = f"line {row.line}" if row.line else f"cluster {row.cluster_id} of {row.reviewer}"
         print(f"  {where}: {row.reason}", file=sys.stderr)  # noqa: T201
+    if done.refused_total > len(done.refused):
+        print(f"  and {done.refused_total - len(done.refused)} more", file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -140,7 +140,10 @@ class Desk:
         with self.database.writing() as connection:
             done = store.bring(connection, brought, self.taxonomy, keys=self._keys, refuse=refuse)
         return messages.ImportAnswer(
-            saved=done.saved, unchanged=done.unchanged, refused=refused[:_REFUSED_MOST]
+            saved=done.saved,
+            unchanged=done.unchanged,
+            refused=refused[:_REFUSED_MOST],
+            refused_total=len(refused),
         )
 
     def cluster(self, cluster_id: int, key: str) -> Cluster:

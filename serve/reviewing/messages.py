@@ -163,3 +163,5 @@ class ImportAnswer(BaseModel):
     unchanged: int
     """The database has them already, or a later one of the same reviewer stands."""
     refused: list[RefusedRow]
+    """The first of them."""
+    refused_total: int

@@ -115,6 +115,13 @@ def test_votes_are_exported_and_imported_from_the_command_line(
     assert b"cluster 9 of ann: there is no cluster 9" in told.err
     main(["export", "--database", second])
     assert capsysbinary.readouterr().out == exported
+    # Reasons are told for 1,000 rows; all are counted.
+    votes.write_bytes(exported + b"x,,,\r\n" * 1_500)
+    main(["import", "--database", second, "--concepts", str(concepts), str(votes)])
+    told = capsysbinary.readouterr()
+    assert told.out == b"saved 0, unchanged 4, refused 1500\n"
+    assert told.err.count(b"4 cells, expected 9") == 1_000
+    assert told.err.endswith(b"  and 500 more\n")
     with pytest.raises(SystemExit):
         main(["export", "--database", f"sqlite:///{tmp_path / 'none.db'}"])
     assert not (tmp_path / "none.db").exists()
