@@ -93,8 +93,8 @@ def check_columns(rules: Iterable[Rule], available: Sequence[str]) -> None:
         for name in rule.reads:
             if name not in available:
                 raise ConfigError(
-                    f"rule {rule.name!r} reads column {name!r}, which is not there; "
-                    f"choose from {', '.join(sorted(available))}"
+                    f"rule {rule.name!r} reads column {name!r}, which is not there: give the "
+                    f"folder that has it in columns, or choose from {', '.join(sorted(available))}"
                 )
 
 
