@@ -72,10 +72,11 @@ class Standing:
     own: Mapping[int, bool]
     """This reviewer's votes that count, and whether each was given again."""
     practised: frozenset[int]
-    """Practice clusters that were answered or skipped."""
-    answered_practice: int
+    """Practice clusters that were answered."""
+    passed: Mapping[int, float]
+    """When this reviewer passed over a cluster for practice."""
     skipped: Mapping[int, float]
-    """When this reviewer passed over a cluster."""
+    """When this reviewer passed over another cluster."""
 
 
 def standing(
@@ -97,14 +98,11 @@ def standing(
         else:
             own[row.cluster_id] = row.is_again
     skipped: dict[int, float] = {}
-    passed: set[int] = set()
+    passed: dict[int, float] = {}
     for row in connection.execute(skips.select().where(skips.c.reviewer == reviewer)):
         if keys.get(row.cluster_id) != row.key:
             continue
-        if row.practice:
-            passed.add(row.cluster_id)
-        else:
-            skipped[row.cluster_id] = row.at
+        (passed if row.practice else skipped)[row.cluster_id] = row.at
     taken: Counter[int] = Counter()
     reserved = []
     for row in connection.execute(reservations.select().where(reservations.c.until > time.time())):
@@ -119,17 +117,18 @@ def standing(
         taken=taken,
         reserved=tuple(sorted(reserved)),
         own=own,
-        practised=frozenset(practised | passed),
-        answered_practice=len(practised.intersection(rules.practice)),
+        practised=frozenset(practised),
+        passed=passed,
         skipped=skipped,
     )
 
 
 def choose(clusters: Iterable[Cluster], rules: Rules, now: Standing) -> Offer | None:
     """Return what a reviewer is given next; None if nothing is left for them."""
-    for cluster_id in rules.practice:
-        if cluster_id not in now.practised:
-            return Offer(cluster_id, "practice")
+    practice = [one for one in rules.practice if one not in now.practised]
+    if practice:
+        # The first in their order; those that were skipped only after the others.
+        return Offer(min(practice, key=lambda one: now.passed.get(one, 0.0)), "practice")
     for cluster_id in now.reserved:
         return _offer(cluster_id, rules, now)
     is_full = rules.clusters_per_reviewer is not None and (

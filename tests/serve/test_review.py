@@ -141,6 +141,25 @@ def test_practice_comes_first_and_does_not_count(make: Any) -> None:
     assert export.count(",true,") == 3
 
 
+def test_practice_that_was_skipped_comes_again_at_its_end(make: Any) -> None:
+    ann = Reviewer(make(practice=3), "ann")
+    order = []
+    sheet = ann.take()
+    for _ in range(6):
+        order.append(sheet["cluster_id"])
+        place = {name: sheet[name] for name in ("cluster_id", "key")}
+        answer = ann.next(skip={**place, "practice": True})
+        assert answer["progress"]["own"]["practised"] == 0
+        sheet = answer["cluster"]
+    assert order == order[:3] * 2
+    assert len(set(order)) == 3
+    for number in range(3):
+        assert (sheet["kind"], sheet["cluster_id"]) == ("practice", order[number])
+        ann.vote(sheet)
+        sheet = ann.take()
+    assert sheet["kind"] == "vote"
+
+
 def test_a_reviewer_is_asked_for_no_more_than_agreed(make: Any) -> None:
     ann = Reviewer(make(clusters_per_reviewer=2), "ann")
     for _ in range(2):
@@ -280,7 +299,7 @@ def test_votes_go_out_and_in_as_csv_with_a_reason_for_each_row_refused(
     ]
     assert other("GET", "/v1/votes.csv").text == exported.text
     answer = other("POST", "/v1/votes.csv", content=exported.content, headers=csv).json()
-    assert answer == {"saved": 0, "unchanged": 3, "refused": []}
+    assert answer == {"saved": 0, "unchanged": 3, "refused": [], "refused_total": 0}
     answer = other("POST", "/v1/votes.csv", content=b"\xff\xfe", headers=csv)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:biovl:problem:no-votes")
     assert other("POST", "/v1/votes.csv", json={}).status_code == 415
