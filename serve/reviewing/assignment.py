@@ -9,15 +9,17 @@ have may look at theirs once more.
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from biovl.labelling.votes import Vote
 from serve.reviewing.concepts import Cluster, order
 from serve.reviewing.store import State, states_of
-from serve.reviewing.tables import reservations, skips, votes
+from serve.reviewing.tables import answered, reservations, skips, votes
+from serve.reviewing.ties import TieList
 
 Kind = Literal["practice", "vote", "again"]
 
@@ -44,13 +46,13 @@ class Rules:
     seed: int
     practice: tuple[int, ...]
     """Clusters to practise on, in their order."""
-    ties: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Clusters that were listed to be looked at again, until somebody has."""
+    ties: TieList = field(default_factory=TieList)
+    """Clusters to be looked at again, until somebody has since they were listed."""
 
     def ties_of(self, cluster_id: int, state: State) -> tuple[str, ...]:
         """Return the fields on which a cluster ties; none while votes are still to come."""
-        if state.again == 0 and cluster_id in self.ties:
-            return self.ties[cluster_id]
+        if state.again == 0 and cluster_id in self.ties.fields:
+            return self.ties.fields[cluster_id]
         return state.ties if state.votes >= self.votes_per_cluster else ()
 
     def places(self, cluster_id: int, state: State) -> int:
@@ -65,12 +67,13 @@ class Standing:
     """What the database says of one reviewer and of the clusters there are."""
 
     states: Mapping[int, State]
+    """Of clusters that are listed as ties, ``again`` counts those who voted since."""
     taken: Mapping[int, int]
     """Places that others have reserved, by cluster."""
     reserved: tuple[int, ...]
     """Clusters that this reviewer has open."""
     own: Mapping[int, bool]
-    """This reviewer's votes that count, and whether each was given again."""
+    """This reviewer's votes that count, and whether each was given again (since it was listed)."""
     practised: frozenset[int]
     """Practice clusters that were answered."""
     passed: Mapping[int, float]
@@ -112,8 +115,17 @@ def standing(
             reserved.append(row.cluster_id)
         else:
             taken[row.cluster_id] += 1
+    states = states_of(connection, keys)
+    since = _answered(connection, keys, rules)
+    for cluster_id in rules.ties.fields:
+        # A second look of before the list is none at what the list asks for.
+        who = since.get(cluster_id, set())
+        if cluster_id in states:
+            states[cluster_id] = replace(states[cluster_id], again=len(who))
+        if cluster_id in own:
+            own[cluster_id] = reviewer in who
     return Standing(
-        states=states_of(connection, keys),
+        states=states,
         taken=taken,
         reserved=tuple(sorted(reserved)),
         own=own,
@@ -121,6 +133,31 @@ def standing(
         passed=passed,
         skipped=skipped,
     )
+
+
+def note_answered(connection: Connection, vote: Vote, rules: Rules) -> None:
+    """Note that somebody voted on a cluster that the list of ties asks for."""
+    if vote.practice or vote.cluster_id not in rules.ties.fields:
+        return
+    one = {
+        "list": rules.ties.sha256,
+        "cluster_id": vote.cluster_id,
+        "key": vote.key,
+        "reviewer": vote.reviewer,
+    }
+    connection.execute(answered.delete().where(*(answered.c[name] == one[name] for name in one)))
+    connection.execute(answered.insert().values(**one))
+
+
+def _answered(connection: Connection, keys: Mapping[int, str], rules: Rules) -> dict[int, set[str]]:
+    """Return who has voted on each cluster since the list of ties asked for it."""
+    found: dict[int, set[str]] = {}
+    if rules.ties.fields:
+        wanted = answered.select().where(answered.c.list == rules.ties.sha256)
+        for row in connection.execute(wanted):
+            if keys.get(row.cluster_id) == row.key:
+                found.setdefault(row.cluster_id, set()).add(row.reviewer)
+    return found
 
 
 def choose(clusters: Iterable[Cluster], rules: Rules, now: Standing) -> Offer | None:

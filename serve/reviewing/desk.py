@@ -17,7 +17,7 @@ from serve.reviewing.assignment import Kind, Offer, Rules, Standing
 from serve.reviewing.concepts import Cluster, Concepts, Member, practice_of
 from serve.reviewing.settings import ReviewSettings
 from serve.reviewing.tables import Database, votes
-from serve.reviewing.ties import read_ties
+from serve.reviewing.ties import TieList, read_ties
 
 _RECENT = 50
 _REFUSED_MOST = 1_000
@@ -113,6 +113,7 @@ class Desk:
             self._check_place(vote, now)
             is_again = self._offer(now, cluster, said.practice).kind == "again"
             store.save(connection, vote, self.taxonomy, is_again=is_again, source="page")
+            assignment.note_answered(connection, vote, self.rules)
             now = self._standing(connection, reviewer)
         return messages.VoteAnswer(created=vote.created, progress=self._progress(now))
 
@@ -257,7 +258,7 @@ class Desk:
     def _progress(self, now: Standing) -> messages.Progress:
         wanted = self.settings.votes_per_cluster
         counts = [min(state.votes, wanted) for state in now.states.values()]
-        listed = {one for one in self.rules.ties if one not in now.states}
+        listed = {one for one in self.rules.ties.fields if one not in now.states}
         ties = {one for one, state in now.states.items() if self.rules.ties_of(one, state)}
         clusters = len(self.concepts.clusters)
         return messages.Progress(
@@ -291,7 +292,7 @@ def open_desk(settings: ReviewSettings) -> Desk:
         reservation_s=settings.reservation_s,
         seed=settings.seed,
         practice=practice_of(clusters, settings.practice, settings.seed),
-        ties=read_ties(settings.ties, clusters) if settings.ties else {},
+        ties=read_ties(settings.ties, clusters) if settings.ties else TieList(),
     )
     taxonomy = load_taxonomy(settings.taxonomy)
     return Desk(settings, concepts, taxonomy, Database(settings.database), rules)

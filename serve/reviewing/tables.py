@@ -98,6 +98,17 @@ skips = sa.Table(
 )
 
 
+answered = sa.Table(
+    "answered",
+    metadata,
+    sa.Column("list", sa.String(64), primary_key=True),
+    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("reviewer", sa.String(64), primary_key=True),
+)
+"""Who has voted on a cluster since a list of ties, known by its SHA-256, asked for it."""
+
+
 class Database:
     """A database of votes, made where there is none."""
 

@@ -1,8 +1,10 @@
 """What votes tie on, by the rules of resolution; and the list of ties that resolution writes."""
 
 import csv
+import hashlib
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from biovl.curation.taxonomy import Taxonomy
 from biovl.errors import ArtifactError, ConfigError
@@ -13,12 +15,22 @@ from biovl.labelling.votes import Vote
 from serve.reviewing.concepts import Cluster
 
 
+@dataclass(frozen=True)
+class TieList:
+    """Clusters that are to be looked at again."""
+
+    fields: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """What tied, by cluster."""
+    sha256: str = ""
+    """Of the file: another one asks anew."""
+
+
 def tied_fields(votes: Sequence[Vote], taxonomy: Taxonomy) -> tuple[str, ...]:
     """Return the fields on which the votes for one cluster tie."""
     return tuple(tie.field for resolved in resolve(votes, taxonomy) for tie in resolved.ties)
 
 
-def read_ties(path: str, clusters: Mapping[int, Cluster]) -> dict[int, tuple[str, ...]]:
+def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
     """Return which clusters a list asks to be looked at again, and the fields that tied.
 
     A row is of one ``field``; a row that names none means all of them. Clusters that are not
@@ -31,7 +43,8 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> dict[int, tuple[str
     filesystem, place = open_location(path)
     try:
         with told(path), filesystem.open_input_stream(place) as stream:
-            text = stream.read().decode("utf-8-sig")
+            data = stream.read()
+        text = data.decode("utf-8-sig")
     except FileNotFoundError:
         raise ArtifactError(f"there is no list of ties {path}") from None
     except UnicodeDecodeError as error:
@@ -47,7 +60,7 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> dict[int, tuple[str
             words = {row.get("field") or "", *ties.get(cluster.cluster_id, ())}
             named = tuple(name for name in FIELDS if name in words)
             ties[cluster.cluster_id] = named or tuple(FIELDS)
-    return ties
+    return TieList(ties, hashlib.sha256(data).hexdigest())
 
 
 def _cluster(row: Mapping[str, str], clusters: Mapping[int, Cluster]) -> Cluster | None:

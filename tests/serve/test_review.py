@@ -223,6 +223,37 @@ def test_a_list_of_ties_is_looked_at_again(concepts: Path, tmp_path: Path) -> No
     assert ann.vote(sheet).json()["progress"]["overall"]["ties"] == 0
 
 
+def test_a_tie_that_outlived_a_second_look_is_asked_for_again_where_a_list_has_it(
+    tmp_path: Path,
+) -> None:
+    folder = publish_concepts(tmp_path / "concepts", clusters=1)
+    app = review(folder)
+    said = {
+        "ann": {},
+        "ben": {"panel_type": "multiple", "panel_subtype": "biomedical imaging and plots"},
+        "cat": {"panel_type": "multiple", "panel_subtype": "non-biomedical imaging"},
+    }
+    # The second time, nobody changes their mind.
+    for name in (*said, *said):
+        one = Reviewer(app, name)
+        assert one.vote(one.take(), **said[name]).status_code == 200
+    answers = [Reviewer(app, name).next() for name in said]
+    assert [one["cluster"] for one in answers] == [None] * 3
+    assert answers[0]["progress"]["overall"]["ties"] == 1
+    listed = tmp_path / "ties.csv"
+    listed.write_text(f"cluster_id,key,field\n0,{key_of(0)},panel\n")
+    ann = Reviewer(review(folder, ties=str(listed)), "ann")
+    sheet = ann.take()
+    assert (sheet["kind"], sheet["ties"]) == ("again", ["panel"])
+    assert ann.vote(sheet, **said["ann"]).status_code == 200
+    # Once for each list, also where the service was started again with the same one.
+    app = review(folder, ties=str(listed))
+    ann, ben, cat = (Reviewer(app, name) for name in said)
+    assert ann.next()["cluster"] is None
+    assert ben.vote(ben.take(), **said["ann"]).json()["progress"]["overall"]["ties"] == 0
+    assert cat.next()["cluster"] is None
+
+
 def test_the_same_reviewer_again_replaces_the_vote(make: Any) -> None:
     ann = Reviewer(make(), "ann")
     sheet = ann.take()
