@@ -88,7 +88,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
     def reviewer(request: Request) -> str:
         caller = exchange_in(request.scope).caller
         _check_scope(request, "review")
-        told = request.headers.get("x-reviewer", "")
+        told = request.headers.get("x-reviewer", "").strip()
         if caller is not None and keys.are_required:
             if told and told != caller.name:
                 raise Problem(
@@ -104,7 +104,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
                 "no-name",
                 "who reviews? Send a name of 1 to 64 letters, digits, dots, - and _ in X-Reviewer",
             )
-        return told
+        return desk.named(told)
 
     Reviewer = Annotated[str, Depends(reviewer)]
 

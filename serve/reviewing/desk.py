@@ -33,6 +33,15 @@ class Desk:
     database: Database
     rules: Rules
 
+    def named(self, told: str) -> str:
+        """Return the name of a reviewer as it was first written: Ann and ann are one."""
+        with self.database.reading() as connection:
+            known = store.known_name(connection, told)
+        if known is not None:
+            return known
+        with self.database.writing() as connection:
+            return store.keep_name(connection, told)
+
     def begin(self, reviewer: str) -> messages.Review:
         """Return what a page needs to begin."""
         with self.database.reading() as connection:

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from biovl.curation.taxonomy import Taxonomy
 from biovl.errors import ConfigError
 from biovl.labelling.votes import Vote, checked, moment
-from serve.reviewing.tables import history, reservations, skips, states, votes
+from serve.reviewing.tables import history, names, reservations, skips, states, votes
 from serve.reviewing.ties import tied_fields
 
 Source = Literal["page", "import"]
@@ -100,6 +100,39 @@ def states_of(connection: Connection, keys: Mapping[int, str]) -> dict[int, Stat
     }
 
 
+def known_name(connection: Connection, told: str) -> str | None:
+    """Return how a reviewer's name was first written; None for one that is not known."""
+    name: str | None = connection.scalar(
+        sa.select(names.c.name).where(names.c.folded == _fold(told))
+    )
+    return name
+
+
+def keep_name(connection: Connection, told: str) -> str:
+    """Keep how a reviewer's name is written, and return how it was first.
+
+    Args:
+        connection: Of a transaction that writes.
+        told: In ASCII, which every database folds alike.
+    """
+    known = known_name(connection, told)
+    if known is None:
+        # Somebody may have voted by a file, or before names were kept.
+        known = connection.scalar(
+            sa.select(history.c.reviewer)
+            .where(sa.func.lower(history.c.reviewer) == _fold(told))
+            .order_by(history.c.number)
+            .limit(1)
+        )
+        known = told if known is None else known
+        connection.execute(names.insert().values(folded=_fold(told), name=known))
+    return known
+
+
+def _fold(name: str) -> str:
+    return name.lower()
+
+
 def vote_of(
     connection: Connection, cluster_id: int, key: str, reviewer: str, *, practice: bool
 ) -> Vote | None:
@@ -157,7 +190,7 @@ def bring(
     later: dict[tuple[Any, ...], Vote] = {}
     for vote in brought:
         try:
-            fine = checked(vote, taxonomy)
+            fine = checked(replace(vote, reviewer=vote.reviewer.strip()), taxonomy)
             _check_cluster(fine, keys)
         except ConfigError as error:
             refuse(vote, str(error))

@@ -109,6 +109,15 @@ answered = sa.Table(
 """Who has voted on a cluster since a list of ties, known by its SHA-256, asked for it."""
 
 
+names = sa.Table(
+    "names",
+    metadata,
+    sa.Column("folded", sa.String(64), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False),
+)
+"""Reviewers who gave a name without a token: in small letters, and as it was first written."""
+
+
 class Database:
     """A database of votes, made where there is none."""
 

@@ -83,6 +83,46 @@ def test_without_a_file_of_reviewers_a_name_is_needed_and_the_own_machine(
     assert "reviewers_file" in strange.json()["detail"]
 
 
+def test_a_name_in_other_letters_is_the_same_reviewer(concepts: Path, tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path / 'review.db'}"
+    app = review(concepts, database=database)
+    first = Reviewer(app, "Ann")
+    sheet = first.take()
+    # Also before there is a vote: the place is hers.
+    again = Reviewer(app, "ann ")
+    assert again("GET", "/v1/review").json()["reviewer"] == "Ann"
+    assert again.take()["cluster_id"] == sheet["cluster_id"]
+    assert again.vote(sheet).status_code == 200
+    assert Reviewer(app, "ANN").vote(sheet).json()["progress"]["overall"]["votes"] == 1
+    (row,) = first("GET", "/v1/votes.csv").text.splitlines()[1:]
+    assert row.split(",")[2] == "Ann"
+
+
+def test_who_was_brought_by_csv_goes_on_in_the_same_name(concepts: Path, tmp_path: Path) -> None:
+    app = review(concepts, database=f"sqlite:///{tmp_path / 'review.db'}")
+    head = "cluster_id,key,reviewer,panel_type,panel_subtype,global_concepts,local_concepts,"
+    row = (
+        f"1,{key_of(1)}, Zoë-Ann ,single,,Maps,,false,\n2,{key_of(2)}, Ben ,single,,Maps,,false,\n"
+    )
+    body = f"{head}practice,created\n{row}".encode()
+    ben = Reviewer(app, "ben")
+    ben("POST", "/v1/votes.csv", content=body, headers={"Content-Type": "text/csv"})
+    assert ben("GET", "/v1/review").json()["progress"]["own"]["votes"] == 1
+    rows = ben("GET", "/v1/votes.csv").text.splitlines()[1:]
+    assert [one.split(",")[2] for one in rows] == ["Zoë-Ann", "Ben"]
+
+
+def test_names_with_tokens_are_as_the_file_writes_them(
+    concepts: Path, reviewers: str, tmp_path: Path
+) -> None:
+    database = f"sqlite:///{tmp_path / 'review.db'}"
+    app = review(concepts, database=database)
+    assert Reviewer(app, "ANN").take()
+    app = review(concepts, database=database, reviewers_file=reviewers)
+    ann = Reviewer(app, "", Authorization="Bearer token-of-ann")
+    assert ann("GET", "/v1/review").json()["reviewer"] == "ann"
+
+
 def test_the_log_has_neither_tokens_nor_answers(
     concepts: Path, reviewers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
