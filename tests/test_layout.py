@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "leases": {"errors", "storage"},
     "parts": {"records", "storage"},
     "tables": {"errors", "storage"},
-    "annotators": {"config", "encoder", "errors", "images", "records", "weight_files"},
+    "annotators": {"config", "encoder", "errors", "images", "records", "storage", "weight_files"},
     "annotating": {
         *("annotators", "config", "drawing", "errors", "filesystems", "plugins", "storage"),
         "tables",

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import hashlib
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 
 from biovl import config as configs
@@ -198,6 +200,55 @@ def test_a_column_that_the_table_lacks_is_told(table: Path, clip: Path, tmp_path
     of = {"annotator.of": "text", "annotator.text_column": "title"}
     with pytest.raises(ConfigError, match="no column title, which clip reads; found caption"):
         run("clip", table, clip, tmp_path / "out", **of)
+
+
+def test_gpus_that_ray_does_not_have_are_told_instead_of_waited_for(
+    ray_session: None, table: Path, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ConfigError, match=r"needs 1 GPU.*Ray here has 0.*workers\.gpus=0"):
+        run("dinov2", table, weights, tmp_path / "out", **{"workers.gpus": 1})
+    with pytest.raises(ConfigError, match=r"needs 4096 CPU"):
+        run("dinov2", table, weights, tmp_path / "out", **{"workers.cpus": 4_096})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_worker_on_a_gpu_that_pytorch_cannot_use_says_so(
+    table: Path, weights: Path, tmp_path: Path
+) -> None:
+    values = settings("dinov2", table, weights, tmp_path / "out", **{"workers.gpus": 1}, **SMALL)
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    # Ray takes it at its word, as it does with nodes whose driver or PyTorch is the wrong one.
+    environment["RAY_OVERRIDE_RESOURCES"] = '{"GPU": 1}'
+    done = subprocess.run(
+        command(values), cwd=ROOT, env=environment, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 2
+    assert b"workers.gpus=1, and PyTorch" in done.stderr.splitlines()[-1]
+
+
+def test_columns_that_are_published_are_known_before_the_model_is_built(
+    made: Path, table: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AnnotateConfig, "make", None)
+    monkeypatch.setattr("biovl.jobs.annotate.connected", None)
+    assert run("dinov2", table, weights, made, **SMALL) == read_manifest(str(made), "columns")
+
+
+def test_types_by_keywords_that_were_changed_are_other_columns(
+    ray_session: None, clip: Path, tmp_path: Path
+) -> None:
+    table = write_table(tmp_path / "table", [[png(scene(0))]])
+    keywords = tmp_path / "keywords.yaml"
+    keywords.write_text("one: [red cells]\n")
+    given = {"annotator.keywords": str(keywords)}
+    manifest = run("image_type", table, clip, tmp_path / "out", **given)
+    known = {item.name: item.fingerprint for item in manifest.inputs}
+    assert known["keywords"] == hashlib.sha256(keywords.read_bytes()).hexdigest()
+    assert run("image_type", table, clip, tmp_path / "out", **given) == manifest
+    keywords.write_text("two: [red cells]\n")
+    with pytest.raises(ArtifactError, match=r"keywords\.yaml"):
+        run("image_type", table, clip, tmp_path / "out", **given)
 
 
 def test_weights_that_are_not_whole_end_the_job_with_their_names(

@@ -1,13 +1,16 @@
 """The settings of annotate."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from biovl import config as configs
 from biovl import plugins
-from biovl.annotators import Annotator, Precision
+from biovl.annotating import weights
+from biovl.annotators import Annotator, Precision, file_bytes
 from biovl.plugins import Plugin
+from biovl.storage import Input
 from biovl.tables import COLUMNS
 
 
@@ -66,8 +69,8 @@ class AnnotateConfig:
 
     @property
     def _plugin(self) -> Plugin:
-        weights = {"weights": self.weights} if self.weights else {}
-        return Plugin(self.annotator.name, {**self.annotator.settings, **weights})
+        given = {"weights": self.weights} if self.weights else {}
+        return Plugin(self.annotator.name, {**self.annotator.settings, **given})
 
     def settings(self) -> Mapping[str, Any]:
         """Return the settings of the annotator, its defaults among them, without its weights."""
@@ -75,6 +78,19 @@ class AnnotateConfig:
         plain = configs.to_plain(settings)
         plain.pop("weights", None)
         return {"name": self.annotator.name, **plain}
+
+    def inputs(self) -> list[Input]:
+        """Return what the annotator reads beside the table: weights, and files of its settings.
+
+        Raises:
+            ConfigError: If there is no such file.
+        """
+        _, settings = plugins.found("annotators", self._plugin)
+        files = [
+            Input(name=name, uri=uri, fingerprint=hashlib.sha256(file_bytes(name, uri)).hexdigest())
+            for name, uri in getattr(settings, "files", {}).items()
+        ]
+        return [*weights.as_input(self.weights), *files]
 
     def make(self) -> Annotator:
         """Return the annotator.

@@ -2,16 +2,22 @@
 
 An annotator works in two steps, which scale apart: rows are prepared on CPU workers (decoded,
 resized, made tokens of), and what that gives goes in batches through a model.
+
+A ``Config`` says what its main column is called (``column``) and, where the columns depend on
+further files, where those are (``files``, by name): other files are other columns.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 from PIL import Image
 
+from biovl.errors import ConfigError
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
+from biovl.storage import Folder
 
 # Shapes: K usable rows of a batch; what one row is made into has the shape [...].
 
@@ -69,6 +75,20 @@ class Annotator(Protocol):
         Raises:
             ArtifactError: If they cannot be had, or are not those of the model.
         """
+
+
+def file_bytes(name: str, uri: str) -> bytes:
+    """Return what is in a file that a setting names, local or ``s3://``.
+
+    Raises:
+        ConfigError: If there is no such file.
+    """
+    whole = uri if "://" in uri else str(Path(uri).expanduser().absolute())
+    parent, _, file = whole.rpartition("/")
+    folder = Folder(parent or "/")
+    if not folder.exists(file):
+        raise ConfigError(f"{name}: there is no file {uri}")
+    return folder.read(file)
 
 
 def pixels_of(value: Any) -> np.ndarray | str:

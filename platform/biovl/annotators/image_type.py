@@ -15,10 +15,9 @@ import pyarrow as pa
 import yaml
 
 from biovl import encoder as encoders
-from biovl.annotators import Precision, pixels_of
+from biovl.annotators import Precision, file_bytes, pixels_of
 from biovl.encoder import Encoder, Preparation
 from biovl.errors import ConfigError
-from biovl.weight_files import local_copy
 
 # Shapes: B images, K keywords, D embedding.
 
@@ -30,7 +29,7 @@ class Config:
     weights: str
     """The model folder: what pretrain publishes, or another in open_clip's layout."""
     keywords: str = ""
-    """A YAML file with a list of keywords by type; empty takes ours."""
+    """A YAML file with a list of keywords by type, local or ``s3://``; empty takes ours."""
     prompt: str = "{}"
     """What is made of a keyword before it is embedded: ``this is a photo of {}``."""
 
@@ -38,6 +37,11 @@ class Config:
     def column(self) -> str:
         """What the column is called."""
         return "image_type"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What the column depends on beside the model."""
+        return {"keywords": self.keywords} if self.keywords else {}
 
     def __post_init__(self) -> None:
         if "{}" not in self.prompt:
@@ -63,13 +67,10 @@ def read_keywords(uri: str = "") -> dict[str, list[str]]:
     """
     if not uri:
         return _checked(files("biovl.annotators").joinpath("image_types.yaml").read_text(), "ours")
-    with local_copy(uri) as path:
-        if path is None or not path.is_file():
-            raise ConfigError(f"keywords: there is no file {uri}")
-        return _checked(path.read_text(encoding="utf-8"), uri)
+    return _checked(file_bytes("keywords", uri), uri)
 
 
-def _checked(text: str, uri: str) -> dict[str, list[str]]:
+def _checked(text: str | bytes, uri: str) -> dict[str, list[str]]:
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -11,6 +11,8 @@ goes on from its pieces.
 """
 
 import functools
+import os
+import platform
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
@@ -20,7 +22,7 @@ import ray
 from ray.data import ActorPoolStrategy
 
 from biovl import config as configs
-from biovl.annotating import batches, pieces, weights
+from biovl.annotating import batches, pieces
 from biovl.annotating.batches import BATCH, Unit
 from biovl.annotating.config import AnnotateConfig, Workers
 from biovl.annotators import Annotator, Model
@@ -49,7 +51,8 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
           manifest.json               rows seen, annotated and defective, by reason
 
     Raises:
-        ConfigError: If the table lacks a column that the annotator reads.
+        ConfigError: If the table lacks a column that the annotator reads, or this machine what
+            ``workers`` asks for.
         ArtifactError: If there is no table, no weights or others than the annotator takes, or
             ``out`` holds something else or is being made by another process.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
@@ -60,6 +63,13 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
 
 def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     table = open_table(config.table)
+    inputs = [table.as_input(), *config.inputs()]
+    plain = {**configs.to_plain(config), "annotator": config.settings()}
+    # The same input gives the same bytes wherever they are published and whoever works.
+    del plain["out"], plain["workers"]
+    done = published(config.out, COLUMNS, plain, inputs)
+    if done is not None:
+        return done
     annotator = config.make()
     missing = [name for name in annotator.reads if name not in table.names]
     if missing:
@@ -67,13 +77,6 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             f"{config.table} has no column {', '.join(missing)}, which {config.annotator.name} "
             f"reads; found {', '.join(sorted(table.names))}"
         )
-    inputs = [table.as_input(), *weights.as_input(config.weights)]
-    plain = {**configs.to_plain(config), "annotator": config.settings()}
-    # The same input gives the same bytes wherever they are published and whoever works.
-    del plain["out"], plain["workers"]
-    done = published(config.out, COLUMNS, plain, inputs)
-    if done is not None:
-        return done
     with held(config.out) as lease:
         draft = Draft.begin(config.out, COLUMNS, plain, inputs)
         units = batches.plan(table, config.rows_per_task)
@@ -128,6 +131,7 @@ def _compute(
     report.stage("batch", total, done_before=total - left)
     if not pending:
         return
+    _check_resources(config.workers, report)
     # What all tasks share is stored once and not with every task.
     shared = ray.put((config, annotator, table, pending, found))
     cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -144,7 +148,8 @@ def _compute(
     )
     computed = prepared.map_batches(
         _Compute,
-        batch_size=None,
+        # A row is a batch of the model's. Ray wants a number where GPUs are asked for.
+        batch_size=1,
         batch_format="pyarrow",
         fn_constructor_args=(config, annotator),
         compute=pool,
@@ -155,6 +160,28 @@ def _compute(
     for row in computed.iter_rows():
         rows += checked(row)["rows"]
         report.add(f"{rows:,} rows ({rows / report.seconds:.0f}/s)")
+
+
+def _check_resources(workers: Workers, report: Progress) -> None:
+    """Refuse where this machine alone has not what a worker needs: Ray would wait for ever.
+
+    A cluster may grow: there it is said what is waited for.
+    """
+    there = ray.cluster_resources()
+    # Beside models on GPUs a core decodes.
+    needed = {"GPU": workers.gpus, "CPU": workers.cpus + (1 if workers.gpus else 0)}
+    for name, count in needed.items():
+        found = there.get(name, 0)
+        if found >= count:
+            continue
+        lacks = f"a worker needs {count:g} {name}, and Ray here has {found:g}"
+        if os.environ.get("RAY_ADDRESS", "local") != "local" or len(ray.nodes()) > 1:
+            report.say(f"{lacks}: waits until there are more")
+            continue
+        setting = (
+            "workers.gpus=0 computes on the CPU" if name == "GPU" else "set fewer workers.cpus"
+        )
+        raise ConfigError(f"{lacks}: {setting}, or submit the job to a cluster that has them")
 
 
 def _pool(workers: Workers, left: int, cores: int) -> ActorPoolStrategy:
@@ -208,6 +235,12 @@ class _Compute:
         import torch
 
         workers = self._config.workers
+        if workers.gpus and not torch.cuda.is_available():
+            raise BiovlError(
+                f"workers.gpus={workers.gpus:g}, and PyTorch {torch.__version__} finds no GPU that "
+                f"it can use on {platform.node()}: install a PyTorch for its driver, or set "
+                "workers.gpus=0"
+            )
         torch.set_num_threads(workers.cpus)
         device = "cuda" if workers.gpus else "cpu"
         return self._annotator.load(device, self._config.precision)
