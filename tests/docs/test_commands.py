@@ -10,8 +10,10 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from biovl.labelling.votes import Vote, write_votes
 from tests.annotators.small_models import save_dinov2
 from tests.docs import terminal
 from tests.docs.checking import check
@@ -56,8 +58,32 @@ def in_terminal(folder: Path) -> Iterator[Callable[..., Any]]:
     ) as process:
         for command in steps.commands():
             process.submit(terminal.run, command).result()
+        # What several pages begin with: clusters that people have voted on, and their labels.
+        for command in first_commands("docs/concepts.md"):
+            process.submit(terminal.run, command).result()
+        (folder / "votes.csv").write_bytes(votes(folder / "concepts"))
+        for command in first_commands("docs/labels.md"):
+            process.submit(terminal.run, command).result()
         yield lambda function, *arguments: process.submit(function, *arguments).result()
         process.submit(terminal.end).result()
+
+
+def first_commands(page: str) -> list[str]:
+    return next(b for b in blocks(page) if b.language == "bash").commands()
+
+
+def votes(concepts: Path) -> bytes:
+    """Return what a reviewer said of each cluster, who took all for the same."""
+    keys = pq.read_table(concepts / "clusters.parquet").select(["cluster_id", "key"]).to_pylist()
+    said = {
+        "reviewer": "ann",
+        "panel_type": "single",
+        "panel_subtype": None,
+        "global_concepts": ("Microscopy",),
+        "local_concepts": (),
+        "created": "2025-03-01T12:00:00Z",
+    }
+    return write_votes(Vote(**row, **said) for row in keys)
 
 
 @pytest.mark.ray
@@ -81,6 +107,8 @@ def test_the_commands_of_a_page_do_what_they_say(
     [
         ("docs/harvest.md", "figures"),
         ("docs/annotate.md", "figures/columns/dinov2"),
+        ("docs/concepts.md", "concepts"),
+        ("docs/labels.md", "labels"),
         ("docs/assemble.md", "corpus"),
         ("docs/pretrain.md", "model"),
         ("docs/index.md", "index"),
