@@ -64,6 +64,8 @@ def in_terminal(folder: Path) -> Iterator[Callable[..., Any]]:
         (folder / "votes.csv").write_bytes(votes(folder / "concepts"))
         for command in first_commands("docs/labels.md"):
             process.submit(terminal.run, command).result()
+        kept = [c for b in blocks("docs/review.md") for c in b.commands() if "import" in c]
+        process.submit(terminal.run, kept[0]).result()
         yield lambda function, *arguments: process.submit(function, *arguments).result()
         process.submit(terminal.end).result()
 

@@ -52,7 +52,7 @@ def _columns(counts: Mapping[str, Any]) -> list[Flow]:
     if "labelled" in counts:
         labelled = sum(counts["labelled"].values())
         clusters = counts["clusters"]
-        note = f"{clusters['labelled']:,} of {sum(clusters.values()):,} clusters are"
+        note = f"{clusters['labelled']:,} of {sum(clusters.values()):,} clusters have labels"
         return [
             Flow("images", counts["rows"], labelled, "labelled", counts["unlabelled"], note=note)
         ]
@@ -62,9 +62,9 @@ def _columns(counts: Mapping[str, Any]) -> list[Flow]:
 
 
 def _concepts(counts: Mapping[str, Any]) -> list[Flow]:
-    where = f"in {counts['clusters']:,} clusters"
+    note = f"in {counts['clusters']:,} clusters"
     left_out = counts["without_embedding"]
-    return [Flow("images", counts["rows"], counts["clustered"], where, left_out)]
+    return [Flow("images", counts["rows"], counts["clustered"], "clustered", left_out, note=note)]
 
 
 def _corpus(counts: Mapping[str, Any]) -> list[Flow]:
@@ -94,7 +94,8 @@ def _report(counts: Mapping[str, Any]) -> list[Flow]:
     unreadable = counts["unreadable"]
     note = f"{unreadable:,} images cannot be read" if unreadable else ""
     dropped = {"skipped, see its table": skipped} if skipped else {}
-    return [Flow("benchmarks", tasks + skipped, tasks, "answered", dropped, note=note)]
+    what = "benchmark" if tasks + skipped == 1 else "benchmarks"
+    return [Flow(what, tasks + skipped, tasks, "answered", dropped, note=note)]
 
 
 _OF_KIND: dict[str, Callable[[Mapping[str, Any]], list[Flow]]] = {

@@ -33,5 +33,10 @@ def body(story: Story) -> Html | None:
     return element(
         "div",
         element("p", lead, class_="lead"),
-        element("div", picture(sheet, alt="Some clusters and their labels"), class_="shot"),
+        element(
+            "div",
+            picture(sheet, alt="Some clusters and their labels"),
+            class_="shot tall",
+            tabindex=0,
+        ),
     )
