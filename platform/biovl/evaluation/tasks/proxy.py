@@ -251,11 +251,12 @@ def nearest(
     for start in range(0, len(private_PD), _ROWS):
         some_pD = private_PD[start : start + _ROWS]
         near_pK = np.zeros((len(some_pD), 0), np.int64)
-        key_pK = np.zeros((len(some_pD), 0), np.float32)
+        key_pK = np.zeros((len(some_pD), 0))
         for first in range(0, len(public_QD), _COLUMNS):
             key_pq = some_pD @ public_QD[first : first + _COLUMNS].T
-            # Rows closer than a tie change places by chance, others do not.
-            key_pq += rng.random(key_pq.shape, np.float32) * np.float32(TIE)
+            # Rows of one step of the grid change places by chance, others do not: what rounding
+            # makes of equal rows is the same in all of a column and would decide for all queries.
+            key_pq = np.rint(key_pq.astype(np.float64) / TIE) + rng.random(key_pq.shape)
             at_pk = np.argpartition(-key_pq, min(k, key_pq.shape[1]) - 1, axis=1)[:, :k]
             key_pK = np.concatenate([key_pK, np.take_along_axis(key_pq, at_pk, 1)], axis=1)
             near_pK = np.concatenate([near_pK, first + at_pk], axis=1)
