@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo test check format bench lock clean
 
 help:
-	@echo "make demo    set up; harvest, assemble, train, index and search the embedded sample: $(DEMO)/"
+	@echo "make demo    set up; harvest, assemble, train, judge, index, search and label the embedded sample: $(DEMO)/"
 	@echo "             SERVE=1 goes on serving, with a page to search in"
 	@echo "make test    set up, then check and run every test"
 	@echo "make check   format, lint, types and the fast tests"
@@ -45,6 +45,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/harvest.py
 	$(BIN)/python benchmarks/pretrain.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/evaluate.py --pairs 10000
+	$(BIN)/python benchmarks/annotate.py
+	$(BIN)/python benchmarks/cluster.py speed --vectors 250000 --folder "$$(mktemp -d)"
 
 lock:
 	uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header --output-file requirements.txt
