@@ -43,14 +43,23 @@ class Context:
             raise ValueError(f"there is no scope {scope!r}; choose from {', '.join(SCOPES)}")
 
         async def allowed(request: Request) -> None:
-            caller = exchange_in(request.scope).caller
-            scopes = caller.scopes if caller else frozenset()
-            if scope not in scopes:
-                raise Problem(
-                    403,
-                    "missing-scope",
-                    f"this needs a key with the scope {scope}; yours has"
-                    f" {', '.join(sorted(scopes)) or 'none'}",
-                )
+            check_scope(request, scope)
 
         return Depends(allowed)
+
+
+def check_scope(request: Request, scope: str) -> None:
+    """Refuse a request whose caller lacks a scope.
+
+    Raises:
+        Problem: 403, with the scopes that it has.
+    """
+    caller = exchange_in(request.scope).caller
+    scopes = caller.scopes if caller else frozenset()
+    if scope not in scopes:
+        raise Problem(
+            403,
+            "missing-scope",
+            f"this needs a key with the scope {scope}; yours has"
+            f" {', '.join(sorted(scopes)) or 'none'}",
+        )

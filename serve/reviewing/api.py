@@ -14,6 +14,7 @@ from biovl import __version__
 from biovl.errors import ConfigError
 from serve.auth import Keys
 from serve.coordinator import LocalCoordinator
+from serve.http.context import check_scope
 from serve.http.documentation import document
 from serve.http.exchanges import exchange_in
 from serve.http.logs import failure_line, write_lines
@@ -87,7 +88,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
 
     def reviewer(request: Request) -> str:
         caller = exchange_in(request.scope).caller
-        _check_scope(request, "review")
+        check_scope(request, "review")
         told = request.headers.get("x-reviewer", "").strip()
         if caller is not None and keys.are_required:
             if told and told != caller.name:
@@ -162,7 +163,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
     @routes.get("/v1/votes.csv", tags=["votes"], response_class=Response)
     async def export(request: Request) -> Response:
         """Return all votes that stand, as CSV. Needs the scope ``admin``."""
-        _check_scope(request, "admin")
+        check_scope(request, "admin")
         data = await _in_thread(desk.export_csv)
         named = {"Content-Disposition": 'attachment; filename="votes.csv"'}
         return Response(data, media_type=_CSV, headers={**_NO_STORE, **named})
@@ -170,7 +171,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
     @routes.post("/v1/votes.csv", tags=["votes"])
     async def bring(request: Request) -> messages.ImportAnswer:
         """Save the votes of a CSV file and say why others were not. Needs the scope ``admin``."""
-        _check_scope(request, "admin")
+        check_scope(request, "admin")
         sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if sent != "text/csv":
             raise Problem(
@@ -180,18 +181,6 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
         return await _in_thread(_brought, desk, data)
 
     return routes
-
-
-def _check_scope(request: Request, scope: str) -> None:
-    caller = exchange_in(request.scope).caller
-    scopes = caller.scopes if caller else frozenset()
-    if scope not in scopes:
-        raise Problem(
-            403,
-            "missing-scope",
-            f"this needs a key with the scope {scope}; yours has"
-            f" {', '.join(sorted(scopes)) or 'none'}",
-        )
 
 
 def _brought(desk: Desk, data: bytes) -> messages.ImportAnswer:

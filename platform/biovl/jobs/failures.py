@@ -9,8 +9,11 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import ray.exceptions
+import ray.train
+
 from biovl.errors import BiovlError, StorageError
-from biovl.filesystems import told, without_credentials
+from biovl.filesystems import told, trouble, without_credentials
 
 _FAILED = "failed"
 _GOES_ON = "Once that is mended, the same command goes on with what is left."
@@ -58,3 +61,22 @@ def resumable(where: str) -> Iterator[None]:
             yield
     except StorageError as error:
         raise StorageError(f"{error}\n{_GOES_ON}") from error
+
+
+def raised_by_workers(error: ray.train.TrainingFailedError, where: str) -> Exception:
+    """Return what a worker of Ray Train raised where it is ours or a disk's; else all of it.
+
+    Args:
+        error: Of a training.
+        where: What it works on, should a disk or a bucket fail.
+    """
+    for failure in getattr(error, "worker_failures", {}).values():
+        # Ray wraps what comes from our code to keep its trace, and what comes from another task.
+        raised = getattr(failure, "_base_exc", failure)
+        if isinstance(raised, ray.exceptions.RayTaskError):
+            raised = raised.cause
+        if isinstance(raised, OSError):
+            raised = trouble(raised, without_credentials(where)) or raised
+        if isinstance(raised, BiovlError):
+            return raised
+    return error

@@ -22,11 +22,10 @@ import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
-from biovl.errors import BiovlError, ConfigError, StorageError, TrainingError
-from biovl.filesystems import trouble, without_credentials
+from biovl.errors import ConfigError, StorageError, TrainingError
 from biovl.jobs import pair_stream
 from biovl.jobs.connection import connected
-from biovl.jobs.failures import resumable
+from biovl.jobs.failures import raised_by_workers, resumable
 from biovl.leases import held
 from biovl.models.open_clip import Built
 from biovl.storage import (
@@ -293,7 +292,7 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
     try:
         result: Any = trainer.fit()
     except ray.train.TrainingFailedError as error:
-        reason = _reason(error, config.out)
+        reason = raised_by_workers(error, config.out)
         if isinstance(reason, StorageError):
             raise reason from error
         raise TrainingError(
@@ -303,20 +302,6 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
     failed = (result.return_value or {}).get("failed")
     if failed is not None:
         raise TrainingError(failed)
-
-
-def _reason(error: ray.train.TrainingFailedError, out: str) -> Exception:
-    """Return what a worker raised where it is ours or a disk's, without its trace; else all."""
-    for failure in getattr(error, "worker_failures", {}).values():
-        # Ray wraps what comes from our code to keep its trace, and what comes from another task.
-        raised = getattr(failure, "_base_exc", failure)
-        if isinstance(raised, ray.exceptions.RayTaskError):
-            raised = raised.cause
-        if isinstance(raised, OSError):
-            raised = trouble(raised, without_credentials(out)) or raised
-        if isinstance(raised, BiovlError):
-            return raised
-    return error
 
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import ray.util.queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
-from biovl.errors import BiovlError, ConfigError, StorageError, TrainingError
+from biovl.errors import ConfigError, StorageError, TrainingError
 from biovl.evaluation.config import WorkersConfig
 from biovl.evaluation.datasets import Questions
 from biovl.evaluation.fusion.config import LearningConfig
@@ -29,8 +29,7 @@ from biovl.evaluation.fusion.learning import Learner
 from biovl.evaluation.fusion.opened import open_encoder
 from biovl.evaluation.tasks import Outcome
 from biovl.evaluation.tasks.vqa import Answered, Vqa
-from biovl.filesystems import trouble, without_credentials
-from biovl.jobs.failures import checked, returned
+from biovl.jobs.failures import checked, raised_by_workers, returned
 from biovl.storage import Draft
 from biovl.training.checkpoints import Checkpoints
 from biovl.training.workers import Workers
@@ -129,7 +128,7 @@ def _fit(
     try:
         result: Any = trainer.fit()
     except ray.train.TrainingFailedError as error:
-        reason = _reason(error, place)
+        reason = raised_by_workers(error, place)
         if isinstance(reason, StorageError):
             raise reason from error
         raise TrainingError(
@@ -137,17 +136,6 @@ def _fit(
             "The same command goes on from the last checkpoint."
         ) from error
     checked(result.return_value or {})
-
-
-def _reason(error: ray.train.TrainingFailedError, place: str) -> Exception:
-    """Return what a worker raised where it is ours or a disk's, without its trace; else all."""
-    for failure in getattr(error, "worker_failures", {}).values():
-        raised = getattr(failure, "_base_exc", failure)
-        if isinstance(raised, OSError):
-            raised = trouble(raised, without_credentials(place)) or raised
-        if isinstance(raised, BiovlError):
-            return raised
-    return error
 
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:
