@@ -24,6 +24,7 @@ import httpx
 import numpy as np
 
 from biovl.errors import BiovlError, ConfigError
+from biovl.http_answers import retry_after_s
 
 Image = bytes | str | os.PathLike[str]
 """An encoded image (JPEG, PNG …), or the path of one."""
@@ -270,7 +271,8 @@ class Client:
                     return answer
                 if not left or not _may_pass(answer):
                     raise RequestRefused(answer.status_code, _problem(answer))
-                wait_s = _asked_wait_s(answer)
+                asked_s = retry_after_s(answer.headers)
+                wait_s = 1.0 if asked_s is None else min(asked_s, _LONGEST_WAIT_S)
             # Not all at once: whoever was sent away together should not come back together.
             time.sleep(wait_s * random.uniform(1, 1.5))
         raise AssertionError("unreachable: the last try returns or raises")
@@ -300,8 +302,3 @@ def _problem(answer: httpx.Response) -> dict[str, Any]:
     if isinstance(found, dict):
         return found
     return {"title": answer.reason_phrase, "detail": answer.text[:500]}
-
-
-def _asked_wait_s(answer: httpx.Response) -> float:
-    text = answer.headers.get("Retry-After", "")
-    return min(float(text) if text.isdecimal() else 1.0, _LONGEST_WAIT_S)

@@ -22,6 +22,9 @@ _MONTHS = {
         "jan feb mar apr may jun jul aug sep oct nov dec".split(), start=1
     )
 }
+_RETRACTED = frozenset(("retracted-article", "retracted"))
+# A notice names the article it retracts by "retracted-article"; the other way round it is these.
+_RETRACTED_BY = frozenset(("retraction-forward", "retracted-by"))
 _PUBLICATION = frozenset(
     "epub ppub pub epub-ppub collection publication original-publication epreprint "
     "publication-year epub-original preprint".split()
@@ -59,7 +62,14 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
             list(meta.iterchildren("permissions", "license", "copyright-statement"))
         ),
         "citation": _citation(meta, journal, published),
+        "retracted": _retracted(article, meta),
     }
+
+
+def _retracted(article: etree._Element, meta: etree._Element) -> bool | None:
+    """Return True for an article that says it was retracted; not for the notice that says so."""
+    kinds = {related.get("related-article-type") for related in meta.iterfind("related-article")}
+    return True if article.get("article-type") in _RETRACTED or kinds & _RETRACTED_BY else None
 
 
 def _language(article: etree._Element) -> str | None:

@@ -17,6 +17,7 @@ from biovl.articles.citations import Place, cited_figures, figure_places
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.text import plain, plain_or_none
+from biovl.foreign_xml import parsed
 from biovl.records import Mention
 
 MALFORMED = "xml is malformed"
@@ -58,18 +59,8 @@ def read_article(xml: bytes) -> Reading:
         xml: JATS or NLM DTD as PMC, PLOS, eLife, SciELO and bioRxiv publish it, also inside the
             wrapper of an E-utilities or OAI-PMH answer.
     """
-    # huge_tree stays off: libxml2 then stops deep nesting, giant nodes and entity bombs itself.
-    parser = etree.XMLParser(
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        dtd_validation=False,
-        remove_comments=True,
-        remove_pis=True,
-        huge_tree=False,
-    )
     try:
-        root = etree.fromstring(xml.lstrip(), parser)
+        root = parsed(xml.lstrip())
     except (etree.XMLSyntaxError, ValueError) as error:
         # A bomb trips libxml2's limits before its declarations can be looked at.
         bomb = b"<!ENTITY" in xml[:_PROLOG_BYTES]
@@ -164,7 +155,15 @@ def _figure(place: Place, mentions: list[Mention], language: str | None) -> Figu
     graphics = _graphics(figure)
     permissions = figure.find("permissions")
     credit = "\n".join(
-        filter(None, (plain(part) for part in figure if part.tag in ("attrib", "permissions")))
+        filter(
+            None,
+            (
+                plain(part)
+                for holder in (figure, *figure.iterfind("graphic"), *figure.iterfind("media"))
+                for part in holder
+                if part.tag in ("attrib", "permissions")
+            ),
+        )
     )
     return FigureContent(
         key=place.key,
