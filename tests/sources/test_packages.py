@@ -369,7 +369,7 @@ def test_in_a_damaged_archive_of_bare_articles_those_that_are_there_are_read(
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"no archive at all", gzip.compress(b"not a tar"), b"\x1f\x8b"]
+    "data", [b"", b"no archive at all", gzip.compress(b"not a tar", mtime=0), b"\x1f\x8b"]
 )
 def test_what_is_no_archive(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "PMC1.tar.gz").write_bytes(data)

@@ -267,5 +267,5 @@ def test_a_table_in_a_bucket(bucket: Callable[[str, bytes], None], bucket_uri: s
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"sources/table is not valid:\n  colour"):
         make("sources", Plugin("table", {"path": "x", "colour": "red"}))
-    with pytest.raises(ConfigError, match="choose from packages, table"):
+    with pytest.raises(ConfigError, match="choose from packages, pmc_open_data, table"):
         make("sources", Plugin("pubmed"))

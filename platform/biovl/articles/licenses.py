@@ -9,6 +9,7 @@ What SPDX has no identifier for gets one that says no more than the publisher di
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from lxml import etree
 
@@ -91,6 +92,22 @@ _ALL_RESERVED = re.compile(
     r"|without\b.{0,30}\bpermission",
     re.IGNORECASE | re.DOTALL,
 )
+# "Reprinted from [12] with permission", "© 2019 Elsevier", "image courtesy of"; but not "adapted
+# from the two-step assay".
+_OF_OTHERS = re.compile(
+    r"""
+    \b(?:re-?produced|re-?printed|re-?published|re-?used|adapted|adopted|modified|redrawn|used|taken
+        |obtained|image|figure|photo\w*)\b [^.]{0,200}?
+        \b(?:with|by|under)\s(?:the\s)?(?:kind\s|written\s|prior\s)*permission
+    |\b(?:re-?produced|re-?printed|re-?published)\s(?:with\s\w+\s)?from\b
+    |\b(?:adapted|adopted|modified|redrawn)\s(?:with\s\w+\s)?from\s
+        (?:\[|ref\b|refs?\.|reference|(?-i:[A-Z][\w’'-]+)(?:\set\sal|\sand\s(?-i:[A-Z])|,?\s\(?\d{4}))
+    |\bpermission\s(?:from|of|by)\s(?-i:(?:the\s)?[A-Z])
+    |©|\(c\)\s?(?:19|20)\d\d|\bcopyright\s(?:\(c\)\s?)?(?:(?:19|20)\d\d|by\b|of\b|holder)
+    |\bcourtesy\s(?:of|by)\b|\b(?:photo|image|picture|illustration)\s?(?:credits?|courtesy)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 # "… panel B is not covered by the" CC-BY 4.0 licence.
 _EXCLUDED = re.compile(
     r"""
@@ -166,6 +183,38 @@ def group_of(spdx: str | None) -> LicenseGroup:
     if terms in _COMMERCIAL:
         return "commercial"
     return "noncommercial" if terms in _NONCOMMERCIAL else "other"
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a licence allows; None where it is not known which one holds."""
+
+    redistributable: bool | None = None
+    derivatives: bool | None = None
+
+
+def allowed_by(license_: License) -> Allowed:
+    """Return what may be done with something under a licence, for some purpose at least."""
+    if license_.spdx is None:
+        return Allowed()
+    if license_.spdx == RESERVED:
+        return Allowed(False, False)
+    return Allowed(True, "-ND" not in license_.spdx)
+
+
+def strictest(*found: License) -> License:
+    """Return the licence that allows least among those that are stated."""
+    return _strictest([license_ for license_ in found if license_.spdx is not None])
+
+
+def is_of_others(caption: str, credit: str | None) -> bool:
+    """Return whether a figure says that it, or a part of it, is somebody else's.
+
+    Args:
+        caption: The figure's caption.
+        credit: What stands in its ``<attrib>`` and ``<permissions>``.
+    """
+    return bool(credit) or _OF_OTHERS.search(caption) is not None
 
 
 def _links(element: etree._Element) -> Iterator[str]:

@@ -12,6 +12,30 @@ def _no_file(name: str) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stated:
+    """What a source says of an article beside its XML, and knows better."""
+
+    article_id: str
+    version: str
+    license_code: str | None = None
+    cleared: bool = True
+    """Whether it is offered for reuse at all; where it is not, no licence in its XML counts."""
+    retracted: bool | None = None
+    snapshot: str | None = None
+    """ISO date at which its record last changed."""
+    pmid: str | None = None
+    doi: str | None = None
+
+
+class FileError(OSError):
+    """A file of a package that cannot be had, with the reason that a figure's row tells."""
+
+    def __init__(self, defect: str, detail: str) -> None:
+        super().__init__(detail)
+        self.defect = defect
+
+
+@dataclass(frozen=True, kw_only=True)
 class Package:
     """What was published for one article. Valid until the next one is asked for."""
 
@@ -21,11 +45,13 @@ class Package:
     """Where the article's XML (or row) is; unique in its source."""
     xml: bytes | None = None
     content: ArticleContent | None = None
-    """Set instead of ``xml`` by sources that are not JATS."""
-    files: Mapping[str, int] = field(default_factory=dict)
-    """The package's other files: name relative to the XML's folder -> size in bytes."""
+    """Set by sources that are not JATS, and by those that have read ``xml`` already."""
+    stated: Stated | None = None
+    files: Mapping[str, int | None] = field(default_factory=dict)
+    """The package's other files: name relative to the XML's folder -> size in bytes, None where it
+    is not known before the file is read."""
     read: Callable[[str], bytes] = _no_file
-    """Return one of ``files``. Raises OSError when its bytes cannot be had."""
+    """Return one of ``files``. Raises OSError when its bytes cannot be had; FileError with why."""
     defect: str | None = None
     """Why this package must not be read further."""
     defect_detail: str | None = None
