@@ -39,6 +39,7 @@ class FigureContent:
     mentions: list[Mention] = field(default_factory=list)
     alt_text: str | None = None
     credit: str | None = None
+    """Attribution and permissions that stand inside the figure."""
     section: str | None = None
     license: License | None = None
     """Only where the figure states one of its own."""
@@ -67,4 +68,6 @@ class ArticleContent:
     citation: str | None = None
     reference_pmids: list[str] = field(default_factory=list)
     full_text: str | None = None
+    retracted: bool | None = None
+    """True where the article itself says so, else None: most that were do not."""
     figures: list[FigureContent] = field(default_factory=list)

@@ -1,0 +1,284 @@
+"""Acronyms as an article defines them, and captions in which they are spelled out.
+
+Found where a bracket or a list defines them, as Schwartz and Hearst (PSB 2003) do, but stricter: a
+letter of the short form must begin a word of the long form, or stand in a word that an earlier
+letter begins. What is doubtful is left out: a caption with an acronym is better than a wrong one.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+LONGEST = 160
+"""Characters of a long form and of what is looked at in front of a bracket."""
+
+_MOST_LETTERS = 12
+_GREEK = {"α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "κ": "kappa"} | {
+    "λ": "lambda",
+    "μ": "mu",
+    "ω": "omega",
+    "σ": "sigma",
+    "τ": "tau",
+    "θ": "theta",
+}
+_NUMBERS = {"1": ("one", "first"), "2": ("two", "second", "di"), "3": ("three", "third", "tri")} | {
+    "4": ("four", "fourth", "tetra")
+}
+_LETTER = "A-Za-zΑ-Ωα-ω"
+_TOKEN = rf"(?<![{_LETTER}\d])[{_LETTER}\d][{_LETTER}\d+/.&'’*-]{{0,13}}[{_LETTER}\d+*]"
+_BRACKET = re.compile(rf"[(\[]\s*([^()\[\]\n]{{2,{LONGEST}}}?)\s*[)\]]")
+_INTRODUCED = re.compile(
+    r"^(?:(?:hereafter|hereinafter|henceforth|abbreviated(?: as| to)?|termed|called|also|or|as|"
+    r"referred to as|known as|i\.e\.,?|the|named)\s+)+"
+)
+_QUOTES = "\"'“”‘’«» "
+_BEFORE = re.compile(rf"({_TOKEN})[\"”’]?\s?$")
+_INNER = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
+_CUT = re.compile(r"[;:()\[\]\n]|[.!?,]\s")
+_PIECE = re.compile(r"[^\W_]+(?:['’]s\b)?")
+_MARKER = re.compile(
+    rf"(?:^|[;.:(\n]\s*|,\s+(?:and\s+)?|\band\s+)({_TOKEN})"
+    r"(?=(?P<joint>\s*[,:=]\s+|=|\s+[–—-]+\s+|"
+    r"\s+(?:indicates|denotes|stands\s+for|represents|means|is)\s+))"
+)
+_LIST_END = re.compile(r"[;\n(\[)\]]|[.,](?=\s|$)")
+_HEADING = re.compile(
+    r"^\s*(?:list of |key to )?(?:abbreviations?|acronyms?|glossary)\b.{0,40}", re.I
+)
+_LINE = re.compile(rf"\s*({_TOKEN})\s*[\s,:=–—-]\s*(\S.{{2,{LONGEST}}}?)\s*[.;]?\s*")
+_LISTED = 3
+"""What a list of abbreviations says counts as much as so many brackets."""
+_FUNCTION_WORDS = frozenset(
+    "a an and as at by de for from in into la of on or per the to via with within".split()
+)
+_NOT_FIRST = _FUNCTION_WORDS | frozenset(
+    "are was were be been each both all using between this that these those than then which who "
+    "not no we our their its after before during including called named termed such also only "
+    "either whereas while when where because if but so is has have had can may".split()
+)
+_NO_ACRONYMS = frozenset("USA UK US EU II III IV VI VII VIII IX XI XII OK ID PhD MD NY CA".split())
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Acronym:
+    """A short form and what it stands for."""
+
+    short: str
+    long: str
+
+
+def acronyms_of(texts: Iterable[str]) -> list[Acronym]:
+    """Return the acronyms that texts of one article define, by short form.
+
+    One that is defined in two ways stands for the more frequent; if there is none it is left out.
+
+    Args:
+        texts: Abstract, body and captions; lines are paragraphs.
+    """
+    texts = list(texts)
+    found: dict[str, Counter[str]] = {}
+    readings: dict[str, Counter[str]] = {}
+    for text in texts:
+        for short, long, weight in _definitions(text):
+            key = _stems(long)
+            found.setdefault(short, Counter())[key] += weight
+            readings.setdefault(f"{short} {key}", Counter())[long] += weight
+    acronyms = []
+    for short, counts in sorted(found.items()):
+        (key, most), *others = counts.most_common(2)
+        if not others or others[0][1] < most:
+            # Of equally frequent spellings the one that came first.
+            long = readings[f"{short} {key}"].most_common(1)[0][0]
+            acronyms.append(Acronym(short, _as_within(long, texts)))
+    return acronyms
+
+
+def is_short_form(token: str) -> bool:
+    """Return whether a token may be an acronym: MRI, mTOR, TNF-α, T2D, 3D; not Fig, II, S2 or A."""
+    capitals = sum(letter.isupper() for letter in token)
+    letters = sum(letter.isalpha() for letter in token)
+    other = any(letter.isdigit() or letter in _GREEK for letter in token)
+    if token in _NO_ACRONYMS or token[0] in "/'.’*+-" or letters + other < 2:
+        return False
+    if len(token) == 2 and token[0].isdigit():
+        return token[1].isupper()
+    return letters >= 2 and (capitals >= 2 or (capitals == 1 and other)) and "." not in token
+
+
+def _definitions(text: str) -> Iterator[tuple[str, str, int]]:
+    for bracket in _BRACKET.finditer(text):
+        for short, long in _in_bracket(text, bracket):
+            yield *_singular(short, long), 1
+    yield from _in_lists(text)
+
+
+def _in_bracket(text: str, bracket: re.Match[str]) -> Iterator[tuple[str, str]]:
+    first, _, rest = re.sub(r"[;,]\s", "\n", bracket[1], count=1).partition("\n")
+    inside = _INTRODUCED.sub("", first.strip(_QUOTES)).strip(_QUOTES)
+    before = text[max(0, bracket.start() - LONGEST) : bracket.start()]
+    if re.fullmatch(_TOKEN, inside) and is_short_form(inside):
+        # "computed tomography (CT) angiography (CTA)": earlier brackets are no part of it.
+        long = long_form(inside, _CUT.split(_INNER.sub("", before))[-1])
+        if long:
+            yield inside, long
+        return
+    short = rest.strip(_QUOTES)
+    if re.fullmatch(_TOKEN, short) and is_short_form(short) and (long := long_form(short, first)):
+        yield short, long
+        return
+    named = _BEFORE.search(before)
+    if named and is_short_form(named[1]) and long_form(named[1], first) == first.strip(_QUOTES):
+        yield named[1], first.strip(_QUOTES)
+
+
+def _in_lists(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield what "MRI, magnetic resonance imaging; CT, computed tomography" defines."""
+    is_list = False
+    for line in text.split("\n"):
+        heading = _HEADING.match(line)
+        markers = [found for found in _MARKER.finditer(line) if is_short_form(found[1])]
+        listed = 0
+        for number, marker in enumerate(markers):
+            end = markers[number + 1].start() if number + 1 < len(markers) else len(line)
+            stated = _LIST_END.split(line[marker.end("joint") : end], maxsplit=1)[0].strip(_QUOTES)
+            stated = re.sub(r",?\s+and$", "", stated)
+            is_whole = bool(stated) and long_form(marker[1], stated) == stated
+            # A list that says what it is is taken at its word.
+            if is_whole or ((heading or is_list) and _is_phrase(stated)):
+                yield *_singular(marker[1], stated), _LISTED
+                listed += 1
+        own = None if listed else _LINE.fullmatch(line)
+        if own and is_short_form(own[1]) and long_form(own[1], own[2]) == own[2]:
+            yield *_singular(own[1], own[2]), _LISTED
+            listed += 1
+        is_list = bool(heading) or (is_list and listed > 0)
+
+
+def _is_phrase(text: str) -> bool:
+    words = text.split()
+    return (
+        1 <= len(words) <= 10 and sum(map(str.islower, text)) >= 4 and not is_short_form(words[0])
+    )
+
+
+def long_form(short: str, before: str) -> str | None:
+    """Return the end of a text that a short form stands for, if it has one.
+
+    Of several, the one with most letters at the beginning of a word, then the shortest.
+    """
+    letters = [letter for letter in short.removesuffix("s").lower() if letter.isalnum()]
+    if not 2 <= len(letters) <= _MOST_LETTERS:
+        return None
+    before = before.rstrip(_QUOTES)
+    # As in the paper, no more than twice as many words as letters.
+    pieces = list(_PIECE.finditer(before))[-2 * len(letters) - 5 :]
+    if not pieces or before[pieces[-1].end() :].strip("’' "):
+        return None
+    words = [_spelled(piece[0].lower()) for piece in pieces]
+    may_begin = [_may_begin(before, piece) for piece in pieces]
+    found = _aligned(tuple(letters), tuple(words), tuple(may_begin))
+    if found is None:
+        return None
+    if found == len(pieces) - 1 and found and pieces[-2][0][0].lower() == letters[0]:
+        # Rather both words: "central complex (CX)".
+        return None
+    long = before[pieces[found].start() :]
+    is_longer = len(long) > len(short) and sum(map(str.islower, long)) >= 3
+    has_short = re.search(rf"(?<!\w){re.escape(short)}(?!\w)", long)
+    is_noun = not long.endswith("ly")
+    return long if is_longer and is_noun and not has_short and len(long) <= LONGEST else None
+
+
+def _may_begin(text: str, piece: re.Match[str]) -> bool:
+    if piece[0].lower() in _NOT_FIRST:
+        return False
+    if piece.start() == 0 or text[piece.start() - 1] not in "-–‐‑/’'":
+        return True
+    # "18F-fluorodeoxyglucose": an isotope in front is no part of the word.
+    prefix = re.search(r"[^\s]*$", text[: piece.start()])
+    return prefix is not None and any(sign.isdigit() for sign in prefix[0])
+
+
+def _spelled(word: str) -> str:
+    return _GREEK.get(word, word)
+
+
+def _aligned(
+    letters: tuple[str, ...], words: tuple[str, ...], may_begin: tuple[bool, ...]
+) -> int | None:
+    """Return the word with which the best long form begins; it ends with the last word."""
+    most_skipped = 1 if len(letters) > 2 else 0
+    none = (-1, 0, 0)
+
+    @cache
+    def best(left: int, word: int, skipped: int) -> tuple[int, int, int]:
+        """Of the first letters and words: letters that begin words, -skipped words, first word."""
+        if word < 0 or skipped > most_skipped:
+            return none
+        found = none
+        is_last = word == len(words) - 1
+        if not is_last:
+            cost = words[word] not in _FUNCTION_WORDS
+            found = best(left, word - 1, skipped + cost)
+            if found != none:
+                found = (found[0], found[1] - cost, found[2])
+        for count in range(1, left + 1):
+            if not _covers(letters[left - count : left], words[word]):
+                continue
+            if left > count:
+                rest = best(left - count, word - 1, skipped)
+                here = none if rest == none else (rest[0] + 1, rest[1], rest[2])
+            else:
+                here = (1, 0, word) if may_begin[word] else none
+            found = max(found, here)
+        return found
+
+    starts, _, first = best(len(letters), len(words) - 1, 0)
+    return first if starts > 0 else None
+
+
+def _covers(letters: tuple[str, ...], word: str) -> bool:
+    """Return whether letters are the first of a word and others in it, in order."""
+    text = "".join(letters)
+    if text.isdigit() and word.isdigit():
+        return word.endswith(text)
+    first = _GREEK.get(letters[0], letters[0])
+    if not (word.startswith(first) or word.startswith(_NUMBERS.get(first, ("\0",)))):
+        return False
+    place = 0
+    for letter in letters[1:]:
+        place = word.find(letter, place + 1)
+        if place < 0:
+            return False
+    return True
+
+
+def _singular(short: str, long: str) -> tuple[str, str]:
+    """Return both without the plural that the short form shows: ECs, endothelial cells."""
+    if short[-1] != "s" or not is_short_form(short[:-1]) or not short[-2].isupper():
+        return short, long
+    # "regions of interest": the plural is of the word in front.
+    head, of, rest = long.partition(" of ")
+    if head.endswith("yses"):
+        head = f"{head[:-2]}is"
+    elif re.search(r"[^s]ies$", head):
+        head = f"{head[:-3]}y"
+    elif re.search(r"[^suiSUI]s$", head):
+        head = head[:-1]
+    return short[:-1], f"{head}{of}{rest}"
+
+
+def _stems(text: str) -> str:
+    """Return words by their beginnings: two spellings of one long form are equal."""
+    return " ".join(piece[0].lower()[:5].rstrip("s") for piece in _PIECE.finditer(text))
+
+
+def _as_within(long: str, texts: Iterable[str]) -> str:
+    """Return a long form as it reads within a sentence, if some text has it there."""
+    if not long[:2].istitle() or re.search(r"[A-Z]", long[1:]):
+        return long
+    within = long[0].lower() + long[1:]
+    first = re.compile(rf"\b{re.escape(within.split()[0])}\b")
+    return within if any(first.search(text) for text in texts) else long

@@ -1,0 +1,45 @@
+"""The words around a label that tell which side its text is on, and what is only a reference."""
+
+import re
+
+SEPARATORS = " \t\n\xa0,;:.–—-|=)]"
+REFERRING = re.compile(
+    r"\b(?:in|of|from|as|to|than|see|panels?|between|for|by|with|on)\s?\(?$", re.IGNORECASE
+)
+# "…, while (B) shows the tail": the label is the subject.
+SUBJECT = re.compile(r"(?:\b(?:while|whereas|and|but)|[,;:])\s$", re.IGNORECASE)
+COMPARING = re.compile(
+    r"\b(?:described|shown|seen|see|as|same|similar|identical|compared|according|like|than|that)"
+    r"(?:\s(?:as|in|to|with|for))*\s?\(?$",
+    re.IGNORECASE,
+)
+REFERRING_ON = re.compile(r"(?:,|\b(?:and|or))\s?$", re.IGNORECASE)
+COMPLEMENT = re.compile(
+    r"(?:[:;,(]|\b(?:and|or|of|the|with|by|under|from|at|for|to|in|on|using|between|showing|demonstrating|"
+    r"representing|illustrating|depicting|a|an|"
+    r"then|while|through|into|via|after|before|during|that|as|against|versus|vs\.?))\s?$",
+    re.IGNORECASE,
+)
+ASIDE = r"\s?(?:\([^()]{1,40}\)\s)?"
+VERBS = (
+    r"shows?|showed|showing|demonstrates?|demonstrated|demonstrating|indicates?|indicated|"
+    r"indicating|reveals?|revealed|revealing|is|are|was|were|has|have|had|represents?|displays?|"
+    r"depicts?|illustrates?|confirms?|confirmed|presents?"
+)
+VERB = re.compile(rf"{ASIDE}(?:{VERBS})\b", re.IGNORECASE)
+PREDICATE = re.compile(
+    rf"{ASIDE}(?:{VERBS}|can|did|does|do|obtained|exhibits?|shown|suggests?|after|before|"
+    r"of|in|for|at|from|with|during|on|by|under|as|using|to|per|between|among|over|through|along|"
+    r"within|versus|against|views?|following)\b",
+    re.IGNORECASE,
+)
+POST_BEHIND = re.compile(r"\s?(?:[,;.:]|$|\b(?:and|or|as well as|but|while|whereas)\b)")
+JOINT_BEFORE = re.compile(
+    r"\s*(?:[,;.:]\s*)?(?:(?:and|or|but|while|whereas|as well as)\s+)?", re.IGNORECASE
+)
+CLAUSE = re.compile(r"[,;]\s(?:and\s|but\s|while\s|whereas\s)?|\s(?:and|but|while|whereas)\s")
+PREPOSITION = re.compile(
+    r"\b(?:of|in|on|at|for|from|with|without|by|under|during|after|before|between|to|using|through|"
+    r"against|specimen|conventional|showing|demonstrates?|shows?)\s"
+)
+ABOUT_IT = re.compile(r"(?:It|This|These|There|Note|The same|They|Here|Its)\b")

@@ -1,0 +1,77 @@
+"""Captions and citing sentences of drawn figures, with the split that is right by construction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from biovl.sample.words import TOPICS, Rng, pick, upper_first
+
+_BEFORE = ("({}) {}.", "{}, {}.", "{}) {}.", "[{}] {}.", "Panel {}: {}.")
+_PREAMBLES = ("Effects of {drug} in {disease}.", "{gene} and {marker} in {disease}.", "")
+_TRAILING = (
+    "",
+    "",
+    "Scale bars, 50 μm.",
+    "Data are means ± s.e.m.; n = 6.",
+    "NS, not significant.",
+)
+_CITING = (
+    "As shown in Fig. {figure}{label}, this was seen in all samples.",
+    "Treatment lowered the values (Fig. {figure}{label}).",
+    "{drug} had no such effect (Figure {figure}{label}), whereas the controls did not change.",
+)
+
+
+@dataclass(frozen=True)
+class Citance:
+    """A sentence of the article, and the panels of the figure that it names; none: the figure."""
+
+    text: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A caption and its parts: what comes before them, one for each label, what comes after."""
+
+    text: str
+    preamble: str
+    parts: dict[str, str]
+    """What is said of each label, without its marker."""
+    trailing: str
+    citances: tuple[Citance, ...]
+
+
+def write_caption(rng: Rng, labels: Sequence[str | None], subjects: Sequence[str]) -> Caption:
+    """Return a caption that names each label once and says what its panels show.
+
+    Args:
+        rng: Chooses style and words.
+        labels: Of the panels, in reading order; None for a panel without one.
+        subjects: What each panel shows, without a full stop.
+    """
+    topic, figure = pick(rng, TOPICS), int(rng.integers(1, 9))
+    words = {"drug": upper_first(topic.drug), "disease": topic.disease}
+    words |= {"gene": topic.gene, "marker": topic.marker}
+    named = list(dict.fromkeys(label for label in labels if label))
+    told = {
+        name: "; ".join(
+            dict.fromkeys(s for label, s in zip(labels, subjects, strict=True) if label == name)
+        ).rstrip(".")
+        for name in named
+    }
+    if not named:
+        text = ". ".join(dict.fromkeys(s.rstrip(".") for s in subjects)) + "."
+        return Caption(text, text, {}, "", ())
+    # A number behind a comma reads as a number, and "i," as a list.
+    style = pick(rng, _BEFORE if all(name.isalpha() for name in named) else _BEFORE[:1])
+    preamble = pick(rng, _PREAMBLES).format(**words)
+    trailing = pick(rng, _TRAILING)
+    body = " ".join(style.format(name, part) for name, part in told.items())
+    parts = {name: f"{part}." for name, part in told.items()}
+    text = " ".join(part for part in (preamble, body, trailing) if part)
+    cited = [named[i] for i in sorted(rng.permutation(len(named))[:3])]
+    citances = [
+        Citance(pick(rng, _CITING).format(figure=figure, label=name, **words), (name,))
+        for name in cited
+    ]
+    return Caption(text, preamble, parts, trailing, tuple(citances))

@@ -1,0 +1,159 @@
+"""How right the panels and labels of figures are, by the measures of the literature.
+
+``imageclef_accuracy`` is never stated alone: it divides the shared area by the candidate's, so that
+a figure of tiny boxes, one within each true panel, scores 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from biovl.images.boxes import Box, iou, overlap
+
+_SHARED = 2 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A box that was found, and how sure it is."""
+
+    box: Box
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Hits among what was found and what is true."""
+
+    hits: int
+    found: int
+    true: int
+
+    @property
+    def precision(self) -> float:
+        """1 if nothing was found."""
+        return self.hits / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        """1 if there was nothing to find."""
+        return self.hits / self.true if self.true else 1.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall; 1 if there was nothing to find and nothing was."""
+        total = self.found + self.true
+        return 2 * self.hits / total if total else 1.0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(self.hits + other.hits, self.found + other.found, self.true + other.true)
+
+
+def imageclef_accuracy(found: Sequence[Box], true: Sequence[Box]) -> float:
+    """Return the score of one figure in the figure separation task of ImageCLEF.
+
+    Each true panel takes the candidate that shares most of its own area with it, if that is at
+    least two thirds; a candidate counts once. The matches are divided by the larger number of
+    boxes. The task's score is the mean over its figures.
+
+    Source:
+        García Seco de Herrera et al., ImageCLEF 2013 and 2016, as its official scorer computes it.
+    """
+    if not found or not true:
+        return 0.0
+    taken: set[int] = set()
+    matches = 0
+    for box in true:
+        shares = [
+            (overlap(other, box) / other.area, -at)
+            for at, other in enumerate(found)
+            if at not in taken and other.area > 0
+        ]
+        share, at = max(shares, default=(0.0, 0))
+        if share >= _SHARED:
+            taken.add(-at)
+            matches += 1
+    return matches / max(len(found), len(true))
+
+
+def assigned(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> dict[int, int]:
+    """Return which true box each found one hits: the best pairs first, each box once.
+
+    Args:
+        found: Indices of these are the keys.
+        true: Indices of these are the values.
+        at: Least shared area over the area of both.
+    """
+    pairs = [
+        (iou(box, other), -i, -j) for i, box in enumerate(found) for j, other in enumerate(true)
+    ]
+    hits: dict[int, int] = {}
+    for value, i, j in sorted(pairs, reverse=True):
+        if value < at:
+            break
+        if -i not in hits and -j not in hits.values():
+            hits[-i] = -j
+    return hits
+
+
+def box_counts(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> Counts:
+    """Return the hits of one figure."""
+    return Counts(len(assigned(found, true, at)), len(found), len(true))
+
+
+def average_precision(
+    figures: Sequence[tuple[Sequence[Scored], Sequence[Box]]], at: float = 0.5
+) -> float:
+    """Return the area under precision over recall of all figures' boxes, the surest first.
+
+    One class, so it is the mean average precision too. Precision at a recall is the best at that
+    recall or beyond. Each box, from the surest down, takes the true box it shares most with, if
+    that is free; boxes of equal confidence stand in the order of their figures.
+
+    Source:
+        Everingham et al. 2010, the PASCAL visual object classes challenge, all points.
+    """
+    total = sum(len(true) for _, true in figures)
+    ranked = [
+        (scored.confidence, number, scored.box)
+        for number, (found, _) in enumerate(figures)
+        for scored in found
+    ]
+    ranked.sort(key=lambda item: -item[0])
+    if not total or not ranked:
+        return 0.0
+    taken: set[tuple[int, int]] = set()
+    points: list[tuple[float, float]] = []
+    hits = 0
+    for rank, (_, number, box) in enumerate(ranked, 1):
+        values = [(iou(box, other), -j) for j, other in enumerate(figures[number][1])]
+        value, j = max(values, default=(0.0, 0))
+        if value >= at and (number, -j) not in taken:
+            taken.add((number, -j))
+            hits += 1
+        points.append((hits / total, hits / rank))
+    area, best, beyond = 0.0, 0.0, points[-1][0]
+    for recall, precision in reversed(points):
+        area += (beyond - recall) * best
+        beyond, best = recall, max(best, precision)
+    return area + beyond * best
+
+
+def label_counts(
+    found: Sequence[tuple[str, Box]], true: Sequence[tuple[str, Box]], at: float = 0.5
+) -> Counts:
+    """Return how many labels were read rightly at the right place, in one figure."""
+    boxes = assigned([box for _, box in found], [box for _, box in true], at)
+    hits = sum(found[i][0] == true[j][0] for i, j in boxes.items())
+    return Counts(hits, len(found), len(true))
+
+
+def alignment_counts(
+    found: Sequence[tuple[str | None, Box]], true: Sequence[tuple[str | None, Box]]
+) -> Counts:
+    """Return how many panels have both the right box and the right label, in one figure.
+
+    A panel without a label in truth is right without one.
+    """
+    boxes = assigned([box for _, box in found], [box for _, box in true])
+    hits = sum(found[i][0] == true[j][0] for i, j in boxes.items())
+    return Counts(hits, len(found), len(true))

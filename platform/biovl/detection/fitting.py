@@ -1,0 +1,110 @@
+"""Figures fitted into the square that the network sees, as they are or altered for training."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from biovl.images.boxes import Box
+
+AROUND = 128
+"""Grey around a figure: it is neither paper nor ink."""
+
+_LEAST_SCALE = 0.6
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A figure as large as fits, without what is around it."""
+
+    pixels_HWC: np.ndarray
+    """RGB, uint8; the longer side is the square's."""
+    boxes_N4: np.ndarray
+    """True panels in these pixels, float32: x0, y0, x1, y1."""
+
+
+@dataclass(frozen=True)
+class Square:
+    """A figure in the middle of a square."""
+
+    pixels_HWC: np.ndarray
+    """RGB, uint8, shape [size, size, 3]."""
+    scale_x: float
+    scale_y: float
+    left: int
+    top: int
+    width: int
+    height: int
+    """Of the figure itself in its own pixels."""
+
+    def in_figure(self, box: Sequence[float]) -> Box:
+        """Return a box of the square in pixels of the figure, cut at its border."""
+        x0, y0, x1, y1 = box
+        return Box(
+            min(max((x0 - self.left) / self.scale_x, 0.0), self.width),
+            min(max((y0 - self.top) / self.scale_y, 0.0), self.height),
+            min(max((x1 - self.left) / self.scale_x, 0.0), self.width),
+            min(max((y1 - self.top) / self.scale_y, 0.0), self.height),
+        )
+
+
+def fit(pixels: np.ndarray, boxes: Sequence[Box], size_px: int) -> Fitted:
+    """Scale a figure, RGB uint8 [H, W, 3], and its panels until its longer side is the square's."""
+    scaled, scale_x, scale_y = _scaled(pixels, size_px)
+    corners = [(b.x0 * scale_x, b.y0 * scale_y, b.x1 * scale_x, b.y1 * scale_y) for b in boxes]
+    return Fitted(scaled, np.array(corners, np.float32).reshape(-1, 4))
+
+
+def square(pixels: np.ndarray, size_px: int) -> Square:
+    """Put a figure, RGB uint8 [H, W, 3], in the middle of a square."""
+    scaled, scale_x, scale_y = _scaled(pixels, size_px)
+    height, width = scaled.shape[:2]
+    left, top = (size_px - width) // 2, (size_px - height) // 2
+    page = _placed(scaled, size_px, left, top)
+    return Square(page, scale_x, scale_y, left, top, pixels.shape[1], pixels.shape[0])
+
+
+def view(figure: Fitted, size_px: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return a figure turned, scaled, placed and coloured by chance, and its panels.
+
+    Returns:
+        Pixels [size, size, 3], uint8, and boxes [N, 4], float32.
+    """
+    pixels, boxes = figure.pixels_HWC, figure.boxes_N4.copy()
+    if rng.integers(2):
+        pixels = pixels[:, ::-1]
+        boxes[:, [0, 2]] = pixels.shape[1] - boxes[:, [2, 0]]
+    if rng.integers(2):
+        pixels = pixels[::-1]
+        boxes[:, [1, 3]] = pixels.shape[0] - boxes[:, [3, 1]]
+    if rng.integers(2):
+        pixels, boxes = pixels.transpose(1, 0, 2), boxes[:, [1, 0, 3, 2]]
+    if rng.integers(2):
+        longest = max(round(float(rng.uniform(_LEAST_SCALE, 1)) * size_px), 8)
+        pixels, scale_x, scale_y = _scaled(pixels, longest)
+        boxes = boxes * np.array([scale_x, scale_y, scale_x, scale_y], np.float32)
+    if rng.integers(8) == 0:
+        pixels = 255 - pixels
+    if rng.integers(2):
+        gain = rng.uniform(0.7, 1.1, 3)
+        pixels = np.clip(pixels * gain, 0, 255).astype(np.uint8)
+    left = int(rng.integers(size_px - pixels.shape[1] + 1))
+    top = int(rng.integers(size_px - pixels.shape[0] + 1))
+    moved = boxes + np.array([left, top, left, top], np.float32)
+    return _placed(pixels, size_px, left, top), moved
+
+
+def _scaled(pixels: np.ndarray, longest_px: int) -> tuple[np.ndarray, float, float]:
+    height, width = pixels.shape[:2]
+    scale = longest_px / max(height, width)
+    size = max(round(width * scale), 1), max(round(height * scale), 1)
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    resized = np.asarray(image.resize(size, Image.Resampling.BILINEAR))
+    return resized, size[0] / width, size[1] / height
+
+
+def _placed(pixels: np.ndarray, size_px: int, left: int, top: int) -> np.ndarray:
+    page = np.full((size_px, size_px, 3), AROUND, np.uint8)
+    page[top : top + pixels.shape[0], left : left + pixels.shape[1]] = pixels
+    return page

@@ -1,0 +1,254 @@
+"""Labels as read, panels as found, and labels as the caption has them: who is who.
+
+Names are compared in steps, from exact to look-alike, and a step only decides where it leaves one
+answer. What has no printed label is told by its place, if nothing contradicts it. A figure about
+which its labels disagree is better left whole: a wrong caption is worse than a long one.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from biovl.images.boxes import Box
+from biovl.images.panel_found import PanelFound
+
+_PRIMES = dict.fromkeys(map(ord, "’‘′`´ʹ"), "'") | {ord("″"): "''", ord("”"): "''"}
+_DROPPED = dict.fromkeys(map(ord, " .,:;()[]{}–—-_")) | {0x200B: None}
+
+# Letters that are printed alike, by the one that stands for them all: digits, bars and the capitals
+# that Greek and Cyrillic share with Latin.
+_ALIKE = str.maketrans(
+    "0οоθ1|iι5ѕ8αаβвсеёкмнорртхуγ",
+    "ooool" + "lll" + "ssbaabbceekmhopptxyy",
+)
+_SHARE_PLACED = 0.5
+
+_OFF = 0.4
+"""Share of the side by which the centre of the left panel may be off the left edge."""
+
+_LEFT = frozenset({"left", "lefthand"})
+_RIGHT = frozenset({"right", "righthand"})
+_TOP = frozenset({"top", "upper", "above", "up"})
+_BOTTOM = frozenset({"bottom", "lower", "below", "down"})
+_MIDDLE = frozenset({"middle", "center", "centre", "central"})
+_FILLERS = frozenset({"panel", "panels", "row", "column", "image", "hand", "side", "the", "most"})
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedPanel:
+    """A panel and the part of the caption that speaks of it."""
+
+    panel: PanelFound
+    label: str | None
+    """As the caption has it; None if no part of the caption is this panel's."""
+
+    how: str
+    """``exact``, ``written alike``, ``in either case``, ``looks alike``, ``order``, ``place`` or
+    ``none``."""
+
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The panels of a figure with the labels of its caption."""
+
+    panels: tuple[MatchedPanel, ...]
+    missing: tuple[str, ...]
+    """Labels of the caption that no panel has."""
+
+    conflict: str | None
+    """Why the figure should stay whole; None if nothing speaks against its panels."""
+
+    confidence: float
+    """0..1, that every panel has the right label; 0 with a conflict."""
+
+
+def match(panels: Sequence[PanelFound], expected: Sequence[str]) -> Matched:
+    """Give panels the labels that a caption names.
+
+    Args:
+        panels: Of one figure, in reading order.
+        expected: The caption's labels, each once, in its order.
+    """
+    names: dict[int, tuple[str, str]] = {}
+    printed = {at: panel.label for at, panel in enumerate(panels) if panel.label}
+    twice = [name for name, count in Counter(printed.values()).items() if count > 1]
+    if not expected:
+        return _with(panels, names, (), None)
+    for at, (name, how) in matched_names(list(printed.values()), expected).items():
+        names[list(printed)[at]] = name, how
+    free = [at for at in range(len(panels)) if at not in names]
+    left = [name for name in expected if name not in {taken for taken, _ in names.values()}]
+    if free and left and not any(at in printed for at in free):
+        for at, (name, how) in _placed(panels, names, free, left, expected).items():
+            names[at] = name, how
+    missing = tuple(name for name in expected if name not in {taken for taken, _ in names.values()})
+    conflict = None
+    if len(panels) > 1 and twice:
+        conflict = f"two panels bear the label {twice[0]}"
+    elif len(panels) > 1 and len(names) < _SHARE_PLACED * max(len(panels), len(expected)):
+        conflict = f"{len(names)} of {len(expected)} labels found their panel"
+    return _with(panels, names, missing, conflict)
+
+
+def matched_names(read: Sequence[str], expected: Sequence[str]) -> dict[int, tuple[str, str]]:
+    """Return which expected label each text is, and by which step, by the text's index.
+
+    A text that could be several labels is none, and so are several texts that are one label but
+    for the best written of them.
+    """
+    found: dict[int, tuple[str, str]] = {}
+    for how, key in _STEPS:
+        texts = [at for at in range(len(read)) if at not in found]
+        names = [
+            n for n in dict.fromkeys(expected) if n not in {name for name, _ in found.values()}
+        ]
+        text_keys = Counter(key(read[at]) for at in texts)
+        name_keys = Counter(key(name) for name in names)
+        by_key = {key(name): name for name in names}
+        for at in texts:
+            written = key(read[at])
+            if written and text_keys[written] == name_keys[written] == 1:
+                found[at] = by_key[written], how
+    return found
+
+
+def reading_order(boxes: Sequence[Box]) -> list[int]:
+    """Return the indices of boxes row by row, from left to right.
+
+    Boxes are in one row where they share more than half of the lower one's height.
+    """
+    rows: list[list[int]] = []
+    for at in sorted(range(len(boxes)), key=lambda i: (boxes[i].y0, boxes[i].x0)):
+        box = boxes[at]
+        for row in rows:
+            head = boxes[row[0]]
+            shared = min(box.y1, head.y1) - max(box.y0, head.y0)
+            if shared > 0.5 * min(box.height, head.height):
+                row.append(at)
+                break
+        else:
+            rows.append([at])
+    return [at for row in rows for at in sorted(row, key=lambda i: (boxes[i].x0, boxes[i].y0))]
+
+
+def column_order(boxes: Sequence[Box]) -> list[int]:
+    """Return the indices of boxes column by column, from the top down."""
+    return reading_order([Box(box.y0, box.x0, box.y1, box.x1) for box in boxes])
+
+
+def _written(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).translate(_PRIMES).translate(_DROPPED)
+
+
+def _folded(text: str) -> str:
+    return _written(text).casefold()
+
+
+def _alike(text: str) -> str:
+    return _folded(text).translate(_ALIKE)
+
+
+def _same(text: str) -> str:
+    return text
+
+
+_STEPS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("exact", _same),
+    ("written alike", _written),
+    ("in either case", _folded),
+    ("looks alike", _alike),
+)
+
+
+def _placed(
+    panels: Sequence[PanelFound],
+    names: dict[int, tuple[str, str]],
+    free: list[int],
+    left: list[str],
+    expected: Sequence[str],
+) -> dict[int, tuple[str, str]]:
+    """Return the labels of panels that have none printed, if their place tells."""
+    boxes = [panel.box for panel in panels]
+    by_words = _by_words([boxes[at] for at in free], left)
+    if by_words is not None:
+        return {free[at]: (name, "place") for at, name in by_words.items()}
+    if len(panels) != len(expected):
+        return {}
+    # Captions speak of "(A, C) … (B, D) …"; in the figure letters stand as in the alphabet.
+    by_letter = [sorted(expected)] if all(len(name) == 1 for name in expected) else []
+    for row in [*by_letter, list(expected)]:
+        for order in (reading_order(boxes), column_order(boxes)):
+            # The labels that are printed stand where this order puts them.
+            if all(names[at][0] == row[number] for number, at in enumerate(order) if at in names):
+                return {
+                    at: (row[number], "order") for number, at in enumerate(order) if at not in names
+                }
+    return {}
+
+
+def _by_words(boxes: Sequence[Box], words: Sequence[str]) -> dict[int, str] | None:
+    """Return the boxes that labels such as ``upper left`` mean; None if they are no such labels."""
+    wanted = [_direction(word) for word in words]
+    if len(boxes) != len(words) or any(place is None for place in wanted):
+        return None
+    x0, x1 = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
+    y0, y1 = min(box.y0 for box in boxes), max(box.y1 for box in boxes)
+    found: dict[int, str] = {}
+    for word, place in zip(words, wanted, strict=True):
+        across, down = place or (None, None)
+        distances = []
+        for at, box in enumerate(boxes):
+            x, y = box.centre
+            off_x = abs((x - x0) / max(x1 - x0, 1) - across) if across is not None else 0.0
+            off_y = abs((y - y0) / max(y1 - y0, 1) - down) if down is not None else 0.0
+            distances.append((off_x + off_y, max(off_x, off_y), at))
+        _, off, at = min(distances)
+        if at in found or off > _OFF:
+            return {}
+        found[at] = word
+    return found
+
+
+def cut_axes(expected: Sequence[str]) -> tuple[int, ...]:
+    """Return the axes along which panels follow one another: 0 across, 1 down, or both.
+
+    Labels such as ``left`` and ``right`` tell that there is nothing to cut from top to bottom.
+    """
+    places = [_direction(name) for name in expected]
+    axes = tuple(
+        axis for axis in (0, 1) if any(place and place[axis] in (0.0, 1.0) for place in places)
+    )
+    return axes if axes and all(places) else (0, 1)
+
+
+def _direction(word: str) -> tuple[float | None, float | None] | None:
+    """Return where from left to right and from top to bottom a word points, 0..1."""
+    parts = set(word.casefold().replace("-", " ").split()) - _FILLERS
+    across = 0.0 if parts & _LEFT else 1.0 if parts & _RIGHT else None
+    down = 0.0 if parts & _TOP else 1.0 if parts & _BOTTOM else None
+    if not parts or parts - _LEFT - _RIGHT - _TOP - _BOTTOM - _MIDDLE:
+        return None
+    if parts & _MIDDLE:
+        return 0.5 if across is None else across, 0.5 if down is None else down
+    return across, down
+
+
+def _with(
+    panels: Sequence[PanelFound],
+    names: dict[int, tuple[str, str]],
+    missing: tuple[str, ...],
+    conflict: str | None,
+) -> Matched:
+    trust = {"exact": 1.0, "written alike": 1.0, "in either case": 0.95, "looks alike": 0.85}
+    matched = []
+    for at, panel in enumerate(panels):
+        name, how = names.get(at, (None, "none"))
+        share = trust.get(how, 0.7) if name else 0.0
+        matched.append(MatchedPanel(panel, name, how, panel.confidence * share))
+    confidence = 0.0
+    if matched and not conflict:
+        confidence = sum(panel.confidence for panel in matched) / (len(matched) + len(missing))
+    return Matched(tuple(matched), missing, conflict, confidence)

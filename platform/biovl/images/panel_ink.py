@@ -1,0 +1,158 @@
+"""Where a figure has ink and where it has none: sums that answer any strip of it at once.
+
+A figure is looked at in a copy of bounded size. Three masks of it are kept: what is not white, what
+is not black, and what is not the colour of the figure's border where that is neither; and the
+places where the colour jumps from one column or row to the next, which is all that separates panels
+that touch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+LONGEST_PX = 1000
+"""Side of the copy that is looked at, at most. Gutters are a hundredth of a figure: they stay
+visible."""
+
+_BAND = 64
+"""Rows of the copy made at once: the largest images need no second copy in full."""
+
+_NEAR = 28
+"""Levels (of 255) by which JPEG moves the colour of a gutter, and a scan that of its paper."""
+
+_JUMP = 14
+"""Levels between neighbours that count as an edge."""
+
+Cut = tuple[int, int, int, int]
+"""A rectangle of the copy: x0, y0, x1, y1, end exclusive."""
+
+
+@dataclass(frozen=True)
+class Ink:
+    """Sums over a figure's copy of H x W pixels."""
+
+    width: int
+    height: int
+
+    scale_x: float
+    """Pixels of the figure for one of the copy."""
+
+    scale_y: float
+
+    inked: tuple[np.ndarray, ...]
+    """How many pixels above and left of each are not of one background; one table per background,
+    the first for the figure's own. Shape [H + 1, W + 1], int32."""
+
+    jumps_across: np.ndarray
+    """Likewise, how many pixels differ from their right neighbour. Shape [H + 1, W + 1]."""
+
+    jumps_down: np.ndarray
+    """Likewise, from the neighbour below."""
+
+    def columns(self, table: np.ndarray, cut: Cut) -> np.ndarray:
+        """Return the count of every column of a rectangle. Shape [x1 - x0], int32."""
+        x0, y0, x1, y1 = cut
+        sums = table[y1, x0 : x1 + 1] - table[y0, x0 : x1 + 1]
+        counts: np.ndarray = sums[1:] - sums[:-1]
+        return counts
+
+    def rows(self, table: np.ndarray, cut: Cut) -> np.ndarray:
+        """Return the count of every row of a rectangle. Shape [y1 - y0], int32."""
+        x0, y0, x1, y1 = cut
+        sums = table[y0 : y1 + 1, x1] - table[y0 : y1 + 1, x0]
+        counts: np.ndarray = sums[1:] - sums[:-1]
+        return counts
+
+    def trimmed(self, cut: Cut) -> Cut | None:
+        """Return a rectangle without the background around it; None if there is nothing else."""
+        x0, y0, x1, y1 = cut
+        table = self.inked[0]
+        # Counts from the left and from the top only grow: where they start and stop is searched.
+        right = table[y1, x0 : x1 + 1] - table[y0, x0 : x1 + 1]
+        if right[-1] - right[0] < 2:
+            return None
+        down = table[y0 : y1 + 1, x1] - table[y0 : y1 + 1, x0]
+        return (
+            x0 + int(right.searchsorted(right[0], "right")) - 1,
+            y0 + int(down.searchsorted(down[0], "right")) - 1,
+            x0 + int(right.searchsorted(right[-1], "left")),
+            y0 + int(down.searchsorted(down[-1], "left")),
+        )
+
+
+def ink_of(pixels: np.ndarray) -> Ink:
+    """Look at a figure. RGB, uint8, shape [H, W, 3]."""
+    planes = _planes(pixels)
+    height, width = planes[0].shape
+    lightest = np.maximum(np.maximum(planes[0], planes[1]), planes[2])
+    darkest = np.minimum(np.minimum(planes[0], planes[1]), planes[2])
+    masks = [darkest < 255 - _NEAR, lightest > _NEAR]
+    share, colour = _border_colour(planes)
+    if share > 0.5:
+        if colour.max() <= _NEAR:
+            masks.reverse()
+        elif colour.min() < 255 - _NEAR:
+            masks.insert(0, _differs(planes, colour))
+    return Ink(
+        width,
+        height,
+        pixels.shape[1] / width,
+        pixels.shape[0] / height,
+        tuple(_summed(mask) for mask in masks),
+        _summed(_jumps(planes, 1)),
+        _summed(_jumps(planes, 0)),
+    )
+
+
+def _planes(pixels: np.ndarray) -> list[np.ndarray]:
+    """Return the copy, a plane for each colour. Shape [H, W], uint8."""
+    height, width = pixels.shape[:2]
+    by_x = by_y = -(-max(height, width) // LONGEST_PX)
+    # A line of pixels stays a line.
+    by_x, by_y = min(by_x, max(width // 8, 1)), min(by_y, max(height // 8, 1))
+    if by_x == by_y == 1:
+        return [np.ascontiguousarray(pixels[:, :, channel]) for channel in range(3)]
+    bands = []
+    for top in range(0, height, _BAND * by_y):
+        band = np.ascontiguousarray(pixels[top : top + _BAND * by_y])
+        bands.append(np.asarray(Image.fromarray(band).reduce((by_x, by_y))))
+    copy = np.concatenate(bands)
+    return [np.ascontiguousarray(copy[:, :, channel]) for channel in range(3)]
+
+
+def _border_colour(planes: list[np.ndarray]) -> tuple[float, np.ndarray]:
+    """Return the share of the border that has its most frequent colour, and the colour."""
+    edge = np.stack(
+        [np.concatenate([plane[0], plane[-1], plane[:, 0], plane[:, -1]]) for plane in planes], 1
+    ).astype(np.int64)
+    coarse = (edge // 16) @ np.array([256, 16, 1])
+    values, counts = np.unique(coarse, return_counts=True)
+    chosen = edge[coarse == values[np.argmax(counts)]]
+    colour: np.ndarray = np.median(chosen, axis=0).astype(np.int64)
+    share = (np.abs(edge - colour).max(axis=1) <= _NEAR).mean()
+    return float(share), colour
+
+
+def _differs(planes: list[np.ndarray], colour: np.ndarray) -> np.ndarray:
+    differs = np.zeros(planes[0].shape, bool)
+    for plane, level in zip(planes, colour, strict=True):
+        differs |= (plane < max(level - _NEAR, 0)) | (plane > min(level + _NEAR, 255))
+    return differs
+
+
+def _jumps(planes: list[np.ndarray], axis: int) -> np.ndarray:
+    """Return where the next pixel along an axis has another colour; false at the end."""
+    jumps = np.zeros(planes[0].shape, bool)
+    here = jumps[:-1] if axis == 0 else jumps[:, :-1]
+    for plane in planes:
+        first, second = (plane[:-1], plane[1:]) if axis == 0 else (plane[:, :-1], plane[:, 1:])
+        here |= np.maximum(first, second) - np.minimum(first, second) > _JUMP
+    return jumps
+
+
+def _summed(mask: np.ndarray) -> np.ndarray:
+    table = np.zeros((mask.shape[0] + 1, mask.shape[1] + 1), np.int32)
+    np.cumsum(mask, axis=0, dtype=np.int32, out=table[1:, 1:])
+    np.cumsum(table[1:, 1:], axis=1, out=table[1:, 1:])
+    return table

@@ -1,0 +1,48 @@
+"""Which acronyms an article defines, in brackets and in lists."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from biovl.articles.acronyms import Acronym, acronyms_of
+from tests.articles.acronym_cases import DEFINED
+
+
+@pytest.mark.parametrize(("text", "defined"), DEFINED, ids=[text[:40] for text, _ in DEFINED])
+def test_what_a_text_defines_is_found_and_nothing_else(text: str, defined: dict[str, str]) -> None:
+    assert {found.short: found.long for found in acronyms_of([text])} == defined
+
+
+def test_definitions_of_all_texts_of_an_article_count() -> None:
+    texts = ["heart rate (HR)", "hazard ratio (HR) and hazard ratio (HR)", "nothing"]
+    assert acronyms_of(texts) == [Acronym("HR", "hazard ratio")]
+
+
+def test_a_long_form_reads_as_within_a_sentence_where_the_article_has_it_so() -> None:
+    assert acronyms_of(["Heart rate (HR)", "the heart beats"]) == [Acronym("HR", "heart rate")]
+    assert acronyms_of(["Parkinson disease (PD)"]) == [Acronym("PD", "Parkinson disease")]
+
+
+@given(st.text(alphabet="aAbBcC1 ()[],;.-α\n", max_size=300))
+@settings(max_examples=200, deadline=None)
+def test_any_text_gives_short_forms_shorter_than_what_they_stand_for(text: str) -> None:
+    for found in acronyms_of([text]):
+        assert len(found.short) < len(found.long)
+
+
+def test_a_text_made_to_be_slow_is_read_in_time_that_grows_with_its_length() -> None:
+    hostile = [
+        "a" * 100_000,
+        "(" * 100_000,
+        "AB, " * 25_000,
+        "Aa-" * 30_000 + "(AAAAAAAAAA)",
+        "aa aa aa aa aa aa aa (AAAAAAAAAA) " * 500,
+        "A/" * 50_000,
+        "Abbreviations: " + "AB: " * 20_000,
+    ]
+    began = time.process_time()
+    for text in hostile:
+        acronyms_of([text])
+    assert time.process_time() - began < 20
