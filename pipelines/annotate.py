@@ -1,12 +1,15 @@
-"""Compute a column of a table of images, beside it: embeddings, image types.
+r"""Compute a column of a table of images, beside it: embeddings, image types, long captions.
 
 python pipelines/annotate.py dinov2 --set table=DIR --set weights=DIR
+python pipelines/annotate.py longcap --set table=DIR --set annotator.cache=DIR \
+    --set annotator.endpoint.url=https://…/v1 --dry-run
 ray job submit -- python pipelines/annotate.py dinov2 --set table=s3://… --set workers.gpus=1 …
 """
 
 from biovl import drivers, recipes
 from biovl.annotating.config import AnnotateConfig
+from biovl.annotating.estimate import estimated
 from biovl.jobs.annotate import annotate
 
 if __name__ == "__main__":
-    drivers.main(AnnotateConfig, recipes.ANNOTATE, annotate, about=__doc__)
+    drivers.main(AnnotateConfig, recipes.ANNOTATE, annotate, about=__doc__, estimate=estimated)

@@ -86,7 +86,7 @@ def test_images_in_structs_as_hugging_face_has_them(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": cells}), tmp_path / "t" / "train.parquet")
     table = open_table(str(tmp_path / "t"))
     (unit,) = batches.plan(table, 10)
-    found = [row["image"].as_py() for row in batches._rows(table, unit, ["image"], 8)]
+    found = [row["image"].as_py() for row in batches.rows_of(table, unit, ["image"], 8)]
     assert found == cells
 
 
@@ -127,7 +127,7 @@ def test_only_the_columns_an_annotator_reads_are_read(tmp_path: Path) -> None:
         data[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
     path.write_bytes(data)
     unit = batches.plan(table, 100)[0]
-    rows = list(batches._rows(table, unit, ["caption"], 8))
+    rows = list(batches.rows_of(table, unit, ["caption"], 8))
     assert [row["caption"].as_py() for row in rows] == [f"caption 0 {n}" for n in range(20)]
     with pytest.raises(ArtifactError, match=r"part-000000-000.parquet cannot be read"):
-        list(batches._rows(table, unit, ["image"], 8))
+        list(batches.rows_of(table, unit, ["image"], 8))

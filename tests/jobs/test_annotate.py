@@ -172,7 +172,7 @@ def test_types_of_images_are_counted_and_drawn(
     ("name", "changes", "error", "told"),
     [
         ("dinov2", {"table": "nowhere"}, ArtifactError, "nowhere"),
-        ("dinov3", {}, ConfigError, "choose from clip, dinov2, image_type"),
+        ("dinov3", {}, ConfigError, "choose from clip, context, dinov2, image_type"),
         ("dinov2", {"weights": "nowhere"}, ArtifactError, "there are no weights at 'nowhere'"),
         ("clip", {"weights": ""}, ConfigError, "weights"),
         ("clip", {"weights": "nowhere"}, ArtifactError, "nowhere"),

@@ -5,7 +5,8 @@ image and one batch is all it holds. A batch is a run of rows of a unit; what is
 written at once as a piece, which is also its receipt.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from biovl.annotating.articles import PREFIX, articles_of
 from biovl.annotators import Annotator
 from biovl.errors import ArtifactError
 from biovl.filesystems import trouble
@@ -26,12 +28,15 @@ _STREAMED = 32
 """Rows that are read at a time, their images as published."""
 _READ_BYTES = 1 << 22
 """A column is read in steps of this much: a row group may be larger than memory."""
+_BYTES = "bytes"
+"""In place of a dtype: what rows were made into has no common shape, which tells the lengths."""
 
 BATCH = pa.schema(
     [
         ("part", pa.int64()),
         ("first", pa.int64()),
-        # What the usable rows were made into, one after the other, and the shape and type of all.
+        # What the usable rows were made into, one after the other, and the shape and type of all;
+        # of texts their lengths.
         ("prepared", pa.large_binary()),
         ("shape", pa.list_(pa.int64())),
         ("dtype", pa.string()),
@@ -126,28 +131,41 @@ def prepare(
         size: Rows of a batch.
         skip: First rows of batches that are not wanted.
     """
-    rows = _rows(table, unit, annotator.reads, size)
+    rows = rows_of(table, unit, annotator.reads, size)
     for first, count in unit.batches(size):
         batch = [next(rows) for _ in range(count)]
         if first in skip:
             continue
-        prepared, defects = [], list[str | None]()
+        prepared, defects = list[np.ndarray | bytes](), list[str | None]()
         for row in batch:
             made = annotator.prepare({name: cell.as_py() for name, cell in row.items()})
             defects.append(made if isinstance(made, str) else None)
             if not isinstance(made, str):
                 prepared.append(made)
-        values = np.stack(prepared) if prepared else np.empty(0, np.uint8)
-        yield _as_row(unit.part, first, values, defects)
+        yield _as_row(unit.part, first, prepared, defects)
 
 
-def _rows(table: Table, unit: Unit, columns: Sequence[str], size: int) -> Iterator[dict[str, Any]]:
-    """Yield cells of each row by column, decoding no cell before it is asked for."""
+def rows_of(
+    table: Table, unit: Unit, columns: Sequence[str], size: int
+) -> Iterator[dict[str, Any]]:
+    """Yield cells of each row by column, decoding no cell before it is asked for.
+
+    Args:
+        table: Where the rows are.
+        unit: Which of them.
+        columns: Of the table, or of the rows' articles.
+        size: Rows that are read at a time, at most.
+    """
     folder = Folder(table.uri)
     path = table.parts[unit.part].path
+    of_article = [name for name in columns if name.startswith(PREFIX)]
+    columns = [name for name in columns if name not in of_article]
     with folder.filesystem.open_input_file(folder.at(path)) as file:
         try:
             parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
+            beside: Iterator[Mapping[str, Any]] = itertools.repeat({})
+            if of_article:
+                beside = _beside(table, unit, parquet, of_article)
             for batch in parquet.iter_batches(
                 batch_size=min(size, _STREAMED),
                 row_groups=list(unit.groups),
@@ -156,7 +174,8 @@ def _rows(table: Table, unit: Unit, columns: Sequence[str], size: int) -> Iterat
             ):
                 cells = {name: batch.column(name) for name in columns}
                 for number in range(len(batch)):
-                    yield {name: column[number] for name, column in cells.items()}
+                    own = {name: column[number] for name, column in cells.items()}
+                    yield {**own, **next(beside)}
         except (OSError, pa.ArrowInvalid) as error:
             # What ails the disk is told as such.
             if isinstance(error, OSError) and trouble(error, table.uri):
@@ -164,7 +183,27 @@ def _rows(table: Table, unit: Unit, columns: Sequence[str], size: int) -> Iterat
             raise ArtifactError(f"{table.uri}/{path} cannot be read: {error}") from error
 
 
-def _as_row(part: int, first: int, values: np.ndarray, defects: list[str | None]) -> pa.Table:
+def _beside(
+    table: Table, unit: Unit, parquet: pq.ParquetFile, names: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield what the article of each row says; nothing is known of one that is not there."""
+    uris = parquet.read_row_groups(list(unit.groups), columns=["source_uri"])["source_uri"]
+    found = articles_of(table, table.parts[unit.part].name, uris.unique(), names)
+    unknown = dict.fromkeys(names, pa.scalar(None))
+    for uri in uris.to_pylist():
+        yield found.get(uri, unknown)
+
+
+def _as_row(
+    part: int, first: int, prepared: Sequence[np.ndarray | bytes], defects: list[str | None]
+) -> pa.Table:
+    texts = [value for value in prepared if isinstance(value, bytes)]
+    if texts:
+        values = np.frombuffer(b"".join(texts), np.uint8)
+        shape, dtype = tuple(map(len, texts)), _BYTES
+    else:
+        values = np.stack(prepared) if prepared else np.empty(0, np.uint8)
+        shape, dtype = values.shape, values.dtype.str
     # Around the very bytes: there may be a hundred megabytes.
     offsets = pa.py_buffer(np.array([0, values.nbytes], np.int64))
     around = [None, offsets, pa.py_buffer(values)]
@@ -172,8 +211,8 @@ def _as_row(part: int, first: int, values: np.ndarray, defects: list[str | None]
         pa.array([part], pa.int64()),
         pa.array([first], pa.int64()),
         pa.Array.from_buffers(pa.large_binary(), 1, around),
-        pa.array([values.shape], BATCH.field("shape").type),
-        pa.array([values.dtype.str], pa.string()),
+        pa.array([shape], BATCH.field("shape").type),
+        pa.array([dtype], pa.string()),
         pa.array([defects], BATCH.field("defects").type),
         pa.array([None], pa.binary()),
     ]
@@ -187,18 +226,24 @@ class Batch:
     part: int
     first: int
     prepared: np.ndarray
-    """Of the K usable rows. Shape [K, ...]; read-only."""
+    """Of the K usable rows. Shape [K, ...]; read-only. Of bytes an array of objects, shape [K]."""
     defects: list[str | None]
     """Of every row: why it is not usable."""
 
 
 def batch_of(table: pa.Table, row: int) -> Batch:
     """Return the batch in a row of a table of them, around the same bytes."""
-    one = {name: table[name][row] for name in ("prepared", "shape", "dtype")}
-    values = np.frombuffer(one["prepared"].as_buffer(), np.dtype(one["dtype"].as_py()))
+    buffer = table["prepared"][row].as_buffer()
+    shape, dtype = table["shape"][row].as_py(), table["dtype"][row].as_py()
+    if dtype == _BYTES:
+        ends = np.cumsum([0, *shape]).tolist()
+        texts = [buffer[start:end].to_pybytes() for start, end in itertools.pairwise(ends)]
+        prepared = np.array(texts, object)
+    else:
+        prepared = np.frombuffer(buffer, np.dtype(dtype)).reshape(shape)
     return Batch(
         part=table["part"][row].as_py(),
         first=table["first"][row].as_py(),
-        prepared=values.reshape(one["shape"].as_py()),
+        prepared=prepared,
         defects=table["defects"][row].as_py(),
     )

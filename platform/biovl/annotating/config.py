@@ -72,11 +72,27 @@ class AnnotateConfig:
         given = {"weights": self.weights} if self.weights else {}
         return Plugin(self.annotator.name, {**self.annotator.settings, **given})
 
+    @property
+    def batches_at_once(self) -> int:
+        """How many batches a copy takes: several where it waits for a server, alone."""
+        _, settings = plugins.found("annotators", self._plugin)
+        return int(getattr(settings, "batches_at_once", 1))
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is a model for PyTorch; annotators of texts have none."""
+        return bool(self._plugin.settings.get("weights"))
+
     def settings(self) -> Mapping[str, Any]:
-        """Return the settings of the annotator, its defaults among them, without its weights."""
+        """Return the settings of the annotator, its defaults among them.
+
+        Those that do not change the columns are left out: ``weights``, which stand among the
+        inputs, and where and how fast an endpoint may be asked.
+        """
         _, settings = plugins.found("annotators", self._plugin)
         plain = configs.to_plain(settings)
-        plain.pop("weights", None)
+        for name in ("weights", *getattr(settings, "elsewhere", ())):
+            plain.pop(name, None)
         return {"name": self.annotator.name, **plain}
 
     def inputs(self) -> list[Input]:

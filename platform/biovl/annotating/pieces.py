@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.annotating.batches import Batch, Unit, piece
@@ -39,8 +40,7 @@ def compute(annotator: Annotator, model: Model, batch: Batch) -> pa.Table:
         # What a type cannot hold becomes infinite, which is told below.
         with np.errstate(over="ignore"):
             values = {
-                field.name: np.asarray(computed[field.name], _dtype(field.type))
-                for field in annotator.writes
+                field.name: _values(computed[field.name], field.type) for field in annotator.writes
             }
         good_K = np.all([_finite(array) for array in values.values()], axis=0)
         defects[usable_K[~good_K]] = NOT_FINITE
@@ -74,12 +74,13 @@ def join(
         size: Rows of a batch.
 
     Returns:
-        The receipt: ``rows``, ``size_bytes``, ``defects`` by reason, and the values of the columns
-        that are counted.
+        The receipt: ``rows``, ``size_bytes``, ``defects`` by reason, the values of the columns that
+        are counted, and the sums of those of whole numbers.
     """
     folder = Draft(out).folder
     schema, defects = schema_of(annotator), Counter[str]()
     values = {name: Counter[str]() for name in annotator.counted}
+    sums = {field.name: 0 for field in schema if pa.types.is_integer(field.type)}
     vectors = [field.name for field in schema if pa.types.is_fixed_size_list(field.type)]
     plain = [name for name in schema.names if name not in vectors]
     held: list[pa.Table] = []
@@ -97,6 +98,8 @@ def join(
                 defects.update(_present(held[-1], defect_column(annotator)))
                 for name, counter in values.items():
                     counter.update(_present(held[-1], name))
+                for name in sums:
+                    sums[name] += pc.sum(held[-1][name]).as_py() or 0
                 if sum(map(len, held)) >= _GROUP_ROWS:
                     parquet.write_table(pa.concat_tables(held))
                     held = []
@@ -108,6 +111,7 @@ def join(
         "size_bytes": size_bytes,
         "defects": dict(defects),
         "values": {name: dict(counter) for name, counter in values.items()},
+        "sums": sums,
     }
 
 
@@ -115,9 +119,15 @@ def _present(table: pa.Table, name: str) -> list[str]:
     return [value for value in table[name].to_pylist() if value is not None]
 
 
-def _dtype(kind: pa.DataType) -> Any:
+def _values(computed: Any, kind: pa.DataType) -> np.ndarray:
     inner = kind.value_type if pa.types.is_fixed_size_list(kind) else kind
-    return object if pa.types.is_string(inner) else inner.to_pandas_dtype()
+    if pa.types.is_primitive(inner):
+        return np.asarray(computed, inner.to_pandas_dtype())
+    # One by one: NumPy would make lists of equal length another axis.
+    values = np.empty(len(computed), object)
+    for place, value in enumerate(computed):
+        values[place] = value
+    return values
 
 
 def _finite(array: np.ndarray) -> np.ndarray:
@@ -149,7 +159,10 @@ def totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     rows = sum(receipt["rows"] for receipt in receipts)
     defects = sum((Counter(receipt["defects"]) for receipt in receipts), Counter[str]())
     counted: dict[str, Counter[str]] = {}
+    sums = Counter[str]()
     for receipt in receipts:
+        # Of an earlier version there are none.
+        sums.update(receipt.get("sums", {}))
         for name, values in receipt["values"].items():
             counted[name] = counted.get(name, Counter()) + Counter(values)
     return {
@@ -158,4 +171,5 @@ def totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "defective": defects.total(),
         "defects": dict(sorted(defects.items())),
         **{name: dict(counter.most_common()) for name, counter in counted.items()},
+        **sums,
     }

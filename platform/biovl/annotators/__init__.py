@@ -1,7 +1,8 @@
 """Plug-ins: columns we can compute of a table of images. A file is named as in a configuration.
 
 An annotator works in two steps, which scale apart: rows are prepared on CPU workers (decoded,
-resized, made tokens of), and what that gives goes in batches through a model.
+resized, made tokens of), and what that gives goes in batches through a model. Where there is no
+model, the second step is the work itself.
 
 A ``Config`` says what its main column is called (``column``) and, where the columns depend on
 further files, where those are (``files``, by name): other files are other columns.
@@ -37,15 +38,16 @@ line of a few pixels would fill the memory."""
 class Model(Protocol):
     """One copy of a model, where it works."""
 
-    def __call__(self, prepared: np.ndarray) -> Mapping[str, np.ndarray]:
+    def __call__(self, prepared: np.ndarray) -> Mapping[str, Any]:
         """Return the columns of rows that are usable.
 
         Args:
             prepared: What ``Annotator.prepare`` made of each. Shape [K, ...], K >= 1; read-only.
+                Of bytes an array of objects, shape [K].
 
         Returns:
             By the names in ``writes``. Shape [K], or [K, D] for vectors; where a vector is not
-            finite, the row becomes a defect.
+            finite, the row becomes a defect. For texts and what is nested, any sequence of K.
         """
 
 
@@ -55,7 +57,7 @@ class Annotator(Protocol):
     name: str
     """Of its main column, and of the folder it stands in."""
     reads: tuple[str, ...]
-    """The only columns it is given."""
+    """The only columns it is given; ``article.abstract`` is that of the row's article."""
     writes: pa.Schema
     """The columns it computes, null in rows that are not usable. The job adds why."""
     counted: tuple[str, ...]
@@ -63,8 +65,10 @@ class Annotator(Protocol):
     notes: Mapping[str, Any]
     """What a reader of the columns must know of them."""
 
-    def prepare(self, row: Mapping[str, Any]) -> np.ndarray | str:
-        """Return what the model needs of a row, the same shape and dtype for all; or a defect.
+    def prepare(self, row: Mapping[str, Any]) -> np.ndarray | bytes | str:
+        """Return what the model needs of a row, or a defect.
+
+        What it needs is an array of the same shape and dtype for all, or bytes.
 
         Runs on CPU workers, without weights. Never raises for what it finds in a row.
         """

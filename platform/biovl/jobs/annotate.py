@@ -14,6 +14,7 @@ import functools
 import os
 import platform
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
@@ -22,11 +23,13 @@ import ray
 from ray.data import ActorPoolStrategy
 
 from biovl import config as configs
-from biovl.annotating import batches, pieces
+from biovl.annotating import articles, batches, pieces
 from biovl.annotating.batches import BATCH, Unit
 from biovl.annotating.config import AnnotateConfig, Workers
 from biovl.annotators import Annotator, Model
+from biovl.annotators.longcap import LongCap
 from biovl.errors import BiovlError, ConfigError
+from biovl.jobs import longcap_engine
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
@@ -37,6 +40,9 @@ from biovl.tables import COLUMNS, Table, open_table
 _SHARE = 0.25
 """Of a core, for a task that decodes where models compute on the same cores: there it waits for
 them most of the time."""
+_WAITING = 0.01
+"""Of a core, for a copy that waits for a server: hardly any, but enough that Ray keeps it apart
+from the tasks that decode."""
 _BLOCK_BYTES = 1 << 20
 """Batches are larger: each is given on as soon as it is made."""
 
@@ -71,7 +77,12 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     if done is not None:
         return done
     annotator = config.make()
-    missing = [name for name in annotator.reads if name not in table.names]
+    articles.check(table, annotator.reads)
+    missing = [
+        name
+        for name in annotator.reads
+        if name not in table.names and not name.startswith(articles.PREFIX)
+    ]
     if missing:
         raise ConfigError(
             f"{config.table} has no column {', '.join(missing)}, which {config.annotator.name} "
@@ -81,17 +92,22 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
         draft = Draft.begin(config.out, COLUMNS, plain, inputs)
         units = batches.plan(table, config.rows_per_task)
         with connected():
+            if isinstance(annotator, LongCap) and annotator.config.engine.copies:
+                longcap_engine.fill(config, annotator, table, units, report)
             _compute(config, annotator, table, units, report)
             receipts = _join(config, annotator, table, units, report)
+        if isinstance(annotator, LongCap):
+            report.say(f"spent by all who share {annotator.config.cache}: {annotator.spent()}")
         counts = pieces.totals(receipts)
         for name in annotator.counted:
             # Here, for matplotlib is of no use to workers.
             from biovl.annotating import chart
 
+            several = f"{name}es" if name.endswith("s") else f"{name}s"
             drawn = chart.frequencies(
-                counts[name], title=f"{name.replace('_', ' ').capitalize()}s", what="images"
+                counts[name], title=several.replace("_", " ").capitalize(), what="images"
             )
-            draft.folder.write(f"{name}s.png", drawn)
+            draft.folder.write(f"{several}.png", drawn)
         manifest = Manifest(
             kind=COLUMNS,
             config=plain,
@@ -135,16 +151,18 @@ def _compute(
     # What all tasks share is stored once and not with every task.
     shared = ray.put((config, annotator, table, pending, found))
     cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
-    pool = _pool(config.workers, left, cores)
+    pool = _pool(config, left, cores)
     numbers = ray.data.from_items(list(range(len(pending))), override_num_blocks=len(pending))
     numbers.context.target_max_block_size = _BLOCK_BYTES
+    waits = config.batches_at_once > 1
+    prepares_alone = waits or config.workers.gpus > 0
     prepared = numbers.map_batches(
         functools.partial(_prepare, shared),
         batch_size=1,
         batch_format="pyarrow",
-        num_cpus=1 if config.workers.gpus else _SHARE,
-        # On GPUs as many as there are cores and batches have room.
-        concurrency=None if config.workers.gpus else max(1, cores // 4),
+        num_cpus=1 if prepares_alone else _SHARE,
+        # Beside GPUs and servers as many as there are cores and batches have room.
+        concurrency=None if prepares_alone else max(1, cores // 4),
     )
     computed = prepared.map_batches(
         _Compute,
@@ -153,7 +171,7 @@ def _compute(
         batch_format="pyarrow",
         fn_constructor_args=(config, annotator),
         compute=pool,
-        num_cpus=config.workers.cpus - (0 if config.workers.gpus else _SHARE),
+        num_cpus=_WAITING if waits else config.workers.cpus - (0 if prepares_alone else _SHARE),
         num_gpus=config.workers.gpus,
     )
     rows = 0
@@ -184,8 +202,17 @@ def _check_resources(workers: Workers, report: Progress) -> None:
         raise ConfigError(f"{lacks}: {setting}, or submit the job to a cluster that has them")
 
 
-def _pool(workers: Workers, left: int, cores: int) -> ActorPoolStrategy:
+def _pool(config: AnnotateConfig, left: int, cores: int) -> ActorPoolStrategy:
     """Return how many copies of the model there are, from the beginning and at most."""
+    workers, at_once = config.workers, config.batches_at_once
+    if at_once > 1:
+        # One copy knows what all of them ask for and spend.
+        return ActorPoolStrategy(
+            size=1,
+            max_tasks_in_flight_per_actor=2 * at_once,
+            max_concurrent_calls_per_actor=at_once,
+            enable_true_multi_threading=True,
+        )
     most = workers.count or (left if workers.gpus else max(1, cores // workers.cpus))
     most = max(1, min(most, left))
     return ActorPoolStrategy(min_size=min(workers.least, most), max_size=most)
@@ -212,6 +239,7 @@ class _Compute:
 
     def __init__(self, config: AnnotateConfig, annotator: Annotator) -> None:
         self._config, self._annotator = config, annotator
+        self._loading = threading.Lock()
 
     def __call__(self, table: pa.Table) -> pa.Table:
         rows = [self._row(table, number) for number in range(len(table))]
@@ -225,13 +253,18 @@ class _Compute:
         batch = batches.batch_of(table, number)
 
         def done() -> dict[str, Any]:
-            return {"rows": pieces.write(self._config.out, self._annotator, self._model, batch)}
+            # Batches may come at once.
+            with self._loading:
+                model = self._model
+            return {"rows": pieces.write(self._config.out, self._annotator, model, batch)}
 
         return returned(self._config.out, done)
 
     # Loaded with the first batch, which can say why it fails: an actor that cannot begin only dies.
     @functools.cached_property
     def _model(self) -> Model:
+        if not self._config.has_weights:
+            return self._annotator.load("cpu", self._config.precision)
         import torch
 
         workers = self._config.workers

@@ -1,0 +1,1 @@
+"""Long captions: what an article says of a figure beside its caption."""
