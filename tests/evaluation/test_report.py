@@ -1,12 +1,8 @@
-"""The report: models against models, the table, plots."""
+"""The report: the table, plots."""
 
 import io
 
-import numpy as np
-import pyarrow as pa
-import pytest
 from PIL import Image
-from scipy import stats
 
 from biovl.evaluation import report
 from biovl.evaluation.report import Judged
@@ -15,45 +11,6 @@ from biovl.evaluation.report import Judged
 def score(name: str, value: float, count: int = 10, **more: float) -> dict:
     ends = {"low": value - 0.05, "high": value + 0.05, **more}
     return {"name": name, "value": value, "count": count, "note": "", **ends}
-
-
-def answered(right: list[float | None], ids: str = "abcdef") -> pa.Table:
-    return pa.table({"id": list(ids[: len(right)]), "accuracy": pa.array(right, pa.float64())})
-
-
-def test_models_are_compared_on_the_examples_both_answered() -> None:
-    one, other = answered([1, 0, None, 0]), answered([1, 1, 1, 0, 1], "dbace")
-    found = report.differences(one, other, resamples=200, seed=0)["accuracy"]
-    # In common and answered: a (1 and 1), b (0 and 1), d (0 and 1).
-    assert found["count"] == 3
-    assert found["value"] == pytest.approx(2 / 3)
-
-
-def test_differences_agree_with_scipys_paired_bootstrap() -> None:
-    rng = np.random.default_rng(0)
-    ours, theirs = (rng.random(200) < 0.5).astype(float), (rng.random(200) < 0.7).astype(float)
-    ids = [str(n) for n in range(200)]
-    one, other = pa.table({"id": ids, "accuracy": ours}), pa.table({"id": ids, "accuracy": theirs})
-    found = report.differences(one, other, resamples=2_000, seed=0)["accuracy"]
-    expected = stats.bootstrap((theirs - ours,), np.mean, n_resamples=2_000, rng=1)
-    assert found["low"] == pytest.approx(expected.confidence_interval.low, abs=0.02)
-    assert found["high"] == pytest.approx(expected.confidence_interval.high, abs=0.02)
-
-
-def test_of_classes_balanced_accuracy_and_f1_are_compared_too() -> None:
-    label = [0, 0, 0, 1]
-    one = pa.table({"id": list("abcd"), "label": label, "predicted": [0, 0, 0, 0]})
-    other = pa.table({"id": list("abcd"), "label": label, "predicted": [0, 0, 1, 1]})
-    found = report.differences(one, other, resamples=50, seed=0)
-    assert found["balanced_accuracy"]["value"] == pytest.approx((2 / 3 + 1) / 2 - 0.5)
-    assert found.keys() == {"balanced_accuracy", "macro_f1"}
-
-
-def test_every_two_models_are_compared() -> None:
-    tables = {"t": {name: answered([1, 0]) for name in "abc"}}
-    found = report.compared(tables, resamples=10, seed=0)
-    pairs = [(row["ahead_of"], row["model"]) for row in found]
-    assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
 
 
 JUDGED = [

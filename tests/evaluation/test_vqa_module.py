@@ -10,7 +10,7 @@ from biovl.errors import ConfigError, TrainingError
 from biovl.evaluation.datasets.vqa import Config, build
 from biovl.evaluation.fusion.config import AdamConfig, FusionConfig, LearningConfig
 from biovl.evaluation.fusion.inputs import Alone, Inputs
-from biovl.evaluation.fusion.learning import Learner, _rate
+from biovl.evaluation.fusion.learning import Learner, rate
 from biovl.evaluation.fusion.module import Fusion
 from biovl.evaluation.fusion.tokens import TokenTowers
 from tests.evaluation.toy_questions import TEXT, tiny_encoder, write_vqa_rad
@@ -178,7 +178,7 @@ def test_frozen_towers_stay_as_they_are_and_tuned_ones_do_not(data):
 
 
 def test_the_rate_rises_for_a_tenth_and_falls_to_nothing():
-    rates = [_rate(step, 20, AdamConfig()) for step in range(20)]
+    rates = [rate(step, 20, AdamConfig().warmup_share) for step in range(20)]
     assert rates[:3] == [0.5, 1.0, 1.0]
     assert rates[-1] == pytest.approx(1 / 18)
 

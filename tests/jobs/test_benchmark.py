@@ -162,7 +162,7 @@ def test_a_killed_run_goes_on_and_vectors_are_made_once(judged, place: Path) -> 
         stdout=subprocess.PIPE,
     )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not list(cache.glob("*/.draft/embedded/*.json")):
             assert process.poll() is None, process.communicate()[1].decode()[-2000:]
             assert time.monotonic() < deadline
@@ -265,6 +265,47 @@ def test_long_captions_are_made_of_harvested_articles(
     assert notes["clip_tokens"]["median"] > 75
     with pytest.raises(ArtifactError, match=r"no figure to draw: .* of another year"):
         run(place, place / "none", "long_retrieval", data={**data, "years": [1850]})
+
+
+class Stopping(io.StringIO):
+    """Stands for somebody who ends the run when the first training is done."""
+
+    def write(self, text: str) -> int:
+        if "of val" in text:
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
+def test_a_tower_is_tuned_and_an_ended_run_goes_on(judged, place: Path) -> None:
+    for number, split in enumerate(("train", "val", "test")):
+        for kind in KINDS[:2]:
+            (place / "tuned-on" / split / kind).mkdir(parents=True)
+            images = sorted((place / "kinds/images" / kind).glob("*.jpg"))
+            for image in images[2 * number :][:2]:
+                shutil.copy(image, place / "tuned-on" / split / kind)
+    tuning = {"lrs": [1e-3, 1e-4], "epochs": 1, "least_steps": 2, "batch": 4}
+    asked = {
+        "data": str(place / "tuned-on"),
+        "tasks": {"fine_tune": {"name": "fine_tune", "tuning": tuning}},
+    }
+    ended = {**recipes.fine_tune(), **settings(place, place / "ended", **asked)}
+    with pytest.raises(KeyboardInterrupt):
+        benchmark(configs.build(BenchmarkConfig, ended), progress=Stopping())
+    assert not (place / "ended/manifest.json").exists()
+    _, said = run(place, place / "ended", "fine_tune", **asked)
+    assert said.count("ours fine_tune: 1-0-") == 1
+    run(place, place / "undisturbed", "fine_tune", **asked, **{"workers.count": 2})
+    assert content(place / "ended") == content(place / "undisturbed")
+    found = json.loads((place / "ended/scores.json").read_text())
+    (fit,) = found["notes"][0]["fits"]
+    assert fit["tried"].keys() == {"0.001", "0.0001"}
+
+
+def test_a_device_that_is_not_there_is_told(judged, place: Path) -> None:
+    changes = {"data": str(place / "kinds/images"), "workers.cpus": 1000}
+    if os.environ.get("RAY_ADDRESS", "local") == "local":
+        with pytest.raises(ConfigError, match="a worker needs 1000 CPU, and Ray here has"):
+            run(place, place / "no-device", "zero_shot", **changes)
 
 
 def test_what_cannot_be_scored_is_told_before_anything_is_embedded(place: Path) -> None:

@@ -446,6 +446,32 @@ _OTHERS = (
         access="harvest",
         source="figures/ of pipelines/harvest.py; BMC-LongCLIP, C",
     ),
+    Benchmark(
+        name="vqa_rad",
+        domain="Radiology",
+        group="Medical questions",
+        about="VQA-RAD, questions about radiographs and slices, 1,797 to train on and 451",
+        modality="X-ray, CT, MRI",
+        classes=None,
+        task="vqa",
+        captions=None,
+        licence="CC0-1.0",
+        settings={"name": "vqa"},
+        source="Lau et al. 2018, doi:10.1038/sdata.2018.251; osf.io/89kps",
+    ),
+    Benchmark(
+        name="slake",
+        domain="Radiology",
+        group="Medical questions",
+        about="SLAKE, questions in English, 4,919, 1,053 and 1,061; vqa_slake trains as it should",
+        modality="X-ray, CT, MRI",
+        classes=None,
+        task="vqa",
+        captions=None,
+        licence="CC-BY-4.0",
+        settings={"name": "vqa"},
+        source="Liu et al. 2021, arXiv:2102.09542; huggingface.co/datasets/BoKelvin/SLAKE",
+    ),
 )
 
 BIOMEDICA_TABLE_12 = (*_CELL_BIOLOGY, *_PATHOLOGY, *_MICROSCOPY, *_CLINICAL, *_DRESDEN, *_RETRIEVAL)
@@ -460,5 +486,6 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "microscopy_composition": tuple(item.name for item in _MICROSCOPY),
     "biomedclip": ("pcam", "lc25000_lung", "lc25000_colon", "tcga_til", "rsna"),
     "bmc_longclip": ("mimic_cxr", "pmc_long"),
+    "medical_questions": ("vqa_rad", "slake"),
 }
 """Benchmarks by the name of what they are reported together as."""

@@ -81,6 +81,36 @@ def auroc(scored_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
     return area_R
 
 
+def macro_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
+    """Return the mean over classes of the AUROC of one against the others. Shape [R].
+
+    Classes without images do not count; a resample that lacks one of the others has no score: NaN.
+
+    Args:
+        scored_K: The class, and a score for each class, higher for it. float64, [K, 1 + C].
+        weights_RK: How often each counts.
+    """
+    label_K = scored_K[:, 0]
+    areas_CR = [
+        auroc(np.stack([label_K == label, scored_K[:, 1 + int(label)]], axis=1), weights_RK)
+        for label in np.unique(label_K)
+    ]
+    mean_R: np.ndarray = np.mean(areas_CR, axis=0)
+    return mean_R
+
+
+def mean_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
+    """Return the mean AUROC of several scores of the same images. Shape [R], NaN of one class.
+
+    Args:
+        scored_K: The class, 0 or 1, and the scores, higher for class 1. float64, [K, 1 + S].
+        weights_RK: How often each counts.
+    """
+    areas_SR = [auroc(scored_K[:, [0, s]], weights_RK) for s in range(1, scored_K.shape[1])]
+    mean_R: np.ndarray = np.mean(areas_SR, axis=0)
+    return mean_R
+
+
 def estimates(
     labels_N: np.ndarray,
     predicted_N: np.ndarray,

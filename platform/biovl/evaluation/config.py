@@ -14,14 +14,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class WorkersConfig:
-    """Who embeds."""
+    """Who embeds, and who trains where a task does."""
 
     count: int = 1
     """Copies of a model, each on a worker."""
     cpus: float = 1
     """Of a worker; as many threads decode images."""
     gpus: float = 0
-    """Of a worker; 0 embeds on CPUs."""
+    """Of a worker; 0 computes on CPUs."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.cpus <= 0 or self.gpus < 0:
@@ -49,7 +49,7 @@ class BenchmarkConfig:
     """Benchmarks and suites of the table that --list prints."""
     benchmarks_as: str = "closed_vqa"
     """The task by which benchmarks of images with classes are asked: closed_vqa, zero_shot,
-    linear_probe."""
+    linear_probe, fine_tune."""
     corpus: str = ""
     """A corpus of ours, for tasks that read one."""
     data: str | Plugin = ""

@@ -18,11 +18,14 @@ from typing import Protocol
 
 import numpy as np
 import open_clip
+import torch
+from torch import Tensor
 
 from biovl import encoder as ours
 from biovl.encoder import Precision
 from biovl.errors import ArtifactError, BiovlError
 from biovl.evaluation import between, open_clip_models, transformers_models
+from biovl.evaluation.image_tower import ImageTower
 from biovl.images.decode import decode_rgb
 from biovl.storage import MANIFEST, Folder, fingerprint
 from biovl.weight_files import local_copy
@@ -55,6 +58,10 @@ class Model(Protocol):
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
         """Return which texts have more tokens than the context. bool, [B]."""
+        ...
+
+    def image_tower(self) -> ImageTower:
+        """Return the image tower to be trained; this model changes with it."""
         ...
 
 
@@ -169,6 +176,20 @@ class Ours:
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
         """Return which texts have more tokens than the context."""
         return np.array([self._encoder.preparation.truncated(text) for text in texts], bool)
+
+    def image_tower(self) -> ImageTower:
+        """Return the image tower."""
+        encoder = self._encoder
+        seen = encoder.preparation
+        mean_C11 = torch.tensor(seen.mean, device=encoder.device)[:, None, None]
+        std_C11 = torch.tensor(seen.std, device=encoder.device)[:, None, None]
+
+        def features(pixels_BHWC: Tensor) -> Tensor:
+            image_BCHW = pixels_BHWC.permute(0, 3, 1, 2).float() / 255
+            feature_BD: Tensor = encoder.model.encode_image((image_BCHW - mean_C11) / std_C11)
+            return feature_BD
+
+        return ImageTower(encoder.model, features)
 
 
 def _of_name(uri: str, weights: str = "") -> str:

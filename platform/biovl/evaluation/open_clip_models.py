@@ -11,6 +11,7 @@ from PIL import Image
 
 from biovl.encoder import Precision
 from biovl.errors import ArtifactError, ConfigError
+from biovl.evaluation.image_tower import ImageTower
 from biovl.weight_files import local_copy
 
 _TEXTS = 64
@@ -115,6 +116,10 @@ class OpenClip:
         else:
             counts = [len(self._tokenizer.encode(text)) + 2 for text in texts]
         return np.array(counts, np.int64) > self.context
+
+    def image_tower(self) -> ImageTower:
+        """Return the image tower."""
+        return ImageTower(self._model, self._model.encode_image)
 
 
 def unit(rows_BD: torch.Tensor) -> np.ndarray:

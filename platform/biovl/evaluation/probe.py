@@ -144,10 +144,7 @@ def chosen_within(
     all are, C is 1.
     """
     features_TD, labels_T = train
-    fold_T = np.full(len(labels_T), -1)
-    for rows in _by_class(labels_T, seed):
-        if len(rows) > 1:
-            fold_T[rows] = np.arange(len(rows)) % FOLDS
+    fold_T = folds(labels_T, seed)
     values = sorted(strengths)
     told = np.zeros((len(values), 2))
     for fold in range(FOLDS if len(labels_T) <= _FEW else 1):
@@ -158,6 +155,15 @@ def chosen_within(
             told += [val_T.sum() * np.array(_judged(fitted, *val)) for fitted in fits]
     strength = values[_best(told.tolist())] if told.any() else 1.0
     return fit(features_TD, labels_T, classes, strength, device=device)
+
+
+def folds(labels_T: np.ndarray, seed: int) -> np.ndarray:
+    """Return which part of each class an image is in; -1 for the only one of a class. int64."""
+    fold_T = np.full(len(labels_T), -1)
+    for rows in _by_class(labels_T, seed):
+        if len(rows) > 1:
+            fold_T[rows] = np.arange(len(rows)) % FOLDS
+    return fold_T
 
 
 def _judged(fitted: Probe, features_VD: np.ndarray, labels_V: np.ndarray) -> tuple[float, float]:

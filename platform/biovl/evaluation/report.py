@@ -1,18 +1,15 @@
-"""What a benchmark run publishes of its scores: JSON, a table, plots; and models against models."""
+"""What a benchmark run publishes of its scores: JSON, a table, plots."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import combinations
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from matplotlib.ticker import PercentFormatter
 
 from biovl import markdown
 from biovl.drawing import INK, SERIES, plot_figure, png, style, two_lines
-from biovl.evaluation import benchmarks, bootstrap, classification
+from biovl.evaluation import benchmarks
 from biovl.evaluation.benchmark_table import BENCHMARKS
 
 _RANKS = ("median_rank",)
@@ -35,65 +32,6 @@ class Judged:
     """Why there are no scores."""
     unreadable: Mapping[str, int] | None = None
     """Images left out, by reason."""
-
-
-def differences(
-    one: pa.Table, other: pa.Table, *, resamples: int, seed: int
-) -> dict[str, dict[str, float]]:
-    """Return by score how far ``other`` is ahead of ``one`` on the examples that both have.
-
-    Scores are those with a column of their name, parts of breakdowns left out; where classes are
-    predicted, balanced accuracy and macro-F1 as well.
-    """
-    right = pa.array(other["id"])
-    at = pc.index_in(one["id"], right)
-    common = at.is_valid()
-    mine, theirs = one.filter(common), other.take(at.drop_null())
-    pairs: dict[str, tuple[np.ndarray, np.ndarray, bootstrap.Statistic]] = {}
-    for name in one.column_names:
-        is_score = pa.types.is_floating(one.schema.field(name).type) and "/" not in name
-        if not is_score or name not in other.column_names:
-            continue
-        both = pc.and_(mine[name].is_valid(), theirs[name].is_valid())
-        ours, their = mine[name].filter(both).to_numpy(), theirs[name].filter(both).to_numpy()
-        if len(ours):
-            pairs[name] = their, ours, bootstrap.mean
-    if {"label", "predicted"} <= set(one.column_names) & set(other.column_names):
-        both = pc.and_(mine["predicted"].is_valid(), theirs["predicted"].is_valid())
-        answers = (_answers(theirs, both), _answers(mine, both))
-        if len(answers[0]):
-            pairs["balanced_accuracy"] = (*answers, classification.balanced_accuracy)
-            pairs["macro_f1"] = (*answers, classification.macro_f1)
-    found = {}
-    for name, (their, ours, statistic) in pairs.items():
-        ahead = bootstrap.paired_difference(their, ours, statistic, resamples=resamples, seed=seed)
-        found[name] = {**asdict(ahead), "count": len(ours)}
-    return found
-
-
-def _answers(table: pa.Table, which: pa.ChunkedArray) -> np.ndarray:
-    label, predicted = table["label"].filter(which), table["predicted"].filter(which)
-    return classification.answers(label.to_numpy(), predicted.to_numpy())
-
-
-def compared(
-    tables: Mapping[str, Mapping[str, pa.Table]], *, resamples: int, seed: int
-) -> list[dict[str, Any]]:
-    """Return differences of every two models by task.
-
-    Args:
-        tables: Predictions by task and model, models in their order.
-        resamples: Of the intervals.
-        seed: Of the draws.
-    """
-    return [
-        {"task": task, "model": other, "ahead_of": one, "score": name, **values}
-        for task, by_model in tables.items()
-        for one, other in combinations(by_model, 2)
-        for name, values in differences(
-            by_model[one], by_model[other], resamples=resamples, seed=seed
-        ).items()
-    ]
 
 
 def averages(judged: Sequence[Judged]) -> list[dict[str, Any]]:

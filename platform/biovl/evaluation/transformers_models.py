@@ -13,6 +13,7 @@ from PIL import Image
 
 from biovl.encoder import Precision
 from biovl.errors import ArtifactError
+from biovl.evaluation.image_tower import ImageTower
 from biovl.evaluation.open_clip_models import computing, unit
 
 WITH_TEXT = ("clip", "siglip", "siglip2")
@@ -117,9 +118,7 @@ class Transformers:
         """Return unit vectors: the projection of CLIP and SigLIP, the class token of the others."""
         pixels_BCHW = torch.from_numpy(pixels).to(self._device)
         with torch.inference_mode(), computing(self._device, self._precision):
-            if self.has_text:
-                return unit(_tensor(self._model.get_image_features(pixel_values=pixels_BCHW)))
-            return unit(self._model(pixel_values=pixels_BCHW).last_hidden_state[:, 0])
+            return unit(self._features(pixels_BCHW))
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Return unit vectors."""
@@ -140,6 +139,16 @@ class Transformers:
         """Return which texts have more tokens than the context."""
         counts = [len(self._tokenizer(text)["input_ids"]) for text in texts]
         return np.array(counts, np.int64) > self.context
+
+    def image_tower(self) -> ImageTower:
+        """Return the image tower."""
+        return ImageTower(self._model, self._features)
+
+    def _features(self, pixels_BCHW: torch.Tensor) -> torch.Tensor:
+        if self.has_text:
+            return _tensor(self._model.get_image_features(pixel_values=pixels_BCHW))
+        class_BD: torch.Tensor = self._model(pixel_values=pixels_BCHW).last_hidden_state[:, 0]
+        return class_BD
 
 
 def _tensor(found: Any) -> torch.Tensor:

@@ -2,61 +2,43 @@
 
 1. open     on the driver: what each task asks about; labels and texts, no image
 2. embed    a model at a time: actors with a copy of it take units of images and texts
-3. judge    a task of Ray for every model and task; before, what is learnt on Ray Train (vqa)
-4. compare  on the driver: scores, models against models, the table
+3. learn    what is learnt before it is judged: vqa on Ray Train, fine_tune by tasks of Ray
+4. judge    a task of Ray for every model and task
+5. compare  on the driver: scores, models against models, the table
 
 Vectors are kept in a cache by what made them, and every step leaves receipts: a killed run goes on,
 and a later one embeds only what is new.
 """
 
-import contextlib
-import functools
-import hashlib
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from importlib.metadata import version
+from dataclasses import dataclass
 from typing import Any, TextIO
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import ray
-from ray.data import ActorPoolStrategy
 
-from biovl import config as configs
 from biovl import plugins
 from biovl.errors import ArtifactError, BiovlError, ConfigError, StorageError
-from biovl.evaluation import benchmarks, embedding, encoders, leak_report, report
-from biovl.evaluation.between import WiseFt, name_of
+from biovl.evaluation import benchmarks, embedding, encoders, identity, report, report_files
+from biovl.evaluation.benchmarks import TASKS
 from biovl.evaluation.config import BenchmarkConfig
 from biovl.evaluation.embedding import Wanted
-from biovl.evaluation.encoders import Known, Model
-from biovl.evaluation.plots import between_plot
+from biovl.evaluation.encoders import Known
 from biovl.evaluation.report import Judged
 from biovl.evaluation.stored_images import parts_of
-from biovl.evaluation.tasks import Embedded, Outcome, Task
+from biovl.evaluation.tasks import Task
+from biovl.evaluation.tasks.fine_tune import FineTune
 from biovl.evaluation.tasks.vqa import Vqa
+from biovl.jobs import fine_tune
 from biovl.jobs.connection import connected
+from biovl.jobs.embed import embed
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
 from biovl.jobs.vqa import answered_and_judged
 from biovl.leases import held
 from biovl.plugins import Plugin
-from biovl.storage import (
-    Draft,
-    Folder,
-    Input,
-    Manifest,
-    fingerprint,
-    published,
-    to_json,
-)
-
-KIND = "report"
-
-TASKS = "evaluation.tasks"
+from biovl.storage import Draft, Folder, Manifest, published
 
 
 @dataclass(frozen=True)
@@ -67,8 +49,8 @@ class Asked:
     plugin: Plugin
     data: Any
     needs_text: bool
-    learns: Vqa | None
-    """The task itself where a model learns before it is judged: it asks for no vectors."""
+    learns: Vqa | FineTune | None
+    """The task itself where a model learns before it is judged."""
 
 
 def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Manifest:
@@ -99,18 +81,16 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
     described, skipped = benchmarks.resolved(config)
     asked, refused = _opened(described, say)
     if not asked:
-        raise BiovlError(_reasons([*skipped, *refused]))
-    plain = configs.to_plain(config)
-    # The same models and data give the same bytes wherever they are published and whoever works.
-    for name in ("out", "workers", "cache"):
-        del plain[name]
-    inputs = _inputs(config, known, asked)
-    manifest = published(config.out, KIND, plain, inputs)
+        raise BiovlError(report_files.reasons([*skipped, *refused]))
+    plain = identity.settings(config, described)
+    inputs = identity.inputs(config, known, {task.name: task.data for task in asked})
+    manifest = published(config.out, report_files.KIND, plain, inputs)
     if manifest is None:
         with held(config.out) as lease:
-            draft = Draft.begin(config.out, KIND, plain, inputs)
+            draft = Draft.begin(config.out, report_files.KIND, plain, inputs)
             wanted = _wanted(config, known, asked)
             with connected():
+                fine_tune.check_resources(config.workers, say.say)
                 for name in known:
                     mine = [
                         item
@@ -118,11 +98,11 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
                         if model == name
                         for item in own.all()
                     ]
-                    _embed(config, name, mine, say)
-                _learn(config, draft, known, asked, say)
+                    embed(config, name, mine, say)
+                _learn(config, draft, known, asked, wanted, say)
                 judged = _judge(config, draft, known, asked, wanted, say)
             judged += [Judged(model="", task=task, skipped=why) for task, why in skipped + refused]
-            manifest = _manifest(config, draft, judged, plain, inputs)
+            manifest = report_files.written(config, draft, judged, plain, inputs)
             lease.check()
             draft.publish(manifest)
     whole, _, parts = Folder(config.out).read("table.md").decode().partition(report.BROKEN_DOWN)
@@ -146,40 +126,10 @@ def _opened(
                 raise
             refused.append((name, str(error)))
         else:
-            learns = task if isinstance(task, Vqa) else None
+            learns = task if isinstance(task, Vqa | FineTune) else None
             asked.append(Asked(name, plugin, data, task.needs_text, learns))
         say.add(name)
     return asked, refused
-
-
-def _inputs(
-    config: BenchmarkConfig, known: Mapping[str, Known], asked: Sequence[Asked]
-) -> list[Input]:
-    models = [
-        Input(name=f"model {name}", uri=model.uri, fingerprint=model.fingerprint)
-        for name, model in known.items()
-    ]
-    corpora = [
-        Input(name=name, uri=uri, fingerprint=fingerprint(uri))
-        for name, uri in (("index", config.index), ("figures", config.figures))
-        if uri
-    ]
-    return [*models, *corpora] + [
-        Input(name=f"data {task.name}", uri=task.data.name, fingerprint=_fingerprint(task.data))
-        for task in asked
-    ]
-
-
-def _fingerprint(data: Any) -> str:
-    """Return what identifies the images, labels, texts and answers of a benchmark."""
-    known = hashlib.blake2b(data.images.fingerprint.encode(), digest_size=16)
-    for item in fields(data):
-        value = getattr(data, item.name)
-        if isinstance(value, np.ndarray):
-            known.update(np.ascontiguousarray(value).tobytes())
-        elif isinstance(value, list | tuple):
-            known.update(repr(value).encode("utf-8", "surrogatepass"))
-    return known.hexdigest()
 
 
 def _wanted(
@@ -191,7 +141,7 @@ def _wanted(
         for task in asked:
             if task.needs_text and not model.has_text:
                 continue
-            if task.learns is not None:
+            if isinstance(task.learns, Vqa):
                 found[name, task.name] = _Vectors([], None)
                 continue
             parts = [
@@ -222,89 +172,51 @@ class _Vectors:
         return [*self.images, *([self.texts] if self.texts is not None else [])]
 
 
-class _Embed:
-    """One copy of a model on a worker, which embeds unit after unit."""
-
-    def __init__(self, config: BenchmarkConfig, known: Known, todo: list[Any]) -> None:
-        self._config, self._known, self._todo = config, known, todo
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return returned(self._config.cache_uri(), lambda: self._embed(row))
-
-    def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
-        wanted, threads = self._wanted[str(row["uri"])], max(1, int(self._config.workers.cpus))
-        receipt = embedding.embed_unit(wanted, self._model, int(row["number"]), threads)
-        return {"rows": receipt["rows"]}
-
-    @functools.cached_property
-    def _wanted(self) -> dict[str, Wanted]:
-        found: dict[str, Wanted] = ray.get(self._todo[0])
-        return found
-
-    # Loaded with the first unit, which can say why it fails: an actor that cannot begin only dies.
-    @functools.cached_property
-    def _model(self) -> Model:
-        device = "cuda" if self._config.workers.gpus else "cpu"
-        return encoders.load(self._known.uri, device=device, precision=self._config.precision)
-
-
-def _embed(config: BenchmarkConfig, name: str, wanted: Sequence[Wanted], say: Progress) -> None:
-    """Embed for one model what is not kept yet."""
-    todo = {item.uri: item for item in wanted if not item.published()}
-    if not todo:
-        return
-    with contextlib.ExitStack() as leases:
-        pending, total = [], 0
-        for uri, item in todo.items():
-            leases.enter_context(held(uri))
-            draft = Draft.begin(uri, embedding.KIND, item.plain, embedding.inputs(item))
-            finished = {int(kept.rpartition("/")[2]) for kept in draft.names_noted("embedded")}
-            pending += [{"uri": uri, "number": n} for n in range(item.units) if n not in finished]
-            total += item.units
-        say.stage(f"embedding with {name}: unit", total, done_before=total - len(pending))
-        if pending:
-            workers = config.workers
-            embed: Any = _Embed
-            done = ray.data.from_items(pending, override_num_blocks=len(pending)).map(
-                embed,
-                fn_constructor_args=(config, wanted[0].model, [ray.put(todo)]),
-                compute=ActorPoolStrategy(size=min(workers.count, len(pending))),
-                num_cpus=workers.cpus,
-                num_gpus=workers.gpus,
-            )
-            seen = 0
-            for row in done.iter_rows():
-                seen += checked(row)["rows"]
-                say.add(f"{seen:,} images and texts ({seen / say.seconds:.0f}/s)")
-        for item in todo.values():
-            embedding.publish(item)
-
-
 def _learn(
     config: BenchmarkConfig,
     draft: Draft,
     known: Mapping[str, Known],
     asked: Sequence[Asked],
+    wanted: Mapping[tuple[str, str], "_Vectors"],
     say: Progress,
 ) -> None:
     """Let models learn what cannot be judged by vectors, one after the other; keep the outcome."""
     for name, model in known.items():
         for task in asked:
             receipt = f"judged/{name}/{task.name}"
-            if task.learns is None or not model.has_text or draft.noted(receipt) is not None:
+            if task.learns is None or (name, task.name) not in wanted or draft.noted(receipt):
                 continue
-            place = draft.folder.uri.rstrip("/") + f"/.draft/learning/{name}/{task.name}"
-            what = f"{name} {task.name}"
+            place = _place(draft, name, task.name)
+
+            def tell(line: str, what: str = f"{name} {task.name}") -> None:
+                say.say(f"{what}: {line}")
+
             try:
+                if isinstance(task.learns, FineTune):
+                    fine_tune.train(
+                        task.plugin,
+                        task.data,
+                        wanted[name, task.name].images,
+                        config.workers,
+                        config.precision,
+                        place,
+                        tell,
+                    )
+                    continue
                 outcome = answered_and_judged(
-                    *(task.learns, task.data, model.uri, config.workers, place),
-                    say=lambda line, what=what: say.say(f"{what}: {line}"),  # type: ignore[misc]
+                    *(task.learns, task.data, model.uri, config.workers, place), say=tell
                 )
             except (ArtifactError, ConfigError) as error:
                 draft.note(receipt, {"skipped": str(error)})
             else:
                 reasons = Counter(outcome.notes["unreadable_images"].values())
-                draft.note(receipt, _kept(draft.folder, name, task.name, outcome, reasons))
+                kept = report_files.kept(draft.folder, name, task.name, outcome, reasons)
+                draft.note(receipt, kept)
+
+
+def _place(draft: Draft, model: str, task: str) -> str:
+    """Return where a model learns a task."""
+    return f"{draft.folder.uri.rstrip('/')}/.draft/learning/{model}/{task}"
 
 
 def _judge(
@@ -364,174 +276,24 @@ def _judged(
         vectors = embedding.embedded(model, images)
         draft = Draft(config.out)
         try:
-            outcome = task.evaluate(data, vectors)
+            if isinstance(task, FineTune):
+                learnt = fine_tune.learnt(plugin, data, images, _place(draft, model, name))
+                outcome = task.judge(data, vectors, learnt)
+            else:
+                outcome = task.evaluate(data, vectors)
             if config.index:
-                outcome = _with_leaks(config, draft, outcome, data, vectors, images[0].model, name)
+                outcome = report_files.with_leaks(
+                    config, draft, outcome, data, vectors, images[0].model, name
+                )
         except StorageError:
             raise
         except BiovlError as error:
             receipt: dict[str, Any] = {"skipped": str(error)}
         else:
             reasons = Counter(vectors.unreadable.values())
-            receipt = _kept(draft.folder, model, name, outcome, reasons)
+            receipt = report_files.kept(draft.folder, model, name, outcome, reasons)
         draft.note(f"judged/{model}/{name}", receipt)
         noted: dict[str, Any] = draft.noted(f"judged/{model}/{name}") or {}
         return noted
 
     return returned(config.out, judge)
-
-
-def _with_leaks(
-    config: BenchmarkConfig,
-    draft: Draft,
-    outcome: Outcome,
-    data: Any,
-    vectors: Embedded,
-    model: Known,
-    task: str,
-) -> Outcome:
-    """Return an outcome with the near duplicates of the corpus, and scores without them."""
-    found = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
-    with draft.folder.writer(leaks(vectors.model, task)) as stream:
-        pq.write_table(found.pairs, stream, compression="zstd")
-    without = leak_report.scores_without(
-        outcome.predictions, found, resamples=config.resamples, seed=config.seed
-    )
-    return replace(
-        outcome,
-        scores=(*outcome.scores, *without),
-        notes={**outcome.notes, "leaks": dict(found.counts)},
-    )
-
-
-def _kept(
-    folder: Folder, model: str, task: str, outcome: Outcome, unreadable: Mapping[str, int]
-) -> dict[str, Any]:
-    """Write predictions and plots; return the receipt."""
-    with folder.writer(predictions(model, task)) as stream:
-        pq.write_table(outcome.predictions, stream, compression="zstd")
-    for plot, png in outcome.plots.items():
-        folder.write(f"plots/{model}/{task}-{plot}.png", png)
-    return {
-        "scores": [asdict(score) for score in outcome.scores],
-        "notes": dict(outcome.notes),
-        "unreadable": dict(unreadable),
-    }
-
-
-def predictions(model: str, task: str) -> str:
-    """Return where what a model answered is kept in the folder of a report."""
-    return f"predictions/{model}/{task}.parquet"
-
-
-def leaks(model: str, task: str) -> str:
-    """Return where the near duplicates are listed that the corpus of a model has."""
-    return f"leaks/{model}/{task}.parquet"
-
-
-def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
-    """Return a table, and what the manifest says of its file."""
-    with folder.filesystem.open_input_file(folder.at(name)) as stream:
-        table = pq.read_table(stream)
-    size = folder.filesystem.get_file_info(folder.at(name)).size
-    return table, {"rows": len(table), "size_bytes": size}
-
-
-def _manifest(
-    config: BenchmarkConfig,
-    draft: Draft,
-    judged: Sequence[Judged],
-    plain: Mapping[str, Any],
-    inputs: Sequence[Input],
-) -> Manifest:
-    """Write the report but for its manifest, which is returned.
-
-    Raises:
-        BiovlError: If there is no score at all.
-    """
-    scored = [item for item in judged if item.scores]
-    if not scored:
-        raise BiovlError(_reasons([(item.task, item.skipped or "") for item in judged]))
-    folder, tables, files = draft.folder, dict[str, dict[str, pa.Table]](), {}
-    for item in scored:
-        name = predictions(item.model, item.task)
-        found, files[name] = _read(folder, name)
-        tables.setdefault(item.task, {})[item.model] = found
-        leaked = leaks(item.model, item.task)
-        if folder.exists(leaked):
-            _, files[leaked] = _read(folder, leaked)
-    if config.wise_ft is not None:
-        # Of eleven models on a line every two are too many: the ends.
-        ends = {
-            name_of(alpha) for alpha in (min(config.wise_ft.alphas), max(config.wise_ft.alphas))
-        }
-        tables = {
-            task: {model: found for model, found in by.items() if model in ends}
-            for task, by in tables.items()
-        }
-    differing = report.compared(tables, resamples=config.resamples, seed=config.seed)
-    scores = {
-        "scores": [
-            {"model": item.model, "task": item.task, **score}
-            for item in scored
-            for score in item.scores
-        ],
-        "differences": differing,
-        "averages": report.averages(judged),
-        "notes": [
-            {"model": item.model, "task": item.task, "unreadable": item.unreadable, **item.notes}
-            for item in scored
-            if item.notes is not None
-        ],
-        "skipped": [
-            {"model": item.model, "task": item.task, "reason": item.skipped}
-            for item in judged
-            if item.skipped
-        ],
-    }
-    folder.write("scores.json", to_json(scores))
-    folder.write("table.md", report.table(judged, differing).encode())
-    folder.write("plots/scores.png", report.plot(judged))
-    for item in scored:
-        plot = report.breakdown_plot(item)
-        if plot is not None:
-            folder.write(f"plots/{item.model}/{item.task}-lengths.png", plot)
-    if config.wise_ft is not None:
-        folder.write("plots/wise_ft.png", between_plot(_by_alpha(config.wise_ft, scored)))
-    first: dict[str, dict[str, float]] = {}
-    for item in scored:
-        first.setdefault(item.model, {})[item.task] = round(item.scores[0]["value"], 4)
-    return Manifest(
-        kind=KIND,
-        config=plain,
-        inputs=inputs,
-        counts={
-            "tasks": len({item.task for item in scored}),
-            "models": len(first),
-            "skipped": len(scores["skipped"]),
-            "unreadable": sum(sum((item.unreadable or {}).values()) for item in scored),
-            "first_scores": first,
-        },
-        files=files,
-        notes={"versions": {name: version(name) for name in _VERSIONS}},
-    )
-
-
-def _by_alpha(
-    asked: WiseFt, scored: Sequence[Judged]
-) -> dict[str, list[tuple[float, float, float, float]]]:
-    """Return the first score of each task by alpha."""
-    alphas = {name_of(alpha): alpha for alpha in asked.alphas}
-    found: dict[str, list[tuple[float, float, float, float]]] = {}
-    for item in sorted(scored, key=lambda item: alphas[item.model]):
-        score = item.scores[0]
-        point = (alphas[item.model], score["value"], score["low"], score["high"])
-        found.setdefault(item.task, []).append(point)
-    return found
-
-
-def _reasons(skipped: Sequence[tuple[str, str]]) -> str:
-    return "nothing was scored:\n" + "\n".join(f"  {task}: {why}" for task, why in skipped)
-
-
-_VERSIONS = ("numpy", "open_clip_torch", "pillow", "pyarrow", "torch", "transformers")

@@ -140,8 +140,8 @@ class Learner:
         learnt = self.model["fusion"] if self._is_frozen else self.model
         return {
             "steps_done": self.epochs_done,
-            "model": _on_host(learnt.state_dict()),
-            "optimizer": _on_host(self._optimizer.state_dict()),
+            "model": on_host(learnt.state_dict()),
+            "optimizer": on_host(self._optimizer.state_dict()),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -169,7 +169,8 @@ class Learner:
             torch.autograd.backward(loss / len(batch))
             total += loss.detach().double()
         self._sum_gradients()
-        factor = _rate(step, self._steps_of_epoch * self._config.epochs, self._config.adam)
+        steps = self._steps_of_epoch * self._config.epochs
+        factor = rate(step, steps, self._config.adam.warmup_share)
         for group in self._optimizer.param_groups:
             group["lr"] = group["peak"] * factor
         self._optimizer.step()
@@ -204,17 +205,18 @@ class Learner:
             yield
 
 
-def _on_host(values: Any) -> Any:
+def on_host(values: Any) -> Any:
+    """Return a state with its tensors copied to the host: later steps do not change it."""
     if isinstance(values, Tensor):
         return values.detach().to("cpu", copy=True)
     if isinstance(values, dict):
-        return {key: _on_host(value) for key, value in values.items()}
-    return [_on_host(value) for value in values] if isinstance(values, list) else values
+        return {key: on_host(value) for key, value in values.items()}
+    return [on_host(value) for value in values] if isinstance(values, list) else values
 
 
-def _rate(step: int, steps: int, adam: AdamConfig) -> float:
+def rate(step: int, steps: int, warmup_share: float) -> float:
     """Return the share of the highest rate at a step, from 0: linearly up, linearly down."""
-    warmup = round(steps * adam.warmup_share)
+    warmup = round(steps * warmup_share)
     if step < warmup:
         return (step + 1) / warmup
     return (steps - step) / max(1, steps - warmup)

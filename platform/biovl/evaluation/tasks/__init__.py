@@ -1,7 +1,8 @@
 """Tasks: what is asked of a model, and how the answer is judged. Each file is a plug-in.
 
 ``Config`` of a file says which data and how; ``build(config)`` returns a ``Task``. A task never
-sees a pixel: images are embedded before, once for all tasks, and texts on demand.
+sees a pixel: images are embedded before, once for all tasks, and texts on demand. Of two, models
+learn before they are judged: ``vqa`` and ``fine_tune``, by jobs of their names.
 """
 
 from collections.abc import Callable, Mapping, Sequence

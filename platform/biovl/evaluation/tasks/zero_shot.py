@@ -182,19 +182,8 @@ def _area(
     if similarity_nC.shape[1] == 2:
         score_n = similarity_nC[:, 1] - similarity_nC[:, 0]
         return classification.auroc_estimate(label_n, score_n, **options)
-
-    def macro(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-        areas_RC = [
-            classification.auroc(
-                np.stack([scored_K[:, 0] == number, scored_K[:, 1 + number]], axis=1), weights_RK
-            )
-            for number in present
-        ]
-        mean_R: np.ndarray = np.mean(areas_RC, axis=0)
-        return mean_R
-
     scored_n = np.concatenate([label_n[:, None], probability_nC], axis=1)
-    return bootstrap.estimate(scored_n, macro, **options)
+    return bootstrap.estimate(scored_n, classification.macro_auroc, **options)
 
 
 def _lists(values_NC: np.ndarray, is_read_N: np.ndarray) -> pa.Array:
