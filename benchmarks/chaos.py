@@ -1,6 +1,6 @@
 """Kills at random moments: does a pipeline end in the same bytes, whoever dies?
 
-    python benchmarks/chaos.py --runs 5 --only harvest,assemble,pretrain,index --seed 0
+    python benchmarks/chaos.py --runs 5 --only harvest,split,assemble,pretrain,index --seed 0
 
 A small cluster on this machine (a head and two nodes, each with a raylet of its own) runs each
 pipeline by the command that users type, on articles of our own. First undisturbed; then, at moments
@@ -49,6 +49,7 @@ class Pipeline:
 
 PIPELINES = {
     "harvest": Pipeline("packages", {"source.path": "packages"}, ["packages_per_unit=2"]),
+    "split": Pipeline("default", {"figures": "harvest"}),
     "assemble": Pipeline("small", {"figures": "harvest"}, ["shard.pairs=8"]),
     "pretrain": Pipeline(
         "tiny",
@@ -61,6 +62,13 @@ PIPELINES = {
     "index": Pipeline(
         "default", {"model": "pretrain", "corpus": "assemble"}, ["pairs_per_unit=16"]
     ),
+    "annotate": Pipeline("clip", {"table": "harvest", "weights": "pretrain"}, ["batch=16"]),
+    "cluster": Pipeline(
+        "default",
+        {"table": "harvest", "embedding": "annotate"},
+        ["components=8", "clusters=12"],
+    ),
+    "benchmark": Pipeline("retrieval", {"model": "pretrain", "corpus": "assemble"}),
 }
 
 
@@ -81,7 +89,7 @@ class Outcome:
 class World:
     """The cluster, the inputs, and what undisturbed runs publish."""
 
-    def __init__(self, folder: Path, *, articles: int = 24, limit_s: float = 300) -> None:
+    def __init__(self, folder: Path, *, articles: int = 24, limit_s: float = 600) -> None:
         from ray.cluster_utils import Cluster
 
         from biovl.sample import make_packages

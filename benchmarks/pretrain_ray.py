@@ -231,7 +231,7 @@ def _with_ray(folder: str, steps: int) -> None:
     import ray.util.queue
 
     from biovl.jobs.connection import connected
-    from biovl.jobs.pretrain import COLLECTIVES_TIMEOUT_S
+    from biovl.jobs.ray_train import COLLECTIVES_TIMEOUT_S
 
     train: Any = ray.train
     with connected():

@@ -108,7 +108,7 @@ def test_jobs_share_the_cluster_and_a_failed_one_says_why_in_its_last_line(
 
 
 def test_pretrain_runs_as_the_documentation_says(cluster: Cluster, out: Path) -> None:
-    settings = [f"figures={out}/figures", f"out={out}/corpus", "shard.pairs=16"]
+    settings = [f"figures={out}/figures", f"out={out}/corpus", "split.val_permyriad=3000"]
     status, said = finished(cluster.submit("pipelines/assemble.py", "small", *sets(settings)))
     assert status == 0, said
     settings = [f"corpus={out}/corpus", f"out={out}/model", "epochs=1", "batch.pairs=8"]
@@ -116,6 +116,33 @@ def test_pretrain_runs_as_the_documentation_says(cluster: Cluster, out: Path) ->
     assert status == 0, said
     assert summary(said)["epochs"] == 1
     assert (out / "model" / "open_clip_config.json").exists()
+
+
+def test_a_sweep_runs_as_many_trials_as_there_is_room_for(cluster: Cluster, out: Path) -> None:
+    settings = [f"corpus={out}/corpus", f"out={out}/sweep", "base.recipe=tiny", "base.epochs=3"]
+    settings += ["base.batch.pairs=8", "grid.optim.peak_lr=[0.001,0.0001]"]
+    status, said = finished(cluster.submit("tune/sweep.py", "grid", *sets(settings)))
+    assert status == 0, said
+    assert "2 trials, 2 at a time" in said
+    counted = summary(said)["trials"]
+    assert counted == {"total": 2, "finished": 2, "stopped early": 0, "failed": 0}
+    assert (out / "sweep" / "best.yaml").exists()
+
+
+def test_the_chain_runs_as_one_job_and_again_does_nothing(
+    cluster: Cluster, sample_packages: Path, out: Path
+) -> None:
+    settings = [f"folder={out}/story", f"source.path={sample_packages}"]
+    settings += ["pretrain.epochs=1", "pretrain.batch.pairs=8"]
+    status, said = finished(cluster.submit("pipelines/all.py", "demo", *sets(settings)))
+    assert status == 0, said
+    steps = ("figures", "corpus", "model", "index", "report")
+    manifests = [out / "story" / name / "manifest.json" for name in steps]
+    made = [path.stat().st_mtime_ns for path in manifests]
+    assert (out / "story" / "summary.html").exists()
+    status, said = finished(cluster.submit("pipelines/all.py", "demo", *sets(settings)))
+    assert status == 0, said
+    assert [path.stat().st_mtime_ns for path in manifests] == made
 
 
 def test_status_names_every_machine(cluster: Cluster) -> None:

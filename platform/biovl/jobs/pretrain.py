@@ -6,7 +6,6 @@ says who trains where.
 """
 
 import contextlib
-import os
 import sys
 import threading
 from collections import Counter
@@ -17,15 +16,13 @@ import ray
 import ray.exceptions
 import ray.train
 import ray.train.torch
-import ray.util.queue
 import torch
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
-from biovl.errors import ConfigError, StorageError, TrainingError
-from biovl.jobs import pair_stream
+from biovl.errors import ConfigError, TrainingError
+from biovl.jobs import pair_stream, ray_train
 from biovl.jobs.connection import connected
-from biovl.jobs.failures import raised_by_workers, resumable
+from biovl.jobs.failures import resumable
 from biovl.leases import held
 from biovl.models.open_clip import Built
 from biovl.storage import (
@@ -53,13 +50,7 @@ from biovl.training.workers import Workers
 
 KIND = "model"
 
-RESERVED = "reserved"
-"""What a run's draft calls the id of the placement group that its workers have."""
-
 _LISTEN_S = 0.5
-
-COLLECTIVES_TIMEOUT_S = 1_800
-"""How long a worker waits for the others: data may be slow, a dead one is noticed at once."""
 
 
 def pretrain(
@@ -254,68 +245,34 @@ def _fit(config: PretrainConfig, plan: Plan, every: int | None, built: Built, qu
         data=config.data,
         tokenizer=built.tokenizer,
     )
-    resources = {"CPU": workers.cpus, **({"GPU": workers.gpus} if workers.gpus else {})}
-    # Ray wants a place that all nodes see; the draft goes when the run is published.
-    folder = Draft(config.out).folder
-    # Ray's classes are typed as those of its first version.
-    train: Any = ray.train
-    trainer = train.torch.TorchTrainer(
+    returned = ray_train.fit(
         _work,
-        train_loop_config={
+        {
             "config": configs.to_plain(config),
             "epochs": plan.epochs,
             "validated_every": every,
             "queue": queue,
-            "working_folder": os.getcwd(),
             # In a list: Ray would fetch it for every worker where it stands by itself.
             "source": [source],
         },
-        torch_config=train.torch.TorchConfig(
-            backend="nccl" if workers.gpus else "gloo", timeout_s=COLLECTIVES_TIMEOUT_S
-        ),
-        scaling_config=train.ScalingConfig(
-            num_workers=workers.count,
-            use_gpu=workers.gpus > 0,
-            resources_per_worker=resources,
-            accelerator_type=workers.accelerator,
-        ),
-        run_config=train.RunConfig(
-            name="ray",
-            storage_path=folder.at(".draft"),
-            storage_filesystem=folder.filesystem,
-            logging_config=train.LoggingConfig(log_level="ERROR"),
-            failure_config=train.FailureConfig(max_failures=workers.restarts),
-        ),
+        place=config.out,
+        count=workers.count,
+        cpus=workers.cpus,
+        gpus=workers.gpus,
+        accelerator=workers.accelerator,
+        restarts=workers.restarts,
     )
-    # Ray goes on from what stands under the same name, and nothing of ours does.
-    folder.delete_folder(".draft/ray")
-    try:
-        result: Any = trainer.fit()
-    except ray.train.TrainingFailedError as error:
-        reason = raised_by_workers(error, config.out)
-        if isinstance(reason, StorageError):
-            raise reason from error
-        raise TrainingError(
-            f"the workers failed {workers.restarts + 1} times; the last time: {reason}\n"
-            "The same command goes on from the last checkpoint."
-        ) from error
-    failed = (result.return_value or {}).get("failed")
+    failed = returned.get("failed")
     if failed is not None:
         raise TrainingError(failed)
 
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     """What each worker of Ray Train runs."""
-    # Ray Train moves its workers elsewhere, where relative locations would mean other folders.
-    if os.path.isdir(arguments["working_folder"]):
-        os.chdir(arguments["working_folder"])
     config: PretrainConfig = configs.build(PretrainConfig, arguments["config"])
     plan = Plan([(size, steps) for size, steps in arguments["epochs"]])
     queue = arguments["queue"]
     workers = Workers.current()
-    group = ray.util.get_current_placement_group()
-    if workers.rank == 0 and group is not None:
-        Draft(config.out).note(RESERVED, group.id.hex())
 
     def batches(built: Built, steps_done: int) -> Generator[Batch]:
         pairs = pair_stream.stream(
@@ -382,14 +339,7 @@ class _Listener:
         self._failures: dict[int, ray.exceptions.RayError] = {}
         self._over, self._hearing = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
-        here = ray.get_runtime_context().get_node_id()
-        self.queue = ray.util.queue.Queue(
-            actor_options={
-                "num_cpus": 0,
-                # Beside the driver, without which it is of no use.
-                "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False),
-            }
-        )
+        self.queue = ray_train.queue_to_driver()
         self._thread.start()
 
     def validate(self, epoch: int, steps_done: int) -> None:
@@ -429,7 +379,7 @@ class _Listener:
         self._over.set()
         self._thread.join()
         self._hear()
-        self.queue.shutdown()
+        self.queue.shutdown(force=True)
 
     def _listen(self) -> None:
         while not self._over.wait(_LISTEN_S):
@@ -437,7 +387,7 @@ class _Listener:
                 self._hear()
 
     def _hear(self) -> None:
-        for kind, *values in self.queue.get_nowait_batch(self.queue.qsize()):
+        for kind, *values in ray_train.taken_from(self.queue):
             if kind == "validate":
                 self.validate(*values)
             else:

@@ -17,13 +17,14 @@ from typing import Any, TextIO
 import ray
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
-from ray.util.placement_group import PlacementGroup, remove_placement_group
+from ray.util.placement_group import remove_placement_group
 
 from biovl import config as configs
 from biovl.errors import ArtifactError, BiovlError, TrainingError
 from biovl.evaluation.retrieval import mean_recall_at_1
+from biovl.jobs import ray_train
 from biovl.jobs.connection import connected
-from biovl.jobs.pretrain import RESERVED, pretrain
+from biovl.jobs.pretrain import pretrain
 from biovl.leases import STALE_S, held
 from biovl.storage import Draft, Input, Manifest, find_manifest, fingerprint, published
 from biovl.sweeping import report
@@ -314,10 +315,9 @@ class _GiveBack(tune.Callback):
         self._later(trial)
 
     def _later(self, trial: Any) -> None:
-        reserved = Draft(trial.config["trial"]["config"]["out"]).noted(RESERVED)
-        if reserved is None:
+        group = ray_train.reserved(trial.config["trial"]["config"]["out"])
+        if group is None:
             return
-        group = PlacementGroup(ray.PlacementGroupID(bytes.fromhex(reserved)))
         # By then whoever would start the workers anew has ended with the trial.
         timer = threading.Timer(_GIVE_BACK_S, remove_placement_group, [group])
         timer.daemon = True

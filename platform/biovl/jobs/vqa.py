@@ -5,7 +5,6 @@ which is what it goes on from, whoever dies.
 """
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +16,9 @@ import ray
 import ray.exceptions
 import ray.train
 import ray.train.torch
-import ray.util.queue
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biovl import config as configs
-from biovl.errors import ConfigError, StorageError, TrainingError
+from biovl.errors import ConfigError, TrainingError
 from biovl.evaluation.config import WorkersConfig
 from biovl.evaluation.datasets import Questions
 from biovl.evaluation.fusion.config import LearningConfig
@@ -29,13 +26,11 @@ from biovl.evaluation.fusion.learning import Learner
 from biovl.evaluation.fusion.opened import open_encoder
 from biovl.evaluation.tasks import Outcome
 from biovl.evaluation.tasks.vqa import Answered, Vqa
-from biovl.jobs.failures import checked, raised_by_workers, returned
+from biovl.jobs import ray_train
+from biovl.jobs.failures import checked, returned
 from biovl.storage import Draft
 from biovl.training.checkpoints import Checkpoints
 from biovl.training.workers import Workers
-
-RESTARTS = 3
-"""How often Ray starts the workers again when one dies."""
 
 _ANSWERED = "answered"
 _LISTEN_S = 0.5
@@ -93,56 +88,25 @@ def _fit(
     place: str,
     queue: Any,
 ) -> None:
-    folder = Draft(place).folder
-    # Ray's classes are typed as those of its first version.
-    library: Any = ray.train
-    trainer = library.torch.TorchTrainer(
+    said = ray_train.fit(
         _work,
-        train_loop_config={
+        {
             "data": data,
             "model": model,
             "learning": configs.to_plain(learning),
             "place": place,
             "queue": queue,
-            "working_folder": os.getcwd(),
         },
-        torch_config=library.torch.TorchConfig(backend="nccl" if workers.gpus else "gloo"),
-        scaling_config=library.ScalingConfig(
-            num_workers=workers.count,
-            use_gpu=workers.gpus > 0,
-            resources_per_worker={
-                "CPU": workers.cpus,
-                **({"GPU": workers.gpus} if workers.gpus else {}),
-            },
-        ),
-        run_config=library.RunConfig(
-            name="ray",
-            storage_path=folder.at(".draft"),
-            storage_filesystem=folder.filesystem,
-            logging_config=library.LoggingConfig(log_level="ERROR"),
-            failure_config=library.FailureConfig(max_failures=RESTARTS),
-        ),
+        place=place,
+        count=workers.count,
+        cpus=workers.cpus,
+        gpus=workers.gpus,
     )
-    # Ray goes on from what stands under the same name, and nothing of ours does.
-    folder.delete_folder(".draft/ray")
-    try:
-        result: Any = trainer.fit()
-    except ray.train.TrainingFailedError as error:
-        reason = raised_by_workers(error, place)
-        if isinstance(reason, StorageError):
-            raise reason from error
-        raise TrainingError(
-            f"the workers failed {RESTARTS + 1} times; the last time: {reason}\n"
-            "The same command goes on from the last checkpoint."
-        ) from error
-    checked(result.return_value or {})
+    checked(said)
 
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     """What each worker of Ray Train runs."""
-    # Ray Train moves its workers elsewhere, where relative locations would mean other folders.
-    if os.path.isdir(arguments["working_folder"]):
-        os.chdir(arguments["working_folder"])
     try:
         _learn(_learner(arguments), arguments)
     # All workers raise it together, and would again: Ray shall not start them anew.
@@ -218,19 +182,12 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def _listening(say: Callable[[str], None]) -> Iterator[Any]:
     """Yield a queue of Ray's; say what workers put into it."""
-    here = ray.get_runtime_context().get_node_id()
-    queue: Any = ray.util.queue.Queue(
-        actor_options={
-            "num_cpus": 0,
-            # Beside the driver, without which it is of no use.
-            "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False),
-        }
-    )
+    queue = ray_train.queue_to_driver()
     over = threading.Event()
 
     def hear() -> None:
         with contextlib.suppress(ray.exceptions.RayActorError):
-            for line in queue.get_nowait_batch(queue.qsize()):
+            for line in ray_train.taken_from(queue):
                 say(line)
 
     def listen() -> None:
@@ -245,4 +202,4 @@ def _listening(say: Callable[[str], None]) -> Iterator[Any]:
         over.set()
         thread.join()
         hear()
-        queue.shutdown()
+        queue.shutdown(force=True)
