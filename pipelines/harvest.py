@@ -1,11 +1,13 @@
-"""Read PMC packages and publish their figures and articles.
+"""Read the literature and publish its figures and articles.
 
+python pipelines/harvest.py pmc_sample --set out=DIR
+python pipelines/harvest.py pmc_open_data --set out=DIR --dry-run
 python pipelines/harvest.py packages --set source.path=DIR --set out=DIR
 ray job submit -- python pipelines/harvest.py packages --set source.path=s3://… --set out=s3://…
 """
 
 from biovl import drivers, recipes
-from biovl.jobs.harvest import HarvestConfig, harvest
+from biovl.jobs.harvest import HarvestConfig, estimate, harvest
 
 if __name__ == "__main__":
-    drivers.main(HarvestConfig, recipes.HARVEST, harvest, about=__doc__)
+    drivers.main(HarvestConfig, recipes.HARVEST, harvest, about=__doc__, estimate=estimate)

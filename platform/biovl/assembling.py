@@ -17,6 +17,7 @@ from biovl import pairing, shards
 from biovl.curation import balance, duplicates, rules, splits
 from biovl.curation.config import AssembleConfig
 from biovl.errors import ArtifactError
+from biovl.harvests import HarvestPart, Tombstones
 from biovl.images.encode import for_training
 from biovl.storage import Draft, Folder
 
@@ -27,7 +28,8 @@ SPLITS = ("train", "val", "test")
 _CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
 _RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
 
-RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", "superseded")
+ENDED = "ended_by_tombstone"
+RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", "superseded", ENDED)
 """What is added to the candidates here."""
 
 _MOST_OPEN_RUNS = 128
@@ -35,9 +37,12 @@ _MOST_OPEN_RUNS = 128
 
 # What decisions about duplicates and splits read, whatever the rules read besides.
 _DECIDING = (
-    "figure_id article_id source_uri version defect image_sha256 phash width_px height_px"
+    f"figure_id article_id source_uri version defect image_sha256 phash width_px height_px {ENDED}"
 ).split()
-_NOT_IN_INDEX = ("text", "mention_texts", "caption_bold", "caption_superscripts", "defect")
+_NOT_IN_INDEX = (
+    *("text", "mention_texts", "caption_bold", "caption_superscripts", "defect", ENDED),
+    *(*pairing.LONG_TEXTS, "context_sources", "long_caption_steps"),
+)
 _RUN = pa.schema(
     [
         pa.field("row", pa.int64()),
@@ -49,29 +54,50 @@ _RUN = pa.schema(
 _PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offset", "size")])
 
 
-def look(config: AssembleConfig, part: str, number: int) -> None:
+def look(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     """Join one part of the figures with its articles and columns, without reading an image."""
-    source = Folder(config.figures)
-    unit = part.removeprefix("figures/part-").partition("-")[0]
-    figures = _read(source, part, columns=pairing.FIGURE_COLUMNS)
+    source = Folder(part.uri)
+    unit = part.name.removeprefix("part-").partition("-")[0]
+    figures = _read(source, part.path, columns=pairing.FIGURE_COLUMNS)
     # One part of articles at a time, less what the figures do not need: a unit may be an archive
     # of a hundred thousand articles.
     articles = pa.concat_tables(
-        pairing.article_facts(_read(source, f"articles/{name}", pairing.ARTICLE_COLUMNS), figures)
+        pairing.article_facts(_articles(part, name), figures)
         for name in source.names("articles", ".parquet")
         if name.startswith(f"part-{unit}-")
     )
-    found = pairing.candidates(figures, articles, config.text)
-    for folder in config.columns:
-        added = _read(Folder(folder), part.removeprefix("figures/"))
-        if len(added) != len(found):
+    tables = []
+    for folder in part.columns:
+        added = _read(Folder(folder), part.name)
+        if len(added) != len(figures):
             raise ArtifactError(
-                f"{folder}/{part.removeprefix('figures/')} has {len(added)} rows and {part} of "
-                f"{config.figures} has {len(found)}: they do not belong together"
+                f"{folder}/{part.name} has {len(added)} rows and {part.path} of {part.uri} has "
+                f"{len(figures)}: they do not belong together"
             )
+        tables.append(added)
+    written = [
+        table[config.text].to_pylist() for table in tables if config.text in table.column_names
+    ]
+    found = pairing.candidates(figures, articles, config.text, *written)
+    for added in tables:
         for name in added.column_names:
             found = found.append_column(added.schema.field(name), added[name])
+    found = found.append_column(ENDED, Tombstones(part.later).of(figures["source_uri"]))
     _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
+
+
+def _articles(part: HarvestPart, name: str) -> pa.Table:
+    """Read a part of the articles, with what PubMed says of them where that was asked."""
+    articles = _read(Folder(part.uri), f"articles/{name}", pairing.ARTICLE_COLUMNS)
+    for uri in part.article_columns:
+        answers = _read(Folder(uri), name)
+        if len(answers) != len(articles):
+            raise ArtifactError(
+                f"{uri}/{name} has {len(answers)} rows and articles/{name} of {part.uri} has "
+                f"{len(articles)}: they do not belong together"
+            )
+        articles = pairing.with_pubmed(articles, answers)
+    return articles
 
 
 def decide(
@@ -96,6 +122,10 @@ def decide(
     found = pa.concat_tables(tables)
     found = found.append_column("superseded", pa.array(_superseded(found), pa.bool_()))
     rejected = rules.rejections(found, asked).to_numpy(zero_copy_only=False).copy()
+    # What a later harvest ends is not there for any rule.
+    tombstones = found[ENDED].to_numpy(zero_copy_only=False)
+    over = ~_is_none(tombstones)
+    rejected[over] = [f"tombstone: {reason}" for reason in tombstones[over]]
     ids, content = found["figure_id"].to_numpy(), found["image_sha256"].to_numpy()
     duplicate_of = np.full(len(ids), None, object)
 
@@ -103,6 +133,8 @@ def decide(
     imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
     rejected[imageless] = NO_IMAGE
     kept = np.flatnonzero(_is_none(rejected))
+    # Of equal images the first by id stands for the others, whichever harvest it is from.
+    kept = kept[np.argsort(ids[kept].astype(str), kind="stable")]
     images = found.take(pa.array(kept))
     stands_for = kept[
         duplicates.survivors(
@@ -159,7 +191,7 @@ def decide(
     return counted
 
 
-def encode(config: AssembleConfig, part: str, number: int) -> None:
+def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     """Write one part's kept pairs to a run: a tar like the shards, and where each pair is in it."""
     folder = Draft(config.out).folder
     about = _read(folder, _candidates(number))
@@ -167,7 +199,7 @@ def encode(config: AssembleConfig, part: str, number: int) -> None:
     entries: list[dict[str, Any]] = []
     with folder.writer(f"{_RUNS}/{number:06d}.tar") as stream:
         run = shards.ShardWriter(stream)
-        for row, image in _images(Folder(config.figures), part, wanted):
+        for row, image in _images(Folder(part.uri), part.path, wanted):
             encoded = for_training(
                 image,
                 short_side_px=config.image.short_side_px,
@@ -301,11 +333,16 @@ def dropped(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
 
 def _superseded(found: pa.Table) -> np.ndarray:
     """Return for each figure whether its article gives way to a newer version of itself."""
+    # A changed article has its old rows and its new ones under one address: apart, by the harvest.
+    ended_rows = found[ENDED].is_valid().to_numpy()
+    addresses = found["source_uri"].to_numpy()
     uris, first, article_of = np.unique(
-        found["source_uri"].to_numpy(), return_index=True, return_inverse=True
+        np.where(ended_rows, addresses + "\0ended", addresses),
+        return_index=True,
+        return_inverse=True,
     )
     usable = np.zeros(len(uris), bool)
-    np.logical_or.at(usable, article_of, found["defect"].is_null().to_numpy())
+    np.logical_or.at(usable, article_of, found["defect"].is_null().to_numpy() & ~ended_rows)
     # In the order of the source, so that of equal versions the first stays.
     order = np.argsort(first)
     rows = pa.array(first[order])

@@ -4,14 +4,17 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from biovl.articles.content import ArticleContent, FigureContent, Graphic
+from biovl.articles import licenses
+from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.graphics import Files
 from biovl.articles.jats import read_article
+from biovl.errors import StorageError
 from biovl.images import decode, hashing
 from biovl.records import Article, Figure
-from biovl.sources import Package
+from biovl.sources import FileError, Package
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +26,7 @@ IMAGE_UNREADABLE = "image cannot be read"
 READER_FAILED = "reader failed"
 VIDEO = "graphic is a video"
 
+_NOT_CLEARED = licenses.Allowed(redistributable=False, derivatives=False)
 _PMCID = re.compile(r"PMC\d+", re.IGNORECASE)
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -41,13 +45,15 @@ class _Image:
 def rows(package: Package) -> Iterator[Figure | Article]:
     """Yield a package's figures, then its article. Never raises for what a package holds.
 
+    A disk, bucket or service that does not do its work is no package's fault and is raised.
+
     One figure is held at a time, so memory does not grow with the package.
     """
     sha256 = hashlib.sha256(package.xml).hexdigest() if package.xml is not None else None
     content, defect, detail = package.content, package.defect, package.defect_detail
     count = 0
     try:
-        if defect is None and package.xml is not None:
+        if defect is None and content is None and package.xml is not None:
             reading = read_article(package.xml)
             content, defect, detail = reading.content, reading.defect, reading.detail
         if defect is None and content is not None:
@@ -56,6 +62,8 @@ def rows(package: Package) -> Iterator[Figure | Article]:
                 yield figure
             if count == 0:
                 defect = NO_FIGURES
+    except StorageError:
+        raise
     # One article in ten million that trips a mistake of ours must not end the run. It is counted
     # under a name that nobody overlooks, and the log has the traceback.
     except Exception as error:
@@ -65,9 +73,58 @@ def rows(package: Package) -> Iterator[Figure | Article]:
 
 
 def article_id(package: Package, content: ArticleContent) -> str:
-    """Return the PMCID, else the DOI, else what the package is called."""
+    """Return what the source says, else the PMCID, the DOI or what the package is called."""
+    if package.stated is not None:
+        return package.stated.article_id
     named = _PMCID.match(package.name)
     return content.pmcid or content.doi or (named[0].upper() if named else package.name)
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """What holds for an article and its figures, of what its source and its XML say."""
+
+    license: License
+    license_code: str | None
+    cleared: bool
+    version: str | None
+    retracted: bool | None
+    snapshot: str | None
+
+    @classmethod
+    def of(cls, package: Package, content: ArticleContent) -> "_Standing":
+        stated = package.stated
+        if stated is None:
+            own = content.license
+            return cls(own, None, True, content.version, content.retracted, None)
+        coded = licenses.license_from_text(stated.license_code or "")
+        # Of a licence that both state, the XML's has the version and the link.
+        license_ = licenses.strictest(content.license, coded)
+        return cls(
+            license_ if license_.spdx else content.license,
+            stated.license_code,
+            stated.cleared,
+            stated.version,
+            content.retracted or stated.retracted,
+            stated.snapshot,
+        )
+
+    def of_figure(self, own: License | None) -> "_Standing":
+        return self if own is None else replace(self, license=own)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns that articles and figures share."""
+        may = licenses.allowed_by(self.license) if self.cleared else _NOT_CLEARED
+        return {
+            "version": self.version,
+            "license": self.license.spdx,
+            "license_code": self.license_code,
+            "license_group": self.license.group if self.cleared else "other",
+            "redistributable": may.redistributable,
+            "derivatives_allowed": may.derivatives,
+            "retracted": self.retracted,
+            "snapshot": self.snapshot,
+        }
 
 
 def _article(
@@ -78,11 +135,12 @@ def _article(
     defect: str | None,
     detail: str | None,
 ) -> Article:
+    standing, stated = _Standing.of(package, content), package.stated
     return Article(
+        **standing.columns(),
         article_id=article_id(package, content),
-        version=content.version,
-        pmid=content.pmid,
-        doi=content.doi,
+        pmid=content.pmid or (stated.pmid if stated else None),
+        doi=content.doi or (stated.doi if stated else None),
         title=content.title,
         abstract=content.abstract,
         keywords=content.keywords,
@@ -91,9 +149,7 @@ def _article(
         published=content.published,
         article_type=content.article_type,
         language=content.language,
-        license=content.license.spdx,
-        license_url=content.license.url,
-        license_group=content.license.group,
+        license_url=standing.license.url,
         citation=content.citation,
         reference_pmids=content.reference_pmids,
         full_text=content.full_text,
@@ -107,7 +163,7 @@ def _article(
 
 def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
     files = Files(package.files)
-    article = article_id(package, content)
+    article, standing = article_id(package, content), _Standing.of(package, content)
     taken: set[str] = set()
     ids: dict[str, str] = {}
     for figure in content.figures:
@@ -117,8 +173,8 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
             figure_id = stem if number == 1 else _unique(f"{stem}_{number}", taken)
             image = _image(package, files, graphic, figure)
             found = image.inspected
-            license_ = figure.license or content.license
             yield Figure(
+                **standing.of_figure(figure.license).columns(),
                 figure_id=figure_id,
                 article_id=article,
                 source_uri=package.uri,
@@ -143,8 +199,7 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
                 height_px=found.height_px if found else None,
                 image_sha256=hashing.sha256_hex(image.data) if image.data is not None else None,
                 phash=found.phash if found else None,
-                license=license_.spdx,
-                license_group=license_.group,
+                third_party=licenses.is_of_others(figure.caption, figure.credit),
                 defect=image.defect or (None if figure.caption else NO_CAPTION),
                 defect_detail=image.detail,
             )
@@ -169,6 +224,8 @@ def _image(package: Package, files: Files, graphic: Graphic, figure: FigureConte
 def _inspected(package: Package, name: str) -> _Image:
     try:
         data = package.read(name)
+    except FileError as error:
+        return _Image(name=name, defect=error.defect, detail=str(error)[:300])
     except OSError as error:
         return _Image(name=name, defect=IMAGE_UNREADABLE, detail=str(error)[:300])
     found = decode.inspect(data)

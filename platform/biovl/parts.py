@@ -30,9 +30,27 @@ class PartWriter:
     """
 
     def __init__(
-        self, folder: Folder, table: str, unit: int, record: type, part_bytes: int
+        self,
+        folder: Folder,
+        table: str,
+        unit: int,
+        record: type,
+        part_bytes: int,
+        *,
+        first: int = 0,
     ) -> None:
+        """Write rows of a record as parts of a table.
+
+        Args:
+            folder: Where the table stands.
+            table: Its name, that of the parts' folder.
+            unit: In the names of the parts.
+            record: A class of ``records``.
+            part_bytes: A part is closed when its rows weigh this much.
+            first: The number of the first part in its name.
+        """
         self._folder, self._table, self._unit = folder, table, unit
+        self._first = first
         self._record, self._part_bytes = record, part_bytes
         self._rows: list[Any] = []
         self._held_bytes = self._written_bytes = self._part_rows = 0
@@ -82,7 +100,7 @@ class PartWriter:
     def _flush(self) -> None:
         if self._writer is None:
             self._open = contextlib.ExitStack()
-            name = part_name(self._table, self._unit, len(self.files))
+            name = self._next_name()
             stream = self._open.enter_context(self._folder.writer(name))
             self._writer = self._open.enter_context(_parquet_writer(stream, self._record))
         self._writer.write_table(records.table(self._record, self._rows))
@@ -90,10 +108,13 @@ class PartWriter:
         self._written_bytes += self._held_bytes
         self._rows, self._held_bytes = [], 0
 
+    def _next_name(self) -> str:
+        return part_name(self._table, self._unit, self._first + len(self.files))
+
     def _finish_part(self) -> None:
         if self._open is None:
             return
-        name = part_name(self._table, self._unit, len(self.files))
+        name = self._next_name()
         self._open.close()
         size = self._folder.filesystem.get_file_info(self._folder.at(name)).size
         self.files[name] = {"rows": self._part_rows, "size_bytes": size}

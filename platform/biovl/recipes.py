@@ -18,7 +18,65 @@ def table() -> dict[str, Any]:
     return {"source.name": "table"}
 
 
-HARVEST: dict[str, Recipe] = {"packages": packages, "table": table}
+def pmc_open_data() -> dict[str, Any]:
+    """PMC as it is distributed today: its open-data bucket, all of it (needs out)."""
+    return {"source.name": "pmc_open_data"}
+
+
+def pmc_sample() -> dict[str, Any]:
+    """The newest 100 open articles of PMC that a search finds (needs out, and internet)."""
+    return {
+        "source.name": "pmc_open_data",
+        "source.search": "radiography AND open_access[filter]",
+        "source.search_limit": 100,
+        # A guest: far below what the bucket serves.
+        "source.requests_per_s": 20,
+        "source.concurrent": 8,
+        # So that every core has something to do.
+        "packages_per_unit": 8,
+    }
+
+
+HARVEST: dict[str, Recipe] = {
+    "packages": packages,
+    "table": table,
+    "pmc_open_data": pmc_open_data,
+    "pmc_sample": pmc_sample,
+}
+
+
+def split_default() -> dict[str, Any]:
+    """Compound figures into panels where labels, boxes and caption agree (needs figures, out)."""
+    return {}
+
+
+SPLIT: dict[str, Recipe] = {"default": split_default}
+
+
+def detector_default() -> dict[str, Any]:
+    """A detector of panels at 512 px; hours on one GPU and as many CPUs as can draw (needs out)."""
+    return {}
+
+
+def detector_tiny() -> dict[str, Any]:
+    """A detector too small to be of use, in a minute on a CPU: to see that it works (needs out)."""
+    return {
+        "design.backbone": "mobilenetv4_conv_small_050",
+        "design.channels": 16,
+        "design.size_px": 128,
+        "drawing.strata": ["plain", "no_gutters"],
+        "drawing.figures": 64,
+        "drawing.steps": 60,
+        "optim.steps": 60,
+        "optim.batch": 8,
+        "optim.warmup_steps": 10,
+        "validation_figures": 8,
+        "validate_every": 30,
+        "save_every": 20,
+    }
+
+
+DETECTOR: dict[str, Recipe] = {"default": detector_default, "tiny": detector_tiny}
 
 
 def default() -> dict[str, Any]:
@@ -266,8 +324,13 @@ def bmc_longclip_77() -> dict[str, Any]:
 
 
 def bmc_longclip_plus() -> dict[str, Any]:
-    """BMC-LongCLIP+: batches of 16k, the long caption where a pair has one (appendix F)."""
-    return {**bmc_longclip_512(), "batch.pairs": 16_384, "data.text": {"long_caption": 1.0}}
+    """BMC-LongCLIP+: batches of 16k, every other text a long caption if it has one (appendix F)."""
+    return {
+        **bmc_longclip_512(),
+        "batch.pairs": 16_384,
+        # BIOMEDICA and LongCAP together: a pair of both sets is met with both of its texts.
+        "data.text": {"text": 0.5, "long_caption": 0.5},
+    }
 
 
 def tiny() -> dict[str, Any]:
@@ -376,6 +439,32 @@ def image_type() -> dict[str, Any]:
     return {"annotator.name": "image_type"}
 
 
+def context() -> dict[str, Any]:
+    """Caption, citing sentences and the abstract's, and acronyms: no model (needs table)."""
+    return {"annotator.name": "context"}
+
+
+# The model and its endpoint: annotator.endpoint.url, with a key in OPENAI_API_KEY if it wants one.
+def longcap() -> dict[str, Any]:
+    """LongCAP as in the paper, Qwen2-VL-72B (needs table, annotator.endpoint.url, …cache)."""
+    return {
+        "annotator.name": "longcap",
+        "annotator.model": "Qwen/Qwen2-VL-72B-Instruct",
+        # Batches are asked for at once: of so many figures the last ones are few.
+        "batch": 256,
+    }
+
+
+def longcap_on_gpus() -> dict[str, Any]:
+    """The same on four GPUs of the cluster by vLLM (needs table, annotator.cache; ray[llm])."""
+    return {**longcap(), "annotator.engine": {"copies": 1, "gpus": 4}}
+
+
+def longcap_small() -> dict[str, Any]:
+    """The same by a model for one GPU, Qwen2.5-VL-7B (needs what longcap needs)."""
+    return {**longcap(), "annotator.model": "Qwen/Qwen2.5-VL-7B-Instruct"}
+
+
 ANNOTATE: dict[str, Recipe] = {
     "dinov2": dinov2,
     "dinov2_small": dinov2_small,
@@ -383,6 +472,10 @@ ANNOTATE: dict[str, Recipe] = {
     "dinov2_giant": dinov2_giant,
     "clip": clip,
     "image_type": image_type,
+    "context": context,
+    "longcap": longcap,
+    "longcap_on_gpus": longcap_on_gpus,
+    "longcap_small": longcap_small,
 }
 
 
@@ -417,6 +510,9 @@ def demo() -> dict[str, Any]:
         "harvest.packages_per_unit": 8,
         "assemble.recipe": "small",
         "pretrain.recipe": "tiny",
+        # A hundred pairs are learnt by heart after a few epochs more.
+        "pretrain.epochs": 16,
+        "pretrain.validation.every_epochs": 8,
         "index.recipe": "default",
         "benchmark.recipe": "retrieval",
     }
@@ -452,6 +548,11 @@ def pmc() -> dict[str, Any]:
     }
 
 
+def fine_grained() -> dict[str, Any]:
+    """Panels with captions of their own, for figures, and a model of them, on 16 GPUs."""
+    return {**pmc(), "split.recipe": "default"}
+
+
 def concepts() -> dict[str, Any]:
     """Figures to clusters for people to name; with their votes on to pairs filtered by concept."""
     return {
@@ -469,6 +570,7 @@ CHAIN: dict[str, Recipe] = {
     "demo": demo,
     "laptop": laptop,
     "pmc": pmc,
+    "fine_grained": fine_grained,
     "concepts": concepts,
 }
 """Of the whole chain, by step: its ``recipe``, and settings that replace those of it."""
@@ -624,6 +726,11 @@ def linear_probe() -> dict[str, Any]:
     return {"tasks": {"linear_probe": {"name": "linear_probe"}}}
 
 
+def fine_tune() -> dict[str, Any]:
+    """The whole image tower trained with a new head (needs data with train, out; a GPU is wise)."""
+    return {"tasks": {"fine_tune": {"name": "fine_tune"}}}
+
+
 def biomedica() -> dict[str, Any]:
     """The 40 tasks of BIOMEDICA's table 12, as closed VQA and retrieval (needs data_root, out)."""
     return {"benchmarks": ["biomedica"]}
@@ -645,6 +752,7 @@ BENCHMARK: dict[str, Recipe] = {
     "zero_shot": zero_shot,
     "closed_vqa": closed_vqa,
     "linear_probe": linear_probe,
+    "fine_tune": fine_tune,
     "vqa": vqa,
     "vqa_as_published": vqa_as_published,
     "vqa_slake": vqa_slake,
@@ -653,3 +761,24 @@ BENCHMARK: dict[str, Recipe] = {
     "microscopy_composition": microscopy_composition,
     "biomedclip": biomedclip_zero_shot,
 }
+
+
+def entrez() -> dict[str, Any]:
+    """What PubMed knows of articles, and who cites them (needs articles)."""
+    return {}
+
+
+def entrez_records() -> dict[str, Any]:
+    """The same without who cites them: half the requests (needs articles)."""
+    return {"citations": False}
+
+
+ENRICH: dict[str, Recipe] = {"entrez": entrez, "entrez_records": entrez_records}
+
+
+def hub() -> dict[str, Any]:
+    """A repository at the Hugging Face hub, private unless told otherwise (needs folder, repo)."""
+    return {}
+
+
+PUBLISH: dict[str, Recipe] = {"hub": hub}

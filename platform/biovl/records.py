@@ -94,9 +94,91 @@ class Figure:
     phash: str | None
     """64-bit perceptual hash, 16 hexadecimal digits."""
     license: str | None
+    license_code: str | None = None
+    """The article's licence as its source states it, not as we read it: ``CC BY``, ``TDM``."""
     license_group: LicenseGroup
+    redistributable: bool | None = None
+    """Whether the licence allows to pass the image on; None where none is stated."""
+    derivatives_allowed: bool | None = None
+    """Whether it allows to change it: a panel that is cut out arguably is a change."""
+    third_party: bool = False
+    """Credits inside the figure: it may be somebody else's, whom the article's licence does not
+    bind."""
+    version: str | None = None
+    retracted: bool | None = None
+    snapshot: str | None = None
+    """As of the article."""
     defect: str | None
     defect_detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PixelBox:
+    """A rectangle in whole pixels from the upper left corner of an image; the end is exclusive."""
+
+    x0: int
+    y0: int
+    x1: int
+    y1: int
+
+
+@dataclass(frozen=True, slots=True)
+class PanelMention(Mention):
+    """A sentence that cites the panel; of a figure that is not cut, a paragraph that cites it."""
+
+    figure_level: bool
+    """It names the figure as a whole and not this panel."""
+    statement: str | None
+    """The part of the sentence that is about this panel, where that is not all of it."""
+    linked: bool
+    """The publisher linked it; else its wording alone tells what it cites."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How the columns of a panel came about."""
+
+    label: str
+    """Which comparison found the printed label in the caption: exact, in either case, looks alike;
+    or order or place of the panels; none."""
+    box: str
+    """What the box rests on: labels, layout, or whole for a figure that is not cut."""
+    caption: str
+    """``own part`` and the style of the labels, or ``whole caption``."""
+    pixels: str
+    """``as published``, ``png`` or ``jpeg quality …``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel(Figure):
+    """One panel of a figure, or a figure that is not cut.
+
+    The columns of ``Figure`` are those of the panel, but for two: ``parent_figure_id`` names the
+    figure that it is cut from, or is; ``caption`` is what the caption says of this panel: the
+    preamble, its own part and the trailing text.
+    """
+
+    # Of a list only a list of the same is a subtype; nothing is ever added to a row's.
+    mentions: list[PanelMention]  # type: ignore[assignment]
+    supplements_figure_id: str | None
+    """The figure that the parent supplements: ``parent_figure_id`` in ``figures/``."""
+    panel_label: str | None
+    """As the caption has it."""
+    box_px: PixelBox | None
+    """In the published image as it is displayed; None for a figure that is not cut."""
+    label_box_px: PixelBox | None
+    """Of the printed label, in the published image."""
+    own_caption: str | None
+    """What the caption says of this panel alone; None where no part is its own."""
+    preamble: str | None
+    """What it says of all panels before the first part."""
+    full_caption: str
+    confidence: float
+    """0..1, that boxes, labels and captions of the figure are right; or that it is one image."""
+    how: How
+    whole_because: str | None
+    """Why the figure is not cut; None for a panel."""
+    whole_detail: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +201,13 @@ class Article:
     language: str | None
     license: str | None
     """SPDX identifier."""
+    license_code: str | None = None
+    """As the source states it beside the article: ``CC BY``, ``TDM``."""
     license_url: str | None
     license_group: LicenseGroup
+    redistributable: bool | None = None
+    """Whether the licence allows to pass the article on; None where none is stated."""
+    derivatives_allowed: bool | None = None
     citation: str | None
     reference_pmids: list[str] = field(default_factory=list)
     full_text: str | None
@@ -131,6 +218,10 @@ class Article:
     mesh_terms: list[str] | None = None
     cited_by_pmids: list[str] | None = None
     retracted: bool | None = None
+    """None where neither the source nor the article says so."""
+    snapshot: str | None = None
+    """ISO date at which the source last changed this article's record. Not that of the listing: an
+    article that did not change is the same row in every snapshot."""
     defect: str | None
     defect_detail: str | None
 

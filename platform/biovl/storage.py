@@ -167,8 +167,8 @@ def find_manifest(uri: str) -> Manifest | None:
         raise ArtifactError(f"{uri}/{MANIFEST} is not a manifest of biovl: {error}") from error
 
 
-def read_manifest(uri: str, kind: str) -> Manifest:
-    """Return the manifest of a folder of a kind.
+def read_manifest(uri: str, *kinds: str) -> Manifest:
+    """Return the manifest of a folder of one of these kinds.
 
     Raises:
         ArtifactError: If the folder is not published or holds something else.
@@ -176,8 +176,8 @@ def read_manifest(uri: str, kind: str) -> Manifest:
     manifest = find_manifest(uri)
     if manifest is None:
         raise _unpublished(uri)
-    if manifest.kind != kind:
-        raise ArtifactError(f"{uri} holds {manifest.kind}, expected {kind}")
+    if manifest.kind not in kinds:
+        raise ArtifactError(f"{uri} holds {manifest.kind}, expected {' or '.join(kinds)}")
     return manifest
 
 

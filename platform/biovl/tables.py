@@ -19,7 +19,7 @@ from biovl.storage import Folder, Input, find_manifest, fingerprint
 COLUMNS = "columns"
 """The kind of folders that hold columns, and where they are in a table's folder."""
 
-_TABLES = {"figures": "figures/", "panels": "panels/"}
+_TABLES = {"figures": "figures/", "panels": "figures/"}
 """Published folders that are tables, and where their parts are."""
 
 _NAMED = ("figure_id", "panel_id", "pair_id", "image_id", "id")

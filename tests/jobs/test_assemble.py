@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +20,17 @@ from PIL import Image
 
 from biovl import config as configs
 from biovl import recipes
+from biovl.acquisition import tombstones
 from biovl.curation.config import AssembleConfig
+from biovl.entrez.config import EnrichConfig
 from biovl.errors import ArtifactError, ConfigError
 from biovl.jobs.assemble import assemble
+from biovl.jobs.enrich import enrich
 from biovl.jobs.harvest import HarvestConfig, harvest
+from biovl.sample import make_packages
 from biovl.shards import read_pair
 from biovl.storage import Manifest, fingerprint
+from tests.entrez.eutils import Eutils, article
 from tests.jobs.folders import content
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +59,9 @@ def settings(figures: Path, out: Path, **changes: object) -> dict[str, object]:
         "out": str(out),
         **changes,
     }
+
+
+RULES = recipes.small()["rules"]
 
 
 def run(figures: Path, out: Path, **changes: object) -> Manifest:
@@ -230,6 +239,59 @@ def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) ->
         run(figures, tmp_path / "c2", columns=[str(columns)], rules=rules)
 
 
+def test_long_texts_of_columns_are_the_text_or_stand_beside_it(
+    figures: Path, tmp_path: Path
+) -> None:
+    columns = tmp_path / "columns"
+    columns.mkdir()
+    for part in sorted((figures / "figures").glob("*.parquet")):
+        ids = pq.read_table(part, columns=["figure_id"])["figure_id"].to_pylist()
+        told = [f"context of {name}" if number % 2 else None for number, name in enumerate(ids)]
+        texts = {"context_caption": pa.array(told, pa.string())}
+        pq.write_table(pa.table(texts), columns / part.name)
+    made_from = {"name": "figures", "uri": "x", "fingerprint": fingerprint(str(figures))}
+    manifest = {"kind": "columns", "config": {}, "counts": {}, "inputs": [made_from], "code": "t"}
+    (columns / "manifest.json").write_text(json.dumps(manifest))
+    for text in ("caption", "context_caption"):
+        out = tmp_path / text
+        run(figures, out, columns=[str(columns)], text=text)
+        longer = 0
+        for pair in index(out):
+            files = read_pair(str(out / pair["shard"]), pair["offset"], pair["size"])
+            about, written = json.loads(files["json"]), files["txt"].decode()
+            told = about["context_caption"]
+            assert told in (None, f"context of {pair['figure_id']}")
+            wanted = told if told and text == "context_caption" else about["caption"]
+            assert written.replace("^", "") == wanted
+            assert len(written) == pair["text_chars"]
+            assert "context_caption" not in pair
+            longer += told is not None
+        assert longer > 2
+    with pytest.raises(ConfigError, match="no column long_caption"):
+        run(figures, tmp_path / "c", columns=[str(columns)], text="long_caption")
+
+
+def test_what_pubmed_says_of_articles_decides_and_is_in_the_index(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    known = {pair["pmid"] for pair in index(corpus)} - {None}
+    review, *others = sorted(known)
+    with Eutils() as service:
+        service.add(article(int(review), types=["Review"]))
+        for pmid in others:
+            service.add(article(int(pmid), mesh=[("Kidney", "D007668", "N")]))
+        asked = {"articles": str(figures), "out": str(tmp_path / "entrez")}
+        asked |= {"entrez.url": service.url, "entrez.requests_per_s": 1000, "citations": False}
+        enrich(configs.build(EnrichConfig, asked), progress=io.StringIO())
+    rule = {"name": "none_of", "column": "publication_types", "forbidden": ["Review"]}
+    said = run(figures, tmp_path / "c", columns=[str(tmp_path / "entrez")], rules=[*RULES, rule])
+    assert said.counts["dropped"]["publication_types with Review"] > 0
+    pairs = [pair for pair in index(tmp_path / "c") if pair["pmid"] in known]
+    assert {pair["pmid"] for pair in pairs} <= set(others)
+    assert {tuple(pair["mesh_terms"]) for pair in pairs} == {("Kidney",)}
+    assert {pair["entrez_status"] for pair in pairs} == {"ok"}
+
+
 CONCEPTS = (["Plots and Charts"], ["Plots and Charts", "Microscopy"], ["Maps"], None)
 
 
@@ -347,6 +409,59 @@ def test_a_wrong_configuration_stops_before_anything_is_done(
 def test_unpublished_figures_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="has not finished"):
         run(tmp_path, tmp_path / "c")
+
+
+def harvest_of(packages: Path, out: Path) -> Path:
+    source = {"name": "packages", "path": str(packages)}
+    harvest(configs.build(HarvestConfig, {"source": source, "out": str(out)}))
+    return out
+
+
+def test_a_corpus_of_a_harvest_and_its_update_is_that_of_what_is_there_now(
+    ray_session: None, tmp_path: Path
+) -> None:
+    make_packages(tmp_path / "all", articles=9)
+    *same, changed, gone, new = sorted((tmp_path / "all").iterdir())
+    for state, names in {"before": [*same, changed, gone], "now": [*same, changed, new]}.items():
+        (tmp_path / state).mkdir()
+        for package in names:
+            shutil.copytree(package, tmp_path / state / package.name) if package.is_dir() else (
+                shutil.copy(package, tmp_path / state / package.name)
+            )
+    (tmp_path / "change").mkdir()
+    for package in (changed, new):
+        shutil.move(tmp_path / "now" / package.name, tmp_path / "change" / package.name)
+    before = harvest_of(tmp_path / "before", tmp_path / "h0")
+    update = harvest_of(tmp_path / "change", tmp_path / "h1")
+    stones = [
+        {"source_uri": row["source_uri"], "reason": reason, "article_id": row["article_id"],
+         "version": "1", "snapshot": "2026-11-02"}
+        for row in pq.read_table(sorted((before / "articles").glob("*.parquet"))).to_pylist()
+        for name, reason in ((changed.name, "replaced"), (gone.name, "gone"))
+        if name.partition(".")[0] in row["source_uri"]
+    ]  # fmt: skip
+    assert len(stones) == 2
+    pq.write_table(pa.Table.from_pylist(stones, tombstones.SCHEMA), update / tombstones.FILE)
+    shutil.copytree(tmp_path / "change", tmp_path / "now", dirs_exist_ok=True)
+    whole = harvest_of(tmp_path / "now", tmp_path / "h2")
+
+    merged = run(before, tmp_path / "c1", updates=[str(update)])
+    run(whole, tmp_path / "c2")
+    read = {
+        name: {
+            pair["pair_id"]: read_pair(str(tmp_path / name / pair["shard"]), pair["offset"], pair["size"])["txt"]
+            for pair in index(tmp_path / name)
+        }
+        for name in ("c1", "c2")
+    }  # fmt: skip
+    assert read["c1"] == read["c2"]
+    assert {name for name in merged.counts["dropped"] if name.startswith("tombstone")} == {
+        "tombstone: gone",
+        "tombstone: replaced",
+    }
+    assert merged.counts["figures"]["seen"] == sum(merged.counts["dropped"].values()) + sum(
+        merged.counts["pairs"].values()
+    )
 
 
 def test_killed_and_run_again_gives_the_same_bytes(

@@ -20,6 +20,7 @@ from PIL import Image
 
 from biovl import config as configs
 from biovl import encoder
+from biovl.acquisition import tombstones
 from biovl.errors import ArtifactError, BiovlError, ConfigError
 from biovl.jobs.index import index
 from biovl.models import open_clip
@@ -341,6 +342,28 @@ def test_a_new_version_embeds_only_what_changed_and_finds_as_a_fresh_one(
         assert (one == other).all()
     for name in ("table.arrow", "thumbnails.bin", "contents.npy"):
         assert (tmp_path / "i2" / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
+
+
+def test_figures_that_a_later_harvest_ends_are_left_out(
+    built: Path, model: Path, sample_corpus: Path, ray_session: None, tmp_path: Path
+) -> None:
+    gone, *_, retracted = sorted({pair["source_uri"] for pair in pairs_of(sample_corpus)})
+    stones = [
+        {"source_uri": uri, "reason": reason, "article_id": "a", "version": "1", "snapshot": "s"}
+        for uri, reason in ((gone, "gone"), (retracted, "retracted"))
+    ]
+    update = Draft.begin(str(tmp_path / "update"), "figures", {})
+    with update.folder.writer(tombstones.FILE) as stream:
+        pq.write_table(pa.Table.from_pylist(stones, tombstones.SCHEMA), stream)
+    update.publish(Manifest(kind="figures", config={}, counts={}))
+    later = {"updates": [str(tmp_path / "update")], "previous": str(built)}
+    said = run(model, sample_corpus, tmp_path / "i", **later)
+    left = [p for p in pairs_of(sample_corpus) if p["source_uri"] not in (gone, retracted)]
+    assert said.counts["rows"] == said.counts["reused"] == len(left)
+    assert said.counts["removed"] == sum(said.counts["ended"].values()) > 0
+    table = MetadataTable.open(tmp_path / "i")
+    found = [row["figure_id"] for row in table.rows(range(len(table)))]
+    assert found == [pair["pair_id"] for pair in left]
 
 
 def test_cells_are_taken_over_until_the_corpus_has_doubled(

@@ -168,6 +168,9 @@ def test_a_setting_on_the_command_line_means_what_it_means_to_its_job(tmp_path: 
     assert chain.settings["harvest"]["source.path"] == "x"
     own = [text.removeprefix("pretrain.") for text in settings[:2]]
     own += ["corpus=2024_01/corpus", "out=2024_01/model"]
+    # What the demo itself sets of the recipe.
+    given_by = {key.removeprefix("pretrain."): value for key, value in recipes.demo().items()}
+    own += [f"{key}={given_by[key]}" for key in ("epochs", "validation.every_epochs")]
     expected, _ = configs.from_command_line(
         PretrainConfig,
         recipes.PRETRAIN,

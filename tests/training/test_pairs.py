@@ -50,6 +50,7 @@ def files(number: int) -> dict[str, bytes]:
         "caption": f"caption {number}",
         "mentions": [f"first {number}", f"second {number}"][: number % 3],
         "long_caption": None,
+        "context_caption": f"context {number}",
     }
     kind = "png" if number % 5 == 0 else "jpg"
     return {
@@ -134,6 +135,25 @@ def test_each_text_is_drawn_as_often_as_asked(corpus: str) -> None:
     # Four standard deviations of a count.
     for name, count in expected.items():
         assert abs(drawn[name] - count) < 4 * np.sqrt(count * (1 - count / 200))
+
+
+def test_long_texts_are_mixed_in_as_often_as_asked_and_the_same_on_every_worker(
+    corpus: str,
+) -> None:
+    chances = {"text": 0.5, "context_caption": 0.5}
+    whole = words(load(corpus, range(PAIRS), epoch=3, text=chances))
+    assert sum(text.startswith("context") for text in whole) in range(PAIRS // 4, 3 * PAIRS // 4)
+    for workers in (2, 3):
+        shares = [range(rank, PAIRS, workers) for rank in range(workers)]
+        found = {
+            row: text
+            for rows in shares
+            for row, text in zip(
+                rows, words(load(corpus, rows, epoch=3, text=chances)), strict=True
+            )
+        }
+        assert [found[row] for row in range(PAIRS)] == whole
+    assert words(load(corpus, range(PAIRS), epoch=4, text=chances)) != whole
 
 
 def test_a_pair_without_the_text_drawn_gives_its_text(corpus: str) -> None:

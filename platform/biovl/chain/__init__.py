@@ -24,6 +24,13 @@ State = Literal["published", "begun", "to do", "differs", "unchecked"]
 what it reads, which is not there."""
 
 
+@dataclass(frozen=True)
+class FirstOf:
+    """Of several steps the first that the chain does."""
+
+    steps: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """A job as a part of a chain."""
@@ -35,15 +42,14 @@ class Step:
     recipes: Mapping[str, Recipe]
     job: Callable[[Any], Manifest]
     """Publishes ``config.out``; says at once what is published there, if it is the same."""
-    reads: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    reads: Mapping[str, str | FirstOf | tuple[str, ...]] = field(default_factory=dict)
     """By setting, the step whose folder it names. For a setting that takes several folders a tuple
     of steps; those that the chain leaves out are left out of it."""
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The steps that it may read from."""
-        several = [[to] if isinstance(to, str) else to for to in self.reads.values()]
-        return tuple(itertools.chain.from_iterable(several))
+        return tuple(itertools.chain.from_iterable(map(_names, self.reads.values())))
 
 
 @dataclass(frozen=True)
@@ -190,17 +196,24 @@ def _configured(step: Step, chain: Chain, before: Sequence[Link]) -> Any:
     for setting, source in step.reads.items():
         if setting in given:
             continue
-        if not isinstance(source, str):
-            wired[setting] = [published[name] for name in source if name in published]
-        elif source in published:
-            wired[setting] = published[source]
+        found = [published[name] for name in _names(source) if name in published]
+        if isinstance(source, tuple):
+            wired[setting] = found
+        elif found:
+            wired[setting] = found[0]
         else:
             raise ConfigError(
-                f"{step.name} reads what {source} publishes, which this chain leaves out: "
-                f"--set {step.name}.{setting}=DIR"
+                f"{step.name} reads what {' or '.join(_names(source))} publishes, which this chain "
+                f"leaves out: --set {step.name}.{setting}=DIR"
             )
     values = {**step.recipes[recipe](), **wired, **given}
     return configs.build(step.config, values, name=step.name)
+
+
+def _names(source: str | FirstOf | tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(source, FirstOf):
+        return source.steps
+    return (source,) if isinstance(source, str) else source
 
 
 def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:

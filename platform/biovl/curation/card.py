@@ -47,6 +47,9 @@ _CAPTIONS_OF_PLOTS = {
 _TEXT_CHOICES = {
     "caption": "its caption",
     "caption+mentions": "its caption, then each body paragraph that cites the figure, a line each",
+    "context_caption": "its caption, the sentences that cite it and the abstract's nearest one",
+    "expanded_caption": "its caption with acronyms spelled out",
+    "long_caption": "its caption as a model enriched it from the article, checked on the image",
 }
 
 _LIMITATIONS = """## Limitations

@@ -104,13 +104,18 @@ class AssembleConfig:
     """What a corpus is made of."""
 
     figures: str
-    """The folder that harvest published."""
+    """The folder that harvest published, or panels that split made of it."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
 
+    updates: tuple[str, ...] = ()
+    """Later harvests of what had changed, in their order. What their ``tombstones.parquet`` names
+    of the harvests before them is left out."""
+
     columns: tuple[str, ...] = ()
-    """Published folders of further columns, part for part beside the figures."""
+    """Published folders of further columns, part for part beside the figures; with updates, the
+    same columns of each."""
 
     rules: tuple[Plugin, ...] = ()
     """Asked in this order; a dropped pair is counted under the first that rejects it."""
@@ -124,8 +129,11 @@ class AssembleConfig:
     """From which cosine on images that a report finds near by their vectors are left out as well.
     What is near depends on the model: a small one takes many images for the same."""
 
-    text: Literal["caption", "caption+mentions"] = "caption"
-    """What a pair's text is: its caption, or its caption and the paragraphs that cite it."""
+    text: Literal[
+        "caption", "caption+mentions", "context_caption", "expanded_caption", "long_caption"
+    ] = "caption"
+    """What a pair's text is: its caption, its caption and the paragraphs that cite it, or what
+    annotate wrote in a column of that name (in ``columns``), which else stands beside the text."""
 
     image: ImageConfig = field(default_factory=ImageConfig)
     split: SplitConfig = field(default_factory=SplitConfig)

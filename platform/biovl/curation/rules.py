@@ -188,9 +188,30 @@ def not_retracted() -> Rule:
     return Rule("article retracted", ("retracted",), lambda b: np.equal(b["retracted"], True))
 
 
+def redistributable() -> Rule:
+    """Keep figures whose licence allows giving them on; where it is not known they go."""
+    return _known("licence does not allow redistribution", "redistributable")
+
+
+def derivatives_allowed() -> Rule:
+    """Keep figures whose licence allows to change them, as splitting into panels may be."""
+    return _known("licence does not allow derivatives", "derivatives_allowed")
+
+
+def not_third_party() -> Rule:
+    """Drop figures that credit somebody else: the article's licence may not be theirs."""
+    return Rule(
+        "credits a third party", ("third_party",), lambda b: np.equal(b["third_party"], True)
+    )
+
+
 def newest_version() -> Rule:
     """Drop articles that have a newer usable version: ``duplicates.superseded``."""
     return Rule("newer version exists", ("superseded",), lambda b: b["superseded"].astype(bool))
+
+
+def _known(reason: str, column: str) -> Rule:
+    return Rule(reason, (column,), lambda b: ~np.equal(b[column], True).astype(bool))
 
 
 def not_listed(column: str, listed: tuple[str, ...], called: str) -> Rule:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from biovl.encoder import Encoder
 from biovl.errors import ArtifactError
+from biovl.harvests import Tombstones
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.indexing.previous import Previous
@@ -62,24 +63,33 @@ class Stored:
     text: str
 
 
-def plan(config: IndexConfig) -> int:
-    """Write what each unit has to embed; return how many pairs there are in all.
+def plan(config: IndexConfig) -> dict[str, Any]:
+    """Write what each unit has to embed.
 
     Holds about 100 bytes a pair.
+
+    Returns:
+        ``pairs``: how many there are in all; ``ended``: those left out by tombstones, by reason.
 
     Raises:
         ArtifactError: If the corpus has none.
     """
     corpus = Folder(config.corpus)
     found, first = [], 0
+    tombstones, over = Tombstones(config.updates), Counter[str]()
+    columns = [*_PLANNED, "split", *(["source_uri"] if config.updates else [])]
     with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
         parquet = pq.ParquetFile(stream)
-        for batch in parquet.iter_batches(columns=[*_PLANNED, "split"]):
+        for batch in parquet.iter_batches(columns=columns):
             table = pa.Table.from_batches([batch])
             positions = pa.array(np.arange(first, first + len(table)), pa.int64())
             table = table.append_column("position", positions)
             if config.splits:
                 table = table.filter(pc.is_in(table["split"], pa.array(config.splits)))
+            if config.updates:
+                reasons = tombstones.of(table["source_uri"])
+                over.update(reasons.drop_null().to_pylist())
+                table = table.filter(reasons.is_null()).drop_columns("source_uri")
             table = table.drop_columns("split")
             shards = table["shard"].cast(pa.string()).combine_chunks().dictionary_encode()
             found.append(table.set_column(1, "shard", shards))
@@ -89,6 +99,7 @@ def plan(config: IndexConfig) -> int:
         raise ArtifactError(
             f"{config.corpus} has no pairs"
             + f" of {', '.join(config.splits)}" * bool(config.splits)
+            + f", {over.total()} of them ended by tombstones" * bool(over)
         )
     pairs = pairs.set_column(1, "shard", pairs["shard"].cast(pa.string()))
     pairs = pairs.sort_by([("shard", "ascending"), ("offset", "ascending")])
@@ -96,7 +107,7 @@ def plan(config: IndexConfig) -> int:
     for number, start in enumerate(range(0, len(pairs), config.pairs_per_unit)):
         with draft.writer(f".draft/{_PLANS}/{number:06d}.parquet") as stream:
             pq.write_table(pairs.slice(start, config.pairs_per_unit), stream, compression="zstd")
-    return len(pairs)
+    return {"pairs": len(pairs), **({"ended": dict(sorted(over.items()))} if over else {})}
 
 
 def unit_count(config: IndexConfig, pairs: int) -> int:

@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from biovl.curation import balance, card, plots, rules, statistics
 from biovl.curation.config import AssembleConfig
 from biovl.curation.tally import merged, tally
 from biovl.errors import ArtifactError, ConfigError
+from biovl.harvests import Harvest, HarvestPart, open_harvests
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import resumable
 from biovl.jobs.progress import Progress
@@ -45,6 +46,8 @@ from biovl.storage import (
 
 KIND = "corpus"
 
+ARTICLES = "articles"
+"""What folders of columns about articles name as their input."""
 LEAKED = "near duplicate of a benchmark's image"
 
 
@@ -70,8 +73,11 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
 
 def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     asked = rules.make_rules(config.rules) + _no_leaks(config)
-    source = read_manifest(config.figures, "figures")
-    inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
+    sources = open_harvests([config.figures, *config.updates])
+    inputs = [
+        Input(name="figures" if number == 0 else "updates", uri=h.uri, fingerprint=h.fingerprint)
+        for number, h in enumerate(sources)
+    ]
     inputs += [
         Input(name="columns", uri=uri, fingerprint=fingerprint(uri)) for uri in config.columns
     ]
@@ -82,9 +88,13 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     done = published(config.out, KIND, plain, inputs)
     if done is not None:
         return done
-    parts = sorted(name for name in source.files if name.startswith("figures/"))
-    columns = _columns(config, parts)
+    parts, columns = _parts(config, sources)
     rules.check_columns(asked, [*columns.names, "superseded"])
+    if config.text in pairing.LONG_TEXTS and config.text not in columns.names:
+        raise ConfigError(
+            f"text: no column {config.text} is there; give the folder that annotate published it "
+            "in: columns=[…]"
+        )
     labels = _labels(config, columns)
     with held(config.out) as lease:
         draft = Draft.begin(config.out, KIND, plain, inputs)
@@ -111,10 +121,9 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
         reasons: Counter[str] = Counter()
         for table in _written(draft.folder, "dropped.parquet", left_out):
             reasons.update(table["dropped_by"].to_pylist())
+        seen = _seen(sources)
         concepts = statistics.labels(decided["figures"], decided["eligible"], labelled)
-        stats = statistics.statistics(
-            pairs, harvested=source.counts, dropped=reasons, labels=concepts
-        )
+        stats = statistics.statistics(pairs, harvested=seen, dropped=reasons, labels=concepts)
         kept = {
             split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS
         }
@@ -123,7 +132,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             config=plain,
             inputs=inputs,
             counts={
-                "figures": {"seen": source.counts["figures"]["seen"], "kept": sum(kept.values())},
+                "figures": {"seen": seen["figures"]["seen"], "kept": sum(kept.values())},
                 "dropped": stats["dropped"],
                 "pairs": kept,
                 "shards": shards_of,
@@ -137,7 +146,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 **({"cap": decided["cap"]} if config.balance.asked else {}),
             },
         )
-        _describe(draft.folder, manifest, stats)
+        _describe(draft.folder, manifest, stats, pairing.pair_schema(columns.names))
         lease.check()
         return draft.publish(manifest)
 
@@ -162,23 +171,23 @@ def _counted(found: Mapping[str, Counter[str]], tables: Iterable[pa.Table]) -> I
         yield table
 
 
-def _describe(folder: Folder, manifest: Manifest, stats: Mapping[str, Any]) -> None:
+def _describe(
+    folder: Folder, manifest: Manifest, stats: Mapping[str, Any], record: pa.Schema
+) -> None:
     """Write what tells a person what is in the corpus: statistics, plots, the dataset card."""
     drawn = plots.plots(stats)
     for name, png in drawn.items():
         folder.write(f"{card.PLOTS}/{name}", png)
     folder.write("stats.json", to_json(stats))
-    text = card.dataset_card(
-        dataclasses.asdict(manifest), stats, record=pairing.PAIR_SCHEMA, plots=list(drawn)
-    )
+    text = card.dataset_card(dataclasses.asdict(manifest), stats, record=record, plots=list(drawn))
     folder.write("README.md", text.encode())
 
 
-def _look(config: AssembleConfig, parts: list[str], number: int) -> None:
+def _look(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
     assembling.look(config, parts[number], number)
 
 
-def _encode(config: AssembleConfig, parts: list[str], number: int) -> None:
+def _encode(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
     assembling.encode(config, parts[number], number)
 
 
@@ -232,29 +241,68 @@ def _labels(config: AssembleConfig, columns: pa.Schema) -> list[str]:
     return [*counted, own]
 
 
-def _columns(config: AssembleConfig, parts: list[str]) -> pa.Schema:
-    """Return the columns that rules may read, and refuse folders of columns that do not fit."""
-    columns = list(pairing.CANDIDATE_SCHEMA)
-    figures = fingerprint(config.figures)
+def _parts(
+    config: AssembleConfig, sources: Sequence[Harvest]
+) -> tuple[list[HarvestPart], pa.Schema]:
+    """Return the parts of all harvests, and the columns that rules may read.
+
+    Raises:
+        ArtifactError: If a folder of columns fits no harvest, or not all parts of one, or has
+            columns that another harvest lacks.
+    """
+    of: dict[str, list[str]] = {harvest.uri: [] for harvest in sources}
+    of_articles: dict[str, list[str]] = {harvest.uri: [] for harvest in sources}
     for uri in config.columns:
-        folder = Folder(uri)
-        made_from = [item.fingerprint for item in read_manifest(uri, "columns").inputs]
-        if figures not in made_from:
+        made_from = read_manifest(uri, "columns").inputs
+        about_articles = {item.fingerprint for item in made_from if item.name == ARTICLES}
+        about_rows = {item.fingerprint for item in made_from if item.name != ARTICLES}
+        fits = next((h for h in sources if h.fingerprint in about_rows), None)
+        if fits is not None:
+            of[fits.uri].append(uri)
+            continue
+        fits = next((h for h in sources if h.same_articles & about_articles), None)
+        if fits is None:
             raise ArtifactError(
-                f"{uri} was made from other figures than {config.figures}: expected an input with "
-                f"fingerprint {figures[:12]}…, found {', '.join(f[:12] for f in made_from) or None}"
+                f"{uri} was made from other figures than {' and '.join(h.uri for h in sources)}: "
+                "expected an input with fingerprint "
+                f"{' or '.join(h.fingerprint[:12] + '…' for h in sources)}, "
+                f"found {', '.join(item.fingerprint[:12] for item in made_from) or None}"
             )
-        missing = {part.removeprefix("figures/") for part in parts} - set(
-            folder.names("", ".parquet")
-        )
-        if missing or not parts:
+        of_articles[fits.uri].append(uri)
+    parts: list[HarvestPart] = []
+    found: dict[str, pa.Schema] = {}
+    for number, harvest in enumerate(sources):
+        later = tuple(other.uri for other in sources[number + 1 :])
+        columns, about = tuple(of[harvest.uri]), tuple(of_articles[harvest.uri])
+        own = [HarvestPart(harvest.uri, path, columns, about, later) for path in harvest.parts]
+        if own:
+            found[harvest.uri] = _columns(own)
+            parts += own
+    if not found:
+        return [], pairing.CANDIDATE_SCHEMA
+    (first, schema), *others = found.items()
+    for uri, other in others:
+        if not other.equals(schema):
+            differ = sorted({str(c) for c in schema} ^ {str(c) for c in other})
             raise ArtifactError(
-                f"{uri} has no columns for {len(missing)} parts of {config.figures} "
+                f"{uri} and {first} have not the same columns: {', '.join(differ)} of one of them "
+                "alone; annotate both, and give the folders of both in columns"
+            )
+    return parts, schema
+
+
+def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
+    """Return the columns of one harvest's candidates, and refuse folders that do not fit it."""
+    columns = list(pairing.CANDIDATE_SCHEMA)
+    for uri in parts[0].columns:
+        folder = Folder(uri)
+        missing = {part.name for part in parts} - set(folder.names("", ".parquet"))
+        if missing:
+            raise ArtifactError(
+                f"{uri} has no columns for {len(missing)} parts of {parts[0].uri} "
                 f"({', '.join(sorted(missing)[:3])} …): it was made from another table"
             )
-        with folder.filesystem.open_input_file(
-            folder.at(parts[0].removeprefix("figures/"))
-        ) as file:
+        with folder.filesystem.open_input_file(folder.at(parts[0].name)) as file:
             added = pq.read_schema(file)
         there = {column.name for column in columns}
         doubled = sorted(set(added.names) & {*there, *assembling.RESERVED_COLUMNS})
@@ -262,3 +310,19 @@ def _columns(config: AssembleConfig, parts: list[str]) -> pa.Schema:
             raise ArtifactError(f"{uri} has columns that are there already: {', '.join(doubled)}")
         columns += list(added)
     return pa.schema(columns)
+
+
+def _seen(sources: Sequence[Harvest]) -> dict[str, Any]:
+    """Return the counts of all harvests, added up."""
+    total: dict[str, Any] = {}
+    for harvest in sources:
+        _add(total, harvest.manifest.counts)
+    return total
+
+
+def _add(total: dict[str, Any], counts: Mapping[str, Any]) -> None:
+    for name, value in counts.items():
+        if isinstance(value, Mapping):
+            _add(total.setdefault(name, {}), value)
+        elif isinstance(value, int):
+            total[name] = total.get(name, 0) + value

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from biovl import recipes
 from biovl.annotating.config import AnnotateConfig
-from biovl.chain import Chain, Link, Step, StepFailed, link, links, refusal
+from biovl.chain import Chain, FirstOf, Link, Step, StepFailed, link, links, refusal
 from biovl.clustering.config import ClusterConfig
 from biovl.curation.config import AssembleConfig
 from biovl.errors import BiovlError
@@ -22,9 +22,13 @@ from biovl.jobs.harvest import HarvestConfig, harvest
 from biovl.jobs.index import index
 from biovl.jobs.pretrain import pretrain
 from biovl.jobs.resolve import resolve
+from biovl.jobs.split import SplitConfig, split_figures
 from biovl.labelling.config import ResolveConfig
 from biovl.retrieval.config import IndexConfig
 from biovl.training.config import PretrainConfig
+
+_IMAGES = FirstOf(("split", "harvest"))
+"""Panels where the chain cuts figures, else figures."""
 
 STEPS: tuple[Step, ...] = (
     Step(
@@ -35,12 +39,20 @@ STEPS: tuple[Step, ...] = (
         job=harvest,
     ),
     Step(
+        name="split",
+        folder="panels",
+        config=SplitConfig,
+        recipes=recipes.SPLIT,
+        job=split_figures,
+        reads={"figures": "harvest"},
+    ),
+    Step(
         name="annotate",
         folder="embedding",
         config=AnnotateConfig,
         recipes=recipes.ANNOTATE,
         job=annotate,
-        reads={"table": "harvest"},
+        reads={"table": _IMAGES},
     ),
     Step(
         name="cluster",
@@ -48,7 +60,7 @@ STEPS: tuple[Step, ...] = (
         config=ClusterConfig,
         recipes=recipes.CLUSTER,
         job=cluster,
-        reads={"table": "harvest", "embedding": "annotate"},
+        reads={"table": _IMAGES, "embedding": "annotate"},
     ),
     Step(
         name="resolve",
@@ -64,7 +76,7 @@ STEPS: tuple[Step, ...] = (
         config=AssembleConfig,
         recipes=recipes.ASSEMBLE,
         job=assemble,
-        reads={"figures": "harvest", "columns": ("resolve",)},
+        reads={"figures": _IMAGES, "columns": ("resolve",)},
     ),
     Step(
         name="pretrain",

@@ -8,16 +8,18 @@ on from.
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 import ray
 
 from biovl import config as configs
 from biovl import plugins
+from biovl.acquisition.estimate import told
 from biovl.errors import SourceError
 from biovl.harvesting import rows
+from biovl.jobs import acquire
 from biovl.jobs.connection import connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
@@ -25,7 +27,7 @@ from biovl.leases import held
 from biovl.parts import PartWriter
 from biovl.plugins import Plugin
 from biovl.records import Article, Figure
-from biovl.sources import Address, Source
+from biovl.sources import Address, Package, Source
 from biovl.storage import Draft, Manifest, published
 
 KIND = "figures"
@@ -36,9 +38,10 @@ class HarvestConfig:
     """What to read and where to put it."""
 
     source: Plugin
-    """Where packages come from: ``source.name`` is a file in ``biovl/sources`` (packages, table),
-    the rest are its settings: ``source.path``, a folder, archive or bucket of packages, or a table;
-    ``source.images`` and ``source.columns.caption=…`` of a table."""
+    """Where packages come from: ``source.name`` is a file in ``biovl/sources`` (packages, table,
+    pmc_open_data), the rest are its settings: ``source.path``, a folder, archive or bucket of
+    packages, or a table; ``source.images`` and ``source.columns.caption=…`` of a table;
+    ``source.search``, ``source.licenses`` … of pmc_open_data, see docs/acquire.md."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
@@ -61,6 +64,9 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
           articles/part-000000-000.parquet …   one row per article seen (records.Article)
           figures/part-000000-000.parquet …    one row per figure image (records.Figure)
           manifest.json                        counts, with the reason of every defect
+          catalogue/part-000000-000.parquet …  of pmc_open_data: every version, and its fate
+          tombstones.parquet                   of an increment: what no longer holds
+          unfetched.parquet                    files that could not be had, if any
 
     Raises:
         SourceError: If the source as a whole cannot be read.
@@ -71,8 +77,29 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
         return _harvest(config, Progress("harvest", progress))
 
 
+def estimate(config: HarvestConfig) -> str:
+    """Return what a harvest will bring and take, as text; nothing is written.
+
+    Raises:
+        SourceError: If the source as a whole cannot be read.
+        StorageError: If it, a disk or a bucket does not do its work.
+    """
+    if config.source.name == acquire.NAME:
+        return told(acquire.settings_of(config.source))
+    source: Source = plugins.make("sources", config.source)
+    sizes = [address.size_bytes for address in source.addresses()]
+    known = [size for size in sizes if size is not None]
+    return (
+        f"articles    {len(sizes):,} or more: one for each folder, archive or range of rows\n"
+        f"size        {sum(known) / 1e6:,.0f} MB in the {len(known):,} whose listing tells it\n"
+        "Figures and time are not known before packages are read. Nothing was written.\n"
+    )
+
+
 def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     plain = _published_config(config)
+    if config.source.name == acquire.NAME:
+        return _harvest_service(config, plain, report)
     done = published(config.out, KIND, plain)
     if done is not None:
         return done
@@ -82,26 +109,78 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     with held(config.out) as lease:
         draft = Draft.begin(config.out, KIND, plain)
         units: list[list[dict[str, Any]]] = draft.once("plan", lambda: planned)
-        _read_units(config, draft, units, report)
-        receipts: list[dict[str, Any]] = [
-            draft.noted(f"units/{number:06d}") or {} for number in range(len(units))
-        ]
-        manifest = Manifest(
-            kind=KIND,
-            config=plain,
-            counts=_counts(sum((Counter(r["seen"]) for r in receipts), Counter())),
-            files=dict(itertools.chain.from_iterable(r["files"].items() for r in receipts)),
-            notes={
-                "offsets": "code points of the text they belong to, end exclusive",
-                "phash": "ImageHash phash, 64 bits",
-            },
+
+        def read(task: Mapping[str, Any]) -> dict[str, int]:
+            return read_unit(config, task["unit"], task["addresses"])
+
+        _read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
+        manifest = _manifest(draft, plain, len(units))
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progress) -> Manifest:
+    """Harvest what a service gives object by object."""
+    settings = acquire.settings_of(config.source)
+    inputs = acquire.inputs(settings)
+    done = published(config.out, KIND, plain, inputs)
+    if done is not None:
+        return done
+    acquire.refuse_other_settings(settings, plain["source"])
+    planned = Draft(config.out).noted("acquisition") or acquire.plan(settings, config.out)
+    with held(config.out) as lease:
+        draft = Draft.begin(config.out, KIND, plain, inputs)
+        plan: dict[str, Any] = draft.once("acquisition", lambda: planned)
+        with connected(), acquire.place_of(settings, config.out) as place:
+            found = acquire.acquire(place, plan, draft, config.packages_per_unit, report)
+            # The limit that all share cannot travel in the code of a task.
+            shared = ray.put((place, plan["url"]))
+
+            def read(task: Mapping[str, Any]) -> dict[str, int]:
+                place, url = ray.get(shared)
+                unit, rows = task["unit"], task["rows"]
+                seen = write_unit(config, unit, acquire.packages(place, url, unit, rows))
+                acquire.forget(place, unit)
+                return seen
+
+            _read_units(config, draft, [{"rows": unit} for unit in found.units], read, report)
+            unfetched = acquire.publish_unfetched(place)
+        if not found.units and draft.noted("units/000000") is None:
+            write_unit(config, 0, ())
+        whole = _manifest(draft, plain, max(len(found.units), 1))
+        manifest = replace(
+            whole,
+            inputs=inputs,
+            counts={**whole.counts, "versions": found.counts},
+            files={**whole.files, **found.files, **unfetched},
+            notes={**whole.notes, **found.notes},
         )
         lease.check()
         return draft.publish(manifest)
 
 
+def _manifest(draft: Draft, plain: dict[str, Any], units: int) -> Manifest:
+    receipts: list[dict[str, Any]] = [
+        draft.noted(f"units/{number:06d}") or {} for number in range(units)
+    ]
+    return Manifest(
+        kind=KIND,
+        config=plain,
+        counts=_counts(sum((Counter(r["seen"]) for r in receipts), Counter())),
+        files=dict(itertools.chain.from_iterable(r["files"].items() for r in receipts)),
+        notes={
+            "offsets": "code points of the text they belong to, end exclusive",
+            "phash": "ImageHash phash, 64 bits",
+        },
+    )
+
+
 def _read_units(
-    config: HarvestConfig, draft: Draft, units: list[list[dict[str, Any]]], report: Progress
+    config: HarvestConfig,
+    draft: Draft,
+    units: Sequence[Mapping[str, Any]],
+    read_one: Callable[[Mapping[str, Any]], dict[str, int]],
+    report: Progress,
 ) -> None:
     """Read the units that an earlier run has not, each by a task."""
     finished = {int(name.rpartition("/")[2]) for name in draft.names_noted("units")}
@@ -112,15 +191,12 @@ def _read_units(
         report.stage("unit", len(units), done_before=len(finished))
         seen: Counter[str] = Counter()
         tasks = ray.data.from_items(
-            [{"unit": number, "addresses": units[number]} for number in pending],
+            [{"unit": number, **units[number]} for number in pending],
             override_num_blocks=len(pending),
         )
 
         def read(task: Mapping[str, Any]) -> dict[str, Any]:
-            return returned(
-                config.out,
-                lambda: {"seen": read_unit(config, task["unit"], task["addresses"])},
-            )
+            return returned(config.out, lambda: {"seen": read_one(task)})
 
         for receipt in tasks.map(read, num_cpus=1).iter_rows():
             # Ray fills the keys that a row lacks with None.
@@ -133,6 +209,8 @@ def _published_config(config: HarvestConfig) -> dict[str, Any]:
     plain = configs.to_plain(config)
     # The same input gives the same bytes wherever they are published.
     del plain["out"]
+    if config.source.name == acquire.NAME:
+        plain["source"] = acquire.plain_settings(config.source)
     return plain
 
 
@@ -149,20 +227,26 @@ def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:
 def read_unit(
     config: HarvestConfig, unit: int, addresses: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
-    """Read a unit's packages, write its parts, and last its receipt. Knows nothing of Ray.
+    """Read a unit's packages and write their rows; see ``write_unit``."""
+    source: Source = plugins.make("sources", config.source)
+    read = (source.read(Address(address["uri"], address["name"])) for address in addresses)
+    return write_unit(config, unit, itertools.chain.from_iterable(read))
+
+
+def write_unit(config: HarvestConfig, unit: int, packages: Iterable[Package]) -> dict[str, int]:
+    """Write the parts of a unit, and last its receipt. Knows nothing of Ray.
 
     Returns:
         How many rows have which defect, by ``articles/<defect>`` and ``figures/<defect>``.
     """
     folder = Draft(config.out).folder
-    source: Source = plugins.make("sources", config.source)
     part_bytes = config.part_size_mb * 1_000_000
     seen: Counter[str] = Counter()
     with (
         PartWriter(folder, "articles", unit, Article, part_bytes) as articles,
         PartWriter(folder, "figures", unit, Figure, part_bytes) as figures,
     ):
-        for row in _rows(source, addresses):
+        for row in itertools.chain.from_iterable(map(rows, packages)):
             if isinstance(row, Figure):
                 figures.add(row)
                 seen[f"figures/{row.defect or ''}"] += 1
@@ -173,12 +257,6 @@ def read_unit(
     files = {**articles.files, **figures.files}
     Draft(config.out).note(f"units/{unit:06d}", {"seen": dict(seen), "files": files})
     return dict(seen)
-
-
-def _rows(source: Source, addresses: Sequence[Mapping[str, Any]]) -> Iterator[Figure | Article]:
-    for address in addresses:
-        for package in source.read(Address(address["uri"], address["name"])):
-            yield from rows(package)
 
 
 def _rates(seen: Counter[str], seconds: float) -> str:

@@ -23,6 +23,7 @@ from ray.data import ActorPoolStrategy
 from biovl import config as configs
 from biovl import encoder as encoders
 from biovl.errors import ConfigError
+from biovl.harvests import open_harvests
 from biovl.indexing import evaluation, files, previous, rows, units
 from biovl.indexing.previous import Previous
 from biovl.jobs.connection import connected
@@ -84,7 +85,8 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
         draft = Draft.begin(config.out, KIND, plain, inputs)
         if reason:
             report.say(f"nothing of {config.previous} is reused: {reason}")
-        pairs = draft.once("planned", lambda: units.plan(config))
+        planned = draft.once("planned", lambda: units.plan(config))
+        pairs: int = planned["pairs"]
         if config.factory and pairs < least_vectors(config.factory):
             raise ConfigError(
                 f"factory {config.factory!r} takes {least_vectors(config.factory):,} vectors to "
@@ -125,7 +127,11 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
             kind=KIND,
             config=plain,
             inputs=inputs,
-            counts={"pairs": pairs, **totals, "license_groups": dict(sorted(groups.items()))},
+            counts={
+                **planned,
+                **totals,
+                "license_groups": dict(sorted(groups.items())),
+            },
             files=sizes,
             notes={
                 "rows": count,
@@ -146,6 +152,10 @@ def _inputs(config: IndexConfig) -> tuple[list[Input], Manifest | None, str | No
     for name, uri in (("model", config.model), ("corpus", config.corpus)):
         read_manifest(uri, name)
         inputs.append(Input(name=name, uri=uri, fingerprint=fingerprint(uri)))
+    inputs += [
+        Input(name="updates", uri=harvest.uri, fingerprint=harvest.fingerprint)
+        for harvest in open_harvests(config.updates)
+    ]
     if config.previous is None:
         return inputs, None, None
     before = read_manifest(config.previous, KIND)

@@ -22,6 +22,9 @@ class Stages:
         total: int,
         task: Callable[..., Mapping[str, Any] | None],
         arguments: tuple[Any, ...],
+        *,
+        cpus: float = 1,
+        gpus: float = 0,
     ) -> list[dict[str, Any]]:
         """Run ``task(*arguments, number)`` for every number below ``total``, each on a worker.
 
@@ -30,6 +33,8 @@ class Stages:
             total: How many tasks there are.
             task: What it returns is kept in the draft, which vouches for all that it has written.
             arguments: Those that all tasks share; they travel once.
+            cpus: Of one task.
+            gpus: Of one task.
 
         Returns:
             What each task returned, in the order of the numbers, also of those of an earlier run.
@@ -51,7 +56,7 @@ class Stages:
                 return returned(uri, done)
 
             numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-            for row in numbers.map(work, num_cpus=1).iter_rows():
+            for row in numbers.map(work, num_cpus=cpus, num_gpus=gpus).iter_rows():
                 checked(row)
                 self._report.add()
         return self.receipts(key, total)

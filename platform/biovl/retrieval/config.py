@@ -58,6 +58,10 @@ class IndexConfig:
     previous: str | None = None
     """An index folder made with the same model: what has not changed is not embedded again."""
 
+    updates: tuple[str, ...] = ()
+    """Harvests since the corpus was made: figures that their ``tombstones.parquet`` names, gone,
+    retracted or changed, are left out without assembling anew."""
+
     over: tuple[Over, ...] = ("images", "captions")
     """Whose vectors can be searched."""
     splits: tuple[str, ...] = ()

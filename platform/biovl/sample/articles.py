@@ -39,12 +39,17 @@ def _title(topic: Topic, language: str) -> str:
     )
 
 
+def pmid(serial: int) -> int:
+    """Return a PMID that PubMed is far from giving out, with no more digits than it gives."""
+    return 99_000_000 + serial % 1_000_000
+
+
 def _front(m: Manuscript) -> str:
     flavour, topic = m.flavour, m.topic
     year, month, day = 2009 + (m.serial * 5) % 16, 1 + m.serial % 12, 1 + m.serial * 7 % 28
     prefix = m.pmcid if flavour.name in ("plos", "biorxiv") else m.pmcid.removeprefix("PMC")
     ids = {
-        "pmid": str(m.serial),
+        "pmid": str(pmid(m.serial)),
         "pmc": prefix,
         "doi": f"10.5555/{flavour.name}.{m.serial}",
         "publisher-id": f"{flavour.name}-{m.serial}",
@@ -212,7 +217,7 @@ def _back(m: Manuscript) -> str:
     references = "".join(
         f'<ref id="B{i}"><label>{i}</label><element-citation publication-type="journal"><source>J '
         f"Sample</source><year>{2000 + i}</year>"
-        f'<pub-id pub-id-type="pmid">{9_990_000_000 + (m.serial * 3 + i * 7) % 24 + 1}</pub-id>'
+        f'<pub-id pub-id-type="pmid">{pmid((m.serial * 3 + i * 7) % 24 + 1)}</pub-id>'
         "</element-citation></ref>"
         for i in range(1, 5)
     )

@@ -48,6 +48,13 @@ def _figures(counts: Mapping[str, Any]) -> list[Flow]:
     return found
 
 
+def _panels(counts: Mapping[str, Any]) -> list[Flow]:
+    parents, panels = counts["parents"], counts["panels"]
+    whole = {f"whole: {reason}": count for reason, count in counts["whole"].items()}
+    into = {f"cut into {panels['seen']:,} panels": parents["split"], **whole}
+    return [Flow("figures", parents["seen"], parents["seen"], "kept", into=into)]
+
+
 def _columns(counts: Mapping[str, Any]) -> list[Flow]:
     if "labelled" in counts:
         labelled = sum(counts["labelled"].values())
@@ -100,6 +107,7 @@ def _report(counts: Mapping[str, Any]) -> list[Flow]:
 
 _OF_KIND: dict[str, Callable[[Mapping[str, Any]], list[Flow]]] = {
     "figures": _figures,
+    "panels": _panels,
     "columns": _columns,
     "concepts": _concepts,
     "corpus": _corpus,

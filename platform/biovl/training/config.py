@@ -6,7 +6,10 @@ from typing import Any, Literal
 
 from biovl.plugins import Plugin
 
-TEXT_FIELDS = ("text", "caption", "mentions", "long_caption")
+TEXT_FIELDS = (
+    *("text", "caption", "mentions", "long_caption"),
+    *("context_caption", "expanded_caption"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,8 +18,9 @@ class DataConfig:
 
     text: Mapping[str, float] = field(default_factory=lambda: {"text": 1.0})
     """Which text of a pair is trained on, with probabilities that sum to 1: ``text`` (what
-    assemble chose), ``caption``, ``mentions`` (one of them) or ``long_caption``. A pair without
-    the drawn one gives its ``text``."""
+    assemble chose), ``caption``, ``mentions`` (one of them), or what annotate wrote in columns that
+    assemble was given: ``long_caption``, ``context_caption`` or ``expanded_caption``. A pair
+    without the drawn one gives its ``text``."""
 
     crop_scale: tuple[float, float] = (0.9, 1.0)
     """RandomResizedCrop: the share of the image's area that is kept (open_clip's default)."""

@@ -9,6 +9,7 @@ from biovl.story.sections import (
     index,
     journey,
     next_steps,
+    panels,
     scores,
     searches,
     shown,
@@ -18,6 +19,7 @@ from biovl.story.sections import (
 SECTIONS: tuple[ModuleType, ...] = (
     journey,
     figures,
+    panels,
     corpus,
     training,
     scores,
