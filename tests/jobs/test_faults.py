@@ -27,7 +27,11 @@ from biovl.filesystems import open_location
 from biovl.jobs.assemble import assemble
 from biovl.jobs.harvest import HarvestConfig, harvest
 from biovl.leases import held
+from biovl.parts import PartWriter
+from biovl.records import Figure
 from biovl.sample import make_packages
+from biovl.storage import Folder
+from tests.compound_rows import figure_row
 from tests.jobs.folders import content
 
 ROOT = Path(__file__).parents[2]
@@ -98,13 +102,21 @@ def test_a_full_disk_ends_the_command_with_the_reason_and_with_room_it_goes_on(
     assert f"{out}: the disk is full" in full
     assert full.endswith("the same command goes on with what is left.")
     assert not (out / "manifest.json").exists()
-    # What was being written gave its room back.
-    assert list((out / ".draft" / "unfinished").glob("*")) == []
     assert list((out / ".draft").glob("begun.json"))
     subprocess.run(["mount", "-o", "remount,size=100m", str(small_disk)], check=True)
     again = typed(packages, out)
     assert again.returncode == 0, again.stderr
     assert content(out) == content(undisturbed)
+
+
+def test_a_part_that_finds_the_disk_full_gives_its_room_back(small_disk: Path) -> None:
+    folder = Folder(str(small_disk / "figures"))
+    with (
+        pytest.raises(StorageError, match="the disk is full"),
+        PartWriter(folder, "figures", 0, Figure, 10**9) as part,
+    ):
+        part.add(figure_row(image=os.urandom(300_000)))
+    assert [file for file in small_disk.rglob("*") if file.is_file()] == []
 
 
 def test_a_full_disk_ends_a_stage_of_assemble_and_with_room_it_goes_on(
