@@ -137,6 +137,7 @@ def throughput(figures: int, concurrent: int, latency_s: float) -> dict[str, flo
             "mentions": [],
             "article.abstract": None,
             "article.full_text": None,
+            "article.abbreviations": None,
         }
         for number in range(figures)
     ]

@@ -153,6 +153,7 @@ def _article(
         citation=content.citation,
         reference_pmids=content.reference_pmids,
         full_text=content.full_text,
+        abbreviations=content.abbreviations,
         figure_count=figure_count,
         source_uri=package.uri,
         xml_sha256=sha256,

@@ -211,6 +211,8 @@ class Article:
     citation: str | None
     reference_pmids: list[str] = field(default_factory=list)
     full_text: str | None
+    abbreviations: str | None = None
+    """As the article lists them beside its text, ``MRI: magnetic resonance imaging`` to a line."""
     figure_count: int
     """Rows of this article in ``figures/``."""
     source_uri: str

@@ -58,6 +58,17 @@ def test_each_row_reads_its_own_article(folder: Path) -> None:
     assert found["context_caption_defect"].to_pylist() == [None, None, NO_TEXT, None]
 
 
+def test_a_glossary_of_the_article_defines_acronyms(folder: Path) -> None:
+    articles_file = folder / "articles" / "part-000000-000.parquet"
+    found = pq.read_table(articles_file)
+    listed = ["CT: computer tomography", "MRI: nothing of the kind"]
+    pq.write_table(found.append_column("abbreviations", pa.array(listed)), articles_file)
+    assert columns(folder, 10)["expanded_caption"].to_pylist()[:2] == [
+        "A magnetic resonance imaging (MRI) of a knee.",
+        "Computer tomography (CT).",
+    ]
+
+
 def test_sources_say_where_each_sentence_is_from_and_how_it_was_published(folder: Path) -> None:
     assert columns(folder, 1)["context_sources"][0].as_py() == [
         {"source": "caption", "text": "An MRI of a knee.", "published": "An MRI of a knee."},

@@ -47,6 +47,7 @@ def figure(caption: str = CAPTION, **changes: Any) -> dict[str, Any]:
         "mentions": [],
         "article.abstract": "magnetic resonance imaging (MRI) was done.",
         "article.full_text": None,
+        "article.abbreviations": None,
         **changes,
     }
 

@@ -25,10 +25,41 @@ def test_a_long_form_reads_as_within_a_sentence_where_the_article_has_it_so() ->
     assert acronyms_of(["Parkinson disease (PD)"]) == [Acronym("PD", "Parkinson disease")]
 
 
-@given(st.text(alphabet="aAbBcC1 ()[],;.-α\n", max_size=300))
+@pytest.mark.parametrize(
+    ("listed", "defined"),
+    [
+        ("MRI: magnetic resonance imaging", {"MRI": "magnetic resonance imaging"}),
+        # What no rule about letters would find.
+        ("PGC-1α: peroxisome coactivator-1α", {"PGC-1α": "peroxisome coactivator-1α"}),
+        ("DAPI: 4′,6-diamidino-2-phenylindole", {}),
+        ("3D: three-dimensional\nα-MEM: alpha minimum medium", {"3D": "three-dimensional"} | {"α-MEM": "alpha minimum medium"}),
+        # Commas and brackets are of the long form, as it is one item.
+        ("IPEX: immune dysregulation, enteropathy, X-linked", {"IPEX": "immune dysregulation, enteropathy, X-linked"}),
+        ("PERCIST: Positron (PET) Response Criteria", {"PERCIST": "Positron Response Criteria"}),
+        ("CT: computed tomography; MRI: magnetic resonance imaging", {"CT": "computed tomography", "MRI": "magnetic resonance imaging"}),
+        ("CT, computed tomography", {"CT": "computed tomography"}),
+        # Words that are explained, and what is no acronym.
+        ("MAPK: a kinase that adds phosphates", {}),
+        ("E: embryonic day\nwt: wild-type\nP[number]: postnatal day", {}),
+    ],
+)  # fmt: skip
+def test_what_is_listed_beside_the_text_is_taken_at_its_word(
+    listed: str, defined: dict[str, str]
+) -> None:
+    assert {found.short: found.long for found in acronyms_of([], listed)} == defined
+
+
+def test_a_list_counts_more_than_a_bracket_and_reads_as_within_a_sentence() -> None:
+    texts = ["SHH (Sonic Hedghog) and PV (Parvalbumin); parvalbumin is low"]
+    listed = "SHH: Sonic Hedgehog\nPV: Parvalbumin"
+    found = {item.short: item.long for item in acronyms_of(texts, listed)}
+    assert found == {"SHH": "Sonic Hedgehog", "PV": "parvalbumin"}
+
+
+@given(st.text(alphabet="aAbBcC1 ()[],;:.-α\n", max_size=300))
 @settings(max_examples=200, deadline=None)
 def test_any_text_gives_short_forms_shorter_than_what_they_stand_for(text: str) -> None:
-    for found in acronyms_of([text]):
+    for found in (*acronyms_of([text]), *acronyms_of([], text)):
         assert len(found.short) < len(found.long)
 
 
@@ -44,5 +75,5 @@ def test_a_text_made_to_be_slow_is_read_in_time_that_grows_with_its_length() -> 
     ]
     began = time.process_time()
     for text in hostile:
-        acronyms_of([text])
+        acronyms_of([text], text)
     assert time.process_time() - began < 20

@@ -500,6 +500,33 @@ def test_front_matter() -> None:
     assert content.citation == "Int J & Co 3. 2011-07-18; 6(7):1-9"
     assert content.reference_pmids == ["9", "8"]
     assert content.full_text == "Text."
+    assert content.abbreviations is None
+
+
+def test_abbreviations_listed_before_and_behind_the_text_are_kept() -> None:
+    xml = b"""<article><front><article-meta/><notes><fn-group>
+      <fn fn-type="abbr"><p>CT, computed tomography; US, ultrasound</p></fn></fn-group></notes></front>
+      <body><p>Text.</p>
+      <def-list><def-item><term>HR</term><def><p>heart rate</p></def></def-item></def-list></body>
+      <back><glossary><title>Abbreviations</title><def-list>
+      <def-item><term><bold>MRI</bold></term><def><p>magnetic <italic>resonance</italic>
+      imaging</p></def></def-item>
+      <def-item><term>TNF-&#945;:</term><def><p>tumor necrosis factor</p></def></def-item>
+      <def-item><term>empty</term></def-item></def-list></glossary>
+      <sec><title>List of abbreviations</title><p>BP: blood pressure</p></sec>
+      <sec><title>Funding</title><p>NIH: none</p></sec>
+      <ref-list><ref><note><p>XX: cited</p></note></ref></ref-list></back>
+      <sub-article><back><glossary><p>RR: of the reply</p></glossary></back></sub-article>
+      </article>"""
+    content = read_article(xml).content
+    assert content is not None
+    assert (content.abbreviations or "").split("\n") == [
+        "CT, computed tomography; US, ultrasound",
+        "HR: heart rate",
+        "MRI: magnetic resonance imaging",
+        "TNF-α: tumor necrosis factor",
+        "BP: blood pressure",
+    ]
 
 
 @pytest.mark.parametrize(

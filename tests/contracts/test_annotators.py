@@ -22,6 +22,7 @@ ROWS: list[dict[str, Any]] = [
 for row in ROWS:
     row |= {"mentions": [], "caption_superscripts": []}
     row |= {"article.abstract": None, "article.full_text": "a scene", "figure_label": None}
+    row |= {"article.abbreviations": None}
 BAD = [None, b"", b"\xff\xd8\xff broken", {"bytes": None, "path": None}, "", 7]
 
 

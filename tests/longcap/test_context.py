@@ -100,5 +100,6 @@ def test_powers_are_readable_and_what_was_published_is_kept() -> None:
 
 
 def test_acronyms_of_all_texts_of_the_article_are_known() -> None:
-    known = acronyms_in("magnetic resonance imaging (MRI)", "computed tomography (CT)")
-    assert [item.short for item in known] == ["CT", "MRI"]
+    texts = ("magnetic resonance imaging (MRI)", "computed tomography (CT)", "US images")
+    known = acronyms_in(*texts, listed="PET: positron emission tomography")
+    assert [item.short for item in known] == ["CT", "MRI", "PET"]

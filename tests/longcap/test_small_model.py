@@ -100,6 +100,7 @@ def test_images_go_through_a_model_of_the_real_architecture(tmp_path: Path) -> N
                 "mentions": [],
                 "article.abstract": None,
                 "article.full_text": None,
+                "article.abbreviations": None,
             }
             for seed in (1, 2)
         ]

@@ -15,6 +15,7 @@ PREFIX = "article."
 
 _KEY = "source_uri"
 _FOLDER = "articles"
+_NOTHING = pa.scalar(None)
 
 
 def check(table: Table, reads: Sequence[str]) -> None:
@@ -58,8 +59,9 @@ def articles_of(
                     continue
                 rows = parquet.read_row_group(group, columns=columns).filter(wanted)
                 for number, uri in enumerate(keys.filter(wanted).to_pylist()):
+                    # A column that harvest did not write yet says nothing.
                     found[uri] = {
-                        name: rows[column][number]
+                        name: rows[column][number] if column in rows.column_names else _NOTHING
                         for name, column in zip(names, columns, strict=True)
                     }
     return found

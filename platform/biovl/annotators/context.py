@@ -17,14 +17,13 @@ from biovl.longcap.expansion import expanded, used
 
 # Shapes: K rows of a batch.
 
-READS = (
-    "caption",
-    "caption_superscripts",
-    "mentions",
-    "article.abstract",
-    "article.full_text",
-)
-"""What the context of a figure is made from."""
+SAYS = ("caption", "caption_superscripts", "mentions", "article.abstract", "article.full_text")
+"""What the context of a figure is made from, as ``context_of`` takes it."""
+
+DEFINES = ("article.abstract", "article.full_text", "caption", "article.abbreviations")
+"""What its acronyms are taken from, as ``acronyms_in`` takes it."""
+
+READS = tuple(dict.fromkeys((*SAYS, *DEFINES)))
 
 ACRONYMS = pa.list_(pa.struct([("short", pa.string()), ("long", pa.string())]))
 SOURCES = pa.list_(
@@ -86,9 +85,8 @@ class Context:
         return {name: [row[name] for row in rows] for name in self.writes.names}
 
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        caption, _, _, abstract, full_text = (row[name] for name in READS)
-        pieces = context_of(*(row[name] for name in READS))
-        known = acronyms_in(abstract or "", full_text or "", caption)
+        pieces = context_of(*(row[name] for name in SAYS))
+        known = acronyms_in(*(row[name] for name in DEFINES))
         text = joined(pieces)
         spelled = self._config.acronyms == "spelled out"
         own = pieces[0].text if pieces and pieces[0].source == CAPTION else ""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from PIL import Image
 
 from biovl.annotators import NO_TEXT, Precision, file_bytes, pixels_of
-from biovl.annotators.context import READS, as_json
+from biovl.annotators.context import DEFINES, READS, SAYS, as_json
 from biovl.errors import ConfigError
 from biovl.longcap import prompts as prompt_files
 from biovl.longcap.asking import Enriching
@@ -234,11 +234,9 @@ class LongCap:
 
 def subject_of(row: Mapping[str, Any]) -> Subject:
     """Return a figure that was prepared, as the steps see it."""
-    pieces = context_of(*(row[name] for name in READS))
+    pieces = context_of(*(row[name] for name in SAYS))
     caption = pieces[0].text if pieces and pieces[0].source == CAPTION else row["caption"]
-    known = acronyms_in(
-        row["article.abstract"] or "", row["article.full_text"] or "", row["caption"]
-    )
+    known = acronyms_in(*(row[name] for name in DEFINES))
     citing = " ".join(piece.text for piece in pieces if piece.source not in (CAPTION, ABSTRACT))
     abstract = row["article.abstract"] or ""
     return Subject(

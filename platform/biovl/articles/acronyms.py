@@ -69,22 +69,23 @@ class Acronym:
     long: str
 
 
-def acronyms_of(texts: Iterable[str]) -> list[Acronym]:
+def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
     """Return the acronyms that texts of one article define, by short form.
 
     One that is defined in two ways stands for the more frequent; if there is none it is left out.
 
     Args:
         texts: Abstract, body and captions; lines are paragraphs.
+        listed: What the article lists beside them, ``MRI: magnetic resonance imaging`` to a line.
     """
     texts = list(texts)
     found: dict[str, Counter[str]] = {}
     readings: dict[str, Counter[str]] = {}
-    for text in texts:
-        for short, long, weight in _definitions(text):
-            key = _stems(long)
-            found.setdefault(short, Counter())[key] += weight
-            readings.setdefault(f"{short} {key}", Counter())[long] += weight
+    defined = (definition for text in texts for definition in _definitions(text))
+    for short, long, weight in (*defined, *_as_listed(listed)):
+        key = _stems(long)
+        found.setdefault(short, Counter())[key] += weight
+        readings.setdefault(f"{short} {key}", Counter())[long] += weight
     acronyms = []
     for short, counts in sorted(found.items()):
         (key, most), *others = counts.most_common(2)
@@ -112,6 +113,22 @@ def _definitions(text: str) -> Iterator[tuple[str, str, int]]:
         for short, long in _in_bracket(text, bracket):
             yield *_singular(short, long), 1
     yield from _in_lists(text)
+
+
+def _as_listed(text: str) -> Iterator[tuple[str, str, int]]:
+    for line in text.split("\n"):
+        short, stated, long = line.partition(": ")
+        if not stated or ";" in long:
+            # Several of them run together, as in a sentence.
+            yield from _in_lists(f"Abbreviations\n{line}")
+            continue
+        long = _INNER.sub("", long).strip(f"{_QUOTES}.")
+        # Glossaries explain words, too: of an acronym the first letter begins what it stands for.
+        if re.fullmatch(_TOKEN, short) and is_short_form(short) and _is_phrase(long):
+            first = _PIECE.search(long)
+            begins = first and _covers((short[0].lower(),), _spelled(first[0].lower()))
+            if begins and len(short) < len(long) <= LONGEST:
+                yield *_singular(short, long), _LISTED
 
 
 def _in_bracket(text: str, bracket: re.Match[str]) -> Iterator[tuple[str, str]]:

@@ -68,6 +68,8 @@ class ArticleContent:
     citation: str | None = None
     reference_pmids: list[str] = field(default_factory=list)
     full_text: str | None = None
+    abbreviations: str | None = None
+    """As listed beside the text, ``MRI: magnetic resonance imaging`` to a line."""
     retracted: bool | None = None
     """True where the article itself says so, else None: most that were do not."""
     figures: list[FigureContent] = field(default_factory=list)

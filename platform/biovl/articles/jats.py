@@ -16,6 +16,7 @@ from biovl.articles import licenses, text
 from biovl.articles.citations import Place, cited_figures, figure_places
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
+from biovl.articles.glossary import abbreviations
 from biovl.articles.text import plain, plain_or_none
 from biovl.foreign_xml import parsed
 from biovl.records import Mention
@@ -114,6 +115,7 @@ def _content(article: etree._Element) -> ArticleContent:
     # Whatever needs no offsets is read before anything is marked.
     front = front_matter(article)
     full_text = text.plain_body(article.find("body"))
+    listed = abbreviations(article)
     for place in places:
         for caption in place.figure.iterfind("caption"):
             text.mark_all(caption.iter("bold"), text.BOLD)
@@ -127,6 +129,7 @@ def _content(article: etree._Element) -> ArticleContent:
         **front,
         reference_pmids=list(pmids),
         full_text=full_text,
+        abbreviations=listed,
         figures=figures + _graphical_abstracts(article),
     )
 

@@ -90,9 +90,18 @@ def joined(pieces: Sequence[Piece]) -> str:
 
 
 @lru_cache(maxsize=64)
-def acronyms_in(*texts: str) -> tuple[Acronym, ...]:
-    """Return the acronyms that texts of an article define; for its next figure they are known."""
-    return tuple(acronyms_of(texts))
+def acronyms_in(
+    abstract: str | None, full_text: str | None, caption: str, listed: str | None = None
+) -> tuple[Acronym, ...]:
+    """Return the acronyms that an article defines; for its next figure they are known.
+
+    Args:
+        abstract: Of the article.
+        full_text: Of the article.
+        caption: Of the figure.
+        listed: The article's list of abbreviations, as harvested.
+    """
+    return tuple(acronyms_of((abstract or "", full_text or "", caption), listed or ""))
 
 
 def words_of(text: str) -> frozenset[str]:

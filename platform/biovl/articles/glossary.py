@@ -1,0 +1,48 @@
+"""The abbreviations that an article lists beside its text: glossaries, definition lists, notes."""
+
+import re
+from collections.abc import Iterator
+
+from lxml import etree
+
+from biovl.articles.text import plain
+
+_TITLE = re.compile(r"(?:list of |key to )?(?:(?:\w+ )?abbreviations?|acronyms?|glossary)\b", re.I)
+_LISTS = ("glossary", "def-list")
+_SECTIONS = ("sec", "notes", "app", "ack", "fn")
+
+
+def abbreviations(article: etree._Element) -> str | None:
+    """Return what a prepared article lists, ``MRI: magnetic resonance imaging`` to a line, or None.
+
+    Lists of the body count too: there they are run together. Replies and reviews do not.
+    """
+    lines: dict[str, None] = {}
+    for part in ("front", "body", "back"):
+        for root in article.iterfind(part):
+            for listed in _lists(root):
+                lines |= dict.fromkeys(_lines(listed))
+    return "\n".join(lines) or None
+
+
+def _lists(root: etree._Element) -> Iterator[etree._Element]:
+    for element in root.iter(*_LISTS):
+        if next(element.iterancestors(*_LISTS), None) is None:
+            yield element
+    # The body's sections are in its text.
+    for element in root.iter(*_SECTIONS) if root.tag != "body" else ():
+        is_note = element.get("fn-type") in ("abbr", "abbreviations")
+        is_titled = _TITLE.match(plain(element.find("title"))) is not None
+        if (is_note or is_titled) and element.find(".//def-list") is None:
+            yield element
+
+
+def _lines(listed: etree._Element) -> Iterator[str]:
+    items = list(listed.iter("def-item"))
+    for item in items:
+        term, meaning = plain(item.find("term")).strip(" :"), plain(item.find("def"))
+        if term and meaning:
+            yield f"{term}: {' '.join(meaning.split())}"
+    if not items:
+        title = plain(listed.find("title"))
+        yield from (line for line in plain(listed).split("\n") if line and line != title)
