@@ -122,3 +122,61 @@ from tests.articles.subcaption_cases import read
 )
 def test_a_label_behind_its_text(caption: str, expected: list[str]) -> None:
     assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        # Points are missing: what stands before a label that opens a sentence is of the last one.
+        (
+            "Cell death. (A) Left network. Hub proteins: TPT1; (B) Right network. Hub proteins: CDH1; (C) Both.",
+            [
+                "Cell death.",
+                "A: Left network. Hub proteins: TPT1",
+                "B: Right network. Hub proteins: CDH1",
+                "C: Both.",
+                "",
+            ],
+        ),
+        (
+            "(A) Blots of liver. GAPDH served as a loading control (B) Quantification of the blots.",
+            [
+                "",
+                "A: Blots of liver. GAPDH served as a loading control",
+                "B: Quantification of the blots.",
+                "",
+            ],
+        ),
+        (
+            "Edema in mutant mice (a) The embryo is retarded in growth. (b) The heart is enlarged.",
+            [
+                "Edema in mutant mice",
+                "a: The embryo is retarded in growth.",
+                "b: The heart is enlarged.",
+                "",
+            ],
+        ),
+        # But where it needs the label, it is of it.
+        (
+            "(A) Growth over time. Shown in (B) Spartina anglica at noon.",
+            ["", "A: Growth over time.", "B: Shown in Spartina anglica at noon.", ""],
+        ),
+        (
+            "Dynamic range. Panel (a) represents the first assay, and (b), (c), and (d) the others, respectively. Dots are means.",
+            [
+                "Dynamic range.",
+                "a: Panel represents the first assay",
+                "b,c,d: the others, respectively.",
+                "Dots are means.",
+            ],
+        ),
+        (
+            "(A) CT of the brain. (B) Sections (H,E) of the lesion. (C) MRI.",
+            ["", "A: CT of the brain.", "B: Sections (H,E) of the lesion.", "C: MRI.", ""],
+        ),
+    ],
+)
+def test_sentences_without_their_point_end_where_the_next_panel_opens(
+    caption: str, expected: list[str]
+) -> None:
+    assert read(caption) == expected

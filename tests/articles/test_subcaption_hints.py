@@ -100,3 +100,14 @@ def test_real_captions_are_split_better_than_left_whole(shared_data: Path) -> No
         assert row["label_set_exact"] >= 0.9, name
         assert row["token_f1"] >= 0.85, name
         assert row["token_f1"] > row["trivial_f1"] + 0.1, name
+
+
+def test_letters_with_a_point_behind_a_title_without_one_are_labels_where_they_are_cited() -> None:
+    caption = (
+        "Localization in mutant cells a. Immunostaining of cells (left panel) and of subunit c in "
+        "mice (right panel). b. Blots of extracts."
+    )
+    split = split_caption(caption, cited=["a", "b"])
+    assert split.preamble == "Localization in mutant cells"
+    assert [part.text[:8] for part in split.parts] == ["Immunost", "Blots of"]
+    assert split_caption(caption).labels() == ("left panel", "right panel")

@@ -108,48 +108,72 @@ def test_one_trial_is_stopped_early_and_one_fails_and_both_are_rows(
     assert (out / "manifest.json").stat().st_mtime_ns == before
 
 
-def test_a_killed_sweep_repeats_no_trial_that_finished_and_goes_on_with_the_others(
-    corpus: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("changes", "grid", "over", "ended"),
+    [
+        (
+            {"epochs": 2, "validation.every_epochs": 2},
+            {"grid.model.context_length": [77, 160]},
+            "1 of 2 trials are over",
+            {"total": 2, "finished": 2, "stopped early": 0, "failed": 0},
+        ),
+        (
+            {"epochs": 6, "validation.every_epochs": 3, "model.context_length": 160},
+            # What was stopped before the kill is not begun again.
+            {"grid.optim.peak_lr": [1e-3, 1e-9, 1e-8], "asha.reduction": 2, "asha.first_epochs": 3},
+            "2 of 3 trials are over",
+            {"total": 3, "finished": 1, "stopped early": 2, "failed": 0},
+        ),
+    ],
+    ids=["every trial", "ASHA"],
+)
+def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_others(
+    changes: dict[str, Any],
+    grid: dict[str, Any],
+    over: str,
+    ended: dict[str, int],
+    corpus: Path,
+    tmp_path: Path,
 ) -> None:
-    out = tmp_path / "sweep"
-    changes = {**BASE, "epochs": 2, "save.every_steps": 1, "validation.every_epochs": 2}
     command = [sys.executable, str(ROOT / "tune" / "sweep.py"), "grid"]
     for name, value in {
         "corpus": corpus,
         # As a user types it: relative to where the command is run.
         "out": "sweep",
-        **{f"base.{name}": value for name, value in changes.items()},
-        "grid.model.context_length": [77, 160],
+        **{f"base.{name}": value for name, value in {**BASE, **changes}.items()},
+        "base.save.every_steps": 1,
+        **grid,
     }.items():
         text = str(value) if isinstance(value, Path | str | int | float) else json.dumps(value)
         command += ["--set", f"{name}={text}"]
     # A Ray of its own, and not that of this session.
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    first_model = out / "trials" / "00-context-length-77-seed-0" / "manifest.json"
-    second = out / "trials" / "01-context-length-160-seed-0"
+    trials = tmp_path / "sweep" / "trials"
     with (tmp_path / "first.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=tmp_path)
-        killer = threading.Thread(target=_kill_once, args=(process, second))
+        last = f"{ended['total'] - 1:02d}-*"
+        killer = threading.Thread(target=_kill_once, args=(process, trials, last))
         killer.start()
         assert process.wait() == -signal.SIGKILL, (tmp_path / "first.log").read_text()
         killer.join()
+    (first_model,) = trials.glob("00-*/manifest.json")
     before = first_model.stat().st_mtime_ns
     again = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
     )
     assert again.returncode == 0, again.stderr
-    assert "1 of 2 trials are over" in again.stderr
-    assert "goes on after step" in again.stderr + again.stdout
-    assert json.loads(again.stdout.splitlines()[-1])["trials"]["finished"] == 2
+    assert over in again.stderr
+    assert again.stderr.count("goes on after step") + again.stdout.count("goes on after step") == 1
+    assert json.loads(again.stdout.splitlines()[-1])["trials"] == ended
     assert first_model.stat().st_mtime_ns == before
 
 
-def _kill_once(process: "subprocess.Popen[bytes]", trial: Path) -> None:
+def _kill_once(process: "subprocess.Popen[bytes]", trials: Path, name: str) -> None:
     """Kill -9 a driver when a trial has a checkpoint."""
     for _ in range(6000):
         if process.poll() is not None:
             return
-        if any((trial / ".draft" / "checkpoints").glob("*.pt")):
+        if any(trials.glob(f"{name}/.draft/checkpoints/*.pt")):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             return

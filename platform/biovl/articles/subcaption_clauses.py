@@ -13,6 +13,7 @@ from biovl.articles.subcaption_words import (
     COMPARING,
     COMPLEMENT,
     JOINT_BEFORE,
+    NOUN,
     POST_BEHIND,
     PREDICATE,
     PREPOSITION,
@@ -52,11 +53,14 @@ class _Reader:
         self.current: tuple[str, ...] | None = None
         """Labels that a sentence without markers goes on about."""
         self.was_post = False
+        self.are_first = False
+        """Whether labels open sentences in this caption."""
 
     def read(self) -> list[Segment]:
         groups = self._sentences()
         votes = [self._vote(span, inside) for span, inside in groups]
         overall = sum(votes)
+        self.are_first = any(vote >= 100 for vote in votes)
         marked = [at for at, (_, inside) in enumerate(groups) if inside]
         for at, (span, inside) in enumerate(groups):
             if inside:
@@ -154,12 +158,16 @@ class _Reader:
 
     def _ahead(self, span: Span, own: Sequence[Marker]) -> None:
         """Give every label the text behind it."""
-        names = _names(own)
-        if own[0].start > span.start:
-            self._add(span.start, own[0].start, names)
+        names, first = _names(own), own[0].start
+        if len(own) == 1 and self._is_next(span, own[0]):
+            self._add(span.start, first, self.current)
+        elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
+            first = span.start
+        else:
+            self._add(span.start, first, names)
         for at, marker in enumerate(own):
             end = own[at + 1].start if at + 1 < len(own) else span.end
-            start = marker.start
+            start = marker.start if at else first
             if at and not self.caption[marker.end : end].strip(SEPARATORS):
                 start = self._clause_before(own[at - 1].end, marker.start)
                 last = self.found.pop()
@@ -169,6 +177,15 @@ class _Reader:
         # "(A) Maize; (B) oat. …": what follows a list in one sentence holds for all of it.
         is_list = len(own) > 1 and names == self.every
         self.current, self.was_post = names if is_list else own[-1].names(), is_list
+
+    def _is_next(self, span: Span, marker: Marker) -> bool:
+        """Return whether a marker opens a sentence whose point is missing before it."""
+        behind = self.caption[marker.end : marker.end + 4].lstrip(SEPARATORS)
+        if not (self.are_first and behind[:1].isupper()):
+            return False
+        before = self.caption[span.start : marker.start].rstrip()
+        is_whole = before.endswith(";") or TRAILING.match(before) is not None
+        return is_whole or not COMPLEMENT.search(before)
 
     def _clause_before(self, start: int, end: int) -> int:
         return max((m.start() for m in CLAUSE.finditer(self.caption, start, end)), default=end)

@@ -91,6 +91,9 @@ def expand(text: str, kind: str) -> tuple[Label, ...]:
                 return ()
             found += between
         found.append(label)
+    if [label.name for label in found] == ["H", "E"]:
+        # A stain, hematoxylin and eosin.
+        return ()
     return tuple(dict.fromkeys(found))
 
 

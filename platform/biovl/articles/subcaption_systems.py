@@ -5,6 +5,7 @@ quantity, ``As(V)`` or ``E. coli`` fail this without a list of exceptions.
 """
 
 import itertools
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ _WEIGHT: dict[Family, float] = {
 # Numerals count steps and conditions more often than panels.
 _DOUBTFUL_KINDS = {"digit": 0.4, "roman": 0.5, "Roman": 0.6, "greek": 0.4}
 _LEAST = 1.5
+_POINT = re.compile(r"\.\s[A-ZΑ-Ω]")
 _OPPOSITE = (("left", "right"), ("top", "bottom"), ("upper", "lower"))
 
 
@@ -191,15 +193,22 @@ def _chain(group: Sequence[Marker], kind: str, hints: Collection[str]) -> list[M
 def _loose_chain(caption: str, group: Sequence[Marker]) -> list[Marker]:
     """Return the letters without any mark that follow each other: ``A femur B tibia C skull``."""
     chain: list[Marker] = []
+    has_points = False
     for marker in group:
         index = marker.labels[0].index
         may_start = marker.kind != "lower" or marker.opens or caption[marker.start - 1] == "("
-        if index == 1 and len(chain) < 2 and may_start:
-            chain = chain if chain and chain[0].starts and not marker.starts else [marker]
-        elif chain and index == chain[-1].labels[-1].index + 1:
+        # "Localization in mutant cells a. Immunostaining …": a title without its point.
+        has_point = not may_start and _POINT.match(caption, marker.end) is not None
+        if index == 1 and len(chain) < 2 and (may_start or has_point):
+            if not (chain and chain[0].starts and not marker.starts):
+                chain, has_points = [marker], has_point
+        elif (
+            chain and index == chain[-1].labels[-1].index + 1 and (marker.starts or not has_points)
+        ):
             chain.append(marker)
     before = {caption[: marker.start].rsplit(None, 1)[-1:][0] for marker in chain if marker.start}
-    least = 2 if chain and chain[0].starts and chain[0].kind == "lower" else 3
+    is_sure = chain and chain[0].kind == "lower" and (chain[0].starts or has_points)
+    least = 2 if is_sure else 3
     if len(chain) < least or len(before) == 1 < len(chain) - chain[0].starts:
         return []
     return chain

@@ -6,8 +6,9 @@ SEPARATORS = " \t\n\xa0,;:.–—-|=)]"
 REFERRING = re.compile(
     r"\b(?:in|of|from|as|to|than|see|panels?|between|for|by|with|on)\s?\(?$", re.IGNORECASE
 )
-# "…, while (B) shows the tail": the label is the subject.
-SUBJECT = re.compile(r"(?:\b(?:while|whereas|and|but)|[,;:])\s$", re.IGNORECASE)
+# "Panel (A) shows the head, while (B) shows the tail": the label is the subject.
+SUBJECT = re.compile(r"(?:\b(?:while|whereas|and|but|panels?)|[,;:])\s$", re.IGNORECASE)
+NOUN = re.compile(r"\s*panels?\s+", re.IGNORECASE)
 COMPARING = re.compile(
     r"\b(?:described|shown|seen|see|as|same|similar|identical|compared|according|like|than|that)"
     r"(?:\s(?:as|in|to|with|for))*\s?\(?$",

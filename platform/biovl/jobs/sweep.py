@@ -223,7 +223,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
                 storage_path=folder.at(".draft"),
                 storage_filesystem=folder.filesystem,
                 failure_config=tune.FailureConfig(max_failures=_RETRIES),
-                callbacks=[_GiveBack()],
+                callbacks=[_Endings(draft)],
                 verbose=0,
             ),
         )
@@ -242,7 +242,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
             reason = str(errors[trial.name]).strip().splitlines()[-1]
             noted = {"status": FAILED, "reason": reason}
         elif not noted:
-            noted = {"status": STOPPED, "reason": ""}
+            noted = {"status": FAILED, "reason": "it ended without a model"}
         draft.note(_ended(trial.name), noted)
         say(f"{trial.name} {noted['status']} {noted['reason']}".rstrip())
 
@@ -295,16 +295,24 @@ def _wait_for_an_earlier_driver(out: str) -> None:
             time.sleep(1)
 
 
-class _GiveBack(tune.Callback):
-    """Frees what workers had when their trial was ended by force.
+class _Endings(tune.Callback):
+    """Notes which trials were stopped, and frees what workers had when a trial ended by force.
 
     Ray Train's own cleaner of placement groups asks the dashboard who is dead; a Ray without one
     never frees them, and the next trial would wait for ever.
     """
 
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Tune has stopped a trial, or it came to its end."""
         self._later(trial)
+        own = trial.config["trial"]
+        key = _ended(own["name"])
+        # One that came to its end has published a model, or said why not.
+        if find_manifest(own["config"]["out"]) is None and not self._draft.noted(key):
+            self._draft.note(key, {"status": STOPPED, "reason": ""})
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """The process of a trial died, and it is tried again."""
