@@ -294,7 +294,8 @@ def _stems(text: str) -> str:
 
 def _as_within(long: str, texts: Iterable[str]) -> str:
     """Return a long form as it reads within a sentence, if some text has it there."""
-    if not long[:2].istitle() or re.search(r"[A-Z]", long[1:]):
+    # A name of several words, "Gene Ontology", stays.
+    if not long[:2].istitle() or re.search(r"[A-Z][a-z]", long[1:]):
         return long
     within = long[0].lower() + long[1:]
     first = re.compile(rf"\b{re.escape(within.split()[0])}\b")
