@@ -11,7 +11,6 @@ goes on from its pieces.
 """
 
 import functools
-import os
 import platform
 import sys
 import threading
@@ -25,12 +24,12 @@ from ray.data import ActorPoolStrategy
 from biovl import config as configs
 from biovl.annotating import articles, batches, pieces
 from biovl.annotating.batches import BATCH, Unit
-from biovl.annotating.config import AnnotateConfig, Workers
+from biovl.annotating.config import AnnotateConfig
 from biovl.annotators import Annotator, Model
 from biovl.annotators.longcap import LongCap
 from biovl.errors import BiovlError, ConfigError
 from biovl.jobs import longcap_engine
-from biovl.jobs.connection import connected
+from biovl.jobs.connection import check_room, connected
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
 from biovl.leases import held
@@ -147,7 +146,9 @@ def _compute(
     report.stage("batch", total, done_before=total - left)
     if not pending:
         return
-    _check_resources(config.workers, report)
+    # Beside models on GPUs a core decodes.
+    beside = 1 if config.workers.gpus else 0
+    check_room(config.workers.cpus + beside, config.workers.gpus, report.say)
     # What all tasks share is stored once and not with every task.
     shared = ray.put((config, annotator, table, pending, found))
     cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -178,28 +179,6 @@ def _compute(
     for row in computed.iter_rows():
         rows += checked(row)["rows"]
         report.add(f"{rows:,} rows ({rows / report.seconds:.0f}/s)")
-
-
-def _check_resources(workers: Workers, report: Progress) -> None:
-    """Refuse where this machine alone has not what a worker needs: Ray would wait for ever.
-
-    A cluster may grow: there it is said what is waited for.
-    """
-    there = ray.cluster_resources()
-    # Beside models on GPUs a core decodes.
-    needed = {"GPU": workers.gpus, "CPU": workers.cpus + (1 if workers.gpus else 0)}
-    for name, count in needed.items():
-        found = there.get(name, 0)
-        if found >= count:
-            continue
-        lacks = f"a worker needs {count:g} {name}, and Ray here has {found:g}"
-        if os.environ.get("RAY_ADDRESS", "local") != "local" or len(ray.nodes()) > 1:
-            report.say(f"{lacks}: waits until there are more")
-            continue
-        setting = (
-            "workers.gpus=0 computes on the CPU" if name == "GPU" else "set fewer workers.cpus"
-        )
-        raise ConfigError(f"{lacks}: {setting}, or submit the job to a cluster that has them")
 
 
 def _pool(config: AnnotateConfig, left: int, cores: int) -> ActorPoolStrategy:

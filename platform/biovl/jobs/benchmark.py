@@ -31,7 +31,7 @@ from biovl.evaluation.tasks import Task
 from biovl.evaluation.tasks.fine_tune import FineTune
 from biovl.evaluation.tasks.vqa import Vqa
 from biovl.jobs import fine_tune
-from biovl.jobs.connection import connected
+from biovl.jobs.connection import check_room, connected
 from biovl.jobs.embed import embed
 from biovl.jobs.failures import checked, resumable, returned
 from biovl.jobs.progress import Progress
@@ -90,7 +90,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
             draft = Draft.begin(config.out, report_files.KIND, plain, inputs)
             wanted = _wanted(config, known, asked)
             with connected():
-                fine_tune.check_resources(config.workers, say.say)
+                check_room(config.workers.cpus, config.workers.gpus, say.say)
                 for name in known:
                     mine = [
                         item

@@ -3,13 +3,14 @@
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import ray
 from ray.data import DataContext
 
 import biovl
+from biovl.errors import ConfigError
 
 
 @contextlib.contextmanager
@@ -39,6 +40,32 @@ def connected() -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def check_room(cpus: float, gpus: float, say: Callable[[str], object]) -> None:
+    """Refuse where this machine alone has not what a worker needs: Ray would wait for ever.
+
+    A cluster may grow: there it is said what is waited for.
+
+    Args:
+        cpus: Of a worker and of what it needs beside it.
+        gpus: Of a worker.
+        say: Takes a line for the user.
+
+    Raises:
+        ConfigError: If it has not.
+    """
+    there = ray.cluster_resources()
+    for name, count in {"GPU": gpus, "CPU": cpus}.items():
+        found = there.get(name, 0)
+        if found >= count:
+            continue
+        lacks = f"a worker needs {count:g} {name}, and Ray here has {found:g}"
+        if os.environ.get("RAY_ADDRESS", "local") != "local" or len(ray.nodes()) > 1:
+            say(f"{lacks}: waits until there are more")
+            continue
+        setting = "workers.gpus=0 computes on the CPU" if name == "GPU" else "lower workers.cpus"
+        raise ConfigError(f"{lacks}: {setting}, or submit the job to a cluster that has them")
 
 
 def _quiet() -> None:

@@ -7,7 +7,6 @@ PLACE/<training>/.draft/checkpoints/    what an unfinished one goes on from
 """
 
 import io
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,27 +32,6 @@ from biovl.storage import Draft, Folder
 from biovl.training.checkpoints import Checkpoints
 
 Say = Callable[[str], None]
-
-
-def check_resources(workers: WorkersConfig, say: Say) -> None:
-    """Refuse where this machine alone has not what a worker needs: Ray would wait for ever.
-
-    A cluster may grow: there it is said what is waited for.
-
-    Raises:
-        ConfigError: If it has not.
-    """
-    there = ray.cluster_resources()
-    for name, count in {"GPU": workers.gpus, "CPU": workers.cpus}.items():
-        found = there.get(name, 0)
-        if found >= count:
-            continue
-        lacks = f"a worker needs {count:g} {name}, and Ray here has {found:g}"
-        if os.environ.get("RAY_ADDRESS", "local") != "local" or len(ray.nodes()) > 1:
-            say(f"{lacks}: waits until there are more")
-            continue
-        setting = "workers.gpus=0 computes on the CPU" if name == "GPU" else "lower workers.cpus"
-        raise ConfigError(f"{lacks}: {setting}, or submit the job to a cluster that has them")
 
 
 def train(
