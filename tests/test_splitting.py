@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from biovl import records
 from biovl.images.boxes import Box, iou
@@ -137,6 +137,18 @@ def test_a_figure_that_is_not_cut_is_one_row_as_it_was(
 def test_a_single_image_whose_caption_names_letters_stays_whole() -> None:
     (row,) = rows_of(figure_row(np.full((300, 400, 3), 90, np.uint8)))
     assert row.whole_because in (NO_PANELS, DISAGREE)
+
+
+def test_a_figure_that_shows_a_label_more_than_its_caption_names_stays_whole() -> None:
+    page = Image.new("RGB", (1200, 360), "white")
+    page.paste(Image.fromarray(drawn()))
+    page.paste(page.crop((400, 60, 800, 360)), (800, 60))
+    ImageDraw.Draw(page).text((824, 20), "C", fill="black", font=ImageFont.load_default(34))
+    (row,) = rows_of(figure_row(np.asarray(page)))
+    assert row.whole_because == DISAGREE
+    assert row.whole_detail == "the image shows C, which the caption does not name"
+    named = figure_row(np.asarray(page), caption=f"{CAPTION} (C) Heat map of spleen.")
+    assert [panel.panel_label for panel in rows_of(named)] == ["A", "B", "C"]
 
 
 def test_the_figure_that_a_figure_supplements_is_kept_beside_its_own_id() -> None:

@@ -18,7 +18,7 @@ from biovl.articles.citances import Citance, citances
 from biovl.articles.subcaptions import SplitCaption, split_caption
 from biovl.images import decode, hashing
 from biovl.images.boxes import Box
-from biovl.images.labels import read_labels
+from biovl.images.labels import Label, read_labels
 from biovl.images.matching import MatchedPanel, match
 from biovl.images.panel_found import Proposal
 from biovl.images.panels import split_figure
@@ -40,6 +40,9 @@ Derivatives = Literal["all", "allowed"]
 
 Propose = Callable[[np.ndarray], Sequence[Proposal]]
 """What a detector takes for panels in an image, RGB, uint8, shape [H, W, 3]."""
+
+_SURE = 0.7
+"""Least score of all labels where one is there that the caption does not name."""
 
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 _AS_PUBLISHED = "as published"
@@ -122,7 +125,9 @@ def _cut(
     pixels = decode.decode_rgb(figure.image).pixels
     if pixels is None:
         return UNUSABLE, decode.UNDECODABLE, 1.0
-    labels = read_labels(pixels, expected=expected)
+    labels, untold = _read(pixels, expected)
+    if untold is not None:
+        return DISAGREE, f"the image shows {untold}, which the caption does not name", 0.0
     proposals = propose(pixels) if propose else ()
     found = split_figure(pixels, labels=labels, expected=expected, proposals=proposals)
     matched = match(found, expected)
@@ -136,6 +141,19 @@ def _cut(
     return [
         _panel(figure, caption, cited, panel, pixels, confidence, how) for panel in matched.panels
     ]
+
+
+def _read(pixels: np.ndarray, expected: Sequence[str]) -> tuple[list[Label], str | None]:
+    """Return the labels that are printed, and the next letter if a panel has that as well."""
+    last = max(expected)
+    after = chr(ord(last) + 1) if len(last) == 1 and last.isascii() and last.isalpha() else None
+    if after is None or not after.isalpha():
+        return read_labels(pixels, expected=expected), None
+    found = read_labels(pixels, expected=[*expected, after])
+    labels = [label for label in found if label.text != after]
+    # A letter that is no label looks less like one than these, or not all of these were found.
+    is_sure = len(found) == len(expected) + 1 and min(x.score for x in found) >= _SURE
+    return labels, after if is_sure else None
 
 
 def _panel(
