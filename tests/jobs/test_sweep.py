@@ -140,9 +140,7 @@ def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_other
 
 def _kill_once(process: "subprocess.Popen[bytes]", trials: Path, name: str) -> None:
     """Kill -9 a driver when a trial has a checkpoint."""
-    for _ in range(6000):
-        if process.poll() is not None:
-            return
+    while process.poll() is None:
         if any(trials.glob(f"{name}/.draft/checkpoints/*.pt")):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
