@@ -147,7 +147,8 @@ def _read(pixels: np.ndarray, expected: Sequence[str]) -> tuple[list[Label], str
     """Return the labels that are printed, and the next letter if a panel has that as well."""
     last = max(expected)
     after = chr(ord(last) + 1) if len(last) == 1 and last.isascii() and last.isalpha() else None
-    if after is None or not after.isalpha():
+    # Axes, bars and dots look like an I, an l and an o.
+    if after is None or not after.isalpha() or after in "IilOo":
         return read_labels(pixels, expected=expected), None
     found = read_labels(pixels, expected=[*expected, after])
     labels = [label for label in found if label.text != after]
