@@ -19,6 +19,7 @@ from serve.auth import Keys
 from serve.deployments import EncoderDeployment, Gateway, SearchDeployment, Service
 from serve.release import find
 from serve.settings import Settings, read_settings
+from serve.stopping import drain_before_exit
 
 _HEADROOM = 4_096
 """Requests beyond limits.concurrent_requests that reach a replica: what stands before it would let
@@ -47,6 +48,8 @@ def build(settings: Mapping[str, Any]) -> Application:
         Keys(own.auth)
     except BiovlError as error:
         raise Refused(str(error)) from error
+    # From the first byte of a request to its answer, and the answer's way.
+    drain_before_exit(own.limits.body_s + own.limits.timeout_s + 5)
     plain = _with_absolute_paths(own.model_dump(mode="json"))
     # Named after its settings: an application deployed with others begins with what they say.
     token = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]

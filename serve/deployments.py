@@ -23,6 +23,7 @@ from serve.embedding import Embedder
 from serve.engine import Engine, Size, stale
 from serve.handles import Handle, ServeEngine
 from serve.http.api import http_api
+from serve.http.draining import Draining
 from serve.http.problems import Problem, problem_of
 from serve.local import LocalEngine, about_index, about_model, encoder_of, index_of
 from serve.release import Release, load_release
@@ -60,6 +61,7 @@ class _Ingress:
         own = Settings.model_validate(settings)
         await refuse_strangers(own.auth)
         self._replica = Replica(own, token)
+        self._draining = Draining()
         self._engine = self._made(*handles)
         await self._engine.start()
 
@@ -74,11 +76,16 @@ class _Ingress:
             coordinator=self._replica.coordinator,
             replica=self._replica.name,
             metrics=self._replica.metrics,
+            draining=self._draining,
             on_stop=self._engine.close,
         )
 
     async def check_health(self) -> None:
         await self._engine.check()
+
+    async def drain(self) -> None:
+        """Refuse new requests from now on; return when those in flight are answered."""
+        await self._draining.drain()
 
 
 @serve.ingress()

@@ -22,12 +22,14 @@ from biovl.errors import BiovlError, ConfigError
 from biovl.labelling.votes import write_votes
 from serve.auth import Keys
 from serve.bound import refuse_strangers
+from serve.http.draining import Draining
 from serve.reviewing import store
 from serve.reviewing.api import review_api
 from serve.reviewing.desk import open_desk
 from serve.reviewing.settings import ReviewSettings
 from serve.reviewing.tables import Database
 from serve.settings import read_settings
+from serve.stopping import drain_before_exit
 
 _HEADROOM = 256
 """Requests beyond limits.concurrent_requests that reach a replica, which refuses them in words."""
@@ -53,6 +55,7 @@ def build(settings: Mapping[str, Any]) -> Application:
         Keys(own.auth, setting="reviewers_file", scopes="review")
     except BiovlError as error:
         raise Refused(str(error)) from error
+    drain_before_exit(own.limits.body_s + own.limits.timeout_s + 5)
     deployment = serve.deployment(name="Review")(_Review).options(
         num_replicas=own.replicas,
         ray_actor_options={"num_cpus": 0.5},
@@ -112,9 +115,15 @@ class _Review:
         own = ReviewSettings.model_validate(settings)
         await refuse_strangers(own.auth, setting="reviewers_file")
         self._desk = open_desk(own)
+        self._draining = Draining()
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return review_api(self._desk, replica=serve.get_replica_context().replica_id.unique_id)
+        replica = serve.get_replica_context().replica_id.unique_id
+        return review_api(self._desk, replica=replica, draining=self._draining)
+
+    async def drain(self) -> None:
+        """Refuse new requests from now on; return when those in flight are answered."""
+        await self._draining.drain()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,6 +20,7 @@ from serve.engine import Engine
 from serve.http.context import Context
 from serve.http.cursors import Cursors
 from serve.http.documentation import document
+from serve.http.draining import Draining
 from serve.http.logs import write_lines
 from serve.http.metrics import Metrics, leave_always
 from serve.http.middleware import Guarded, Watched
@@ -51,6 +52,7 @@ def http_api(
     coordinator: Coordinator | None = None,
     replica: str = "0",
     metrics: Metrics | None = None,
+    draining: Draining | None = None,
     on_start: Hook | None = None,
     on_stop: Hook | None = None,
     page: Path = PAGE,
@@ -63,6 +65,7 @@ def http_api(
         coordinator: What replicas share; without one this replica is alone.
         replica: Its name in metrics and logs.
         metrics: Where batchers of this process count too; new ones by default.
+        draining: Told to refuse requests before this replica stops.
         on_start: Called before the first request.
         on_stop: Called after the last.
         page: The folder of the page; nothing is at ``/`` where it has no ``index.html``.
@@ -120,6 +123,7 @@ def http_api(
         keys=keys,
         rate=RateLimit(settings.rate, shared),
         metrics=counted,
+        draining=draining,
     )
     if settings.cors_origins:
         app.add_middleware(

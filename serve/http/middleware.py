@@ -19,6 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve.auth import Keys
+from serve.http.draining import Draining
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.limits import Bodies, ClientGoneError, Places
 from serve.http.logs import failure_line, request_line
@@ -40,7 +41,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Where headers announce no body either; others may send one unannounced (HTTP/2).
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
-_HEALTH = frozenset({"/healthz", "/readyz"})
+_READY = "/readyz"
+_HEALTH = frozenset({"/healthz", _READY})
 _METRICS = "/metrics"
 _ADMIN = "/v1/admin/"
 _TAKE_ANSWER_S = 600.0
@@ -117,9 +119,16 @@ class Guarded:
     """
 
     def __init__(
-        self, app: ASGIApp, *, limits: Limits, keys: Keys, rate: RateLimit, metrics: Metrics
+        self,
+        app: ASGIApp,
+        *,
+        limits: Limits,
+        keys: Keys,
+        rate: RateLimit,
+        metrics: Metrics,
+        draining: Draining | None = None,
     ) -> None:
-        """Wrap ``app``."""
+        """Wrap ``app``; ``draining`` is told to refuse requests before the replica stops."""
         self._app = app
         self._limits = limits
         self._keys = keys
@@ -128,16 +137,18 @@ class Guarded:
         self._bodies = Bodies(limits)
         self._places = Places(limits)
         self._in_progress: Counter[str] = Counter()
+        self._draining = draining or Draining()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http" or path_in(scope) in _HEALTH:
+        if scope["type"] != "http" or self._is_probe(path_in(scope)):
             await self._app(scope, receive, send)
             return
         exchange = exchange_in(scope)
         answer = _Answer(send)
         try:
-            await self._guarded(scope, receive, answer, exchange)
+            with self._draining.request():
+                await self._guarded(scope, receive, answer, exchange)
         except ClientGoneError:
             raise
         # The one place where errors that nobody foresaw become an answer.
@@ -151,6 +162,10 @@ class Guarded:
                 raise RuntimeError("an answer broke off") from None
             response = problem_answer(problem, path=scope["path"], request_id=exchange.request_id)
             await response(scope, receive, answer)
+
+    def _is_probe(self, path: str) -> bool:
+        # A replica that is to stop is alive, and not ready.
+        return path in _HEALTH and not (path == _READY and self._draining.has_begun)
 
     async def _guarded(
         self, scope: Scope, receive: Receive, answer: "_Answer", exchange: Exchange

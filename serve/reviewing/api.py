@@ -16,6 +16,7 @@ from serve.auth import Keys
 from serve.coordinator import LocalCoordinator
 from serve.http.context import check_scope
 from serve.http.documentation import document
+from serve.http.draining import Draining
 from serve.http.exchanges import exchange_in
 from serve.http.logs import failure_line, write_lines
 from serve.http.metrics import Metrics
@@ -37,12 +38,15 @@ _CSV = "text/csv; charset=utf-8"
 Found = TypeVar("Found")
 
 
-def review_api(desk: Desk, *, replica: str = "0", page: Path = PAGE) -> FastAPI:
+def review_api(
+    desk: Desk, *, replica: str = "0", draining: Draining | None = None, page: Path = PAGE
+) -> FastAPI:
     """Return a review as an ASGI application.
 
     Args:
         desk: What it is about; closed with the application.
         replica: Its name in logs.
+        draining: Told to refuse requests before this replica stops.
         page: The folder of the page; what it has not is taken from the page of the search.
 
     Raises:
@@ -78,6 +82,7 @@ def review_api(desk: Desk, *, replica: str = "0", page: Path = PAGE) -> FastAPI:
         keys=keys,
         rate=RateLimit(settings.rate, LocalCoordinator()),
         metrics=metrics,
+        draining=draining,
     )
     app.add_middleware(Watched, metrics=metrics)
     return app

@@ -1,0 +1,119 @@
+"""``serve run`` answers the requests in flight before it ends at SIGTERM or Ctrl-C.
+
+On its own it does not: Ray's C++ handler of SIGTERM aborts the process, and ``serve.shutdown``,
+which follows Ctrl-C, kills the proxies that answers still have to pass. Here the replicas that
+speak HTTP are drained first, while encoders, indexes and proxies work.
+"""
+
+import logging
+import queue
+import signal
+import threading
+import time
+from types import FrameType
+
+import click
+import ray
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import DeploymentUnavailableError, RayServeException
+
+log = logging.getLogger(__name__)
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_POLL_S = 0.1
+
+
+def drain_before_exit(wait_s: float) -> None:
+    """Have ``serve run`` drain the application that is being built before it ends.
+
+    Does nothing elsewhere: a builder is also called by ``serve deploy``, by ``serve run`` of a
+    file (both in a worker of the cluster) and by tests.
+
+    Args:
+        wait_s: How long requests in flight may take; those that take longer are cut off.
+    """
+    context = click.get_current_context(silent=True)
+    if context is not None and context.command.name == "run" and context.params.get("blocking"):
+        _Ending(context.params["name"], wait_s).watch()
+
+
+class _Ending:
+    """Drains an application at the first signal; the second ends ``serve run`` at once."""
+
+    def __init__(self, application: str, wait_s: float) -> None:
+        self._application = application
+        self._wait_s = wait_s
+        # put() may interrupt itself, as signal handlers do.
+        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._is_ending = False
+
+    def watch(self) -> None:
+        """Handle signals as soon as Ray, which starts after the application is built, has."""
+        signal.signal(signal.SIGUSR1, self._replace_handlers)
+        threading.Thread(target=self._run, name="drain", daemon=True).start()
+
+    def _run(self) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        while not ray.is_initialized():
+            time.sleep(_POLL_S)
+        # Python sets handlers in the main thread only.
+        signal.pthread_kill(main, signal.SIGUSR1)
+        name = signal.Signals(self._signals.get()).name
+        log.warning("%s: answering the requests in flight, for at most %g s", name, self._wait_s)
+        try:
+            _drain(self._application, self._wait_s)
+        finally:
+            # Whatever became of it, `serve run` ends.
+            if not self._is_ending:
+                signal.pthread_kill(main, signal.SIGINT)
+
+    def _replace_handlers(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        for one in _SIGNALS:
+            signal.signal(one, self._on_first)
+
+    def _on_first(self, number: int, frame: FrameType | None) -> None:
+        for one in _SIGNALS:
+            signal.signal(one, self._on_second)
+        self._signals.put(number)
+
+    def _on_second(self, number: int, frame: FrameType | None) -> None:
+        self._is_ending = True
+        # `serve run` shuts Serve down at this.
+        raise KeyboardInterrupt
+
+
+def _drain(application: str, wait_s: float) -> None:
+    """Answer the requests in flight of an application, then delete it."""
+    until = time.monotonic() + wait_s
+    try:
+        status = serve.status().applications.get(application)
+        if status is None:
+            return
+        ingress = serve.get_app_handle(application)
+        replicas = status.deployments.get(ingress.deployment_name)
+        if replicas is None or "RUNNING" not in replicas.replica_states:
+            return
+        while True:
+            left_s = max(0.0, until - time.monotonic())
+            try:
+                ended = ingress.broadcast("drain").results(timeout_s=left_s, return_exceptions=True)
+                break
+            # A new handle does not know the replicas yet.
+            except DeploymentUnavailableError:
+                if not left_s:
+                    raise
+                time.sleep(_POLL_S)
+        for error in ended:
+            if isinstance(error, TimeoutError):
+                raise error
+            if error is not None:
+                log.warning("a replica ended before its requests in flight: %r", error)
+        # A replica ends when its answers have reached the proxies.
+        serve.delete(application)
+    except TimeoutError:
+        log.warning("requests in flight after %g s are cut off", wait_s)
+    except (RayError, RayServeException) as error:
+        log.warning("requests in flight may be cut off: %r", error)
