@@ -32,15 +32,15 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from biovl.acquisition import articles, catalogue, inventory, listing, steps
-from biovl.acquisition.articles import Sizes
-from biovl.acquisition.limits import Limits, LocalLimiter
-from biovl.acquisition.place import Place
-from biovl.acquisition.records import Medium, Record
-from biovl.acquisition.service import Service
-from biovl.acquisition.settings import Config
-from biovl.acquisition.store import Store
-from biovl.storage import Folder
+from biovl.core.artifacts import Folder
+from biovl.core.limits import Limits, LocalLimiter
+from biovl.harvest.pmc import articles, catalogue, inventory, listing, steps
+from biovl.harvest.pmc.articles import Sizes
+from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.records import Medium, Record
+from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.settings import Config
+from biovl.harvest.pmc.store import Store
 
 FIGURES, IMAGE_BYTES, PARAGRAPHS = 6, 120_000, 150
 """Of an article: about what PMC's have, 6 images of 120 kB and an XML of 100 kB."""

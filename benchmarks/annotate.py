@@ -77,9 +77,9 @@ _COMMON = """
 import json, sys, time
 import numpy as np, torch
 from biovl import config as configs
-from biovl.annotating import batches
-from biovl.annotating.config import AnnotateConfig
-from biovl.tables import open_table
+from biovl.annotate import batches
+from biovl.annotate.config import AnnotateConfig
+from biovl.core.tables import open_table
 config = configs.build(AnnotateConfig, json.loads(sys.argv[1]))
 annotator, table = config.make(), open_table(config.table)
 units = batches.plan(table, config.rows_per_task)
@@ -118,9 +118,9 @@ for pixels in torch.utils.data.DataLoader(Prepared(), batch_size=None, num_worke
 _JOB = """
 import json, re, sys, time
 from biovl import config as configs
-from biovl.annotating.config import AnnotateConfig
-from biovl.jobs.annotate import annotate
-from biovl.jobs.connection import connected
+from biovl.annotate.config import AnnotateConfig
+from biovl.annotate.job import annotate
+from biovl.runtime.connection import connected
 
 class Said:
     def __init__(self):

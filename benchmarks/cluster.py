@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.storage import Folder, Manifest, to_json
-from biovl.tables import open_table
+from biovl.core.artifacts import Folder, Manifest, to_json
+from biovl.core.tables import open_table
 
 ROOT = Path(__file__).parents[1]
 _PART_ROWS = 50_000

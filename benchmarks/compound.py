@@ -22,9 +22,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from biovl.articles.subcaptions import split_caption
-from biovl.compound.figures import STRATA, make_compound
-from biovl.compound.metrics import (
+from biovl.articles.subcaptions.splitting import split_caption
+from biovl.images.boxes import Box, PanelFound
+from biovl.images.labels.reading import Label, read_labels
+from biovl.images.matching import match
+from biovl.images.panels.splitting import split_figure
+from biovl.sample.compound.figures import STRATA, make_compound
+from biovl.sample.compound.metrics import (
     Counts,
     Scored,
     alignment_counts,
@@ -32,11 +36,6 @@ from biovl.compound.metrics import (
     box_counts,
     imageclef_accuracy,
 )
-from biovl.images.boxes import Box
-from biovl.images.labels import Label, read_labels
-from biovl.images.matching import match
-from biovl.images.panel_found import PanelFound
-from biovl.images.panels import split_figure
 
 COLUMNS = (
     *("figures", "F1@.5", "mAP@.5", "ImageCLEF", "count exact", "all right", "alignment F1"),

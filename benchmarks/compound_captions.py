@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from biovl.articles.subcaptions import SplitCaption, split_caption
+from biovl.articles.subcaptions.splitting import SplitCaption, split_caption
 
 _WORD = re.compile(r"\w+")
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from biovl.articles.citances import references
+from biovl.articles.citances.extraction import references
 
 Cited = frozenset[tuple[str, str, str]]
 """Kind, figure and panel; the panel is empty for the figure as a whole."""

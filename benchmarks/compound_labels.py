@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from biovl.compound.figures import STRATA, make_compound
 from biovl.images.boxes import Box
-from biovl.images.labels import Label, read_labels
+from biovl.images.labels.reading import Label, read_labels
+from biovl.sample.compound.figures import STRATA, make_compound
 
 
 @dataclass(frozen=True)

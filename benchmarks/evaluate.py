@@ -25,7 +25,7 @@ import faiss
 import numpy as np
 import torch
 
-from biovl.evaluation import bootstrap, shared_texts
+from biovl.benchmark import bootstrap, shared_texts
 
 PMC_15M = 725_739
 """Pairs of BiomedCLIP's test set."""

@@ -25,13 +25,14 @@ from typing import Any
 
 from PIL import Image
 
-from biovl import plugins
-from biovl.evaluation import embedding, encoders, opening
-from biovl.evaluation.datasets import Images
-from biovl.evaluation.embedding import Wanted
-from biovl.evaluation.stored_images import parts_of
-from biovl.plugins import Plugin
-from biovl.storage import Draft
+from biovl.benchmark import data as opening
+from biovl.benchmark import embedding, encoders
+from biovl.benchmark.datasets import Images
+from biovl.benchmark.embedding import Wanted
+from biovl.benchmark.stored_images import parts_of
+from biovl.core import plugins
+from biovl.core.artifacts import Draft
+from biovl.core.plugins import Plugin
 
 _TEMPLATES = ("this is an image of {}", "{} presented in image")
 _SHARD = 1_000
@@ -105,7 +106,7 @@ def pairs_written(corpus: str, split: str, root: Path, table: Path) -> int:
 def ours(task: str, model: str, data: str, threads: int) -> dict[str, float]:
     """Return our scores by name."""
     words = {"templates": list(_TEMPLATES)} if task == "zero_shot" else {}
-    asked: Any = plugins.make("evaluation.tasks", Plugin(task, {"data": data, **words}))
+    asked: Any = plugins.make("benchmark.tasks", Plugin(task, {"data": data, **words}))
     opened, loaded = asked.data(), encoders.load(model)
     with tempfile.TemporaryDirectory() as cache:
         known = encoders.describe(model)

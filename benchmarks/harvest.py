@@ -162,8 +162,8 @@ def memory(packages: Path, scratch: Path) -> None:
 _LOOP = """
 import json, sys, time
 from biovl import config as configs
-from biovl.jobs.harvest import HarvestConfig, read_unit, plan_units
-from biovl.storage import Draft
+from biovl.harvest.job import HarvestConfig, read_unit, plan_units
+from biovl.core.artifacts import Draft
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
 units = plan_units(config)
 started = time.monotonic()
@@ -176,11 +176,11 @@ _RAY = """
 import json, sys, time
 import ray
 from biovl import config as configs
-from biovl.jobs.connection import connected
-from biovl.jobs.harvest import HarvestConfig, harvest
+from biovl.runtime.connection import connected
+from biovl.harvest.job import HarvestConfig, harvest
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
 with connected():
-    ray.get([ray.remote(lambda: __import__("biovl.harvesting")).remote() for _ in range(8)])
+    ray.get([ray.remote(lambda: __import__("biovl.harvest.rows")).remote() for _ in range(8)])
     started = time.monotonic()
     harvest(config)
     print(time.monotonic() - started)
@@ -189,7 +189,7 @@ with connected():
 _PEAK = """
 import json, resource, sys
 from biovl import config as configs
-from biovl.jobs.harvest import HarvestConfig, read_unit, plan_units
+from biovl.harvest.job import HarvestConfig, read_unit, plan_units
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
 for number, unit in enumerate(plan_units(config)):
     read_unit(config, number, unit)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biovl.retrieval.query import Kind
+from biovl.index.query import Kind
 
 # Shapes: N vectors, Q queries, D dimensions, T topics, C clusters, B a block.
 

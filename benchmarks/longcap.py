@@ -29,12 +29,12 @@ import httpx
 import numpy as np
 import pyarrow.parquet as pq
 
-from biovl.annotators import pixels_of
-from biovl.annotators.longcap import data_url
+from biovl.annotate.annotators import pixels_of
+from biovl.annotate.annotators.longcap import data_url
+from biovl.annotate.longcap.expansion import expanded
 from biovl.articles.acronyms import Acronym, acronyms_of
 from biovl.articles.sentences import sentences
-from biovl.curation.tokens import clip_token_counts
-from biovl.longcap.expansion import expanded
+from biovl.models.clip_tokens import clip_token_counts
 
 WINDOWS = (77, 154, 256, 512)
 LONG = ("expanded_caption", "context_caption", "long_caption")
@@ -120,13 +120,13 @@ def throughput(figures: int, concurrent: int, latency_s: float) -> dict[str, flo
     The endpoint answers so many requests at a time, each in half to one and a half of the latency.
     Rates are from its first request to its last.
     """
-    from biovl.annotating.config import AnnotateConfig
-    from biovl.annotators.longcap import Config, build
-    from biovl.jobs.annotate import annotate
-    from biovl.longcap.endpoint import EndpointConfig
-    from biovl.plugins import Plugin
-    from tests.annotators.small_models import png, scene
-    from tests.longcap.figures import write_figures
+    from biovl.annotate.annotators.longcap import Config, build
+    from biovl.annotate.config import AnnotateConfig
+    from biovl.annotate.job import annotate
+    from biovl.annotate.longcap.endpoint import EndpointConfig
+    from biovl.core.plugins import Plugin
+    from tests.annotate.longcap.figures import write_figures
+    from tests.annotate.small_models import png, scene
 
     rows = [
         {
@@ -171,7 +171,7 @@ def throughput(figures: int, concurrent: int, latency_s: float) -> dict[str, flo
 
 async def _bare(url: str, annotator: Any, prepared: list[bytes], concurrent: int) -> None:
     """Ask as fast as the endpoint answers, without cache, budget or retries."""
-    from biovl.longcap.steps import Sampling, body_of
+    from biovl.annotate.longcap.steps import Sampling, body_of
 
     room = asyncio.Semaphore(concurrent)
     limits = httpx.Limits(max_connections=concurrent)
@@ -212,7 +212,7 @@ def _endpoint(concurrent: int, latency_s: float) -> Iterator[_Endpoint]:
 
 def _serve(pipe: Connection, concurrent: int, latency_s: float) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from tests.longcap.scripted_endpoint import Scripted, good, serving
+    from tests.annotate.longcap.scripted_endpoint import Scripted, good, serving
 
     room = threading.Semaphore(concurrent)
 

@@ -21,13 +21,13 @@ from pretrain_peers import Ours, Stock, batch_of, build
 from pretrain_report import Table, median
 from torch import Tensor
 
-from biovl import config as configs
-from biovl import recipes
-from biovl.models import open_clip as models
-from biovl.training import flops, hardware
-from biovl.training.config import PretrainConfig, StepConfig
-from biovl.training.losses import info_nce
-from biovl.training.workers import Workers
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.models.builders import open_clip as models
+from biovl.pretrain import flops, hardware
+from biovl.pretrain.config import PretrainConfig, StepConfig
+from biovl.pretrain.losses import info_nce
+from biovl.runtime.workers import Workers
 
 RECIPES = {
     "biomedclip": "A",

@@ -109,7 +109,7 @@ def _features(size: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _ours(images: torch.Tensor, texts: torch.Tensor, tile: int) -> float:
-    from biovl.training.losses import info_nce
+    from biovl.pretrain.losses import info_nce
 
     return info_nce(images, texts, torch.tensor(1 / 0.07), tile=tile).loss.item()
 

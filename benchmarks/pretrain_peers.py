@@ -24,16 +24,16 @@ from open_clip_train.train import train_one_epoch
 from scipy import optimize, stats
 from torch import Tensor
 
-from biovl import config as configs
-from biovl.models import open_clip as models
-from biovl.models.open_clip import Built
-from biovl.text_shapes import KNOWN
-from biovl.training.batches import Batch
-from biovl.training.config import OptimConfig, PretrainConfig, StepConfig
-from biovl.training.loop import Trainer, train
-from biovl.training.prepare import towers_of
-from biovl.training.schedule import Plan
-from biovl.training.workers import Workers
+from biovl.core import config as configs
+from biovl.models.builders import open_clip as models
+from biovl.models.builders.open_clip import Built
+from biovl.models.text_shapes import KNOWN
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.config import OptimConfig, PretrainConfig, StepConfig
+from biovl.pretrain.loop import Trainer, train
+from biovl.pretrain.prepare import towers_of
+from biovl.pretrain.schedule import Plan
+from biovl.runtime.workers import Workers
 
 # Shapes: B pairs, H height, W width, L tokens of the context.
 

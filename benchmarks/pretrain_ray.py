@@ -1,6 +1,6 @@
 """What Ray Train costs: the same training under it and under torchrun, seconds of a step.
 
-Both run ``biovl.training.run.run`` in two gloo workers on the same batches in memory, with what
+Both run ``biovl.pretrain.run.run`` in two gloo workers on the same batches in memory, with what
 each adds to the loop: under Ray the question whether a node is about to go, and lines through a
 queue. Start-up, the first steps and the last checkpoint are left out.
 
@@ -22,12 +22,12 @@ from typing import Any
 import torch
 from pretrain_report import Table, median, ratio
 
-from biovl import config as configs
-from biovl.training.batches import Batch
-from biovl.training.config import PretrainConfig
-from biovl.training.run import Surroundings, run
-from biovl.training.schedule import Plan
-from biovl.training.workers import Workers
+from biovl.core import config as configs
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.run import Surroundings, run
+from biovl.pretrain.schedule import Plan
+from biovl.runtime.workers import Workers
 
 WORKERS = 2
 PAIRS = 32
@@ -219,7 +219,7 @@ def _with_torchrun(folder: str, steps: int) -> None:
 
 
 def _with_ray(folder: str, steps: int) -> None:
-    """Train as ``biovl.jobs.pretrain`` does, but for where batches come from."""
+    """Train as ``biovl.pretrain.job`` does, but for where batches come from."""
     # Workers import this file by name.
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)
     # A Ray of its own, also beside one that is running: that one's load is not what is asked.
@@ -230,8 +230,8 @@ def _with_ray(folder: str, steps: int) -> None:
     import ray.train.torch
     import ray.util.queue
 
-    from biovl.jobs.connection import connected
-    from biovl.jobs.ray_train import COLLECTIVES_TIMEOUT_S
+    from biovl.runtime.connection import connected
+    from biovl.runtime.ray_train import COLLECTIVES_TIMEOUT_S
 
     train: Any = ray.train
     with connected():

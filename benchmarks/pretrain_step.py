@@ -9,8 +9,8 @@ import torch
 from pretrain_peers import Ours, Stock, batch_of, build, copied, difference
 from pretrain_report import Table, in_turn, median, ratio
 
-from biovl.towers import texts
-from biovl.training.config import OptimConfig, StepConfig
+from biovl.models.towers import texts
+from biovl.pretrain.config import OptimConfig, StepConfig
 
 CHUNK_CAPTIONS = 4
 """Captions that ``chunked`` pads together here: batches are small, and have 4 to 6 chunks then, as

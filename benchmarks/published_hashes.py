@@ -79,7 +79,7 @@ def run_all(folder: Path, shared: Path) -> None:
 def _enrich(folder: Path) -> None:
     import pyarrow.parquet as pq
 
-    from tests.entrez.eutils import Eutils, article
+    from tests.enrich.eutils import Eutils, article
 
     pmids: set[int] = set()
     for part in sorted((folder / "figures" / "articles").glob("*.parquet")):
@@ -96,7 +96,7 @@ def _enrich(folder: Path) -> None:
 def _concepts(folder: Path) -> None:
     from demo_concepts import planted_votes
 
-    from biovl.labelling.votes import write_votes
+    from biovl.concepts.votes import write_votes
     from biovl.sample.kinds import make_kinds
 
     if not (folder / "kinds").exists():

@@ -3,7 +3,7 @@
     python benchmarks/rates.py --packages FOLDER [--xml FOLDER_OR_TAR]
 
 CPU seconds of one process without Ray, least of three rounds. The results stand in
-platform/biovl/planning/rates.yaml with the machine and the date they were taken on.
+platform/biovl/plan/rates.yaml with the machine and the date they were taken on.
 """
 
 import argparse
@@ -19,19 +19,20 @@ import pyarrow.parquet as pq
 from harvest import _articles
 from PIL import Image
 
-from biovl import assembling, recipes
-from biovl import config as configs
 from biovl.articles.jats import read_article
-from biovl.curation import rules
-from biovl.curation.config import AssembleConfig
-from biovl.harvests import HarvestPart, open_harvests
+from biovl.assemble import rules
+from biovl.assemble import steps as assembling
+from biovl.assemble.config import AssembleConfig
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.core.artifacts import Draft, read_manifest
+from biovl.core.harvests import HarvestPart, open_harvests
+from biovl.harvest.job import HarvestConfig, _published_config, harvest, plan_units, read_unit
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.images.transforms import resize_center_crop
-from biovl.jobs.harvest import HarvestConfig, _published_config, harvest, plan_units, read_unit
-from biovl.retrieval import vectors
-from biovl.storage import Draft, read_manifest
-from biovl.tokenization import make
+from biovl.index import vectors
+from biovl.models.tokenization import make
 
 ROUNDS = 3
 

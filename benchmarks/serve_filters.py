@@ -15,12 +15,12 @@ from index_vectors import Made
 from pretrain_report import Table
 from serve_index import WANTED, asked, goal, of_size, per_query_ms, profiles
 
-from biovl.indexing.evaluation import halves
-from biovl.retrieval.filters import COLUMNS, FIELDS, FilterTable, Selection
-from biovl.retrieval.planner import nearest
-from biovl.retrieval.query import Filter, Kind
-from biovl.retrieval.ranking import FIRST_LEVEL
-from biovl.retrieval.vectors import VectorIndex
+from biovl.index.filters import COLUMNS, FIELDS, FilterTable, Selection
+from biovl.index.planner import nearest
+from biovl.index.query import Filter, Kind
+from biovl.index.ranking import FIRST_LEVEL
+from biovl.index.recall import halves
+from biovl.index.vectors import VectorIndex
 
 # Shapes: N vectors, Q queries, M rows that fit, K results, B a block, D dimensions.
 

@@ -29,9 +29,9 @@ from serve_index import goal
 from serve_load import new_text
 from serve_world import SETTINGS, WORDS, publish_index, publish_model
 
-from biovl.encoder import load
-from biovl.retrieval.opened import Index
-from biovl.retrieval.query import Part, Query
+from biovl.index.opened import Index
+from biovl.index.query import Part, Query
+from biovl.models.encoder import load
 
 HERE = Path(__file__).parent
 K = 10

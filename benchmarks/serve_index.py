@@ -17,14 +17,14 @@ import numpy as np
 from index_vectors import Made, made
 from pretrain_report import Table
 
-from biovl.indexing.evaluation import choose_and_score, halves
-from biovl.indexing.files import bytes_by_part
-from biovl.retrieval import vectors as library
-from biovl.retrieval.filters import Selection
-from biovl.retrieval.planner import nearest
-from biovl.retrieval.query import Kind
-from biovl.retrieval.ranking import FIRST_LEVEL
-from biovl.retrieval.vectors import VectorIndex
+from biovl.index import vectors as library
+from biovl.index.files import bytes_by_part
+from biovl.index.filters import Selection
+from biovl.index.planner import nearest
+from biovl.index.query import Kind
+from biovl.index.ranking import FIRST_LEVEL
+from biovl.index.recall import choose_and_score, halves
+from biovl.index.vectors import VectorIndex
 
 # Shapes: N vectors, Q queries, K results, D dimensions.
 

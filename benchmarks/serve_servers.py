@@ -54,9 +54,9 @@ def app(asked: dict[str, Any]) -> None:
     """Our application under plain uvicorn."""
     import uvicorn
 
-    from serve.http.api import http_api
-    from serve.local import LocalEngine
-    from serve.settings import Settings
+    from serve.search.api import http_api
+    from serve.search.local import LocalEngine
+    from serve.search.settings import Settings
 
     settings = Settings(model=asked["model"], index=asked["index"])
     engine = LocalEngine(settings)
@@ -77,10 +77,10 @@ def plain(asked: dict[str, Any]) -> None:
     from fastapi.responses import JSONResponse
     from pydantic import BaseModel
 
-    from biovl.encoder import load
-    from biovl.retrieval.opened import Index
-    from biovl.retrieval.query import Part, Query
-    from serve.batcher import Batcher
+    from biovl.index.opened import Index
+    from biovl.index.query import Part, Query
+    from biovl.models.encoder import load
+    from serve.search.batcher import Batcher
 
     encoder = load(asked["model"])
     index = Index.open(asked["index"])
@@ -124,7 +124,7 @@ def clip_back(asked: dict[str, Any]) -> None:
     import pyarrow.parquet as pq
     import torch
 
-    from biovl.encoder import load
+    from biovl.models.encoder import load
 
     folder = Path(asked["folder"])
     if not (folder / "image.index").exists():

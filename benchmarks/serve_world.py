@@ -10,14 +10,15 @@ import pyarrow as pa
 import torch
 from index_vectors import made
 
-from biovl import config as configs
-from biovl import encoder, storage
-from biovl.models import open_clip
-from biovl.recipes import biomedclip
-from biovl.retrieval import metadata, vectors
-from biovl.retrieval.filters import FilterTable
-from biovl.retrieval.words import Words
-from biovl.storage import Draft, Input, Manifest
+from biovl.core import artifacts as storage
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Input, Manifest
+from biovl.core.recipes import biomedclip
+from biovl.index import metadata, vectors
+from biovl.index.filters import FilterTable
+from biovl.index.words import Words
+from biovl.models import encoder
+from biovl.models.builders import open_clip
 
 SETTINGS = {"nprobe": 32}
 WORDS = [

@@ -19,10 +19,10 @@ import torch
 from PIL import Image, ImageDraw, ImageFilter
 from torch import nn
 
-from biovl.compound.contents import TYPEFACES, photograph, typeface
-from biovl.compound.labels import has, mask_of, size_for
-from biovl.images.label_marks import SIDE, find_words, patches
-from biovl.images.label_network import CHARACTERS, WEIGHTS, Network, save
+from biovl.images.labels.marks import SIDE, find_words, patches
+from biovl.images.labels.network import CHARACTERS, WEIGHTS, Network, save
+from biovl.sample.compound.contents import TYPEFACES, photograph, typeface
+from biovl.sample.compound.labels import has, mask_of, size_for
 
 NOTHING = len(CHARACTERS)
 _SYSTEM = Path("/usr/share/fonts/truetype/liberation")

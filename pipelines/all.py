@@ -7,12 +7,12 @@ ray job submit -- python pipelines/all.py pmc --set folder=s3://… --set source
 
 import sys
 
-from biovl import recipes
 from biovl.chain import check, links, telling
 from biovl.chain.command import from_command_line
-from biovl.errors import BiovlError
-from biovl.jobs.chain import STEPS, run_chain
-from biovl.terminal import without_false_alarms
+from biovl.chain.job import STEPS, run_chain
+from biovl.core import recipes
+from biovl.core.errors import BiovlError
+from biovl.runtime.terminal import without_false_alarms
 
 
 def main() -> None:

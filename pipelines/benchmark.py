@@ -10,10 +10,11 @@ Names of recipes, suites and benchmarks may be joined by commas.
 
 import sys
 
-from biovl import drivers, recipes
-from biovl.evaluation.benchmarks import listed, with_benchmarks
-from biovl.evaluation.config import BenchmarkConfig
-from biovl.jobs.benchmark import benchmark
+from biovl.benchmark.benchmarks import listed, with_benchmarks
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.job import benchmark
+from biovl.core import recipes
+from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
     if "--list" in sys.argv[1:]:

@@ -16,13 +16,13 @@ import demo_service
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl import recipes
 from biovl.chain import Link, read_chain, telling
-from biovl.errors import BiovlError
-from biovl.jobs.chain import STEPS, run_chain
+from biovl.chain.job import STEPS, run_chain
+from biovl.core import recipes
+from biovl.core.artifacts import Folder
+from biovl.core.errors import BiovlError
+from biovl.runtime.terminal import without_false_alarms
 from biovl.sample import make_damaged_packages, make_packages
-from biovl.storage import Folder
-from biovl.terminal import without_false_alarms
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def _example(corpus: Path) -> None:
     print(f"  {pair['pair_id']}, {pair['figure_label']}, {pair['license']}")
     print(f"  {pair['caption'].splitlines()[0][:90]} …")
     print(
-        "  >>> from biovl.shards import read_pair\n"
+        "  >>> from biovl.core.shards import read_pair\n"
         f"  >>> read_pair('{corpus}/{pair['shard']}', {pair['offset']}, {pair['size']}).keys()\n"
     )
 

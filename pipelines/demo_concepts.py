@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.chain import Link, read_chain
-from biovl.jobs.chain import STEPS, run_chain
-from biovl.labelling.votes import Vote, write_votes
+from biovl.chain.job import STEPS, run_chain
+from biovl.concepts.votes import Vote, write_votes
 from biovl.sample.kinds import CONCEPTS, kind_of, make_kinds
 
 _KINDS = (

@@ -41,7 +41,7 @@ def searches(address: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
         unseen: ``figure_id`` and ``caption`` of a figure that the model was not trained on.
 
     Returns:
-        The searches as ``biovl.story.reading.Notes`` has them.
+        The searches as ``biovl.chain.page.reading.Notes`` has them.
     """
     with Client(address) as client:
         first = client.search(_TEXT, k=_HITS, words=True)

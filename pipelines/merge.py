@@ -4,9 +4,10 @@ python pipelines/merge.py wise_ft --set base=MODEL --set tuned=MODEL --set alpha
 python pipelines/merge.py sweep --set base=MODEL --set tuned=MODEL --set corpus=DIR --set out=DIR
 """
 
-from biovl import drivers, recipes
-from biovl.jobs.merge import merge
-from biovl.merging import MergeConfig
+from biovl.core import recipes
+from biovl.merge.job import merge
+from biovl.models.wise_ft import MergeConfig
+from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
     drivers.main(MergeConfig, recipes.MERGE, merge, about=__doc__)

@@ -11,11 +11,11 @@ Nothing is started and nothing is downloaded. The last line is all of it as JSON
 import json
 import sys
 
-from biovl import config as configs
-from biovl import recipes
-from biovl.errors import BiovlError
-from biovl.planning import report
-from biovl.planning.config import PlanConfig
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.core.errors import BiovlError
+from biovl.plan import report
+from biovl.plan.config import PlanConfig
 
 
 def main() -> int:

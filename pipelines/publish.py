@@ -4,9 +4,10 @@ python pipelines/publish.py hub --set folder=DIR --set repo=USER/NAME [--dry-run
 python pipelines/publish.py hub --set folder=DIR --set repo=USER/NAME --set public=true …
 """
 
-from biovl import drivers, recipes
-from biovl.jobs.publish import estimate, publish
-from biovl.publishing.config import PublishConfig
+from biovl.core import recipes
+from biovl.publish.config import PublishConfig
+from biovl.publish.job import estimate, publish
+from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
     drivers.main(PublishConfig, recipes.PUBLISH, publish, about=__doc__, estimate=estimate)

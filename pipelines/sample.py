@@ -5,9 +5,9 @@ import json
 import sys
 from pathlib import Path
 
-from biovl.errors import ArtifactError, BiovlError
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError, BiovlError
 from biovl.sample import make_damaged_packages, make_packages
-from biovl.storage import Folder
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("out", type=Path, help="a folder that does not exist yet, or is empty")

@@ -4,8 +4,9 @@ python pipelines/split.py default --set figures=DIR --set out=DIR
 ray job submit -- python pipelines/split.py default --set figures=s3://… --set out=s3://…
 """
 
-from biovl import drivers, recipes
-from biovl.jobs.split import SplitConfig, split_figures
+from biovl.core import recipes
+from biovl.runtime import command_line as drivers
+from biovl.split.job import SplitConfig, split_figures
 
 if __name__ == "__main__":
     drivers.main(SplitConfig, recipes.SPLIT, split_figures, about=__doc__)

@@ -14,12 +14,12 @@ import click
 from ray import serve
 from ray.serve import Application, Deployment
 
-from biovl.errors import BiovlError, ConfigError
+from biovl.core.errors import BiovlError, ConfigError
 from serve.auth import Keys
-from serve.deployments import EncoderDeployment, Gateway, SearchDeployment, Service
-from serve.release import find
-from serve.settings import Settings, read_settings
-from serve.stopping import drain_before_exit
+from serve.http.stopping import drain_before_exit
+from serve.search.deployments import EncoderDeployment, Gateway, SearchDeployment, Service
+from serve.search.release import find
+from serve.search.settings import Settings, read_settings
 
 _HEADROOM = 4_096
 """Requests beyond limits.concurrent_requests that reach a replica: what stands before it would let
@@ -34,8 +34,8 @@ def build(settings: Mapping[str, Any]) -> Application:
     """Return the application.
 
     Args:
-        settings: Those of ``serve.settings.Settings``. Names may have dots, and values may be text,
-            as on a command line: ``{"limits.k_max": "500", "replicas.http": "[1, 4]"}``.
+        settings: Those of ``serve.search.settings.Settings``. Names may have dots, and values may
+            be text, as on a command line: ``{"limits.k_max": "500", "replicas.http": "[1, 4]"}``.
 
     Raises:
         ConfigError: If one is unknown, missing or not valid (every one is listed), or if the model

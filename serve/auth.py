@@ -29,10 +29,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers
 
-from biovl.errors import ConfigError
+from biovl.core.errors import ConfigError
 from serve.http.exchanges import Caller
 from serve.http.problems import Problem
-from serve.settings import Auth
+from serve.search.settings import Auth
 
 SCOPES = ("search", "embed", "review", "admin", "metrics")
 """search: find figures and classify; embed: vectors of own inputs; review: name clusters; admin:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from biovl.core.records import Figure, Mention, Reference
 from biovl.images.boxes import Box
 from biovl.images.hashing import sha256_hex
-from biovl.records import Figure, Mention, Reference
 
 CAPTION = (
     "Effects of a drug on hearts. (A) Scatter plot of scores in 43 patients. (B) Heat map of 15 "

@@ -13,8 +13,8 @@ SHARED = ROOT.parent / "shared" / "data"
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
     """One Ray for all tests that need it: starting it takes seconds."""
-    from biovl.errors import RayError
-    from biovl.jobs.connection import connected
+    from biovl.core.errors import RayError
+    from biovl.runtime.connection import connected
 
     with ExitStack() as stack:
         for tries_left in reversed(range(5)):
@@ -96,11 +96,11 @@ def make_sample_corpus(
     ray_session: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[int], Path]:
     """Make a corpus of so many articles of our own, whose captions say what images show."""
-    from biovl import config as configs
-    from biovl import recipes
-    from biovl.curation.config import AssembleConfig
-    from biovl.jobs.assemble import assemble
-    from biovl.jobs.harvest import HarvestConfig, harvest
+    from biovl.assemble.config import AssembleConfig
+    from biovl.assemble.job import assemble
+    from biovl.core import config as configs
+    from biovl.core import recipes
+    from biovl.harvest.job import HarvestConfig, harvest
     from biovl.sample import make_packages
 
     def make(articles: int) -> Path:

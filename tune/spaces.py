@@ -10,7 +10,7 @@ Sources:
 
 from typing import Any
 
-from biovl.config import Recipe
+from biovl.core.config import Recipe
 
 _LOSS_AND_RECALL = ("loss", "img2txt R@1", "txt2img R@1")
 _RECALL = _LOSS_AND_RECALL[1:]

@@ -24,8 +24,8 @@ from urllib.parse import quote
 import httpx
 import numpy as np
 
-from biovl.errors import BiovlError, ConfigError
-from biovl.http_answers import retry_after_s
+from biovl.core.errors import BiovlError, ConfigError
+from biovl.core.http import retry_after_s
 
 Image = bytes | str | os.PathLike[str]
 """An encoded image (JPEG, PNG …), or the path of one."""

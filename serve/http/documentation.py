@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 
-from serve.messages import Problem
+from serve.search.messages import Problem
 
 _PROBLEMS = {
     "400": "The request is not JSON, or not what it says it is.",

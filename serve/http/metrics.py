@@ -42,7 +42,7 @@ Snapshot = tuple[Family, ...]
 
 
 class Snapshots(Protocol):
-    """Where replicas leave their snapshots: ``serve.coordinator.Coordinator``."""
+    """Where replicas leave their snapshots: ``serve.http.coordinator.Coordinator``."""
 
     async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
         """Keep this one for a while, instead of the one before."""

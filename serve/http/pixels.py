@@ -17,11 +17,11 @@ import numpy as np
 from PIL import Image
 
 from biovl.images import decode
-from serve.engine import Engine
 from serve.http.exchanges import Caller, Exchange
 from serve.http.problems import Problem
 from serve.http.rate import MAX_BUCKETS, Buckets, Leases, leased
-from serve.settings import Limits, Rate
+from serve.search.engine import Engine
+from serve.search.settings import Limits, Rate
 
 MAX_CHUNKS = 20_000
 """Of a PNG. Encoders write kilobytes into each; Pillow takes microseconds for each, however

@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from biovl.errors import ArtifactError, BiovlError, ConfigError
+from biovl.core.errors import ArtifactError, BiovlError, ConfigError
 from serve.http.exchanges import exchange_in
 
 MEDIA_TYPE = "application/problem+json"

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from serve.http.exchanges import Caller
 from serve.http.problems import Problem
-from serve.settings import Rate
+from serve.search.settings import Rate
 
 MAX_BUCKETS = 10_000
 """Of keys and addresses that are remembered."""
@@ -24,7 +24,7 @@ _LEASE_TIMEOUT_S = 1.0
 
 
 class Leases(Protocol):
-    """Where tokens come from: ``serve.coordinator.Coordinator``."""
+    """Where tokens come from: ``serve.http.coordinator.Coordinator``."""
 
     async def lease(self, key: str, count: float, per_s: float, burst: int) -> float:
         """Take up to ``count`` tokens of a bucket and return how many were taken.

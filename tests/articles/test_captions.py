@@ -1,7 +1,7 @@
 import pytest
 
 from biovl.articles.captions import readable, without_label
-from biovl.records import Span
+from biovl.core.records import Span
 
 
 def raised(marked: str) -> tuple[str, list[Span]]:

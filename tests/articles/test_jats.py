@@ -4,10 +4,10 @@ import resource
 
 import pytest
 
-from biovl import foreign_xml
 from biovl.articles import jats
 from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.jats import read_article
+from biovl.core import xml as foreign_xml
 
 XLINK = b'xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:mml="http://www.w3.org/1998/Math/MathML"'
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from biovl.articles.sentences import sentences
-from biovl.records import Span
+from biovl.core.records import Span
 
 
 def split(text: str) -> list[str]:

@@ -14,7 +14,7 @@ import pretrain_gpu
 import pretrain_peers
 import pretrain_report
 
-from biovl.training.config import OptimConfig, StepConfig
+from biovl.pretrain.config import OptimConfig, StepConfig
 
 CPU = torch.device("cpu")
 

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 import yaml
 
-from tests.serve.small_engine import SmallEngine, make_app
+from tests.serve.search.small_engine import SmallEngine, make_app
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -158,7 +158,7 @@ def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
 @pytest.fixture(scope="session")
 def red_circle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with a red circle, as a figure of the index has it."""
-    from tests.serve.small_engine import drawn, png
+    from tests.serve.search.small_engine import drawn, png
 
     path = tmp_path_factory.mktemp("images") / "mine.png"
     path.write_bytes(png(drawn("red", "circle")))

@@ -11,7 +11,7 @@ import yaml
 
 from tests.browser.conftest import answering
 from tests.browser.waiting import until
-from tests.serve.small_review import CLUSTERS, publish_concepts, review
+from tests.serve.review.small_review import CLUSTERS, publish_concepts, review
 
 pytestmark = pytest.mark.browser
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from biovl import plugins
-from biovl.annotating import pieces
-from biovl.annotating.batches import Batch
-from biovl.annotators import Annotator
-from biovl.plugins import Plugin, make
-from tests.annotators.small_models import png, save_clip, save_dinov2, scene
+from biovl.annotate import pieces
+from biovl.annotate.annotators import Annotator
+from biovl.annotate.batches import Batch
+from biovl.core import plugins
+from biovl.core.plugins import Plugin, make
+from tests.annotate.small_models import png, save_clip, save_dinov2, scene
 
 ROWS: list[dict[str, Any]] = [
     *({"image": png(scene(seed, 60 + 5 * seed)), "caption": f"scene {seed}"} for seed in range(5)),
@@ -40,10 +40,10 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plugin]:
     }
 
 
-@pytest.fixture(scope="module", params=plugins.names("annotators"))
+@pytest.fixture(scope="module", params=plugins.names("annotate.annotators"))
 def annotator(request: pytest.FixtureRequest, example: dict[str, Plugin]) -> Annotator:
     # One that needs no settings needs no example.
-    made: Annotator = make("annotators", example.get(request.param, Plugin(request.param)))
+    made: Annotator = make("annotate.annotators", example.get(request.param, Plugin(request.param)))
     return made
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from biovl import plugins
-from biovl.plugins import Plugin, make
+from biovl.core import plugins
+from biovl.core.plugins import Plugin, make
+from biovl.harvest.sources import Source
 from biovl.sample.packages import PackageFiles
-from biovl.sources import Source
-from tests.acquisition.bucket import Bucket, Server, serving
+from tests.harvest.pmc.bucket import Bucket, Server, serving
 
 SAFE = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -46,10 +46,10 @@ def example(tmp_path: Path, open_data: Server) -> dict[str, Plugin]:
     }
 
 
-@pytest.fixture(params=plugins.names("sources"))
+@pytest.fixture(params=plugins.names("harvest.sources"))
 def source(request: pytest.FixtureRequest, example: dict[str, Plugin]) -> Source:
     assert request.param in example, f"give {request.param} an example in this file"
-    made: Source = make("sources", example[request.param])
+    made: Source = make("harvest.sources", example[request.param])
     return made
 
 

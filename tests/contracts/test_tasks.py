@@ -6,11 +6,11 @@ import inspect
 
 import pytest
 
-from biovl import plugins
-from biovl.errors import ArtifactError, BiovlError
-from biovl.plugins import Plugin
+from biovl.core import plugins
+from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.plugins import Plugin
 
-TASKS, DATASETS = "evaluation.tasks", "evaluation.datasets"
+TASKS, DATASETS = "benchmark.tasks", "benchmark.datasets"
 
 
 @pytest.mark.parametrize("name", plugins.names(TASKS))

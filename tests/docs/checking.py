@@ -10,7 +10,8 @@ import yaml
 from ray.scripts.scripts import cli as ray_cli
 from ray.serve.scripts import cli as serve_cli
 
-from biovl import config, drivers
+from biovl.core import config
+from biovl.runtime import command_line as drivers
 from serve.app import settings_of
 from tests.docs.pages import ROOT
 

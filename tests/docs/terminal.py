@@ -32,7 +32,7 @@ _done: set[str] = set()
 
 def begin(folder: Path) -> None:
     """Go to a folder and start Ray there."""
-    from biovl.jobs.connection import connected
+    from biovl.runtime.connection import connected
 
     os.chdir(folder)
     os.environ["HF_HOME"] = str(folder / "hub")

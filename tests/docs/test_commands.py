@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from biovl.labelling.votes import Vote, write_votes
-from tests.annotators.small_models import save_dinov2
+from biovl.concepts.votes import Vote, write_votes
+from tests.annotate.small_models import save_dinov2
 from tests.docs import terminal
 from tests.docs.checking import check
 from tests.docs.pages import ROOT, Block, blocks, pages, words
-from tests.serve.small_engine import drawn, jpeg, png
+from tests.serve.search.small_engine import drawn, jpeg, png
 
 OWN_TESTS = ("docs/all.md",)
 """The chain takes minutes, and has tests of its own; here its commands are looked at."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, blocks, pages
-from tests.serve.small_engine import drawn, make_app, png
-from tests.serve.tiny_service import listening
+from tests.serve.search.small_engine import drawn, make_app, png
+from tests.serve.search.tiny_service import listening
 
 BLOCKS = [block for page in pages() for block in blocks(page) if not block.needs]
 COMMANDS = [

@@ -2,15 +2,8 @@
 
 import pytest
 
-from biovl.images.boxes import Box
-from biovl.images.matching import (
-    column_order,
-    cut_axes,
-    match,
-    matched_names,
-    reading_order,
-)
-from biovl.images.panel_found import PanelFound
+from biovl.images.boxes import Box, PanelFound
+from biovl.images.matching import column_order, cut_axes, match, matched_names, reading_order
 
 GRID = [Box(0, 0, 90, 90), Box(100, 0, 190, 90), Box(0, 100, 90, 190), Box(100, 100, 190, 190)]
 

@@ -7,10 +7,10 @@ import pytest
 import timm.layers
 import torch
 
-from biovl import config, recipes
-from biovl.errors import ArtifactError, ConfigError
-from biovl.models import open_clip
-from biovl.plugins import Plugin, make
+from biovl.core import config, recipes
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.plugins import Plugin, make
+from biovl.models.builders import open_clip
 
 VISION = {"layers": 2, "width": 64, "head_width": 32, "patch_size": 16, "image_size": 48}
 TEXT = {"width": 32, "heads": 2, "layers": 2, "context_length": 16}

@@ -12,12 +12,13 @@ import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
-from biovl import config, encoder, text_shapes, weight_files, weights
-from biovl.errors import ArtifactError, ConfigError
-from biovl.models import open_clip
-from biovl.plugins import Plugin
-from biovl.storage import Folder
-from biovl.training.models import check_weights
+from biovl.core import config
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.plugins import Plugin
+from biovl.models import encoder, text_shapes, weight_files, weights
+from biovl.models.builders import open_clip
+from biovl.pretrain.models import check_weights
 
 VISION = {"layers": 2, "width": 64, "head_width": 32, "patch_size": 16, "image_size": 48}
 NATIVE_TEXT = {"width": 32, "heads": 2, "layers": 2, "context_length": 16}

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from starlette.datastructures import Headers
 
-from biovl.errors import ConfigError
+from biovl.core.errors import ConfigError
 from serve.auth import Keys, main, new_key
 from serve.http.problems import Problem
-from serve.settings import Auth
-from tests.serve.tiny_service import Asking, TinyEngine, service
+from serve.search.settings import Auth
+from tests.serve.search.tiny_service import Asking, TinyEngine, service
 
 SEARCH, ADMIN, BARE = "biovl_search", "biovl_admin", "biovl_bare"
 

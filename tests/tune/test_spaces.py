@@ -2,11 +2,11 @@
 
 import pytest
 
-from biovl import config as configs
-from biovl.errors import ConfigError
-from biovl.sweeping.config import COLUMNS, SweepConfig
-from biovl.sweeping.trials import trials_of
-from tests.tune.corpora import index_only
+from biovl.core import config as configs
+from biovl.core.errors import ConfigError
+from biovl.sweep.config import COLUMNS, SweepConfig
+from biovl.sweep.trials import trials_of
+from tests.sweep.corpora import index_only
 from tune.spaces import SPACES
 
 TABLES = sorted(set(SPACES) - {"grid"})

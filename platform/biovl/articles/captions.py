@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from biovl.records import Span
+from biovl.core.records import Span
 
 _NUMBER = re.compile(r"[+\-−–‑] ?\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*", re.ASCII)
 _LABEL = re.compile(

@@ -16,7 +16,7 @@ from biovl.articles.mentions import (
     panels_in,
 )
 from biovl.articles.text import plain
-from biovl.records import Mention, Reference, Span
+from biovl.core.records import Mention, Reference, Span
 
 _SCOPES = ("sub-article", "response")
 # The nearest of these around a paragraph says what kind of text it is; without one it is the body.

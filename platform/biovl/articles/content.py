@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from biovl.records import LicenseGroup, Mention, Span
+from biovl.core.records import LicenseGroup, Mention, Span
 
 
 @dataclass(frozen=True, slots=True)

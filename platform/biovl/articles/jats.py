@@ -18,8 +18,8 @@ from biovl.articles.content import ArticleContent, FigureContent, Graphic, Licen
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.glossary import abbreviations
 from biovl.articles.text import plain, plain_or_none
-from biovl.foreign_xml import MAX_TREE_BYTES, parsed, tree_bytes
-from biovl.records import Mention
+from biovl.core.records import Mention
+from biovl.core.xml import MAX_TREE_BYTES, parsed, tree_bytes
 
 MALFORMED = "xml is malformed"
 NOT_AN_ARTICLE = "xml is not a JATS article"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from lxml import etree
 
 from biovl.articles.content import License
-from biovl.records import LicenseGroup
+from biovl.core.records import LicenseGroup
 
 PUBLIC_DOMAIN = "LicenseRef-Public-Domain"
 RESERVED = "LicenseRef-All-Rights-Reserved"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from biovl.records import Span
+from biovl.core.records import Span
 
 _MAX_BRACKET = 1_500
 """Characters; a bracket that is open for longer was never meant to close where it does."""

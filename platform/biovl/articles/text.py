@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from lxml import etree
 
-from biovl.records import Span
+from biovl.core.records import Span
 
 BLOCK = "\u2029"
 """Unicode's paragraph separator; one that a publisher wrote means the same."""

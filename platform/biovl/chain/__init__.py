@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from biovl import config as configs
-from biovl.config import Recipe
-from biovl.errors import ArtifactError, BiovlError, ConfigError
-from biovl.storage import Draft, Manifest, find_manifest
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Manifest, find_manifest
+from biovl.core.config import Recipe
+from biovl.core.errors import ArtifactError, BiovlError, ConfigError
 
 SHORT = {"source": "harvest.source"}
 """What may be said shorter: ``--set source.path=…``."""

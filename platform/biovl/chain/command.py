@@ -5,10 +5,10 @@ import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from biovl import config as configs
 from biovl.chain import Chain, Step, read_chain, refuse_unused
-from biovl.config import Recipe
-from biovl.errors import ConfigError
+from biovl.core import config as configs
+from biovl.core.config import Recipe
+from biovl.core.errors import ConfigError
 
 
 def from_command_line(

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from biovl import config as configs
 from biovl.chain import Chain, Link
-from biovl.storage import Draft, Folder, to_json
-from biovl.story.flow import flows
-from biovl.story.page import render
-from biovl.story.reading import Notes, read_notes, read_story
+from biovl.chain.page.flow import flows
+from biovl.chain.page.page import render
+from biovl.chain.page.reading import Notes, read_notes, read_story
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Folder, to_json
 
 
 def plan(chain: Chain, links: Sequence[Link]) -> str:

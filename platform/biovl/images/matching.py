@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from biovl.images.boxes import Box
-from biovl.images.panel_found import PanelFound
+from biovl.images.boxes import Box, PanelFound
 
 _PRIMES = dict.fromkeys(map(ord, "’‘′`´ʹ"), "'") | {ord("″"): "''", ord("”"): "''"}
 _DROPPED = dict.fromkeys(map(ord, " .,:;()[]{}–—-_")) | {0x200B: None}

@@ -1,1 +1,1 @@
-"""Plug-ins: two-tower models. One file is one family of models, built from its settings."""
+"""Two-tower models: builders, weights, tokenizers, and the encoder that later stages use."""

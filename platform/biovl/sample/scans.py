@@ -7,17 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from skimage import data
 
-from biovl.sample.canvas import (
-    HEIGHT,
-    WIDTH,
-    X,
-    Y,
-    blur,
-    crop,
-    ellipse,
-    noise,
-    to_rgb,
-)
+from biovl.sample.canvas import HEIGHT, WIDTH, X, Y, blur, crop, ellipse, noise, to_rgb
 from biovl.sample.words import Panel, Rng, Topic, pick
 
 

@@ -1,0 +1,1 @@
+"""The command ``annotate``: columns computed from a table of images."""

@@ -1,0 +1,119 @@
+"""The embedding of images, or of texts, by a trained two-tower model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.annotate.annotators import NO_TEXT, Precision, pixels_of
+from biovl.models import encoder as encoders
+from biovl.models.encoder import Encoder, Preparation
+
+# Shapes: B rows, H and W of the square that the model sees, T tokens of its context.
+
+_PADDING = -1
+"""Fills the tokens of a text to the length of the context."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Which model, and what of a row it embeds."""
+
+    weights: str
+    """The model folder: what pretrain publishes, or another in open_clip's layout."""
+    of: Literal["image", "text"] = "image"
+    """The column is ``clip_image``, or ``clip_text``."""
+    text_column: str = "caption"
+    """What texts are read from."""
+
+    @property
+    def column(self) -> str:
+        """What the column is called."""
+        return f"clip_{self.of}"
+
+
+def build(config: Config) -> "ClipImage | ClipText":
+    """Return the annotator; of the model, only its description is read.
+
+    Raises:
+        ArtifactError: If there is no model.
+    """
+    preparation = encoders.load_preparation(config.weights)
+    if config.of == "text":
+        return ClipText(config, preparation)
+    return ClipImage(config, preparation)
+
+
+class ClipImage:
+    """Images to unit vectors."""
+
+    reads = ("image",)
+    counted = ()
+
+    def __init__(self, config: Config, preparation: Preparation) -> None:
+        self._config, self._preparation = config, preparation
+        self.name = config.column
+        self.writes, self.notes = _described(self.name, preparation.dim)
+
+    def prepare(self, row: Mapping[str, Any]) -> np.ndarray | str:
+        """Return the square that the model sees: uint8, shape [H, W, 3]."""
+        pixels_HWC = pixels_of(row["image"])
+        return pixels_HWC if isinstance(pixels_HWC, str) else self._preparation.crop(pixels_HWC)
+
+    def load(self, device: str, precision: Precision) -> "_Images":
+        """Return the model."""
+        model = encoders.load(self._config.weights, device=device, precision=precision)
+        return _Images(self.name, model)
+
+
+class ClipText:
+    """Texts to unit vectors."""
+
+    counted = ()
+
+    def __init__(self, config: Config, preparation: Preparation) -> None:
+        self._config, self._tokenizer = config, preparation.tokenizer
+        self.name = config.column
+        self.reads = (config.text_column,)
+        self.writes, self.notes = _described(self.name, preparation.dim)
+
+    def prepare(self, row: Mapping[str, Any]) -> np.ndarray | str:
+        """Return the tokens of a text, cut to the context: int32, shape [T]."""
+        text = row[self._config.text_column]
+        if not isinstance(text, str) or not text.strip():
+            return NO_TEXT
+        (tokens,) = self._tokenizer.encode([text])
+        padded_T = np.full(self._tokenizer.context_length, _PADDING, np.int32)
+        padded_T[: len(tokens)] = tokens
+        return padded_T
+
+    def load(self, device: str, precision: Precision) -> "_Texts":
+        """Return the model."""
+        model = encoders.load(self._config.weights, device=device, precision=precision)
+        return _Texts(self.name, model)
+
+
+@dataclass(frozen=True)
+class _Images:
+    name: str
+    encoder: Encoder
+
+    def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
+        return {self.name: self.encoder.embed_pixels(prepared)}
+
+
+@dataclass(frozen=True)
+class _Texts:
+    name: str
+    encoder: Encoder
+
+    def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
+        tokens = [padded_T[padded_T != _PADDING] for padded_T in prepared]
+        return {self.name: self.encoder.embed_tokens(tokens)}
+
+
+def _described(name: str, dim: int) -> tuple[pa.Schema, dict[str, Any]]:
+    schema = pa.schema([pa.field(name, pa.list_(pa.float16(), dim))])
+    return schema, {"embedding": name, "dim": dim}

@@ -1,0 +1,67 @@
+"""What the article of a row says, for annotators of texts: columns of ``articles/``, by row."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ConfigError
+from biovl.core.tables import Table
+
+PREFIX = "article."
+"""Annotators read ``article.abstract`` as they read ``caption``: of the row's article."""
+
+_KEY = "source_uri"
+_FOLDER = "articles"
+_NOTHING = pa.scalar(None)
+
+
+def check(table: Table, reads: Sequence[str]) -> None:
+    """Refuse a table that has no articles beside it, if an annotator reads of them.
+
+    Raises:
+        ConfigError: If there are none.
+    """
+    wanted = [name for name in reads if name.startswith(PREFIX)]
+    if wanted and (_KEY not in table.names or not Folder(table.uri).names(_FOLDER, ".parquet")):
+        raise ConfigError(
+            f"{table.uri} has no {_FOLDER}/ that {', '.join(wanted)} could be read from: give the "
+            "figures that harvest published"
+        )
+
+
+def articles_of(
+    table: Table, part: str, uris: pa.Array, names: Sequence[str]
+) -> Mapping[str, Mapping[str, pa.Scalar]]:
+    """Return columns of articles by ``source_uri``, one row group in memory at a time.
+
+    Args:
+        table: Whose rows they are of.
+        part: Name of the part with the rows: ``part-000003-001.parquet`` has its articles in
+            ``articles/part-000003-…``.
+        uris: Of the articles wanted.
+        names: As annotators name them: ``article.abstract``.
+    """
+    folder, columns = Folder(table.uri), [name.removeprefix(PREFIX) for name in names]
+    unit = part.rpartition("-")[0]
+    found: dict[str, Mapping[str, pa.Scalar]] = {}
+    for file_name in folder.names(_FOLDER, ".parquet"):
+        if not file_name.startswith(f"{unit}-"):
+            continue
+        with folder.filesystem.open_input_file(folder.at(f"{_FOLDER}/{file_name}")) as file:
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):
+                keys = parquet.read_row_group(group, columns=[_KEY])[_KEY]
+                wanted = pc.is_in(keys, uris)
+                if not pc.any(wanted).as_py():
+                    continue
+                rows = parquet.read_row_group(group, columns=columns).filter(wanted)
+                for number, uri in enumerate(keys.filter(wanted).to_pylist()):
+                    # A column that harvest did not write yet says nothing.
+                    found[uri] = {
+                        name: rows[column][number] if column in rows.column_names else _NOTHING
+                        for name, column in zip(names, columns, strict=True)
+                    }
+    return found

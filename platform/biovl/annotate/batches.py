@@ -1,0 +1,249 @@
+"""Rows of a table in batches, whose bounds depend on nothing but the table and the settings.
+
+A unit is a run of whole row groups of one part: a task reads it once, as a stream, so that one
+image and one batch is all it holds. A batch is a run of rows of a unit; what is computed of it is
+written at once as a piece, which is also its receipt.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.annotate.annotators import Annotator
+from biovl.annotate.articles import PREFIX, articles_of
+from biovl.core.artifacts import Draft, Folder
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import trouble
+from biovl.core.tables import Part, Table
+
+_PLANNERS = 16
+"""Ends of parts that are read at once: in a bucket each takes a tenth of a second."""
+_STREAMED = 32
+"""Rows that are read at a time, their images as published."""
+_READ_BYTES = 1 << 22
+"""A column is read in steps of this much: a row group may be larger than memory."""
+_BYTES = "bytes"
+"""In place of a dtype: what rows were made into has no common shape, which tells the lengths."""
+
+BATCH = pa.schema(
+    [
+        ("part", pa.int64()),
+        ("first", pa.int64()),
+        # What the usable rows were made into, one after the other, and the shape and type of all;
+        # of texts their lengths.
+        ("prepared", pa.large_binary()),
+        ("shape", pa.list_(pa.int64())),
+        ("dtype", pa.string()),
+        ("defects", pa.list_(pa.string())),
+        ("failed", pa.binary()),
+    ]
+)
+"""A batch on its way to the model is one row: however rows are put together on the way, batches
+stay what they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """Row groups of a part that one task reads."""
+
+    part: int
+    first: int
+    """Its first row, in the part."""
+    rows: int
+    groups: tuple[int, ...]
+
+    def batches(self, size: int) -> Iterator[tuple[int, int]]:
+        """Yield the first row of each batch, in the part, and how many it has."""
+        end = self.first + self.rows
+        for first in range(self.first, end, size):
+            yield first, min(size, end - first)
+
+
+def plan(table: Table, rows_per_unit: int) -> list[Unit]:
+    """Return the units of a table, by the ends of its files alone.
+
+    Raises:
+        ArtifactError: If a part is not what the table says.
+    """
+    folder = Folder(table.uri)
+
+    def group_rows(part: Part) -> list[int]:
+        with folder.filesystem.open_input_file(folder.at(part.path)) as file:
+            try:
+                metadata = pq.read_metadata(file)
+            except pa.ArrowInvalid as error:
+                raise ArtifactError(f"{table.uri}/{part.path} is not Parquet: {error}") from error
+        counts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+        if sum(counts) != part.rows:
+            raise ArtifactError(
+                f"{table.uri}/{part.path} has {sum(counts)} rows, expected {part.rows}"
+            )
+        return counts
+
+    with ThreadPoolExecutor(_PLANNERS) as pool:
+        counts = list(pool.map(group_rows, table.parts))
+    return [
+        unit for number, rows in enumerate(counts) for unit in _units(number, rows, rows_per_unit)
+    ]
+
+
+def _units(part: int, group_rows: Sequence[int], least: int) -> Iterator[Unit]:
+    first, groups, rows = 0, list[int](), 0
+    for number, count in enumerate(group_rows):
+        groups.append(number)
+        rows += count
+        if rows >= least or (number + 1 == len(group_rows) and rows):
+            yield Unit(part=part, first=first, rows=rows, groups=tuple(groups))
+            first, groups, rows = first + rows, [], 0
+
+
+def piece(part: int, first: int) -> str:
+    """Return where the columns of a batch are."""
+    return f"{pieces_of(part)}/{first:012d}.parquet"
+
+
+def pieces_of(part: int) -> str:
+    """Return the folder of a part's pieces."""
+    return f".draft/pieces/{part:06d}"
+
+
+def written(out: str, part: int) -> set[int]:
+    """Return the first rows of the batches of a part that an earlier run computed."""
+    names = Draft(out).folder.names(pieces_of(part), ".parquet")
+    return {int(name.removesuffix(".parquet")) for name in names}
+
+
+def prepare(
+    annotator: Annotator, table: Table, unit: Unit, size: int, skip: set[int]
+) -> Iterator[pa.Table]:
+    """Yield the batches of a unit, each a table of one row (``BATCH``).
+
+    Args:
+        annotator: Whose columns alone are read.
+        table: Where the rows are.
+        unit: Which of them.
+        size: Rows of a batch.
+        skip: First rows of batches that are not wanted.
+    """
+    rows = rows_of(table, unit, annotator.reads, size)
+    for first, count in unit.batches(size):
+        batch = [next(rows) for _ in range(count)]
+        if first in skip:
+            continue
+        prepared, defects = list[np.ndarray | bytes](), list[str | None]()
+        for row in batch:
+            made = annotator.prepare({name: cell.as_py() for name, cell in row.items()})
+            defects.append(made if isinstance(made, str) else None)
+            if not isinstance(made, str):
+                prepared.append(made)
+        yield _as_row(unit.part, first, prepared, defects)
+
+
+def rows_of(
+    table: Table, unit: Unit, columns: Sequence[str], size: int
+) -> Iterator[dict[str, Any]]:
+    """Yield cells of each row by column, decoding no cell before it is asked for.
+
+    Args:
+        table: Where the rows are.
+        unit: Which of them.
+        columns: Of the table, or of the rows' articles.
+        size: Rows that are read at a time, at most.
+    """
+    folder = Folder(table.uri)
+    path = table.parts[unit.part].path
+    of_article = [name for name in columns if name.startswith(PREFIX)]
+    columns = [name for name in columns if name not in of_article]
+    with folder.filesystem.open_input_file(folder.at(path)) as file:
+        try:
+            parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
+            beside: Iterator[Mapping[str, Any]] = itertools.repeat({})
+            if of_article:
+                beside = _beside(table, unit, parquet, of_article)
+            for batch in parquet.iter_batches(
+                batch_size=min(size, _STREAMED),
+                row_groups=list(unit.groups),
+                columns=list(columns),
+                use_threads=False,
+            ):
+                cells = {name: batch.column(name) for name in columns}
+                for number in range(len(batch)):
+                    own = {name: column[number] for name, column in cells.items()}
+                    yield {**own, **next(beside)}
+        except (OSError, pa.ArrowInvalid) as error:
+            # What ails the disk is told as such.
+            if isinstance(error, OSError) and trouble(error, table.uri):
+                raise
+            raise ArtifactError(f"{table.uri}/{path} cannot be read: {error}") from error
+
+
+def _beside(
+    table: Table, unit: Unit, parquet: pq.ParquetFile, names: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield what the article of each row says; nothing is known of one that is not there."""
+    uris = parquet.read_row_groups(list(unit.groups), columns=["source_uri"])["source_uri"]
+    found = articles_of(table, table.parts[unit.part].name, uris.unique(), names)
+    unknown = dict.fromkeys(names, pa.scalar(None))
+    for uri in uris.to_pylist():
+        yield found.get(uri, unknown)
+
+
+def _as_row(
+    part: int, first: int, prepared: Sequence[np.ndarray | bytes], defects: list[str | None]
+) -> pa.Table:
+    texts = [value for value in prepared if isinstance(value, bytes)]
+    if texts:
+        values = np.frombuffer(b"".join(texts), np.uint8)
+        shape, dtype = tuple(map(len, texts)), _BYTES
+    else:
+        values = np.stack(prepared) if prepared else np.empty(0, np.uint8)
+        shape, dtype = values.shape, values.dtype.str
+    # Around the very bytes: there may be a hundred megabytes.
+    offsets = pa.py_buffer(np.array([0, values.nbytes], np.int64))
+    around = [None, offsets, pa.py_buffer(values)]
+    cells = [
+        pa.array([part], pa.int64()),
+        pa.array([first], pa.int64()),
+        pa.Array.from_buffers(pa.large_binary(), 1, around),
+        pa.array([shape], BATCH.field("shape").type),
+        pa.array([dtype], pa.string()),
+        pa.array([defects], BATCH.field("defects").type),
+        pa.array([None], pa.binary()),
+    ]
+    return pa.Table.from_arrays(cells, schema=BATCH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Rows ready for the model."""
+
+    part: int
+    first: int
+    prepared: np.ndarray
+    """Of the K usable rows. Shape [K, ...]; read-only. Of bytes an array of objects, shape [K]."""
+    defects: list[str | None]
+    """Of every row: why it is not usable."""
+
+
+def batch_of(table: pa.Table, row: int) -> Batch:
+    """Return the batch in a row of a table of them, around the same bytes."""
+    buffer = table["prepared"][row].as_buffer()
+    shape, dtype = table["shape"][row].as_py(), table["dtype"][row].as_py()
+    if dtype == _BYTES:
+        ends = np.cumsum([0, *shape]).tolist()
+        texts = [buffer[start:end].to_pybytes() for start, end in itertools.pairwise(ends)]
+        prepared = np.array(texts, object)
+    else:
+        prepared = np.frombuffer(buffer, np.dtype(dtype)).reshape(shape)
+    return Batch(
+        part=table["part"][row].as_py(),
+        first=table["first"][row].as_py(),
+        prepared=prepared,
+        defects=table["defects"][row].as_py(),
+    )

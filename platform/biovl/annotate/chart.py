@@ -1,0 +1,26 @@
+"""How frequent each value of a column is, drawn."""
+
+from collections.abc import Mapping
+
+from biovl.core.charts import BLUE, bars, bars_height_in, nothing, plot_figure, png, style
+
+_AT_MOST = 31
+"""Bars; BiomedCLIP's Fig. 1B has thirty."""
+
+
+def frequencies(counts: Mapping[str, int], *, title: str, what: str) -> bytes:
+    """Return a bar for each value, the most frequent on top, as PNG."""
+    rows = [(name, count, BLUE) for name, count in sorted(counts.items(), key=_by_count)]
+    with style():
+        figure = plot_figure(8, bars_height_in(len(rows), _AT_MOST))
+        axes = figure.add_subplot()
+        axes.set_title(title)
+        if rows:
+            bars(axes, rows, what=what, at_most=_AT_MOST)
+        else:
+            nothing(axes, f"no {what}")
+        return png(figure)
+
+
+def _by_count(item: tuple[str, int]) -> tuple[int, str]:
+    return -item[1], item[0]

@@ -1,0 +1,312 @@
+"""Columns of a table of images: prepare, compute, join.
+
+1. prepare  CPU tasks read runs of rows, decode and resize: batches of pixels, or of tokens
+2. compute  a pool of actors, each with a copy of the model, grows while batches wait; every batch
+            it has done is written as a piece
+3. join     a task per part puts the pieces in order beside the table's part
+
+The first two run at once, batches going from one to the other through Ray's memory; each has
+workers of its own. Of the table only the columns that the annotator names are read. A killed job
+goes on from its pieces.
+"""
+
+import functools
+import platform
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, TextIO
+
+import pyarrow as pa
+import ray
+from ray.data import ActorPoolStrategy
+
+from biovl.annotate import articles, batches, pieces
+from biovl.annotate import longcap_job as longcap_engine
+from biovl.annotate.annotators import Annotator, Model
+from biovl.annotate.annotators.longcap import LongCap
+from biovl.annotate.batches import BATCH, Unit
+from biovl.annotate.config import AnnotateConfig
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Manifest, published
+from biovl.core.errors import BiovlError, ConfigError
+from biovl.core.leases import held
+from biovl.core.tables import COLUMNS, Table, open_table
+from biovl.runtime.connection import check_room, connected
+from biovl.runtime.failures import check_usable, checked, leaving_nothing, resumable, returned
+from biovl.runtime.progress import Progress
+
+_SHARE = 0.25
+"""Of a core, for a task that decodes where models compute on the same cores: there it waits for
+them most of the time."""
+_WAITING = 0.01
+"""Of a core, for a copy that waits for a server: hardly any, but enough that Ray keeps it apart
+from the tasks that decode."""
+_BLOCK_BYTES = 1 << 20
+"""Batches are larger: each is given on as soon as it is made."""
+
+FORMAT = 1
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+
+def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Compute columns of every row of a table and publish them part for part.
+
+        out/
+          part-000000-000.parquet …   the parts of the table, by the same names and row for row:
+                                      the columns, null where there is none, and <name>_defect
+          image_types.png             how frequent each is, for columns that name kinds
+          manifest.json               rows seen, annotated and defective, by reason
+
+    Raises:
+        ConfigError: If the table lacks a column that the annotator reads, or this machine what
+            ``workers`` asks for.
+        ArtifactError: If there is no table, no weights or others than the annotator takes, or
+            ``out`` holds something else or is being made by another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
+    """
+    with resumable(config.out), leaving_nothing(config.out):
+        return _annotate(config, Progress("annotate", progress))
+
+
+def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
+    table = open_table(config.table)
+    inputs = [table.as_input(), *config.inputs()]
+    plain = {**configs.to_plain(config), "annotator": config.settings()}
+    # The same input gives the same bytes wherever they are published and whoever works.
+    del plain["out"], plain["workers"], plain["may_be_empty"]
+    defaults = {**configs.defaults(AnnotateConfig), **config.defaults()}
+    done = published(config.out, COLUMNS, plain, inputs, defaults=defaults)
+    if done is not None:
+        return done
+    annotator = config.make()
+    articles.check(table, annotator.reads)
+    missing = [
+        name
+        for name in annotator.reads
+        if name not in table.names and not name.startswith(articles.PREFIX)
+    ]
+    if missing:
+        raise ConfigError(
+            f"{config.table} has no column {', '.join(missing)}, which {config.annotator.name} "
+            f"reads; found {', '.join(sorted(table.names))}"
+        )
+    with held(config.out) as lease:
+        draft = Draft.begin(
+            config.out, COLUMNS, plain, inputs, defaults=defaults, output_format=FORMAT
+        )
+        units = batches.plan(table, config.rows_per_task)
+        with connected():
+            if isinstance(annotator, LongCap) and annotator.config.engine.copies:
+                longcap_engine.fill(config, annotator, table, units, report)
+            _compute(config, annotator, table, units, report)
+            receipts = _join(config, annotator, table, units, report)
+        if isinstance(annotator, LongCap):
+            report.say(f"spent by all who share {annotator.config.cache}: {annotator.spent()}")
+        counts = pieces.totals(receipts)
+        check_usable(
+            counts["annotated"],
+            f"{counts['rows']:,} rows of {config.table}",
+            counts["defects"],
+            may_be_empty=config.may_be_empty,
+        )
+        for name in annotator.counted:
+            # Here, for matplotlib is of no use to workers.
+            from biovl.annotate import chart
+
+            several = f"{name}es" if name.endswith("s") else f"{name}s"
+            drawn = chart.frequencies(
+                counts[name], title=several.replace("_", " ").capitalize(), what="images"
+            )
+            draft.folder.write(f"{several}.png", drawn)
+        manifest = Manifest(
+            kind=COLUMNS,
+            config=plain,
+            inputs=inputs,
+            counts=counts,
+            files={
+                part.name: {name: receipt[name] for name in ("rows", "size_bytes")}
+                for part, receipt in zip(table.parts, receipts, strict=True)
+            },
+            notes={"columns": pieces.schema_of(annotator).names, **annotator.notes},
+        )
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _compute(
+    config: AnnotateConfig,
+    annotator: Annotator,
+    table: Table,
+    units: Sequence[Unit],
+    report: Progress,
+) -> None:
+    """Prepare and compute the batches that an earlier run has not."""
+    joined = _joined(Draft(config.out))
+    parts = sorted({unit.part for unit in units} - joined)
+    found = {number: batches.written(config.out, number) for number in parts}
+    total = sum(1 for unit in units for _ in unit.batches(config.batch))
+    pending = [
+        unit
+        for unit in units
+        if unit.part not in joined
+        and not {first for first, _ in unit.batches(config.batch)} <= found[unit.part]
+    ]
+    left = sum(
+        first not in found[unit.part] for unit in pending for first, _ in unit.batches(config.batch)
+    )
+    report.stage("batch", total, done_before=total - left)
+    if not pending:
+        return
+    # Beside models on GPUs a core decodes.
+    beside = 1 if config.workers.gpus else 0
+    check_room(config.workers.cpus + beside, config.workers.gpus, report.say)
+    # What all tasks share is stored once and not with every task.
+    shared = ray.put((config, annotator, table, pending, found))
+    cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+    pool = _pool(config, left, cores)
+    numbers = ray.data.from_items(list(range(len(pending))), override_num_blocks=len(pending))
+    numbers.context.target_max_block_size = _BLOCK_BYTES
+    waits = config.batches_at_once > 1
+    prepares_alone = waits or config.workers.gpus > 0
+    prepared = numbers.map_batches(
+        functools.partial(_prepare, shared),
+        batch_size=1,
+        batch_format="pyarrow",
+        num_cpus=1 if prepares_alone else _SHARE,
+        # Beside GPUs and servers as many as there are cores and batches have room.
+        concurrency=None if prepares_alone else max(1, cores // 4),
+    )
+    computed = prepared.map_batches(
+        _Compute,
+        # A row is a batch of the model's. Ray wants a number where GPUs are asked for.
+        batch_size=1,
+        batch_format="pyarrow",
+        fn_constructor_args=(config, annotator),
+        compute=pool,
+        num_cpus=_WAITING if waits else config.workers.cpus - (0 if prepares_alone else _SHARE),
+        num_gpus=config.workers.gpus,
+    )
+    rows = 0
+    for row in computed.iter_rows():
+        rows += checked(row)["rows"]
+        report.add(f"{rows:,} rows ({rows / report.seconds:.0f}/s)")
+
+
+def _pool(config: AnnotateConfig, left: int, cores: int) -> ActorPoolStrategy:
+    """Return how many copies of the model there are, from the beginning and at most."""
+    workers, at_once = config.workers, config.batches_at_once
+    if at_once > 1:
+        # One copy knows what all of them ask for and spend.
+        return ActorPoolStrategy(
+            size=1,
+            max_tasks_in_flight_per_actor=2 * at_once,
+            max_concurrent_calls_per_actor=at_once,
+            enable_true_multi_threading=True,
+        )
+    most = workers.count or (left if workers.gpus else max(1, cores // workers.cpus))
+    most = max(1, min(most, left))
+    return ActorPoolStrategy(min_size=min(workers.least, most), max_size=most)
+
+
+def _prepare(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
+    """Yield the batches of one unit, or why it cannot be read."""
+    config, annotator, table, pending, found = ray.get(shared)
+    (number,) = numbers["item"].to_pylist()
+    unit = pending[number]
+    made = batches.prepare(annotator, table, unit, config.batch, found[unit.part])
+    while True:
+        step = returned(config.table, lambda: {"batch": next(made, None)})
+        if "batch" not in step:
+            yield pa.Table.from_pylist([step], schema=BATCH)
+            return
+        if step["batch"] is None:
+            return
+        yield step["batch"]
+
+
+class _Compute:
+    """One copy of the model on a worker."""
+
+    def __init__(self, config: AnnotateConfig, annotator: Annotator) -> None:
+        self._config, self._annotator = config, annotator
+        self._loading = threading.Lock()
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        rows = [self._row(table, number) for number in range(len(table))]
+        schema = pa.schema([("rows", pa.int64()), ("failed", pa.binary())])
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    def _row(self, table: pa.Table, number: int) -> dict[str, Any]:
+        failed = table["failed"][number].as_py()
+        if failed is not None:
+            return {"rows": 0, "failed": failed}
+        batch = batches.batch_of(table, number)
+
+        def done() -> dict[str, Any]:
+            # Batches may come at once.
+            with self._loading:
+                model = self._model
+            return {"rows": pieces.write(self._config.out, self._annotator, model, batch)}
+
+        return returned(self._config.out, done)
+
+    # Loaded with the first batch, which can say why it fails: an actor that cannot begin only dies.
+    @functools.cached_property
+    def _model(self) -> Model:
+        if not self._config.has_weights:
+            return self._annotator.load("cpu", self._config.precision)
+        import torch
+
+        workers = self._config.workers
+        if workers.gpus and not torch.cuda.is_available():
+            raise BiovlError(
+                f"workers.gpus={workers.gpus:g}, and PyTorch {torch.__version__} finds no GPU that "
+                f"it can use on {platform.node()}: install a PyTorch for its driver, or set "
+                "workers.gpus=0"
+            )
+        torch.set_num_threads(workers.cpus)
+        device = "cuda" if workers.gpus else "cpu"
+        return self._annotator.load(device, self._config.precision)
+
+
+def _joined(draft: Draft) -> set[int]:
+    return {int(kept.rpartition("/")[2]) for kept in draft.names_noted("joined")}
+
+
+def _join(
+    config: AnnotateConfig,
+    annotator: Annotator,
+    table: Table,
+    units: Sequence[Unit],
+    report: Progress,
+) -> list[dict[str, Any]]:
+    """Write the parts that an earlier run has not; return the receipts of all."""
+    draft = Draft(config.out)
+    joined = _joined(draft)
+    pending = [number for number in range(len(table.parts)) if number not in joined]
+    report.stage("joining part", len(table.parts), done_before=len(joined))
+    if pending:
+        shared = ray.put((config, annotator, table, units))
+        numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
+        work = functools.partial(_join_part, shared)
+        for row in numbers.map(work, num_cpus=1).iter_rows():
+            checked(row)
+            report.add()
+    receipts = [draft.noted(f"joined/{number:06d}") for number in range(len(table.parts))]
+    if any(receipt is None for receipt in receipts):
+        raise BiovlError(f"{config.out}: a part was joined and its receipt is not there")
+    return [receipt for receipt in receipts if receipt is not None]
+
+
+def _join_part(shared: Any, row: dict[str, Any]) -> dict[str, Any]:
+    config, annotator, table, units = ray.get(shared)
+    number = int(row["item"])
+
+    def done() -> dict[str, Any]:
+        own = [unit for unit in units if unit.part == number]
+        receipt = pieces.join(config.out, annotator, table.parts[number], own, config.batch)
+        Draft(config.out).note(f"joined/{number:06d}", receipt)
+        return {"part": number}
+
+    return returned(config.out, done)

@@ -1,0 +1,186 @@
+"""What a model answered: read strictly, and checked before it stands for a caption."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lxml import etree
+
+from biovl.annotate.longcap.context import words_of
+from biovl.articles.citances.extraction import references
+from biovl.core.xml import parsed
+
+FEASIBLE, NOT_FEASIBLE = "FEASIBLE", "NOT_FEASIBLE"
+
+REFUSED = "refused"
+TALKS = "speaks of its task"
+TRUNCATED = "truncated"
+MALFORMED = "malformed"
+TOO_SHORT, TOO_LONG = "too short", "too long"
+OTHER_LANGUAGE = "not in English"
+OTHER_FIGURES = "names other figures"
+INCONSISTENT = "says what was not feasible"
+INVENTED = "says what was not drafted"
+NOTHING_FEASIBLE = "nothing is feasible"
+
+_MOST_CHARS = 40_000
+_MOST_FEATURES = 400
+_FENCE = re.compile(r"\A\s*```(?:xml)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+_REFUSAL = re.compile(
+    r"\b(?:I(?:['’]m|\sam)\s(?:sorry|unable|not\sable)|I\s(?:can(?:no|['’])t|cannot|won['’]t)|"
+    r"as\san\sAI|(?:AI|language)\s(?:assistant|model)\b.{0,40}\b(?:cannot|can['’]t|unable)|"
+    r"unable\sto\s(?:assist|help|provide|comply)|can['’]?t\s(?:assist|help)|"
+    r"against\smy\s(?:guidelines|policy))",
+    re.IGNORECASE,
+)
+_TALK = re.compile(
+    r"</?(?:article|draft|assessment|feature|keep|remove)\b|\bprevious instructions?\b|"
+    r"\bsystem prompt\b|\b(?:FEASIBLE|NOT_FEASIBLE)\b|"
+    r"\b(?:the|this) (?:draft|original caption|provided (?:image|text|caption))\b",
+    re.IGNORECASE,
+)
+_ENGLISH = frozenset(
+    "the a an of in and with to by for at on from is are was were as that shows shown after".split()
+)
+_LEAST_ENGLISH = 0.08
+"""Of the words of an English caption, function words are a fifth and more."""
+_LEAST_LATIN = 0.8
+_MOST_REMOVED = 0.8
+"""Of the words that only a removed feature has; a caption with more of them still says it."""
+_MOST_NEW = 0.25
+"""Of the words of a refined caption, those that neither draft nor kept features have."""
+
+
+class Malformed(Exception):
+    """An answer is not the XML that was asked for; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A claim of a draft, and whether the image alone tells it."""
+
+    text: str
+    feasible: bool
+    rationale: str
+
+
+def read_caption(answer: str) -> str:
+    """Return the caption of an answer.
+
+    Raises:
+        Malformed: If it is anything but one ``<caption>`` with text.
+    """
+    root = _root(answer, "caption")
+    if len(root):
+        raise Malformed("<caption> has tags in it")
+    text = " ".join((root.text or "").split())
+    if not text:
+        raise Malformed("<caption> is empty")
+    return text
+
+
+def read_features(answer: str) -> list[Feature]:
+    """Return the features of an assessment.
+
+    Raises:
+        Malformed: If it is anything but an ``<assessment>`` of whole features.
+    """
+    root = _root(answer, "assessment")
+    if not 0 < len(root) <= _MOST_FEATURES:
+        raise Malformed(f"<assessment> has {len(root)} features")
+    if (root.text or "").strip() or any((child.tail or "").strip() for child in root):
+        raise Malformed("<assessment> has text beside its features")
+    return [_feature(child) for child in root]
+
+
+def _feature(element: etree._Element) -> Feature:
+    parts = {child.tag: (child.text or "").strip() for child in element}
+    if (
+        element.tag != "feature"
+        or sorted(parts) != ["label", "rationale", "text"]
+        or len(element) != len(parts)
+    ):
+        raise Malformed("each <feature> must have one text, rationale and label")
+    if any(len(child) for child in element):
+        raise Malformed("a part of a <feature> has tags in it")
+    if parts["label"] not in (FEASIBLE, NOT_FEASIBLE):
+        raise Malformed(f"a label is neither {FEASIBLE} nor {NOT_FEASIBLE}")
+    if not parts["text"]:
+        raise Malformed("a feature has no text")
+    return Feature(parts["text"], parts["label"] == FEASIBLE, parts["rationale"])
+
+
+def _root(answer: str, tag: str) -> etree._Element:
+    if len(answer) > _MOST_CHARS:
+        raise Malformed(f"the answer has {len(answer)} characters")
+    fenced = _FENCE.match(answer)
+    text = (fenced[1] if fenced else answer).strip()
+    if "<!" in text or "<?" in text:
+        raise Malformed("declarations are not wanted")
+    try:
+        root = parsed(text.encode())
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise Malformed(f"it is not XML ({str(error)[:120]})") from error
+    if root.tag != tag or root.attrib:
+        raise Malformed(f"it must be one <{tag}>")
+    return root
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether a text declines to answer, in place of what was asked for."""
+    return _REFUSAL.search(text[:400]) is not None
+
+
+def rejected(
+    caption: str, *, own_label: str | None, known: str, least_words: int, most_words: int
+) -> str | None:
+    """Return why a caption must not stand for a figure; None if it may.
+
+    Args:
+        caption: As written by a model.
+        own_label: Of the figure: ``Figure 3``; others must not be named, unless ``known`` does.
+        known: The original caption: figures that it names may be named.
+        least_words: A shorter one has lost what was said.
+        most_words: A longer one was not asked for.
+    """
+    if is_refusal(caption):
+        return REFUSED
+    if _TALK.search(caption):
+        return TALKS
+    words = caption.split()
+    if len(words) < least_words:
+        return TOO_SHORT
+    if len(words) > most_words:
+        return TOO_LONG
+    if not _is_english(caption):
+        return OTHER_LANGUAGE
+    own = {(ref.kind, ref.figure) for ref in references(f"{own_label or ''} {known}")}
+    if any((ref.kind, ref.figure) not in own for ref in references(caption)):
+        return OTHER_FIGURES
+    return None
+
+
+def inconsistent(refined: str, draft: str, features: Sequence[Feature]) -> str | None:
+    """Return what a refined caption gets wrong of the features it was made by; None if nothing."""
+    said = words_of(refined)
+    kept = words_of(" ".join(feature.text for feature in features if feature.feasible))
+    for feature in features:
+        if feature.feasible:
+            continue
+        # What only this feature says: other words of it may stand for something that is kept.
+        own = {word for word in words_of(feature.text) - kept if word not in _ENGLISH}
+        if len(own) >= 2 and len(own & said) > _MOST_REMOVED * len(own):
+            return INCONSISTENT
+    new = said - words_of(draft) - kept - _ENGLISH
+    return INVENTED if len(new) > _MOST_NEW * max(len(said), 1) else None
+
+
+def _is_english(text: str) -> bool:
+    letters = [sign for sign in text if sign.isalpha()]
+    latin = sum(sign < "ɐ" or "Ͱ" <= sign <= "Ͽ" for sign in letters)
+    words = [word.strip(".,;:()").lower() for word in text.split()]
+    function_words = sum(word in _ENGLISH for word in words)
+    is_short = len(words) < 12
+    return latin >= _LEAST_LATIN * max(len(letters), 1) and (
+        is_short or function_words >= _LEAST_ENGLISH * len(words)
+    )

@@ -1,0 +1,124 @@
+"""Steps of many figures at once, sent to an endpoint: what the annotator does with a batch."""
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.annotate.longcap.endpoint import Endpoint, EndpointConfig
+from biovl.annotate.longcap.spending import Budget, Cache, Ledger
+from biovl.annotate.longcap.steps import OK, Ask, Asking, Enriched
+from biovl.core.errors import BiovlError
+
+_JUDGED_FROM = 20
+"""Figures after which the share of failures is looked at."""
+_EXAMPLES = 5
+
+
+class Enriching:
+    """Asks for many figures at once. Batches may come from several threads."""
+
+    def __init__(
+        self,
+        *,
+        begin: Callable[[bytes], tuple[str, Asking]],
+        body: Callable[[Ask], Mapping[str, Any]],
+        cache: str,
+        endpoint: EndpointConfig,
+        budget: Budget,
+        most_failures: float,
+    ) -> None:
+        """Read what was spent before.
+
+        Args:
+            begin: A figure that was prepared to its caption and its steps.
+            body: A request as it is sent.
+            cache: Where answers are kept.
+            endpoint: Who is asked.
+            budget: What may be spent.
+            most_failures: The share of figures without a long caption that ends it.
+        """
+        self._begin, self._body, self._most_failures = begin, body, most_failures
+        self._seen = Counter[str]()
+        self._examples: list[str] = []
+        self._ledger = Ledger(cache, budget)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._endpoint = asyncio.run_coroutine_threadsafe(
+            self._opened(endpoint, Cache(cache)), self._loop
+        ).result()
+
+    async def _opened(self, endpoint: EndpointConfig, cache: Cache) -> Endpoint:
+        return Endpoint(endpoint, cache, self._ledger)
+
+    def __call__(self, prepared: np.ndarray) -> dict[str, list[Any]]:
+        """Return the columns, K values each.
+
+        Raises:
+            BiovlError: If the budget is spent, no request can be answered, or too many figures get
+                no long caption.
+        """
+        made = asyncio.run_coroutine_threadsafe(self._all(list(prepared)), self._loop).result()
+        return columns_of(made)
+
+    async def _all(self, prepared: Sequence[bytes]) -> list[Enriched]:
+        tasks = [asyncio.ensure_future(self._one(data)) for data in prepared]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        first = next((task for task in done if task.exception() is not None), None)
+        reason = first.exception() if first is not None else None
+        if reason is not None:
+            self._endpoint.stop(reason)
+            await asyncio.wait(tasks)
+        await asyncio.to_thread(self._ledger.write)
+        return [task.result() for task in ([first] if first else tasks)]
+
+    async def _one(self, prepared: bytes) -> Enriched:
+        caption, steps = self._begin(prepared)
+        ask = next(steps)
+        try:
+            while True:
+                ask = steps.send(await self._endpoint.ask(self._body(ask)))
+        except StopIteration as stopped:
+            made: Enriched = stopped.value
+        self._judge(caption, made)
+        return made
+
+    def _judge(self, caption: str, made: Enriched) -> None:
+        """Stop where too many figures get no long caption: the rest would be paid for in vain."""
+        self._seen[made.status] += 1
+        if made.status == OK:
+            return
+        if len(self._examples) < _EXAMPLES:
+            last = made.steps[-1]["answer"][:200] if made.steps else ""
+            told = self._endpoint.without_key(last)
+            self._examples.append(f"  {made.status}: {caption[:80]!r} … {told!r}")
+        seen = self._seen.total()
+        failed = seen - self._seen[OK]
+        if seen >= _JUDGED_FROM and failed > self._most_failures * seen:
+            listed = "\n".join(self._examples)
+            raise BiovlError(
+                f"{failed} of {seen} figures got no long caption, more than most_failures "
+                f"({self._most_failures:g}) allows. Look at the model, the prompts and the "
+                f"bounds, or raise it; answers that were paid for are kept. Such as:\n{listed}"
+            )
+
+
+def columns_of(made: Sequence[Enriched]) -> dict[str, list[Any]]:
+    """Return the columns of figures, in their order."""
+    return {
+        "long_caption": [item.caption for item in made],
+        "long_caption_status": [item.status for item in made],
+        "long_caption_steps": [_packed(item.steps) for item in made],
+        "long_caption_input_tokens": [item.tokens("input_tokens") for item in made],
+        "long_caption_output_tokens": [item.tokens("output_tokens") for item in made],
+    }
+
+
+def _packed(steps: Sequence[Mapping[str, Any]]) -> bytes:
+    plain = json.dumps(steps, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
+    return bytes(pa.compress(plain, codec="zstd", asbytes=True))

@@ -1,0 +1,237 @@
+"""Requests to an endpoint that speaks the OpenAI chat protocol: paced, retried, each paid for once.
+
+``ray.data.llm`` has a processor for HTTP too. It awaits the requests of a batch one after the
+other, tries no 500 again, knows neither Retry-After nor a cache, ends the job with the request in
+the message, and keeps headers, the key among them, in its configuration.
+"""
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from biovl.annotate.longcap.spending import Cache, Ledger
+from biovl.annotate.longcap.steps import Answer
+from biovl.core.errors import ConfigError
+from biovl.core.http import retry_after_s
+
+GAVE_UP, DECLINED = "no answer", "request declined"
+
+_RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_NOT_OURS = {401: "the key is not valid", 403: "this key may not", 404: "there is no such model"}
+CHARS_PER_TOKEN = 3.5
+"""Of biomedical English, about, with the tokenizers of today's models."""
+_IMAGE_TOKENS = 1_500
+"""What is set aside for an image; what it took is booked when the answer says so."""
+_LONGEST_WAIT_S = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointConfig:
+    """Where the model is, and how it may be asked. None of it changes what is asked."""
+
+    url: str = ""
+    """Of the API, with its version: ``https://host/v1``. Empty: only answers in the cache count."""
+    key_variable: str = "OPENAI_API_KEY"
+    """The environment variable with the key, on the machine that asks; none is sent without it."""
+    concurrent: int = 32
+    """Requests on their way at a time."""
+    requests_per_minute: float = 0
+    """At most, evenly; 0: no limit but ``concurrent``."""
+    tokens_per_minute: float = 0
+    """At most, by what requests are thought to take; 0: no limit."""
+    timeout_s: float = 300
+    """Of a try."""
+    tries: int = 6
+    """Of a request, where the endpoint is busy, fails or cannot be reached."""
+    first_wait_s: float = 1
+    """Before the second try; it doubles, and a Retry-After counts where it is longer."""
+
+    def __post_init__(self) -> None:
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url must begin with https:// or http://, got {self.url!r}")
+        if min(self.concurrent, self.tries) < 1 or min(self.timeout_s, self.first_wait_s) <= 0:
+            raise ValueError("concurrent, tries, timeout_s and first_wait_s must be positive")
+        if min(self.requests_per_minute, self.tokens_per_minute) < 0:
+            raise ValueError("rates must not be negative")
+
+
+class Pace:
+    """Says when the next request may leave. Of one event loop."""
+
+    def __init__(self, config: EndpointConfig) -> None:
+        self._gap_s = 60 / config.requests_per_minute if config.requests_per_minute else 0.0
+        self._token_s = 60 / config.tokens_per_minute if config.tokens_per_minute else 0.0
+        self._next = 0.0
+
+    async def turn(self, tokens: int) -> None:
+        """Wait until a request of so many tokens may leave."""
+        now = asyncio.get_running_loop().time()
+        begin = max(now, self._next)
+        self._next = begin + max(self._gap_s, tokens * self._token_s)
+        if begin > now:
+            await asyncio.sleep(begin - now)
+
+    def pause(self, seconds: float) -> None:
+        """Let no request leave for so long: the endpoint asked for it."""
+        now = asyncio.get_running_loop().time()
+        self._next = max(self._next, now + seconds)
+
+
+class Endpoint:
+    """Asks, or finds what was answered before. Of one event loop."""
+
+    def __init__(self, config: EndpointConfig, cache: Cache, ledger: Ledger) -> None:
+        self._config, self._cache, self._ledger = config, cache, ledger
+        self._key = os.environ.get(config.key_variable, "") if config.key_variable else ""
+        self._pace, self._room = Pace(config), asyncio.Semaphore(config.concurrent)
+        self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._client = httpx.AsyncClient(
+            timeout=config.timeout_s,
+            limits=httpx.Limits(
+                max_connections=config.concurrent, max_keepalive_connections=config.concurrent
+            ),
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            # A key goes nowhere but where it was set for.
+            follow_redirects=False,
+        )
+        self._stopped: BaseException | None = None
+
+    async def ask(self, body: Mapping[str, Any]) -> Answer:
+        """Return the answer to a request; one that failed says why.
+
+        Raises:
+            BiovlError: If no request of the job can be answered: the key, the model, the budget.
+        """
+        key = self._cache.key(body)
+        # Two figures may ask the same at once.
+        if key in self._asked:
+            return await asyncio.shield(self._asked[key])
+        asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[key] = asked
+        try:
+            answer = await self._answered(key, body)
+            asked.set_result(answer)
+            return answer
+        except BaseException as error:
+            asked.set_exception(error)
+            # Whether or not somebody waits for it.
+            asked.exception()
+            raise
+        finally:
+            del self._asked[key]
+
+    async def _answered(self, key: str, body: Mapping[str, Any]) -> Answer:
+        known = await asyncio.to_thread(self._cache.get, key)
+        if known is not None:
+            return known
+        if not self._config.url:
+            return Answer(finish="failed", text="not in the cache")
+        data = json.dumps(body).encode()
+        input_tokens, output_tokens = estimated_input(body), int(body["max_tokens"])
+        async with self._room:
+            if self._stopped is not None:
+                raise self._stopped
+            self._ledger.reserve(input_tokens, output_tokens)
+            answer = None
+            try:
+                answer = await self._tried(data, input_tokens + output_tokens)
+                if answer.finish != "failed":
+                    # Before anything else is done with it: it was paid for.
+                    await asyncio.to_thread(self._cache.put, key, answer)
+            finally:
+                self._ledger.settle(input_tokens, output_tokens, answer)
+        return answer
+
+    async def _tried(self, data: bytes, tokens: int) -> Answer:
+        wait_s, last = self._config.first_wait_s, ""
+        for attempt in range(self._config.tries):
+            if attempt:
+                if self._stopped is not None:
+                    break
+                # Not all at once again.
+                await asyncio.sleep(wait_s * random.uniform(0.5, 1))
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            await self._pace.turn(tokens)
+            try:
+                response = await self._client.post(
+                    f"{self._config.url.rstrip('/')}/chat/completions",
+                    content=data,
+                    headers={"Content-Type": "application/json"},
+                )
+            except httpx.HTTPError as error:
+                last = type(error).__name__
+                continue
+            if response.status_code == httpx.codes.OK:
+                answer = _read(response)
+                if answer is not None:
+                    return answer
+                last = "an answer that is not of the protocol"
+                continue
+            self._refuse_all(response)
+            if response.status_code not in _RETRIED:
+                return Answer(finish="failed", text=f"{DECLINED} ({response.status_code})")
+            last = str(response.status_code)
+            asked_s = retry_after_s(response.headers)
+            if asked_s:
+                self._pace.pause(min(asked_s, _LONGEST_WAIT_S))
+        return Answer(finish="failed", text=f"{GAVE_UP} ({last})")
+
+    def _refuse_all(self, response: httpx.Response) -> None:
+        """Raise where no other request would fare better."""
+        if response.status_code in _NOT_OURS:
+            told = self.without_key(response.text[:300])
+            shown = httpx.URL(self._config.url).copy_with(username="", password="", query=None)
+            raise ConfigError(
+                f"{shown} answers {response.status_code}: "
+                f"{_NOT_OURS[response.status_code]}. Set the key in the environment variable "
+                f"{self._config.key_variable} where the job works, and check annotator.model. It "
+                f"said: {told}"
+            )
+
+    def without_key(self, text: str) -> str:
+        """Return a text without the key, should the endpoint have repeated it."""
+        return text.replace(self._key, "[key]") if self._key else text
+
+    def stop(self, reason: BaseException) -> None:
+        """Let no further request leave; those on their way are paid for, and kept."""
+        self._stopped = self._stopped or reason
+
+
+def estimated_input(body: Mapping[str, Any]) -> int:
+    """Return about how many tokens a request has."""
+    tokens = 0.0
+    for message in body["messages"]:
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for part in parts:
+            is_text = part["type"] == "text"
+            tokens += len(part["text"]) / CHARS_PER_TOKEN if is_text else _IMAGE_TOKENS
+    return int(tokens) + 1
+
+
+def _read(response: httpx.Response) -> Answer | None:
+    """Return what an endpoint answered; None if that is not of the protocol."""
+    try:
+        values = response.json()
+        choice = values["choices"][0]
+        message = choice["message"]
+        text, refusal = message.get("content"), message.get("refusal")
+        usage = values.get("usage") or {}
+        tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        return None
+    if not isinstance(text, str) and not isinstance(refusal, str):
+        return None
+    finish = "content_filter" if refusal else str(choice.get("finish_reason") or "stop")
+    return Answer(
+        text=refusal or text or "",
+        finish=finish,
+        input_tokens=tokens[0],
+        output_tokens=tokens[1],
+    )

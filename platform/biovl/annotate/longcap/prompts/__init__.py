@@ -1,0 +1,60 @@
+"""What the model is asked: a file for each version, known by its hash."""
+
+import hashlib
+import html
+import string
+from dataclasses import dataclass
+from importlib.resources import files
+
+import yaml
+
+NAMES = ("system", "augment", "assess", "refine", "repair")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Texts with names in braces, which are filled in."""
+
+    texts: dict[str, str]
+    sha256: str
+
+    def fill(self, name: str, **values: str | int) -> str:
+        """Return a prompt; values come in escaped, so that none of them closes a tag."""
+        escaped = {key: html.escape(str(value), quote=False) for key, value in values.items()}
+        return self.texts[name].format(**escaped)
+
+
+def packaged(version: str) -> bytes | None:
+    """Return the file of a version of ours, if there is one."""
+    file = files("biovl.annotate.longcap.prompts").joinpath(f"{version}.yaml")
+    return file.read_bytes() if file.is_file() else None
+
+
+def parsed(data: bytes) -> Prompts:
+    """Return the prompts in a file.
+
+    Raises:
+        ValueError: If one is missing, or asks for a name that is not filled in.
+    """
+    try:
+        found = yaml.safe_load(data)
+    except yaml.YAMLError as error:
+        raise ValueError(f"prompts are not YAML: {error}") from error
+    if not isinstance(found, dict) or any(not isinstance(found.get(name), str) for name in NAMES):
+        raise ValueError(f"prompts must have a text for each of {', '.join(NAMES)}")
+    for name in NAMES:
+        asked = {field for _, field, _, _ in string.Formatter().parse(found[name]) if field}
+        if asked - FILLED[name]:
+            unknown = ", ".join(sorted(asked - FILLED[name]))
+            raise ValueError(f"prompt {name} asks for {unknown}, which is not filled in")
+    return Prompts({name: found[name] for name in NAMES}, hashlib.sha256(data).hexdigest())
+
+
+FILLED = {
+    "system": set[str](),
+    "augment": {"caption", "citing", "abstract", "acronyms", "least_words", "most_words"},
+    "assess": {"draft"},
+    "refine": {"draft", "feasible", "not_feasible"},
+    "repair": {"problem"},
+}
+"""What each prompt may ask for."""

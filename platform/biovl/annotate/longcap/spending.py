@@ -1,0 +1,148 @@
+"""Answers that were paid for: kept by the content of their request, and counted against a cap."""
+
+import hashlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from biovl.annotate.longcap.steps import Answer
+from biovl.core.artifacts import Folder
+from biovl.core.errors import BiovlError
+
+_ANSWERS, _SPENT = "answers", "spent"
+_WRITTEN_EVERY_S = 1.0
+"""A killed process forgets to have spent what it did since."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What may be spent, by all runs that share a cache."""
+
+    tokens: int | None = None
+    """Of requests and answers together; None: as many as it takes."""
+    dollars: float | None = None
+    """None: as many as it takes."""
+    dollars_per_million_input: float = 0.0
+    """The endpoint's price of a million tokens of requests, images included."""
+    dollars_per_million_output: float = 0.0
+    """And of answers."""
+
+    def __post_init__(self) -> None:
+        prices = (self.dollars_per_million_input, self.dollars_per_million_output)
+        if min(prices) < 0:
+            raise ValueError("prices must not be negative")
+        if self.dollars is not None and max(prices) == 0:
+            raise ValueError(
+                "dollars can be capped where prices are known: set dollars_per_million_input and "
+                "dollars_per_million_output"
+            )
+
+    def cost(self, input_tokens: float, output_tokens: float) -> float:
+        """Return dollars."""
+        return (
+            input_tokens * self.dollars_per_million_input
+            + output_tokens * self.dollars_per_million_output
+        ) / 1e6
+
+
+class Cache:
+    """Answers by the hash of their request. Each is a file: it is kept once it is whole."""
+
+    def __init__(self, uri: str) -> None:
+        self._folder = Folder(uri)
+
+    @staticmethod
+    def key(body: Mapping[str, Any]) -> str:
+        """Return what a request is known by: all of its content, and nothing else."""
+        plain = json.dumps(body, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(plain.encode()).hexdigest()
+
+    def get(self, key: str) -> Answer | None:
+        """Return the answer that was kept, if there is one."""
+        name = self._name(key)
+        if not self._folder.exists(name):
+            return None
+        return Answer(**json.loads(self._folder.read(name)))
+
+    def put(self, key: str, answer: Answer) -> None:
+        """Keep an answer."""
+        self._folder.write(self._name(key), json.dumps(asdict(answer)).encode())
+
+    @staticmethod
+    def _name(key: str) -> str:
+        return f"{_ANSWERS}/{key[:2]}/{key}.json"
+
+
+class Ledger:
+    """What was spent by all who shared a cache, and what is on its way."""
+
+    def __init__(self, uri: str, budget: Budget) -> None:
+        """Read what others wrote down before."""
+        self._folder, self._budget = Folder(uri), budget
+        self._own = f"{_SPENT}/{uuid.uuid4().hex}.json"
+        self._before = {"input_tokens": 0, "output_tokens": 0}
+        for name in self._folder.names(_SPENT, ".json"):
+            spent = json.loads(self._folder.read(f"{_SPENT}/{name}"))
+            for kind in self._before:
+                self._before[kind] += spent[kind]
+        self._mine = {"input_tokens": 0, "output_tokens": 0}
+        self._open = {"input_tokens": 0, "output_tokens": 0}
+        self._written, self._lock = 0.0, threading.Lock()
+
+    def reserve(self, input_tokens: int, output_tokens: int) -> None:
+        """Set aside what a request may take at most.
+
+        Raises:
+            BiovlError: If that is more than is left.
+        """
+        with self._lock:
+            asked = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+            total = {kind: self._total(kind) + asked[kind] for kind in asked}
+            limit = self._budget
+            tokens, dollars = sum(total.values()), limit.cost(**total)
+            if limit.tokens is not None and tokens > limit.tokens:
+                raise BiovlError(self._over(f"{limit.tokens:,} tokens", "budget.tokens"))
+            if limit.dollars is not None and dollars > limit.dollars:
+                raise BiovlError(self._over(f"${limit.dollars:,.2f}", "budget.dollars"))
+            for kind, count in asked.items():
+                self._open[kind] += count
+
+    def settle(self, input_tokens: int, output_tokens: int, answer: Answer | None) -> None:
+        """Book what a request really took, in place of what was set aside for it."""
+        with self._lock:
+            self._open["input_tokens"] -= input_tokens
+            self._open["output_tokens"] -= output_tokens
+            if answer is not None:
+                self._mine["input_tokens"] += answer.input_tokens
+                self._mine["output_tokens"] += answer.output_tokens
+            is_due = time.monotonic() - self._written > _WRITTEN_EVERY_S
+            if is_due:
+                self._written = time.monotonic()
+        if is_due:
+            self.write()
+
+    def write(self) -> None:
+        """Write down what this process spent."""
+        if any(self._mine.values()):
+            self._folder.write(self._own, json.dumps(self._mine).encode())
+
+    def described(self) -> str:
+        """Return what was spent, for a person."""
+        spent = {kind: self._before[kind] + self._mine[kind] for kind in self._mine}
+        text = f"{spent['input_tokens']:,} + {spent['output_tokens']:,} tokens"
+        cost = self._budget.cost(**spent)
+        return f"{text}, ${cost:,.2f}" if cost else text
+
+    def _total(self, kind: str) -> int:
+        return self._before[kind] + self._mine[kind] + self._open[kind]
+
+    def _over(self, limit: str, setting: str) -> str:
+        return (
+            f"the budget of {limit} does not allow another request: spent so far, and by earlier "
+            f"runs with this cache, {self.described()}. With a higher {setting} the same command "
+            "goes on; answers that were paid for are kept"
+        )

@@ -1,0 +1,236 @@
+"""The four steps of BMC-LongCLIP's appendix A for one figure, as a generator of requests.
+
+augment, assess, refine, expand. Whoever runs it sends what it yields and gives back the answers:
+over HTTP one figure goes on as soon as it is answered, an engine on GPUs takes the requests of many
+figures at a time. What is asked depends on the figure and on earlier answers alone.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from biovl.annotate.longcap import answers
+from biovl.annotate.longcap.answers import Feature, Malformed, read_caption, read_features
+from biovl.annotate.longcap.expansion import expanded
+from biovl.annotate.longcap.prompts import Prompts
+from biovl.articles.acronyms import Acronym
+
+OK = "ok"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the model answers."""
+
+    temperature: float = 0.0
+    """0 takes the likeliest token."""
+    top_p: float = 1.0
+    seed: int = 0
+    """Of the model's own draws; an endpoint that does not know it ignores it."""
+    caption_tokens: int = 1_024
+    """The most that a caption may take."""
+    assessment_tokens: int = 4_096
+    """The most that an assessment may take."""
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0 or not 0 < self.top_p <= 1:
+            raise ValueError("temperature must not be negative, top_p in (0, 1]")
+        if min(self.caption_tokens, self.assessment_tokens) < 16:
+            raise ValueError("captions and assessments need 16 tokens and more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How long captions may be, in words."""
+
+    least_words: int = 5
+    most_words: int = 400
+    draft_words: int = 250
+    """What is asked for: a caption of 323 tokens (LongCAP's mean) has about so many words."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.least_words <= self.draft_words <= self.most_words:
+            raise ValueError("least_words, draft_words and most_words must grow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A figure, as the steps see it."""
+
+    caption: str
+    citing: str
+    """Sentences of the article that cite it."""
+    abstract: str
+    label: str | None
+    acronyms: tuple[Acronym, ...]
+    image: str
+    """As a data URL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request to the model."""
+
+    step: str
+    messages: list[dict[str, Any]]
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back."""
+
+    text: str = ""
+    finish: str = "stop"
+    """stop, length (cut off), content_filter, or failed: then ``text`` says why."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Enriched:
+    """What became of a figure."""
+
+    caption: str
+    """The long caption, or the original one where a step failed."""
+    status: str = OK
+    """ok, or what failed: ``malformed: assess``."""
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    """Of every request: its step, the answer, how it ended, tokens."""
+
+    def tokens(self, name: str) -> int:
+        """Return the tokens of all answers: input_tokens or output_tokens."""
+        return sum(step[name] for step in self.steps)
+
+
+class _Failed(Exception):
+    pass
+
+
+Asking = Generator[Ask, Answer, Enriched]
+_Step = Generator[Ask, Answer, Any]
+
+
+def enriched(subject: Subject, prompts: Prompts, sampling: Sampling, bounds: Bounds) -> Asking:
+    """Ask for a long caption step by step; return it, or the original caption and the reason.
+
+    Args:
+        subject: The figure and what its article says.
+        prompts: What is asked.
+        sampling: How long answers may be.
+        bounds: How long captions may be.
+    """
+    made = Enriched(caption=subject.caption)
+    try:
+        caption = yield from _written(made, subject, prompts, sampling, bounds)
+    except _Failed as failed:
+        made.status = str(failed)
+        return made
+    made.caption = expanded(caption, subject.acronyms)
+    return made
+
+
+def _written(
+    made: Enriched, subject: Subject, prompts: Prompts, sampling: Sampling, bounds: Bounds
+) -> _Step:
+    known = "; ".join(f"{item.short}: {item.long}" for item in subject.acronyms)
+    least = min(bounds.least_words, len(subject.caption.split()))
+    augment = prompts.fill(
+        "augment",
+        caption=subject.caption,
+        citing=subject.citing,
+        abstract=subject.abstract,
+        acronyms=known,
+        least_words=least,
+        most_words=bounds.draft_words,
+    )
+    most = sampling.caption_tokens
+    draft = yield from _read(made, "augment", prompts, _user(augment), most, read_caption)
+    if answers.is_refusal(draft):
+        raise _Failed(f"{answers.REFUSED}: augment")
+    assess = _user(prompts.fill("assess", draft=draft), subject.image)
+    features: list[Feature] = yield from _read(
+        made, "assess", prompts, assess, sampling.assessment_tokens, read_features
+    )
+    kept = [feature.text for feature in features if feature.feasible]
+    removed = [feature.text for feature in features if not feature.feasible]
+    if not kept:
+        raise _Failed(answers.NOTHING_FEASIBLE)
+    refined = draft
+    if removed:
+        refine = prompts.fill(
+            "refine", draft=draft, feasible="\n".join(kept), not_feasible="\n".join(removed)
+        )
+        refined = yield from _read(made, "refine", prompts, _user(refine), most, read_caption)
+    reason = answers.rejected(
+        refined,
+        own_label=subject.label,
+        known=subject.caption,
+        least_words=least,
+        most_words=bounds.most_words,
+    ) or (answers.inconsistent(refined, draft, features) if removed else None)
+    if reason:
+        raise _Failed(reason)
+    return refined
+
+
+def _read(
+    made: Enriched,
+    step: str,
+    prompts: Prompts,
+    asked: dict[str, Any],
+    max_tokens: int,
+    read: Any,
+) -> _Step:
+    """Ask, read the answer strictly, and ask once more where it is malformed."""
+    messages = [{"role": "system", "content": prompts.fill("system")}, asked]
+    for name in (step, f"repair {step}"):
+        answer: Answer = yield Ask(step=name, messages=messages, max_tokens=max_tokens)
+        made.steps.append(
+            {
+                "step": name,
+                "answer": answer.text,
+                "finish": answer.finish,
+                "input_tokens": answer.input_tokens,
+                "output_tokens": answer.output_tokens,
+            }
+        )
+        if answer.finish == "failed":
+            raise _Failed(f"{answer.text}: {name}")
+        if answer.finish == "length":
+            raise _Failed(f"{answers.TRUNCATED}: {name}")
+        if answer.finish == "content_filter":
+            raise _Failed(f"{answers.REFUSED}: {name}")
+        try:
+            return read(answer.text)
+        except Malformed as malformed:
+            # Whoever declines says so in words.
+            if answers.is_refusal(answer.text):
+                raise _Failed(f"{answers.REFUSED}: {name}") from malformed
+            repair = _user(prompts.fill("repair", problem=str(malformed)))
+            messages = [*messages, {"role": "assistant", "content": answer.text}, repair]
+    raise _Failed(f"{answers.MALFORMED}: {step}")
+
+
+def _user(text: str, image: str = "") -> dict[str, Any]:
+    if not image:
+        return {"role": "user", "content": text}
+    picture = {"type": "image_url", "image_url": {"url": image}}
+    return {"role": "user", "content": [picture, {"type": "text", "text": text}]}
+
+
+def body_of(ask: Ask, model: str, sampling: Sampling) -> dict[str, Any]:
+    """Return a request in the OpenAI chat protocol; its content is what the cache knows it by."""
+    return {
+        "model": model,
+        "messages": ask.messages,
+        "max_tokens": ask.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
+    }
+
+
+def failures(made: Sequence[Enriched]) -> list[Enriched]:
+    """Return those that have no long caption."""
+    return [item for item in made if item.status != OK]

@@ -1,0 +1,175 @@
+"""What is computed of batches: written as pieces, and joined to parts beside those of the table."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.annotate.annotators import NOT_FINITE, Annotator, Model
+from biovl.annotate.batches import Batch, Unit, piece
+from biovl.core.artifacts import Draft
+from biovl.core.tables import Part
+
+# Shapes: B rows of a batch, K usable ones, D embedding.
+
+_GROUP_ROWS = 16_384
+"""Of the row groups of a part: of 1,024 dimensions, 32 MB."""
+
+
+def schema_of(annotator: Annotator) -> pa.Schema:
+    """Return the columns of the parts: those it computes, and why a row has none."""
+    return annotator.writes.append(pa.field(defect_column(annotator), pa.string()))
+
+
+def defect_column(annotator: Annotator) -> str:
+    """Return the name of the column that says why a row has no value."""
+    return f"{annotator.name}_defect"
+
+
+def compute(annotator: Annotator, model: Model, batch: Batch) -> pa.Table:
+    """Return the columns of a batch."""
+    defects = np.array(batch.defects, object)
+    usable_K = np.flatnonzero([defect is None for defect in batch.defects])
+    values: dict[str, np.ndarray] = {}
+    if len(usable_K):
+        computed = model(batch.prepared)
+        # What a type cannot hold becomes infinite, which is told below.
+        with np.errstate(over="ignore"):
+            values = {
+                field.name: _values(computed[field.name], field.type) for field in annotator.writes
+            }
+        good_K = np.all([_finite(array) for array in values.values()], axis=0)
+        defects[usable_K[~good_K]] = NOT_FINITE
+        values = {name: array[good_K] for name, array in values.items()}
+        usable_K = usable_K[good_K]
+    columns = [
+        _column(field.type, values.get(field.name), usable_K, len(defects))
+        for field in annotator.writes
+    ]
+    columns.append(pa.array(defects.tolist(), pa.string()))
+    return pa.Table.from_arrays(columns, schema=schema_of(annotator))
+
+
+def write(out: str, annotator: Annotator, model: Model, batch: Batch) -> int:
+    """Compute the columns of a batch and write them; return how many rows it has."""
+    with Draft(out).folder.writer(piece(batch.part, batch.first)) as stream:
+        pq.write_table(compute(annotator, model, batch), stream, compression="none")
+    return len(batch.defects)
+
+
+def join(
+    out: str, annotator: Annotator, part: Part, units: Sequence[Unit], size: int
+) -> dict[str, Any]:
+    """Write a part from its pieces.
+
+    Args:
+        out: The folder to publish.
+        annotator: Whose columns they are.
+        part: Of the table.
+        units: Of the part, in order.
+        size: Rows of a batch.
+
+    Returns:
+        The receipt: ``rows``, ``size_bytes``, ``defects`` by reason, the values of the columns that
+        are counted, and the sums of those of whole numbers.
+    """
+    folder = Draft(out).folder
+    schema, defects = schema_of(annotator), Counter[str]()
+    values = {name: Counter[str]() for name in annotator.counted}
+    sums = {field.name: 0 for field in schema if pa.types.is_integer(field.type)}
+    vectors = [field.name for field in schema if pa.types.is_fixed_size_list(field.type)]
+    plain = [name for name in schema.names if name not in vectors]
+    held: list[pa.Table] = []
+    with (
+        folder.writer(part.name) as stream,
+        # Numbers of vectors hardly repeat, and nobody asks for the least of them.
+        pq.ParquetWriter(
+            stream, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
+        ) as parquet,
+    ):
+        for unit in units:
+            for first, _ in unit.batches(size):
+                with folder.filesystem.open_input_file(folder.at(piece(unit.part, first))) as file:
+                    held.append(pq.read_table(file, schema=schema))
+                defects.update(_present(held[-1], defect_column(annotator)))
+                for name, counter in values.items():
+                    counter.update(_present(held[-1], name))
+                for name in sums:
+                    sums[name] += pc.sum(held[-1][name]).as_py() or 0
+                if sum(map(len, held)) >= _GROUP_ROWS:
+                    parquet.write_table(pa.concat_tables(held))
+                    held = []
+        if held:
+            parquet.write_table(pa.concat_tables(held))
+    size_bytes = folder.filesystem.get_file_info(folder.at(part.name)).size
+    return {
+        "rows": sum(unit.rows for unit in units),
+        "size_bytes": size_bytes,
+        "defects": dict(defects),
+        "values": {name: dict(counter) for name, counter in values.items()},
+        "sums": sums,
+    }
+
+
+def _present(table: pa.Table, name: str) -> list[str]:
+    return [value for value in table[name].to_pylist() if value is not None]
+
+
+def _values(computed: Any, kind: pa.DataType) -> np.ndarray:
+    inner = kind.value_type if pa.types.is_fixed_size_list(kind) else kind
+    if pa.types.is_primitive(inner):
+        return np.asarray(computed, inner.to_pandas_dtype())
+    # One by one: NumPy would make lists of equal length another axis.
+    values = np.empty(len(computed), object)
+    for place, value in enumerate(computed):
+        values[place] = value
+    return values
+
+
+def _finite(array: np.ndarray) -> np.ndarray:
+    """Return which rows have no NaN and nothing that their type cannot hold."""
+    if array.dtype.kind != "f":
+        return np.ones(len(array), bool)
+    finite: np.ndarray = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    return finite
+
+
+def _column(
+    kind: pa.DataType, values: np.ndarray | None, usable_K: np.ndarray, rows: int
+) -> pa.Array:
+    """Return values in their rows, null in the others."""
+    is_null_B = np.ones(rows, bool)
+    is_null_B[usable_K] = False
+    if values is None:
+        return pa.nulls(rows, kind)
+    whole = np.zeros((rows, *values.shape[1:]), values.dtype)
+    whole[usable_K] = values
+    if pa.types.is_fixed_size_list(kind):
+        flat = pa.array(whole.reshape(-1), kind.value_type)
+        return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=pa.array(is_null_B))
+    return pa.array(whole, kind, mask=is_null_B)
+
+
+def totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what came of all rows: those seen are those annotated and those with a defect."""
+    rows = sum(receipt["rows"] for receipt in receipts)
+    defects = sum((Counter(receipt["defects"]) for receipt in receipts), Counter[str]())
+    counted: dict[str, Counter[str]] = {}
+    sums = Counter[str]()
+    for receipt in receipts:
+        # Of an earlier version there are none.
+        sums.update(receipt.get("sums", {}))
+        for name, values in receipt["values"].items():
+            counted[name] = counted.get(name, Counter()) + Counter(values)
+    return {
+        "rows": rows,
+        "annotated": rows - defects.total(),
+        "defective": defects.total(),
+        "defects": dict(sorted(defects.items())),
+        **{name: dict(counter.most_common()) for name, counter in counted.items()},
+        **sums,
+    }

@@ -1,0 +1,141 @@
+"""Citances: the sentences of an article that cite a figure, and what they say of its panels.
+
+Paragraphs that link a figure are stored with it as mentions. A citance is one sentence of such a
+paragraph. Links tell which figure is meant; the grammar tells which panels, and finds sentences
+whose author wrote "Fig. 2" without a link.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from biovl.articles.citances.grammar import FigureReference, Kind, references
+from biovl.articles.citances.statements import Statement, statements
+from biovl.articles.sentences import sentences
+from biovl.core.records import Mention, Reference, Span
+
+__all__ = [
+    "Citance",
+    "FigureReference",
+    "Statement",
+    "citances",
+    "citances_of",
+    "references",
+    "statements",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Citance:
+    """A sentence that cites the figure."""
+
+    text: str
+    span: Span
+    """Inside the mention's text."""
+    container: str
+    """Of the mention: body, abstract, caption, table, footnote, box, back or response."""
+    references: tuple[FigureReference, ...]
+    """Those to this figure; ``span`` counts inside the sentence."""
+    statements: tuple[Statement, ...]
+    """What the sentence says of this figure."""
+
+    @property
+    def panels(self) -> tuple[str, ...]:
+        """Panels of the figure that are cited, in order; empty if it is cited as a whole only."""
+        named = (panel for reference in self.references for panel in reference.panels)
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def is_figure_level(self) -> bool:
+        """Whether no panel is named."""
+        return not self.panels
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the publisher linked one of the references, and not their wording alone tells."""
+        return any(reference.by == "xref" for reference in self.references)
+
+    def statement_of(self, panel: str) -> str | None:
+        """Return what is said of a panel, or of the figure as a whole; None if neither is."""
+        own = [one.text for one in self.statements if panel in map(_panel, one.panels)]
+        own = own or [one.text for one in self.statements if one.is_figure_level]
+        return " ".join(dict.fromkeys(own)) or None
+
+
+def citances(mentions: Iterable[Mention], figure_label: str | None) -> list[Citance]:
+    """Return the sentences of all mentions that cite the figure, each sentence once."""
+    found: dict[str, Citance] = {}
+    for mention in mentions:
+        for citance in citances_of(mention, figure_label):
+            found.setdefault(citance.text, citance)
+    return list(found.values())
+
+
+def citances_of(mention: Mention, figure_label: str | None) -> list[Citance]:
+    """Return the sentences of a mention that cite the figure, in order.
+
+    Args:
+        mention: A stored paragraph; its references are links to this figure.
+        figure_label: What the article calls the figure: ``Fig. 2``, ``S3 Fig``, ``Scheme 1``.
+            Without it only linked references count.
+    """
+    named = references(figure_label) if figure_label else []
+    known = named[0] if len(named) == 1 else None
+    links = [Span(link.start, link.end) for link in mention.refs]
+    found = []
+    for span in sentences(mention.text, protected=links):
+        # A sentence may run through a formula, which is a line of its own.
+        text = mention.text[span.start : span.end].replace("\n", " ")
+        inside = [link for link in mention.refs if span.start <= link.start < span.end]
+        if not inside and known is None:
+            continue
+        cited = references(text)
+        own = _own(text, span, cited, inside, known)
+        if own:
+            others = [one for one in cited if not any(one.span == mine.span for mine in own)]
+            both = sorted([*own, *others], key=lambda one: (one.span.start, one.span.end))
+            said = [one for one in statements(text, both) if (one.figure, one.kind) == _key(own[0])]
+            found.append(Citance(text, span, mention.container, tuple(own), tuple(said)))
+    return found
+
+
+def _own(
+    text: str,
+    sentence: Span,
+    cited: list[FigureReference],
+    links: list[Reference],
+    known: FigureReference | None,
+) -> list[FigureReference]:
+    """Return the references of a sentence that mean the figure at hand."""
+    figure, kind = (known.figure, known.kind) if known else ("", "main")
+    mine = [one for one in cited if known is not None and _key(one) == (figure, kind)]
+    own: list[FigureReference] = []
+    for link in links:
+        start, end = link.start - sentence.start, min(link.end - sentence.start, len(text))
+        over = [one for one in cited if one.span.start < end and start < one.span.end]
+        same = [one for one in over if one in mine] or [
+            one for one in over if one.figure == figure or (known is None and len(over) == 1)
+        ]
+        if not same and not any(letter.isalnum() for letter in text[start:end]):
+            # The link is an arrow or a sign behind the reference: "Fig. 3a ▶".
+            same = [one for one in mine if one.span.end <= start][-1:]
+        if not same:
+            same = [FigureReference(figure, tuple(link.panels), kind, Span(start, end))]
+        own += [replace(one, figure=figure or one.figure, kind=kind, by="xref") for one in same]
+    taken = {one.span for one in own}
+    # A figure whose label is "Figure 1B" is not cited by "Figure 1C".
+    parts = set(known.panels) if known is not None else set()
+    own += [
+        one
+        for one in mine
+        if one.span not in taken and (not parts or not one.panels or parts & set(one.panels))
+    ]
+    return list(dict.fromkeys(sorted(own, key=lambda one: (one.span.start, one.span.end))))
+
+
+def _key(reference: FigureReference) -> tuple[str, Kind]:
+    return reference.figure, reference.kind
+
+
+def _panel(panel: str) -> str:
+    """Return ``b`` of ``b (left)``."""
+    return panel.partition(" (")[0]

@@ -1,0 +1,164 @@
+"""References to figures in a sentence, by grammar alone.
+
+A reference is a word such as "Fig." with a list of numbers and panels behind it, or in front of it
+as in "S1 Fig". Words around it tell whose figure it is: a supplement's, another article's …
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from biovl.articles.citances import patterns
+from biovl.articles.citances.labels import Item, panel_at, places_in
+from biovl.articles.citances.lists import ListReader
+from biovl.articles.citances.patterns import DASH
+from biovl.core.records import Span
+
+Kind = Literal["main", "supplementary", "appendix", "scheme", "other-article"]
+
+_LOOK_BACK = 80
+_APPENDICES = frozenset("ABCD")
+
+
+@dataclass(frozen=True, slots=True)
+class FigureReference:
+    """One place in a sentence that names one figure."""
+
+    figure: str
+    """Its number as written: ``3``, ``S7``, ``A1``, ``3—figure supplement 1``."""
+    panels: tuple[str, ...]
+    """``A``, part d of panel A as ``A.d``, ``b (left)``, ``lower``; empty for the whole figure."""
+    kind: Kind
+    span: Span
+    """Inside the sentence; figures of one range share it."""
+    by: Literal["xref", "text"] = "text"
+    """Whether the publisher linked it, or its wording alone tells."""
+
+
+def references(sentence: str) -> list[FigureReference]:
+    """Return the figures that a sentence names, in order.
+
+    Neighbouring items of one list that name the same figure are one reference: ``Fig. 3A, 3B``;
+    those that are set against each other stay apart: ``Figs. 3E vs. 3F``.
+    """
+    found: list[tuple[Item, Kind]] = []
+    position = 0
+    for match in patterns.HEAD.finditer(sentence):
+        if match.start() >= position:
+            position = max(position, _read_head(sentence, match, position, found))
+    for match in patterns.PLOS.finditer(sentence):
+        _read_numbered(sentence, match.start(), found)
+    found.sort(key=lambda pair: (pair[0].start, pair[0].end))
+    _read_panel_words(sentence, found)
+    return [
+        FigureReference(
+            item.figure, tuple(dict.fromkeys(item.panels)), kind, Span(item.start, item.end)
+        )
+        for item, kind in found
+    ]
+
+
+def _read_head(
+    sentence: str, head: re.Match[str], taken: int, found: list[tuple[Item, Kind]]
+) -> int:
+    """Read the list behind one "Fig."; return where it ends."""
+    before = sentence[max(taken, head.start() - _LOOK_BACK) : head.start()]
+    reader = ListReader(sentence, is_plural=bool(head["plural"] or head["schemes"]))
+    end = reader.read(head.end())
+    if not reader.items:
+        return head.end()
+    start = head.start()
+    kind: Kind | None = "scheme" if head["scheme"] else None
+    own_prefix = ""
+    supplement = patterns.SUPPLEMENT_BEFORE.search(before)
+    appendix = patterns.APPENDIX_BEFORE.search(before)
+    if head["electronic"] or supplement:
+        kind = "supplementary"
+    elif appendix:
+        kind = "appendix"
+        if appendix["sign"].strip() and appendix["sign"].strip() in DASH:
+            own_prefix = appendix["name"] + "—figure "
+    elif _is_of_another(before, head[0]) or patterns.OTHER_AFTER.match(sentence, end):
+        kind = "other-article"
+    elif patterns.SUPPLEMENT_AFTER.match(sentence, end):
+        kind = "supplementary"
+    elif patterns.APPENDIX_AFTER.match(sentence, end):
+        kind = "appendix"
+    shared = supplement or appendix
+    if shared:
+        start -= (
+            len(before)
+            - len(before[: shared.start()])
+            - len(shared[0])
+            + len(shared[0].lstrip(" ,:;.({–—-"))
+        )
+    where = _apply_before(before[: shared.start()] if shared else before, reader.items)
+    if where is not None and not shared:
+        start = head.start() - (len(before) - where)
+    reader.items[0].start = start
+    for item in reader.items:
+        item.start = max(item.start, start) if item is not reader.items[0] else start
+        item.figure = own_prefix + item.figure
+        found.append((item, kind or _kind_of(item)))
+    return end
+
+
+def _is_of_another(before: str, head: str) -> bool:
+    """Return whether words before a reference make it one to another article."""
+    match = patterns.OTHER_BEFORE.search(before)
+    # "(Smith et al., 2004, Fig. 1B)" lists a work and a figure of this article.
+    return match is not None and not (match["listed"] and head[0].isupper())
+
+
+def _read_numbered(sentence: str, start: int, found: list[tuple[Item, Kind]]) -> None:
+    """Read a list before the word for figures: ``S1A and S2 Figs``."""
+    if any(item.start <= start < item.end for item, _ in found):
+        return
+    reader = ListReader(sentence, is_plural=True, is_before_word=True)
+    end = reader.read(start)
+    behind = patterns.NUMBERED_BEHIND.match(sentence, end)
+    if not reader.items or behind is None:
+        return
+    reader.items[-1].end = behind.end()
+    # "S1 Fig and S2 Fig" is read at each of its numbers.
+    found.extend((item, _kind_of(item)) for item in reader.items)
+
+
+def _apply_before(before: str, items: list[Item]) -> int | None:
+    """Add panels that are named before the reference; return where in the text they start."""
+    named = patterns.PANELS_BEFORE.search(before)
+    if named is not None:
+        for item in items:
+            reader = ListReader(named["labels"], is_plural=True)
+            reader.items = [item]
+            reader.read_labels(0)
+        return named.start()
+    placed = patterns.PLACES_BEFORE.search(before)
+    if placed is None:
+        return None
+    places = ["inset"] if placed["inset"] else places_in(placed["places"], placed["noun"])
+    for item in items:
+        own = item.panels or [""]
+        item.panels = [panel_at(panel, place) for panel in own for place in places]
+    return placed.start()
+
+
+def _read_panel_words(sentence: str, found: list[tuple[Item, Kind]]) -> None:
+    """Give "(panel A)" to the one figure that a sentence names as a whole."""
+    if len(found) != 1 or found[0][0].panels:
+        return
+    (item, _) = found[0]
+    for match in patterns.PANEL_WORD.finditer(sentence):
+        if match.start() >= item.end:
+            reader = ListReader(sentence, is_plural=True)
+            reader.items = [item]
+            end = item.end
+            reader.read_labels(match.end())
+            item.end = end
+
+
+def _kind_of(item: Item) -> Kind:
+    prefix = item.prefix.strip(" -.")
+    if not prefix:
+        return "main"
+    return "appendix" if prefix in _APPENDICES else "supplementary"

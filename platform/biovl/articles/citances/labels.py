@@ -1,0 +1,96 @@
+"""Labels of panels inside a reference: single ones, parts of a panel, ranges, places."""
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from biovl.articles.citances import patterns
+from biovl.articles.citances.patterns import ROMANS
+
+
+@dataclass(slots=True)
+class Item:
+    """A figure of a list while the list is read."""
+
+    figure: str
+    prefix: str
+    start: int
+    end: int
+    panels: list[str] = field(default_factory=list)
+    newest: int = 0
+    """How many of the panels the last label or range added."""
+    parent: str = ""
+    """``A.`` while parts of panel A are listed."""
+    place: int = -1
+    """Where its places start among the panels, where they stand for panels of their own."""
+
+
+def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
+    """Return what one label names; keep the panel whose parts follow. Empty if it is no label."""
+    text = label["label"]
+    bracketed = bool(label["open"] or label["close"])
+    last = item.panels[-1] if item.panels else ""
+    if len(text) == 1:
+        if item.parent and text.isupper():
+            item.parent = ""
+        return [item.parent + text]
+    if text[1] in "'′’″`":
+        return [text]
+    if text[1].isdigit():
+        goes_on = last[-1:].isdigit() and "." not in last
+        return [text] if is_direct or goes_on or label["open"] else []
+    if text in ROMANS and (bracketed or item.parent or last.rpartition(".")[2] in ROMANS):
+        return [item.parent + text]
+    if not is_direct:
+        return []
+    if text in ROMANS or (text.isupper() and text.lower() in ROMANS):
+        return [text]
+    if text[0].isupper() and (text[1:] in ROMANS or (len(text) == 2 and text[1].islower())):
+        item.parent = text[0] + "."
+        return [item.parent + text[1:]]
+    codes = [ord(letter) for letter in text]
+    rises = all(0 < after - before <= 3 for before, after in pairwise(codes))
+    return list(text) if rises and (text.isupper() or codes[-1] - codes[0] == len(text) - 1) else []
+
+
+def between(first: str, last: str) -> list[str] | None:
+    """Return the labels strictly between the ends of a range, None if they are no such ends."""
+    first, last = first.partition(" (")[0], last.partition(" (")[0]
+    stem, _, start = first.rpartition(".")
+    stop = last.rpartition(".")[2]
+    stem = f"{stem}." if stem else ""
+    if start in ROMANS and stop in ROMANS and len(start + stop) > 2:
+        return [stem + roman for roman in ROMANS[ROMANS.index(start) + 1 : ROMANS.index(stop)]]
+    if start[1:] == stop[1:] and start[0].isupper() == stop[0].isupper():
+        # A range that runs backwards is a list of its ends.
+        letters = range(ord(start[0]) + 1, ord(stop[0]))
+        return [f"{stem}{chr(code)}{start[1:]}" for code in letters]
+    if start[0] == stop[0] and start[1:].isdigit() and stop[1:].isdigit():
+        return [f"{stem}{start[0]}{number}" for number in range(int(start[1:]) + 1, int(stop[1:]))]
+    return [] if start[0] < stop[0] else None
+
+
+_VERTICAL = frozenset({"upper", "lower", "top", "bottom"})
+
+
+def places_in(words: str, noun: str | None) -> list[str]:
+    """Return ``left`` and ``right`` of "left and right panels", ``top row`` of "top row"."""
+    keep = noun.rstrip("s") if noun and noun.rstrip("s") in ("row", "column", "inset") else ""
+    found: list[str] = []
+    joint = ""
+    for number, part in enumerate(patterns.PLACE_JOINT.split(words)):
+        if number % 2:
+            joint = part.strip()
+            continue
+        place = " ".join(part.lower().replace("-", " ").split())
+        place = "inset" if place == "insets" else place
+        # "top, right" is one place.
+        if joint == "," and found[-1] in _VERTICAL and place in ("left", "right"):
+            found[-1] = f"{found[-1]} {place}"
+        else:
+            found.append(place)
+    return [f"{place} {keep}".rstrip() for place in found]
+
+
+def panel_at(panel: str, place: str) -> str:
+    return f"{panel} ({place})" if panel else place

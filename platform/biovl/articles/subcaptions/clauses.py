@@ -1,0 +1,293 @@
+"""Which words belong to which label: labels before their text, behind it, or only referred to."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from biovl.articles.subcaptions.markers import Marker
+from biovl.articles.subcaptions.sentences import TRAILING, sentences
+from biovl.articles.subcaptions.systems import System
+from biovl.articles.subcaptions.words import (
+    ABOUT_IT,
+    CLAUSE,
+    COMPARING,
+    COMPLEMENT,
+    JOINT_BEFORE,
+    NOUN,
+    POST_BEHIND,
+    PREDICATE,
+    PREPOSITION,
+    REFERRING,
+    REFERRING_ON,
+    SEPARATORS,
+    SUBJECT,
+    VERB,
+)
+from biovl.core.records import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch and the labels it is about."""
+
+    start: int
+    end: int
+    labels: tuple[str, ...] | None
+    """Nothing: the text holds for all."""
+    cuts: tuple[Marker, ...] = ()
+    """Markers to leave out of the text."""
+
+
+def segments(caption: str, system: System) -> list[Segment]:
+    """Return the caption in stretches, without gaps, each with the labels it is about."""
+    return _Reader(caption, system).read()
+
+
+class _Reader:
+    def __init__(self, caption: str, system: System) -> None:
+        self.caption = caption
+        self.markers = system.markers
+        self.every = _names(self.markers)
+        self.defined: set[str] = set()
+        self.found: list[Segment] = []
+        self.current: tuple[str, ...] | None = None
+        """Labels that a sentence without markers goes on about."""
+        self.was_post = False
+        self.are_first = False
+        """Whether labels open sentences in this caption."""
+
+    def read(self) -> list[Segment]:
+        groups = self._sentences()
+        votes = [self._vote(span, inside) for span, inside in groups]
+        overall = sum(votes)
+        self.are_first = any(vote >= 100 for vote in votes)
+        marked = [at for at, (_, inside) in enumerate(groups) if inside]
+        for at, (span, inside) in enumerate(groups):
+            if inside:
+                self._marked(span, inside, votes[at] or overall)
+            else:
+                self._unmarked(span, is_last=at > marked[-1])
+        self._free_the_end(groups[marked[-1]][0].end)
+        merged = self.found[:1]
+        for segment in self.found[1:]:
+            if segment.labels == merged[-1].labels and not segment.cuts:
+                merged[-1] = replace(merged[-1], end=segment.end)
+            else:
+                merged.append(segment)
+        return merged
+
+    def _sentences(self) -> list[tuple[Span, list[Marker]]]:
+        spans = sentences(self.caption, {marker.start for marker in self.markers})
+        groups: list[tuple[Span, list[Marker]]] = []
+        at = 0
+        for span in spans:
+            inside = []
+            while at < len(self.markers) and self.markers[at].start < span.end:
+                inside.append(self.markers[at])
+                at += 1
+            # A marker with points in it, "(A. left)", does not end a sentence.
+            if groups and groups[-1][1] and groups[-1][1][-1].end > span.start:
+                last, markers = groups[-1]
+                groups[-1] = (Span(last.start, span.end), markers + inside)
+            else:
+                groups.append((span, inside))
+        return groups
+
+    def _vote(self, span: Span, inside: Sequence[Marker]) -> int:
+        """Return how much speaks for labels before (positive) or behind their text."""
+        total = 0
+        for at, marker in enumerate(inside):
+            if at == 0 and not self.caption[span.start : marker.start].strip(SEPARATORS):
+                return 100
+            if marker.family not in ("bracket", "word"):
+                total += 3
+                continue
+            end = inside[at + 1].start if at + 1 < len(inside) else span.end
+            behind = self.caption[marker.end : min(end, marker.end + 60)]
+            before = self.caption[max(span.start, marker.start - 12) : marker.start]
+            if SUBJECT.search(before) and VERB.match(behind):
+                total += 3
+                continue
+            if POST_BEHIND.match(behind):
+                total -= 2
+            elif PREDICATE.match(behind):
+                total -= 1
+            elif behind[:1] == " " and behind[1:2].isupper():
+                total += 2
+            if before.rstrip()[-1:] in (";", ":"):
+                total += 2
+            total += 1 if COMPLEMENT.search(before) else -1
+        if total == 0 and inside:
+            rest = self.caption[inside[-1].end : span.end]
+            return -1 if POST_BEHIND.match(rest) or PREDICATE.match(rest) else 1
+        return total
+
+    def _marked(self, span: Span, inside: Sequence[Marker], vote: int) -> None:
+        own: list[Marker] = []
+        is_reference = False
+        for marker in inside:
+            is_reference = self._is_reference(marker, span, after_one=is_reference)
+            if not is_reference:
+                own.append(marker)
+        if not own:
+            # "The arrows in (A) …" is about A; "… as described in (A)" goes on about its own panel.
+            before = self.caption[span.start : inside[0].start]
+            if self.current is not None and (len(before) > 60 or COMPARING.search(before)):
+                self._add(span.start, span.end, self.current)
+                return
+            self._add(span.start, span.end, _names(inside))
+            self.current, self.was_post = _names(inside), True
+            return
+        first = own[0]
+        if vote >= 100 and len(own) > 2 and set(_names(own[1:])) <= set(first.names()):
+            # "(A–D) Frontal (A, B) and sagittal (C, D) sections": a heading, then labels behind.
+            self._behind(span, own[1:], (first,))
+        elif vote > 0:
+            self._ahead(span, own)
+        else:
+            self._behind(span, own, ())
+        self.defined |= set(_names(own))
+
+    def _is_reference(self, marker: Marker, span: Span, *, after_one: bool) -> bool:
+        if marker.start == span.start or not set(marker.names()) <= self.defined:
+            return False
+        before = self.caption[max(span.start, marker.start - 12) : marker.start]
+        if after_one and REFERRING_ON.search(before):
+            return True
+        return REFERRING.search(before) is not None
+
+    def _ahead(self, span: Span, own: Sequence[Marker]) -> None:
+        """Give every label the text behind it."""
+        names, first = _names(own), own[0].start
+        if len(own) == 1 and self._is_next(span, own[0]):
+            self._add(span.start, first, self.current)
+        elif len(own) == 1 or NOUN.fullmatch(self.caption, span.start, first):
+            first = span.start
+        else:
+            self._add(span.start, first, names)
+        for at, marker in enumerate(own):
+            end = own[at + 1].start if at + 1 < len(own) else span.end
+            start = marker.start if at else first
+            if at and not self.caption[marker.end : end].strip(SEPARATORS):
+                start = self._clause_before(own[at - 1].end, marker.start)
+                last = self.found.pop()
+                self._add(last.start, start, last.labels, last.cuts)
+            self._add(start, end, marker.names(), (marker,))
+            self.defined |= set(marker.names())
+        # "(A) Maize; (B) oat. …": what follows a list in one sentence holds for all of it.
+        is_list = len(own) > 1 and names == self.every
+        self.current, self.was_post = names if is_list else own[-1].names(), is_list
+
+    def _is_next(self, span: Span, marker: Marker) -> bool:
+        """Return whether a marker opens a sentence whose point is missing before it."""
+        behind = self.caption[marker.end : marker.end + 4].lstrip(SEPARATORS)
+        if not (self.are_first and behind[:1].isupper()):
+            return False
+        before = self.caption[span.start : marker.start].rstrip()
+        is_whole = before.endswith(";") or TRAILING.match(before) is not None
+        return is_whole or not COMPLEMENT.search(before)
+
+    def _clause_before(self, start: int, end: int) -> int:
+        return max((m.start() for m in CLAUSE.finditer(self.caption, start, end)), default=end)
+
+    def _behind(self, span: Span, own: Sequence[Marker], heading: tuple[Marker, ...]) -> None:
+        """Give every label the text before it; what frames the list belongs to all in it."""
+        for at in range(1, len(own)):
+            # "… (E) and (F) views; and the process in lateral (G) and medial (H) views."
+            stop = self.caption.find("; ", own[at - 1].end, own[at].start)
+            if stop >= 0 and len(own) > 2:
+                self._behind(Span(span.start, stop + 2), own[:at], heading)
+                self._behind(Span(stop + 2, span.end), own[at:], ())
+                return
+        names = _names(own)
+        start = span.start
+        text_start = heading[0].end if heading else start
+        lead = text_start + self._lead(text_start, own)
+        if lead > text_start:
+            self._add(start, lead, names, heading)
+            start, heading = lead, ()
+        for at, marker in enumerate(own):
+            if at:
+                start = self._predicate(start, marker, _names(own[:at]))
+            self._add(start, marker.end, marker.names(), (*heading, marker))
+            start, heading = marker.end, ()
+        if self.caption[start : span.end].strip(SEPARATORS):
+            self._add(start, span.end, names)
+        else:
+            last = self.found.pop()
+            self._add(last.start, span.end, last.labels, last.cuts)
+        self.current, self.was_post = names, True
+
+    def _predicate(self, start: int, marker: Marker, names: tuple[str, ...]) -> int:
+        """Give the labels before a clause what is said of them; return where the clause starts."""
+        if not VERB.match(self.caption, start, marker.start):
+            return start
+        end = self._clause_before(start, marker.start)
+        if end == marker.start:
+            return start
+        self._add(start, end, names)
+        return end
+
+    def _lead(self, start: int, own: Sequence[Marker]) -> int:
+        """Return the length of what the first item shares with the others."""
+        if len(own) < 2:
+            return 0
+        first = self.caption[start : own[0].start]
+        second = self.caption[own[0].end : own[1].start]
+        # "Spectra of X (A); circuit (B)": two statements, no shared head.
+        if VERB.match(second) or second.lstrip().startswith(";"):
+            return 0
+        if ": " in first:
+            return first.rindex(": ") + 2
+        second = second[JOINT_BEFORE.match(second).end() :]  # type: ignore[union-attr]
+        word = second.split(" ", 1)[0].lower()
+        if PREPOSITION.fullmatch(word + " "):
+            same = first.lower().rfind(f" {word} ")
+            if same >= 0:
+                return same + 1
+        places = [match.end() for match in PREPOSITION.finditer(first)]
+        repeated = len(PREPOSITION.findall(second))
+        shared = len(places) - repeated
+        if shared <= 0:
+            if first.rstrip().endswith("-") and " " in first.rstrip():
+                return first.rstrip().rfind(" ") + 1
+            return 0
+        place = places[shared - 1]
+        article = re.match(r"(?:the|a|an)\s", first[place:])
+        if first.rstrip().endswith("-"):
+            return first.rstrip().rfind(" ") + 1
+        return place + (article.end() if article else 0)
+
+    def _unmarked(self, span: Span, *, is_last: bool) -> None:
+        labels = self.current
+        if labels is not None and is_last and self.was_post:
+            is_about_it = len(labels) == 1 and ABOUT_IT.match(self.caption, span.start)
+            labels = labels if is_about_it else None
+            self.current = labels
+        self._add(span.start, span.end, labels)
+
+    def _free_the_end(self, after: int) -> None:
+        """Make the sentences from the first that speaks of the whole figure hold for all."""
+        parts_start = next((s.start for s in self.found if s.labels is not None), 0)
+        for at, segment in enumerate(self.found):
+            if segment.start >= after and TRAILING.match(self.caption, segment.start):
+                # Every part has error bars of its own: so has the last.
+                opening = " ".join(
+                    self.caption[segment.start : segment.start + 60].split(None, 2)[:2]
+                )
+                if opening in self.caption[parts_start : segment.start]:
+                    continue
+                self.found[at:] = [Segment(s.start, s.end, None) for s in self.found[at:]]
+                return
+
+    def _add(
+        self, start: int, end: int, labels: tuple[str, ...] | None, cuts: tuple[Marker, ...] = ()
+    ) -> None:
+        if labels is not None and not cuts and set(labels) == set(self.every):
+            labels = None
+        if start < end:
+            self.found.append(Segment(start, end, labels, cuts))
+
+
+def _names(markers: Sequence[Marker]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for marker in markers for name in marker.names()))

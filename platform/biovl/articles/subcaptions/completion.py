@@ -1,0 +1,146 @@
+"""What a chain of labels in one style lacks: its first, its last, one in another style."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from biovl.articles.subcaptions.labels import DASH, expand
+from biovl.articles.subcaptions.markers import Family, Marker
+
+_BETWEEN_BRACKETS = re.compile(
+    rf"\s?(?:(?P<range>[{DASH}]|to|through)|,\s?(?:and|or)?|and|or|&|/)?\s?"
+)
+
+
+def complete(
+    caption: str, family: Family, chain: Sequence[Marker], alike: Sequence[Marker]
+) -> tuple[Marker, ...]:
+    """Return a chain with what it lacks, and with ``(A) and (B)`` made one.
+
+    Args:
+        caption: The text.
+        family: The chain's style.
+        chain: Markers of one style, by start.
+        alike: All markers of the same alphabet, by start.
+    """
+    whole = _with_first(caption, chain, alike)
+    return tuple(_joined(caption, _completed(caption, family, whole, alike)))
+
+
+def _with_first(
+    caption: str, chain: Sequence[Marker], candidates: Sequence[Marker]
+) -> Sequence[Marker]:
+    """Return a chain that lacks its first label with it, where it stands less clearly marked."""
+    first = chain[0]
+    if first.labels[0].index != 2 or any(m.labels[0].index == 1 for m in chain):
+        return chain
+    before = [
+        marker
+        for marker in candidates
+        if marker.labels[-1].index == 1
+        and marker.end <= first.start
+        # An article is no label.
+        and (
+            marker.kind != "lower" or caption[marker.end - 1 : marker.end + 1].strip()[-1] in ".):"
+        )
+    ]
+    return [before[-1], *chain] if before else chain
+
+
+def _completed(
+    caption: str, family: Family, chain: Sequence[Marker], others: Sequence[Marker]
+) -> list[Marker]:
+    """Return a chain and the markers of another style that name what it lacks."""
+    kept = apart(chain)
+    have = {label.index for marker in kept for label in marker.labels}
+    families = {family}
+    passed: set[tuple[Family, int]] = set()
+    stop = {"colon": ":", "dot": "."}.get(family)
+    for other in others:
+        if other.family == "loose" and not _may_follow(caption, family, other, stop):
+            continue
+        if _touches(kept, other):
+            continue
+        own = {label.index for label in other.labels}
+        # "b Spectra of (a) water, (b) oil, (c) wax": a list of its own.
+        if (other.family, min(own) - 1) in passed and not other.starts:
+            passed.add((other.family, max(own)))
+            continue
+        before = [m for m in kept if m.start < other.start]
+        if own <= have:
+            # "C–E. Views from the left (C), …": labels inside the part that lists them.
+            if (
+                family not in ("bracket", "inner")
+                and other.family in ("bracket", "inner")
+                and before
+                and own < {label.index for label in _last_of(before, family).labels}
+            ):
+                kept = sorted([*kept, other], key=lambda marker: marker.start)
+            else:
+                passed.add((other.family, max(own)))
+            continue
+        if own & have or not (other.opens or before):
+            continue
+        after = [m for m in kept if m.start > other.start]
+        low = max((x.index for m in before for x in m.labels), default=0)
+        higher = [x.index for m in after for x in m.labels if x.index > low]
+        high = min(higher, default=max(own) + 1)
+        # "control (C) plants" is no third panel, "(E) … (F) … G)" are.
+        follows = {label.index for m in others for label in m.labels if m.start > other.start}
+        is_sure = other.opens or other.family in families or max(own) + 1 in follows
+        if low < min(own) <= low + 1 and max(own) <= high and is_sure:
+            kept = sorted([*kept, other], key=lambda marker: marker.start)
+            have |= own
+            families.add(other.family)
+    return kept
+
+
+def _may_follow(caption: str, family: Family, loose: Marker, stop: str | None) -> bool:
+    """Return whether a letter without any mark can go on a chain, if it is the next label."""
+    if caption[loose.end : loose.end + 1] == stop:
+        return True
+    before = caption[max(0, loose.start - 5) : loose.start].rstrip()
+    is_apart = before.endswith((",", ";", "and", "or"))
+    is_small = loose.kind == "lower" and loose.labels[0].index > 1
+    return family == "bare" and (is_small or is_apart)
+
+
+def _last_of(markers: Sequence[Marker], family: Family) -> Marker:
+    return next((m for m in reversed(markers) if m.family == family), markers[-1])
+
+
+def apart(markers: Sequence[Marker]) -> list[Marker]:
+    """Return markers without those that overlap one before them."""
+    kept: list[Marker] = []
+    for marker in markers:
+        if not kept or marker.start >= kept[-1].end:
+            kept.append(marker)
+    return kept
+
+
+def _touches(kept: Sequence[Marker], other: Marker) -> bool:
+    return any(m.start < other.end and other.start < m.end for m in kept)
+
+
+def _joined(caption: str, markers: Sequence[Marker]) -> list[Marker]:
+    """Return the markers with ``(A) and (B)`` made one, and ``(C)–(E)`` filled in."""
+    joined: list[Marker] = []
+    count = Counter(name for marker in markers for name in marker.names())
+    for marker in markers:
+        if joined and marker.family == joined[-1].family and marker.family in ("bracket", "half"):
+            last = joined[-1]
+            match = _BETWEEN_BRACKETS.fullmatch(caption, last.end, marker.start)
+            if match is not None and last.tail_start == last.end:
+                text = f"{last.labels[-1].name}-{marker.labels[0].name}" if match["range"] else ""
+                between = expand(text, marker.kind)[1:-1] if text else ()
+                # "RMSDs in (B) to (D)" where both stand elsewhere and there is no (C).
+                if all(count[label.name] > 1 for label in (last.labels[-1], marker.labels[0])):
+                    between = tuple(label for label in between if count[label.name])
+                labels = dict.fromkeys((*last.labels, *between, *marker.labels))
+                joined[-1] = replace(
+                    last, end=marker.end, tail_start=marker.tail_start, labels=tuple(labels)
+                )
+                continue
+        joined.append(marker)
+    return joined

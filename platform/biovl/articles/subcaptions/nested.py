@@ -1,0 +1,81 @@
+"""Panels that captions number inside a panel, ``(A) … (a) … (b)``, or name by an order alone."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from biovl.articles.subcaptions.clauses import Segment
+from biovl.articles.subcaptions.labels import Label
+from biovl.articles.subcaptions.markers import Marker
+from biovl.core.records import Span
+
+_CLOCKWISE = re.compile(
+    r"\b[Cc]lockwise,?\s(?:from|starting\s(?:from|at|in|with))\s(?:the\s)?(?P<from>top|upper)[\s-]left"
+    r"(?:\s(?:corner|panel|image))?\s?[:,]\s"
+)
+_CORNERS = ("left", "right", "right", "left")
+_GAP = re.compile(r"\([^()]{0,200}\)|(?P<strong>;\s(?:and\s)?)|(?P<weak>,\s(?:and\s)?|\sand\s)")
+_SENTENCE_END = re.compile(r"\.(?=\s+[A-Z\[]|\s*$)")
+
+
+def with_children(found: Sequence[Segment], candidates: Sequence[Marker]) -> list[Segment]:
+    """Return segments with the panels inside a panel apart, named ``A.a``.
+
+    Lower-case letters that open sentences within the part of one capital count; anything else,
+    ``(i)`` and ``(ii)`` in a sentence above all, lists what one panel shows.
+    """
+    children = [
+        marker
+        for marker in candidates
+        if marker.kind == "lower" and marker.family in ("bracket", "half") and marker.starts
+    ]
+    segments: list[Segment] = []
+    at = 0
+    for segment in found:
+        while at < len(children) and children[at].start < segment.start:
+            at += 1
+        own: list[Marker] = []
+        while at < len(children) and children[at].end <= segment.end:
+            if children[at].labels[0].index == sum(len(child.labels) for child in own) + 1:
+                own.append(children[at])
+            at += 1
+        if segment.labels is None or len(segment.labels) != 1 or len(own) < 2:
+            segments.append(segment)
+            continue
+        parent = segment.labels[0]
+        segments.append(replace(segment, end=own[0].start))
+        ends = [*(child.start for child in own[1:]), segment.end]
+        for child, end in zip(own, ends, strict=True):
+            names = tuple(f"{parent}.{name}" for name in child.names())
+            segments.append(Segment(child.start, end, names, (child,)))
+    return segments
+
+
+def clockwise(caption: str) -> list[Marker]:
+    """Return a marker before each of four items told ``clockwise from top left``, or none."""
+    match = _CLOCKWISE.search(caption)
+    if match is None:
+        return []
+    end = _SENTENCE_END.search(caption, match.end())
+    stop = end.start() if end else len(caption)
+    gaps = [gap for gap in _GAP.finditer(caption, match.end(), stop) if gap.lastgroup]
+    gaps = [gap for gap in gaps if gap["strong"]] or [gap for gap in gaps if gap[0].startswith(",")]
+    if len(gaps) != 3:
+        return []
+    upper = match["from"]
+    rows = (upper, upper, *["bottom" if upper == "top" else "lower"] * 2)
+    places = [Span(match.start(), match.end()), *(Span(*gap.span()) for gap in gaps)]
+    return [
+        Marker(
+            start=place.start,
+            end=place.end,
+            family="word",
+            kind="clockwise",
+            labels=(Label(f"{row} {side}", "word", 0),),
+            tail_start=place.end,
+            opens=True,
+            starts=False,
+            bold=False,
+        )
+        for place, row, side in zip(places, rows, _CORNERS, strict=True)
+    ]

@@ -1,0 +1,62 @@
+"""Sentences of a caption, and the words that say what a sentence is about."""
+
+import re
+
+from biovl.core.records import Span
+
+# A point that ends a sentence: not an initial, an abbreviation or a decimal.
+_END = re.compile(
+    r"[.!?]+[)\]\"”’]?\s+|(?<=[a-z\d)])\.(?=[A-Z(\[][a-z)\]]?)|\.(?=[(\[])|\n+|[。！？；]+\s*"
+)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:[Ff]igs?|e\.g|i\.e|vs|cf|ca|approx|resp|no|[Nn]os|et al|etc|Dr|St|var|subsp|spp?|"
+    r"n\. ?sp|Eq|Ref|[Rr]efs|incl|max|min|Suppl?|aff|ed|eds|viz|cv|ssp|St|str|mag|temp|nov|gen|"
+    r"Inc|Ltd|Co)|(?<![\w\-–])[A-Z])$"
+)
+TRAILING = re.compile(
+    r"(?:\[?(?:(?:all\s|the\s)?(?:scale\s?-?\s?bars?|bars?|scales?|error\sbars?|magnifications?|"
+    r"original\smagnification)\b|"
+    r"(?:all\s|the\s)?(?:data|values|results|error|graphs|bars|experiments|means?|columns)\s(?:\w+\s){0,3}"
+    r"(?:are|were|is|represent|show|shown|indicate|expressed|presented|denote|correspond)|"
+    r"(?:the\s)?(?:different|same|identical|distinct|lowercase|lower-case|capital)\s(?:\w+\s){0,3}letters?\b|"
+    r"(?:statistical|significan|asterisk|abbreviation|legend|colou?r|note:|key|source|credit|"
+    r"adapted|reproduced|reprinted|modified|image\scredit|photo|doi|https?:|see\salso|p\s?[<=>≤]|"
+    r"n\s?=|n\.s\.|ns[,:=\s]|\*|#|†|‡|§|sem\b|sd\b|means?\s?±|mean\svalues|two-tailed|one-way|two-way|"
+    r"student|for\s(?:more\s)?(?:details|interpretation|all)|in\sall|in\seach|"
+    r"(?:all|each|both)\s(?:panels?|images?|symbols?|bars?|points?|dots?|values?|data|columns?|"
+    r"experiments?|figures?|photographs?|samples|measurements|lines?|box(?:es)?)\b|"
+    r"[xy][\s-]ax[ie]s|letters\s|lanes?\s)|"
+    r"[\w*'′-]{1,12}(?:\s?[,:=]|\s[–—-])\s[^.;]{2,60};\s[\w*'′-]{1,12}(?:\s?[,:=]|\s[–—-])\s))",
+    re.IGNORECASE,
+)
+
+
+def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -> list[Span]:
+    """Return the sentences, which together are the whole caption.
+
+    Args:
+        caption: The text.
+        openings: Starts of markers: a point before one ends a sentence even behind an initial.
+    """
+    spans = []
+    start = 0
+    for match in _END.finditer(caption):
+        end = match.end()
+        rest = caption[end : end + 2]
+        if not rest:
+            break
+        if end not in openings:
+            # A point with no space behind it ends a sentence only before a label: "mice.(A)".
+            if match[0] == "." and rest[0] in "([":
+                continue
+            short = _ABBREVIATION.search(caption, max(0, match.start() - 10), match.start())
+            if short and "\n" not in match[0] and not TRAILING.match(caption, end):
+                continue
+            is_low = rest[0].islower() and "\n" not in match[0]
+            if is_low and not TRAILING.match(caption, end):
+                continue
+        if end > start:
+            spans.append(Span(start, end))
+            start = end
+    spans.append(Span(start, len(caption)))
+    return spans

@@ -1,0 +1,147 @@
+"""The caption of a compound figure in parts: what is said of each panel, and what of all.
+
+Rules over the text and its bold stretches; no model. A caption whose labels are not certain stays
+whole. Every character belongs to the preamble, to a part or to the trailing text.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from biovl.articles.subcaptions.clauses import Segment, segments
+from biovl.articles.subcaptions.markers import markers
+from biovl.articles.subcaptions.nested import clockwise, with_children
+from biovl.articles.subcaptions.systems import System, choose
+from biovl.core.records import Span
+
+_SEPARATORS = " \t\n\r\xa0,;:–—|="
+_WORDS_BEFORE = ("and", "or", "&")
+_WORDS_BEHIND = (*_WORDS_BEFORE, "while", "whereas", "but")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is said of one panel, or of several together."""
+
+    labels: tuple[str, ...]
+    """As printed in the figure: ``A``, ``b``, ``A.i``, ``left``; ranges are filled in."""
+    spans: tuple[Span, ...]
+    """Where it stands in the caption, its marker included."""
+    text: str
+    """Without its marker, separators trimmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitCaption:
+    """A caption in parts; without parts there is nothing to split."""
+
+    preamble: str
+    parts: tuple[Part, ...]
+    """In the caption's order; a label may have several."""
+    trailing: str
+    system: str | None
+    """Style and alphabet of the labels, as in ``bracket-upper``."""
+    confidence: float
+    """In [0, 1]; of a caption that stays whole, 0."""
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels in order, without doubles."""
+        return tuple(dict.fromkeys(label for part in self.parts for label in part.labels))
+
+    def text_of(self, label: str) -> str:
+        """Return what is said of a panel: preamble, its parts and trailing text."""
+        own = [part.text for part in self.parts if label in part.labels]
+        return " ".join(text for text in (self.preamble, *own, self.trailing) if text)
+
+
+def split_caption(
+    caption: str,
+    *,
+    bold: Sequence[Span] = (),
+    italic: Sequence[Span] = (),
+    cited: Collection[str] = (),
+    seen: Collection[str] = (),
+) -> SplitCaption:
+    """Return a caption in parts.
+
+    Args:
+        caption: As published, with or without its figure label.
+        bold: Bold stretches: the best cue for labels without brackets.
+        italic: Italic stretches: a letter in them, if not bold, is a symbol.
+        cited: Labels that sentences of the article name; a hint.
+        seen: Labels read in the image; a hint.
+    """
+    candidates = markers(caption, bold, italic)
+    system = choose(caption, candidates, cited, seen)
+    if system is None:
+        corners = tuple(clockwise(caption))
+        if corners:
+            system = System("word", "clockwise", corners, score=3.0)
+    if system is None:
+        return SplitCaption(caption.strip(), (), "", None, 0.0)
+    found = segments(caption, system)
+    if system.kind == "upper":
+        found = with_children(found, candidates)
+    return _assembled(caption, system, found)
+
+
+def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitCaption:
+    every = tuple(dict.fromkeys(name for marker in system.markers for name in marker.names()))
+    first = next((at for at, s in enumerate(found) if s.labels is not None), len(found))
+    last = next((at for at in range(len(found), first, -1) if found[at - 1].labels is not None), 0)
+    if not last:
+        return SplitCaption(caption.strip(), (), "", None, 0.0)
+    parts = [_part(caption, segment, every) for segment in found[first:last]]
+    return SplitCaption(
+        preamble=caption[: found[first].start].strip(),
+        parts=tuple(parts),
+        trailing=caption[found[last - 1].end :].strip(),
+        system=system.name(),
+        confidence=_confidence(system, parts),
+    )
+
+
+def _part(caption: str, segment: Segment, every: tuple[str, ...]) -> Part:
+    pieces = []
+    at = segment.start
+    for cut in segment.cuts:
+        pieces.append(caption[at : cut.start])
+        if cut.tail_start < cut.end:
+            pieces.append(caption[cut.tail_start : cut.end - 1])
+        at = cut.end
+    pieces.append(caption[at : segment.end])
+    text = " ".join(filter(None, map(_trimmed, pieces)))
+    return Part(segment.labels or every, (Span(segment.start, segment.end),), _trimmed(text))
+
+
+def _trimmed(text: str) -> str:
+    """Return a text without the separators that tie it to its neighbours."""
+    # Every round takes off a separator, a bracket or a word: three are common, more a hostile text.
+    for _ in range(8):
+        shorter = text.lstrip(_SEPARATORS + ".").rstrip(" \n\t\xa0,;:")
+        if shorter[:1] == "-" and shorter[1:2].isalpha():
+            shorter = shorter[1:]
+        for opening, closing in ("()", "[]", "（）"):
+            if shorter.startswith(closing):
+                shorter = shorter[1:]
+            if shorter.endswith(opening) or (
+                shorter.endswith(closing) and shorter.count(closing) > shorter.count(opening)
+            ):
+                shorter = shorter[:-1]
+        for word in _WORDS_BEFORE:
+            shorter = shorter.removeprefix(f"{word} ")
+        for word in _WORDS_BEHIND:
+            shorter = shorter.removesuffix(f" {word}")
+            shorter = "" if shorter == word else shorter
+        if shorter == text:
+            break
+        text = shorter
+    return text
+
+
+def _confidence(system: System, parts: Sequence[Part]) -> float:
+    """Return how sure a split is: many labels, clearly marked, each with a text of its own."""
+    labels = len({label for part in parts for label in part.labels})
+    empty = sum(not part.text for part in parts) / len(parts)
+    marked = 0.8 if system.family in ("loose", "word") else 1.0
+    sure = min(1.0, 0.4 + 0.1 * min(labels, 4) + 0.05 * system.score)
+    return round(sure * marked * (1 - 0.5 * empty), 3)

@@ -1,0 +1,240 @@
+"""Which of the possible markers are this caption's panel labels.
+
+A caption's labels are one alphabet from its first letter on, mostly in one style. ``(g)`` after a
+quantity, ``As(V)`` or ``E. coli`` fail this without a list of exceptions.
+"""
+
+import itertools
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from biovl.articles.subcaptions.completion import apart, complete
+from biovl.articles.subcaptions.labels import ALPHABETS
+from biovl.articles.subcaptions.markers import Family, Marker
+
+_WEIGHT: dict[Family, float] = {
+    "bracket": 1.0,
+    "half": 1.0,
+    "panel": 1.0,
+    "dot": 0.9,
+    "colon": 0.9,
+    "comma": 0.85,
+    "bare": 0.9,
+    "inner": 0.5,
+    "loose": 0.6,
+    "word": 1.0,
+}
+# Numerals count steps and conditions more often than panels.
+_DOUBTFUL_KINDS = {"digit": 0.4, "roman": 0.5, "Roman": 0.6, "greek": 0.4}
+_LEAST = 1.5
+_POINT = re.compile(r"\.\s[A-ZΑ-Ω]")
+_OPPOSITE = (("left", "right"), ("top", "bottom"), ("upper", "lower"))
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The labels of a caption."""
+
+    family: Family
+    kind: str
+    markers: tuple[Marker, ...]
+    """In order of their start, without overlaps."""
+    score: float
+
+    def name(self) -> str:
+        """Return style and alphabet, as in ``bracket-upper``."""
+        return f"{self.family}-{self.kind}"
+
+
+def choose(
+    caption: str, candidates: Sequence[Marker], cited: Collection[str], seen: Collection[str]
+) -> System | None:
+    """Return the system that explains the markers best, or nothing where none does."""
+    hints = frozenset(cited) | frozenset(seen)
+    systems = _systems(caption, candidates, hints)
+    best = max(systems, key=lambda system: system.score, default=None)
+    if best is None or best.score < _LEAST:
+        return None
+    if best.family == "word":
+        return best
+    best = _around(best, systems)
+    alike = [marker for marker in candidates if marker.kind == best.kind]
+    return replace(best, markers=complete(caption, best.family, best.markers, alike))
+
+
+def _systems(caption: str, candidates: Sequence[Marker], hints: Collection[str]) -> list[System]:
+    """Return what could be the system, from the surest kind that there is."""
+    groups: dict[tuple[Family, str], list[Marker]] = {}
+    mixed: dict[str, list[Marker]] = {}
+    for marker in candidates:
+        groups.setdefault((marker.family, marker.kind), []).append(marker)
+        if marker.family not in ("loose", "inner", "word"):
+            mixed.setdefault(marker.kind, []).append(marker)
+    # Letters in one style; in mixed styles; numerals; letters without any mark; sides.
+    attempts: list[list[tuple[Family, str, list[Marker]]]] = [[], [], [], [], []]
+    for (family, kind), group in groups.items():
+        if family == "word":
+            attempts[4].append((family, kind, group))
+        elif family == "loose":
+            attempts[0 if _alphabet(kind, hints) else 3].append((family, kind, group))
+        elif family != "inner":
+            is_doubtful = kind in _DOUBTFUL_KINDS and not _alphabet(kind, hints)
+            attempts[2 if is_doubtful else 0].append((family, kind, group))
+    attempts[1] = [("bracket", k, apart(g)) for k, g in mixed.items() if k not in _DOUBTFUL_KINDS]
+    for attempt in attempts:
+        systems = []
+        for family, kind, group in attempt:
+            if family == "word":
+                chain = _sides_of(group)
+            elif family == "loose":
+                chain = _loose_chain(caption, group)
+            else:
+                chain = _chain(group, kind, hints)
+            if kind in _DOUBTFUL_KINDS and not _is_certain(chain, hints):
+                continue
+            if chain:
+                systems.append(_scored(family, kind, chain, hints, len(caption)))
+        if any(system.score >= _LEAST for system in systems):
+            return systems
+    return []
+
+
+def _alphabet(kind: str, hints: Collection[str]) -> set[int]:
+    """Return the places in an alphabet that hints name."""
+    return {ALPHABETS[kind].index(hint) + 1 for hint in hints if hint in ALPHABETS[kind]}
+
+
+def _is_certain(chain: Sequence[Marker], hints: Collection[str]) -> bool:
+    """Return whether numerals are labels: the figure shows them, or each opens a sentence."""
+    if not chain:
+        return False
+    if set(chain[0].names()) & set(hints):
+        return True
+    starts = sum(marker.starts for marker in chain) / len(chain)
+    length = (chain[-1].start - chain[0].start) / max(len(chain) - 1, 1)
+    is_marked = all(m.bold or m.family in ("bracket", "half", "panel") for m in chain)
+    return starts == 1.0 and length > 40 and is_marked
+
+
+def _around(best: System, systems: Sequence[System]) -> System:
+    """Return the system inside whose parts the best one only numbers on.
+
+    ``A, … (a) … (b) … B, … (a)`` restarts in every part; ``a … b … c for (a) …, (b) …, (c) …``
+    stands inside one.
+    """
+    first = best.markers[0].labels[0].index
+    restarts = [m.start for m in best.markers if m.labels[0].index == first]
+    for other in systems:
+        starts = [marker.start for marker in other.markers if marker.opens]
+        if other is best or other.score < _LEAST or len(starts) < 2:
+            continue
+        if len(restarts) > 1 and other.kind != best.kind:
+            edges = [-1, *restarts]
+            if all(
+                any(low < start < high for start in starts)
+                for low, high in itertools.pairwise(edges)
+            ):
+                return other
+        # "(A) … (a), (b). (B) … (a), (c) … (a)": capitals that open every sentence they stand in.
+        is_outer = other.kind == "upper" and all(m.starts for m in other.markers)
+        is_inner = best.kind == "lower" and not any(m.starts for m in best.markers)
+        if is_outer and is_inner and starts[0] < best.markers[0].start:
+            return other
+        part = bisect_right(starts, best.markers[0].start)
+        if part and part == bisect_right(starts, best.markers[-1].start):
+            return other
+    return best
+
+
+def _chain(group: Sequence[Marker], kind: str, hints: Collection[str]) -> list[Marker]:
+    """Return the markers that belong to a run of labels from the alphabet's start."""
+    places: dict[int, int] = {}
+    for marker in group:
+        for label in marker.labels:
+            places.setdefault(label.index, marker.start)
+    first = 1
+    if 1 not in places:
+        # "(B) … (C) …": a label the author forgot, if it is the only one.
+        if not (2 in places and 3 in places) and not _alphabet(kind, hints) & places.keys():
+            return []
+        first = min(places)
+    last, missing = first, 0
+    while last + 1 in places or (
+        places.get(last + 2, -1) >= places[last] and missing < 1 + last // 4
+    ):
+        missing += last + 1 not in places
+        last += 1 if last + 1 in places else 2
+    kept = [marker for marker in group if all(label.index <= last for label in marker.labels)]
+    if kind not in _DOUBTFUL_KINDS:
+        plain = {x.index for marker in kept for x in marker.labels if len(x.name) == 1}
+        # "C1", a tooth, where there is a plain (C).
+        kept = [
+            marker
+            for marker in kept
+            if not all(x.name[1:].isdigit() and x.index in plain for x in marker.labels)
+        ]
+    ordered: list[Marker] = []
+    reached = first - 1
+    last_start = {label.index: marker.start for marker in kept for label in marker.labels}
+    for marker in kept:
+        own = {label.index for label in marker.labels}
+        # A symbol that happens to be a label: "slope (b) … from (a, b) small … (c)".
+        is_repeated = all(last_start[index] > marker.start for index in own)
+        if min(own) > reached + 1 and is_repeated:
+            continue
+        ordered.append(marker)
+        reached = max(reached, *own)
+    # "A, B and D indicate its subgenomes."
+    return [] if missing and len(ordered) == 1 else ordered
+
+
+def _loose_chain(caption: str, group: Sequence[Marker]) -> list[Marker]:
+    """Return the letters without any mark that follow each other: ``A femur B tibia C skull``."""
+    chain: list[Marker] = []
+    has_points = False
+    for marker in group:
+        index = marker.labels[0].index
+        may_start = marker.kind != "lower" or marker.opens or caption[marker.start - 1] == "("
+        # "Localization in mutant cells a. Immunostaining …": a title without its point.
+        has_point = not may_start and _POINT.match(caption, marker.end) is not None
+        if index == 1 and len(chain) < 2 and (may_start or has_point):
+            if not (chain and chain[0].starts and not marker.starts):
+                chain, has_points = [marker], has_point
+        elif (
+            chain and index == chain[-1].labels[-1].index + 1 and (marker.starts or not has_points)
+        ):
+            chain.append(marker)
+    before = {caption[: marker.start].rsplit(None, 1)[-1:][0] for marker in chain if marker.start}
+    is_sure = chain and chain[0].kind == "lower" and (chain[0].starts or has_points)
+    least = 2 if is_sure else 3
+    if len(chain) < least or len(before) == 1 < len(chain) - chain[0].starts:
+        return []
+    return chain
+
+
+def _sides_of(group: Sequence[Marker]) -> list[Marker]:
+    """Return the position words if they complement each other."""
+    words = {word for marker in group for word in marker.labels[0].name.split()}
+    return list(group) if any(a in words and b in words for a, b in _OPPOSITE) else []
+
+
+def _scored(
+    family: Family, kind: str, chain: list[Marker], hints: Collection[str], length: int
+) -> System:
+    names = {name for marker in chain for name in marker.names()}
+    folded = {name.casefold() for name in names}
+    agreed = sum(hint.casefold() in folded for hint in hints) / len(hints) if hints else 0.0
+    opening = sum(marker.opens for marker in chain) / len(chain)
+    bold = sum(marker.bold for marker in chain) / len(chain)
+    trust = 1.0 if agreed else _DOUBTFUL_KINDS.get(kind, 1.0)
+    score = len(names) * _WEIGHT[family] * trust * (1 + 0.3 * opening + 0.3 * bold)
+    # A second pass over the labels ("A, C: ×100.") stands behind the first.
+    score *= 1 - 0.25 * chain[0].start / max(length, 1)
+    # "(a, b). Scans of a patient. a At first. b Later": one bracket names all, but splits nothing.
+    score *= 1.0 if len(chain) > 1 else 0.75
+    score += 2 * agreed
+    if len(names) == 1 and not agreed:
+        score = 0.0
+    return System(family, kind, tuple(chain), score)

@@ -1,0 +1,153 @@
+"""How many pairs each concept has, and which go where some concepts have far too many.
+
+A column of labels has a text a row (a type of image) or several (the concepts of a figure). Rows
+without a label count as one more, ``UNLABELLED``.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biovl.assemble.splits import shuffle_keys
+from biovl.assemble.tally import SEPARATOR
+
+UNLABELLED = "unlabelled"
+
+LABELS = ("global_concepts", "local_concepts", "panel_type", "panel_subtype", "image_type")
+"""Columns of labels that the jobs of this platform publish."""
+
+_SALT = 0xBA1A_4CE0
+"""Not the order in which pairs stand in shards: those kept are to be spread over all of them."""
+
+Labels: TypeAlias = Any
+"""A pa.Array or pa.ChunkedArray of type string or list<string>."""
+
+
+def counts(labels: Labels) -> dict[str, int]:
+    """Return how many rows have each label; a row with several counts under each of them."""
+    found: Counter[str] = Counter()
+    sets, of_row = _sets(labels)
+    for names, rows in zip(sets, np.bincount(of_row, minlength=len(sets)).tolist(), strict=True):
+        found.update(dict.fromkeys(names, rows))
+    return dict(found)
+
+
+def is_labels(kind: pa.DataType) -> bool:
+    """Return whether a column of this type can hold labels."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """What capping has decided."""
+
+    cap: int | None
+    """None: nothing was capped."""
+
+    over: np.ndarray
+    """For each row the label that has its fill already, None where it stays. Object, shape [N]."""
+
+
+def balanced(
+    labels: Labels,
+    article_ids: list[str],
+    row_ids: list[str],
+    *,
+    cap: int | None = None,
+    target: int | None = None,
+    seed: int = 0,
+) -> Balanced:
+    """Leave rows out until no label has more than ``cap`` of them (BIOMEDICA, section 6: CB).
+
+    A row with several labels needs room under each. Those with the rarest label choose first: a
+    microscopy image beside a plot stays as long as there is room among the plots, which fill up
+    with what is only a plot. Of rows with the same labels those stay whose article has the smaller
+    hash, so figures of an article stay or go together, on every machine and in every order.
+
+    Args:
+        labels: Of N rows.
+        article_ids: Of the rows.
+        row_ids: Unique.
+        cap: The most rows of a label.
+        target: In place of a cap: the largest cap with which at most so many rows stay.
+        seed: Of the hash.
+    """
+    over = np.full(len(row_ids), None, object)
+    sets, of_row = _sets(labels)
+    sizes = np.bincount(of_row, minlength=len(sets)).tolist()
+    by_set = dict(zip(sets, sizes, strict=True))
+    if cap is None:
+        if target is None or len(row_ids) <= target:
+            return Balanced(None, over)
+        cap = cap_for(by_set, target)
+    stays, full = _room(by_set, cap)
+    for number, names in enumerate(sets):
+        if stays[names] == sizes[number]:
+            continue
+        rows = np.flatnonzero(of_row == number)
+        articles = shuffle_keys((article_ids[row] for row in rows), seed ^ _SALT)
+        own = shuffle_keys((row_ids[row] for row in rows), seed ^ _SALT)
+        over[rows[np.lexsort((own, articles))][stays[names] :]] = full[names]
+    return Balanced(cap, over)
+
+
+def cap_for(rows: Mapping[frozenset[str], int], target: int) -> int:
+    """Return the largest cap with which at most ``target`` rows stay.
+
+    Args:
+        rows: How many have exactly these labels.
+        target: At least 0.
+    """
+    low, high = 0, sum(rows.values())
+    while low < high:
+        middle = (low + high + 1) // 2
+        stay, _ = _room(rows, middle)
+        if sum(stay.values()) <= target:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _room(
+    rows: Mapping[frozenset[str], int], cap: int
+) -> tuple[dict[frozenset[str], int], dict[frozenset[str], str]]:
+    """Return how many rows of each set of labels stay, and which label has no room for more."""
+    total: Counter[str] = Counter()
+    for names, number in rows.items():
+        total.update(dict.fromkeys(names, number))
+    left = dict.fromkeys(total, cap)
+    stay, full = {}, {}
+    rarest_first = sorted(
+        rows, key=lambda names: (sorted(total[name] for name in names), sorted(names))
+    )
+    for names in rarest_first:
+        scarce = min(sorted(names), key=lambda name: left[name])
+        stay[names], full[names] = min(rows[names], left[scarce]), scarce
+        for name in names:
+            left[name] -= stay[names]
+    return stay, full
+
+
+def _sets(labels: Labels) -> tuple[list[frozenset[str]], np.ndarray]:
+    """Return the distinct sets of labels, and which one each row has, int64, shape [N]."""
+    if isinstance(labels, pa.ChunkedArray):
+        labels = labels.combine_chunks()
+    if pa.types.is_list(labels.type) or pa.types.is_large_list(labels.type):
+        labels = pc.binary_join(labels.cast(pa.list_(pa.string())), SEPARATOR)
+    coded = pc.fill_null(labels.cast(pa.string()), "").dictionary_encode()
+    texts = [
+        frozenset(filter(None, text.split(SEPARATOR))) for text in coded.dictionary.to_pylist()
+    ]
+    # The same labels in another order are the same set.
+    sets = list(dict.fromkeys(names or frozenset([UNLABELLED]) for names in texts))
+    place = {names: number for number, names in enumerate(sets)}
+    to_set = np.array([place[names or frozenset([UNLABELLED])] for names in texts], np.int64)
+    return sets, to_set[coded.indices.to_numpy()] if len(texts) else np.empty(0, np.int64)

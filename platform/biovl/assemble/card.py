@@ -1,0 +1,348 @@
+"""The dataset card, ``README.md``: what is in a corpus, how it was made, what to beware of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from biovl.assemble.biomedica import biomedica_section
+from biovl.assemble.hub import HUB_SPLITS, front_matter
+from biovl.assemble.origin import Origin, origin
+from biovl.core.markdown import percent, size, table
+
+PLOTS = "plots"
+"""The folder of the plots, beside the card."""
+
+_IN_CARD = 20
+"""Rows of a long table; ``stats.json`` has the rest."""
+
+_LENGTHS = {
+    "caption_tokens": "caption, CLIP tokens",
+    "caption_chars": "caption, characters",
+    "text_tokens": "text of the pair, CLIP tokens",
+    "text_chars": "text of the pair, characters",
+    "mention_chars": "paragraphs that cite an image, characters",
+    "full_text_chars": "full text of an article, characters",
+    "width_px": "image width, px",
+    "height_px": "image height, px",
+    "area_px": "image area, px²",
+}
+_HAVE_A_TOTAL = [name for name in _LENGTHS if not name.endswith("_px")]
+
+_CAPTIONS_OF_PLOTS = {
+    "cohort.png": "From the articles seen to the pairs of each split, and what was left out",
+    "caption_lengths.png": "Tokens of captions by length, and what each context window wastes",
+    "text_lengths.png": "Tokens of the pairs' texts by length, and what each context window wastes",
+    "image_sizes.png": "Images by size",
+    "figures_per_article.png": "Images of an article",
+    "licenses.png": "Images by licence",
+    "years.png": "Images by year of publication",
+    "drops.png": "Figures left out, by reason",
+    "global_concepts.png": "Figures harvested and pairs kept, by global concept",
+    "local_concepts.png": "Figures harvested and pairs kept, by local concept",
+    "panel_type.png": "Figures harvested and pairs kept, by type of panels",
+    "panel_subtype.png": "Figures harvested and pairs kept, by what several panels hold",
+    "image_type.png": "Figures harvested and pairs kept, by type of image",
+}
+
+_TEXT_CHOICES = {
+    "caption": "its caption",
+    "caption+mentions": "its caption, then each body paragraph that cites the figure, a line each",
+    "context_caption": "its caption, the sentences that cite it and the abstract's nearest one",
+    "expanded_caption": "its caption with acronyms spelled out",
+    "long_caption": "its caption as a model enriched it from the article, checked on the image",
+}
+
+_NAMES: dict[Origin, str] = {
+    "literature": "Figures and captions of the biomedical literature",
+    "own": "Images and captions",
+    "synthetic": "Synthetic figures and captions",
+}
+
+_RECORDS: dict[Origin, tuple[str, str]] = {
+    "literature": ("biomedical articles", "a figure of an article"),
+    "own": ("records", "an image that a table names"),
+    "synthetic": ("synthetic articles", "a synthetic figure"),
+}
+"""What images are grouped by, and what an image is."""
+
+_SYNTHETIC = """**All of it is synthetic.** biovl has generated these articles, figures, captions \
+and licences to show and to test itself. They report no study, show no patient and teach a model \
+nothing about medicine."""
+
+_NEAR_DUPLICATES = """* **Near duplicates** are found by a perceptual hash: crops, single panels \
+that were published again, and changed colours escape it. Images of public benchmarks may be among \
+the pairs."""
+
+_LIMITATIONS: dict[Origin, str] = {
+    "literature": f"""## Limitations
+
+* **Rights.** The licence of an image is the figure's own where its publisher states one in the \
+XML, else the article's. Material of third parties inside a figure may be under other terms that \
+nobody wrote down for machines; `credit` holds what the figure says of its origin. Check before \
+you redistribute. Licences that ask for attribution are met with `citation` and `doi`, which \
+every pair carries.
+* **Compound figures.** An image is a figure as published. Many have several panels, and the \
+caption speaks of all of them: a pair then says that a text describes an image, not which part \
+describes which.
+* **Captions are not descriptions.** They are written for readers of the article; they name what \
+cannot be seen (methods, statistics, numbers of patients) and leave out what can.
+* **Mentions** are whole paragraphs. A paragraph that cites a figure may be mostly about another \
+one.
+{_NEAR_DUPLICATES}
+* **Not a sample of medicine.** It holds what open-access journals print: by country, language, \
+disease and modality it is biased towards that. Patients are shown as their articles show them.
+* **Errors of the source stay.** Text is as published, mistakes included; articles may have been \
+corrected or retracted since (`retracted` is null where it is not known).""",
+    "own": f"""## Limitations
+
+* **Rights and privacy.** Images and texts are those of the table that was read. No published \
+licence applies unless the table states one, and nothing was removed from pixels or texts: what \
+identifies a person in the source identifies them here.
+* **Texts** are as the table has them, mistakes included.
+{_NEAR_DUPLICATES}
+* **Not a sample of medicine.** It holds what its source holds, and is biased as its source is.""",
+    "synthetic": f"## Limitations\n\n{_SYNTHETIC}",
+}
+
+
+def dataset_card(
+    manifest: Mapping[str, Any],
+    stats: Mapping[str, Any],
+    *,
+    record: pa.Schema,
+    plots: Sequence[str],
+    name: str = "",
+) -> str:
+    """Return the text of the card.
+
+    Args:
+        manifest: Of the corpus, as in ``manifest.json``: ``config``, ``inputs``, ``counts.shards``,
+            ``notes`` and ``code`` are read.
+        stats: What ``statistics`` returned.
+        record: The fields of a pair's ``.json`` and their types, see ``hub.front_matter``.
+        plots: Names of the files in ``plots/`` beside the card.
+        name: Title of the card; by default it says where the figures come from.
+
+    Raises:
+        ValueError: If a field of ``record`` has a type that ``datasets`` cannot be told.
+    """
+    resized = manifest["config"]["image"]["short_side_px"] is not None
+    kinds = ["jpg"] if resized else ["jpg", "png"]
+    of = origin(stats)
+    name = name or _NAMES[of]
+    sections = [
+        front_matter(stats, record=record, image_kinds=kinds, name=name),
+        f"# {name}",
+        _SYNTHETIC if of == "synthetic" else "",
+        _contents(manifest, stats, kinds, record, *_RECORDS[of]),
+        _loading(manifest["counts"]["shards"], stats["splits"], kinds),
+        _making(manifest, stats),
+        _licences(stats),
+        _statistics(stats),
+        _pictures(plots),
+        biomedica_section() if of == "literature" else "",
+        _LIMITATIONS[of],
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _contents(
+    manifest: Mapping[str, Any],
+    stats: Mapping[str, Any],
+    kinds: Sequence[str],
+    record: pa.Schema,
+    records: str,
+    image: str,
+) -> str:
+    corpus, splits = stats["corpus"], stats["splits"]
+    text = _TEXT_CHOICES[manifest["config"]["text"]]
+    shards = manifest["counts"]["shards"]
+    suffixes = " or ".join(f"`.{kind}`" for kind in kinds)
+    rows = [
+        [split, held["pairs"], held["articles"], shards[split], size(held["size_bytes"])]
+        for split, held in splits.items()
+    ]
+    fields = ", ".join(f"`{field}`" for field in record.names)
+    return f"""{corpus["images"]:,} pairs of an image and a text, from {corpus["articles"]:,} \
+{records}. An image is {image}; the text is {text}.
+
+{table(["split", "pairs", "articles", "shards", "size"], rows)}
+
+All figures of an article are in the same split. Pairs are shuffled, the figures of an article \
+apart.
+
+* `train/`, `val/`, `test/`: WebDataset shards. A pair is `<pair_id>` with {suffixes} (the \
+image), `.txt` (the text) and `.json` (what is known of it).
+* `index.parquet`: a row for every pair with all metadata and its shard, offset and size in \
+bytes, so that any pair can be read without its shard.
+* `stats.json`, `plots/`: what is below, in numbers and drawn. `manifest.json`: how it was made.
+
+The `.json` holds {fields}."""
+
+
+def _loading(shards: Mapping[str, int], splits: Mapping[str, Any], kinds: Sequence[str]) -> str:
+    """Say how to load the first split there is, with three libraries."""
+    if not splits:
+        return ""
+    split = next(iter(splits))
+    last = shards[split] - 1
+    tars = f"{split}/{{00000..{last:05d}}}.tar" if last else f"{split}/00000.tar"
+    of_hub = ", ".join(f"`{HUB_SPLITS[name]}`" for name in splits)
+    null = " Of `jpg` and `png` one is null in each row." if len(kinds) > 1 else ""
+    return f"""## Loading
+
+With `datasets`, where the splits are called {of_hub}.{null}
+
+```python
+from datasets import load_dataset
+
+pairs = load_dataset("corpus", split="{HUB_SPLITS[split]}", streaming=True)
+```
+
+With `webdataset`:
+
+```python
+import webdataset as wds
+
+tars = "corpus/{tars}"
+pairs = wds.WebDataset(tars, shardshuffle=False).decode("pil").to_tuple("{";".join(kinds)}", "txt")
+```
+
+With `open_clip`:
+
+```
+python -m open_clip_train.main --dataset-type webdataset --train-data 'corpus/{tars}' \\
+    --train-num-samples {splits[split]["pairs"]} --model ViT-B-16
+```"""
+
+
+def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
+    config = manifest["config"]
+    inputs = [[f"`{item['name']}`", f"`{item['fingerprint']}`"] for item in manifest["inputs"]]
+    rules = [
+        f"{number}. `{rule['name']}`"
+        + "".join(f", {key} {_value(value)}" for key, value in rule.items() if key != "name")
+        for number, rule in enumerate(config["rules"], start=1)
+    ]
+    dropped = [[reason, count] for reason, count in stats["dropped"].items()]
+    notes = [f"* {key}: {value}" for key, value in manifest["notes"].items()]
+    seen = stats["harvested"]
+    duplicates = "images that look alike" if config["duplicates"]["near"] else "equal files"
+    split = config["split"]
+    val, test = (f"{split[f'{name}_permyriad'] / 100:g} %" for name in ("val", "test"))
+    least, most = split["least_articles"], split["most_articles"]
+    bounds = [f"at least {least:,}, as far as a tenth of all gives them"] if least else []
+    bounds += [f"at most {most:,}"] if most is not None else []
+    each = f" ({'; '.join(bounds)} articles each)" if bounds else ""
+    parts = [
+        "## How it was made",
+        f"By {manifest['code']}, from {seen['articles']['seen']:,} articles with "
+        f"{seen['figures']['seen']:,} figure images. The inputs, by the hash of their manifests:",
+        table(["input", "SHA-256"], inputs),
+        "A figure is kept if it passes these rules, in this order:",
+        "\n".join(rules) or "(no rules)",
+        f"Of {duplicates} one is kept, across splits too. Articles go to splits by a hash "
+        f"of their id, or of the group that the source names: {val} of them to val, {test} to "
+        f"test{each}, the rest to train.",
+        "What was left out, each figure under the first reason that applied:",
+        table(["reason", "figures"], dropped) if dropped else "(nothing)",
+        "\n".join(notes),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _licences(stats: Mapping[str, Any]) -> str:
+    rows = [
+        [row["license"] or "none stated", row["license_group"], row["articles"], row["images"]]
+        for row in stats["licenses"]
+    ]
+    groups = [
+        [row["license_group"], row["articles"], row["images"]] for row in stats["license_groups"]
+    ]
+    return f"""## Licences
+
+Every pair is under the licence of its own row. The groups are PMC's: commercial use allowed (CC0, \
+CC BY, CC BY-SA, CC BY-ND), noncommercial use only (CC BY-NC and its variants), other (custom, \
+reserved or none stated). An article whose images carry two licences counts under both.
+
+{table(["group", "articles", "images"], groups)}
+
+{table(["licence", "group", "articles", "images"], rows)}"""
+
+
+def _statistics(stats: Mapping[str, Any]) -> str:
+    harvested, corpus, terms = stats["harvested"], stats["corpus"], stats["mesh_terms"]
+    counts = [
+        ["articles", harvested["articles"]["seen"], corpus["articles"]],
+        ["images", harvested["figures"]["seen"], corpus["images"]],
+        ["captions", "", corpus["captions"]],
+        [
+            "paragraphs that cite an image (in the corpus, of the body)",
+            harvested["mentions"],
+            corpus["mentions"],
+        ],
+    ]
+    lengths = [
+        [
+            what,
+            *(found[part] for part in ("min", "max", "median", "iqr")),
+            found["total"] if name in _HAVE_A_TOTAL else "",
+        ]
+        for name, what in _LENGTHS.items()
+        for found in [stats["lengths"][name]]
+    ]
+    windows = [
+        [
+            f"{window} tokens",
+            *(percent(stats["windows"][of][window][f"share_of_{what}"]) for of, what in _LOSSES),
+        ]
+        for window in stats["windows"]["caption"]
+    ]
+    heads = ["captions truncated", "caption tokens wasted", "texts truncated", "text tokens wasted"]
+    parts = [
+        "## Statistics",
+        table(["", "harvested", "in the corpus"], counts),
+        table(["", "min", "max", "median", "IQR", "total"], lengths),
+        "Tokens are CLIP's, without start and end token. A window of n tokens holds these two and "
+        "n − 2 tokens of a text: a longer text is truncated, and its other tokens are wasted.",
+        table(["window", *heads], windows),
+        *(
+            _ranking(title, stats[key], fact)
+            for title, key, fact in (
+                ("language", "languages", "language"),
+                ("article type", "article_types", "article_type"),
+            )
+        ),
+        _ranking("journal", stats["journals"]["top"], "journal", of=stats["journals"]["distinct"]),
+        _ranking("MeSH term", terms["top"], "term", of=terms["distinct"])
+        if terms["top"]
+        else "MeSH terms are not filled in.",
+    ]
+    return "\n\n".join(parts)
+
+
+_LOSSES = [
+    (of, what) for of in ("caption", "text") for what in ("texts_truncated", "tokens_wasted")
+]
+
+
+def _ranking(
+    title: str, rows: Sequence[Mapping[str, Any]], fact: str, of: int | None = None
+) -> str:
+    """Return a table of the most frequent values, with a line about those left out."""
+    shown = [[row[fact] or "not stated", row["articles"]] for row in rows[:_IN_CARD]]
+    ranking = table([title, "articles"], shown)
+    distinct = of or len(rows)
+    listed = "all" if len(rows) == distinct else f"the first {len(rows)}"
+    more = f"\n\nand {distinct - len(shown):,} more (`stats.json` lists {listed})"
+    return ranking + more if distinct > len(shown) else ranking
+
+
+def _pictures(plots: Sequence[str]) -> str:
+    shown = [(_CAPTIONS_OF_PLOTS[name], name) for name in _CAPTIONS_OF_PLOTS if name in plots]
+    return "\n\n".join(f"![{caption}]({PLOTS}/{name})" for caption, name in shown)
+
+
+def _value(value: Any) -> str:
+    return " or ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,374 @@
+"""Figures and columns to ``corpus/``: look, decide, encode, plan, shard.
+
+1. look    a task per part joins figures with their articles, without touching an image
+2. decide  on the driver, from short columns alone: rules, duplicates, split
+3. encode  a task per part writes its kept pairs to a run: a tar and the place of each pair in it
+4. plan    on the driver: the shuffled order, from the places
+5. shard   a task per shard copies its pairs from the runs
+
+So a global shuffle reads each part once and copies each pair's bytes once, with memory bounded by
+one row group. Every task leaves a receipt, which is what a killed job goes on from.
+"""
+
+import contextlib
+import dataclasses
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.assemble import balance, card, plots, rules, statistics
+from biovl.assemble import pairs as pairing
+from biovl.assemble import steps as assembling
+from biovl.assemble.config import AssembleConfig
+from biovl.assemble.tally import merged, tally
+from biovl.core import config as configs
+from biovl.core.artifacts import (
+    Draft,
+    Folder,
+    Input,
+    Manifest,
+    fingerprint,
+    published,
+    read_manifest,
+    to_json,
+)
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.harvests import Harvest, HarvestPart, open_harvests
+from biovl.core.leases import held
+from biovl.runtime.connection import connected
+from biovl.runtime.failures import check_usable, leaving_nothing, resumable
+from biovl.runtime.progress import Progress
+from biovl.runtime.units import Stages
+
+KIND = "corpus"
+FORMAT = 2
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+ARTICLES = "articles"
+"""What folders of columns about articles name as their input."""
+LEAKED = "near duplicate of a benchmark's image"
+
+
+def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Keep the pairs that the rules want and publish them as shards with an index.
+
+        out/
+          train/00000.tar …  val/…  test/…   WebDataset: <pair_id>.jpg|png, .txt, .json
+          index.parquet                      every pair: metadata, split, shard, offset and size
+          dropped.parquet                    every figure left out: why, and what it repeats
+          README.md  stats.json  plots/      what is in it: the dataset card and its figures
+          manifest.json                      counts, with the reason of every drop
+
+    Raises:
+        ConfigError: If a rule or a column is not there.
+        ArtifactError: If the input is not published figures, or ``out`` holds something else or is
+            being made by another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
+    """
+    with resumable(config.out), leaving_nothing(config.out):
+        return _assemble(config, Progress("assemble", progress))
+
+
+def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
+    asked = rules.make_rules(config.rules) + _no_leaks(config)
+    sources = open_harvests([config.figures, *config.updates])
+    inputs = [
+        Input(name="figures" if number == 0 else "updates", uri=h.uri, fingerprint=h.fingerprint)
+        for number, h in enumerate(sources)
+    ]
+    inputs += [
+        Input(name="columns", uri=uri, fingerprint=fingerprint(uri)) for uri in config.columns
+    ]
+    inputs += [Input(name="leaks", uri=uri, fingerprint=fingerprint(uri)) for uri in config.leaks]
+    plain = configs.to_plain(config)
+    # The same input gives the same bytes wherever they are published.
+    del plain["out"], plain["may_be_empty"]
+    if plain["retracted"] == "drop":
+        # Said by the rules; corpora of versions without this setting are the same.
+        del plain["retracted"]
+    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(AssembleConfig))
+    if done is not None:
+        return done
+    parts, columns = _parts(config, sources)
+    rules.check_columns(asked, [*columns.names, "superseded"])
+    labels = check_columns(config, columns)
+    with held(config.out) as lease:
+        draft = Draft.begin(
+            config.out,
+            KIND,
+            plain,
+            inputs,
+            defaults=configs.defaults(AssembleConfig),
+            output_format=FORMAT,
+        )
+        with connected():
+            stages = Stages(draft, report)
+            stages.run("looking at part", len(parts), _look, (config, parts))
+            decided = draft.once(
+                "decided", lambda: assembling.decide(config, asked, len(parts), labels)
+            )
+            stages.run("encoding part", len(parts), _encode, (config, parts))
+            shards_of: dict[str, int] = draft.once(
+                "planned", lambda: assembling.plan(config, len(parts))
+            )
+            wanted = [
+                (split, number) for split, count in shards_of.items() for number in range(count)
+            ]
+            stages.run("writing shard", len(wanted), _shard, (config, wanted))
+        index = assembling.index(config, len(parts), shards_of)
+        labelled: dict[str, Counter[str]] = {name: Counter() for name in labels}
+        pairs = merged(
+            map(tally, _counted(labelled, _written(draft.folder, "index.parquet", index)))
+        )
+        left_out = assembling.dropped(config, len(parts))
+        reasons: Counter[str] = Counter()
+        for table in _written(draft.folder, "dropped.parquet", left_out):
+            reasons.update(table["dropped_by"].to_pylist())
+        seen = _seen(sources)
+        concepts = statistics.labels(decided["figures"], decided["eligible"], labelled)
+        stats = statistics.statistics(pairs, harvested=seen, dropped=reasons, labels=concepts)
+        kept = {
+            split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS
+        }
+        check_usable(
+            sum(kept.values()),
+            f"{seen['figures']['seen']:,} figures of {' and '.join(h.uri for h in sources)}",
+            stats["dropped"],
+            may_be_empty=config.may_be_empty,
+            hint="Look at rules, and at the defects that the manifest of figures counts.",
+        )
+        warnings = [*_warnings(sources), *_too_small(kept, config)]
+        for warning in warnings:
+            report.say(f"warning: {warning}")
+        manifest = Manifest(
+            kind=KIND,
+            config=plain,
+            inputs=inputs,
+            counts={
+                "figures": {"seen": seen["figures"]["seen"], "kept": sum(kept.values())},
+                "dropped": stats["dropped"],
+                "pairs": kept,
+                "shards": shards_of,
+                **({"labels": concepts} if concepts else {}),
+            },
+            notes={
+                "tokens": "CLIP BPE as shipped with open_clip, without start and end tokens",
+                "image": "as published; what training readers do not know, or 16 bits, as 8-bit PNG"
+                if config.image.short_side_px is None
+                else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
+                **({"cap": decided["cap"]} if config.balance.asked else {}),
+                **({"warnings": warnings} if warnings else {}),
+            },
+        )
+        _describe(draft.folder, manifest, stats, pairing.pair_schema(columns.names))
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _warnings(sources: Sequence[Harvest]) -> list[str]:
+    """Return what harvest warned of."""
+    found: dict[str, None] = {}
+    for harvest in sources:
+        found.update(dict.fromkeys(harvest.manifest.notes.get("warnings", [])))
+    return list(found)
+
+
+def _too_small(kept: Mapping[str, int], config: AssembleConfig) -> list[str]:
+    """Return which splits have too few pairs for what they are for, though they were asked for."""
+    asked = {"val": config.split.val_permyriad, "test": config.split.test_permyriad, "train": 1}
+    return [
+        f"{split} has {kept[split]} pairs: split.least_articles and split.{split}_permyriad decide"
+        if split != "train"
+        else f"train has {kept[split]} pairs"
+        for split, share in asked.items()
+        if share and kept[split] < 2
+    ]
+
+
+def _written(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Write tables to one Parquet file, and give each on once it is written."""
+    with folder.writer(name) as stream, contextlib.ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+        for table in tables:
+            if writer is None:
+                writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
+                stack.enter_context(writer)
+            writer.write_table(table)
+            yield table
+
+
+def _counted(found: Mapping[str, Counter[str]], tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Give tables on, and add their labels up by column."""
+    for table in tables:
+        for name, counter in found.items():
+            counter.update(balance.counts(table[name]))
+        yield table
+
+
+def _describe(
+    folder: Folder, manifest: Manifest, stats: Mapping[str, Any], record: pa.Schema
+) -> None:
+    """Write what tells a person what is in the corpus: statistics, plots, the dataset card."""
+    drawn = plots.plots(stats)
+    for name, png in drawn.items():
+        folder.write(f"{card.PLOTS}/{name}", png)
+    folder.write("stats.json", to_json(stats))
+    text = card.dataset_card(dataclasses.asdict(manifest), stats, record=record, plots=list(drawn))
+    folder.write("README.md", text.encode())
+
+
+def _look(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
+    assembling.look(config, parts[number], number)
+
+
+def _encode(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
+    assembling.encode(config, parts[number], number)
+
+
+def _shard(config: AssembleConfig, wanted: list[tuple[str, int]], number: int) -> None:
+    assembling.shard(config, *wanted[number])
+
+
+def _no_leaks(config: AssembleConfig) -> list[rules.Rule]:
+    """Return a rule against figures that reports list as near duplicates of a benchmark's images.
+
+    Raises:
+        ArtifactError: If a report was made without looking for them.
+    """
+    listed: set[str] = set()
+    for uri in config.leaks:
+        folder = Folder(uri)
+        found = [name for name in read_manifest(uri, "report").files if name.startswith("leaks/")]
+        if not found:
+            raise ArtifactError(
+                f"{uri} lists no near duplicates: its benchmark was run without index=DIR"
+            )
+        for name in found:
+            with folder.filesystem.open_input_file(folder.at(name)) as stream:
+                near = pq.read_table(stream, columns=["corpus_id", "by", "closeness"])
+            by_vector = pc.equal(near["by"], "embedding")
+            if config.leak_similarity is not None:
+                far = pc.less(near["closeness"], config.leak_similarity)
+                by_vector = pc.and_(by_vector, far)
+            listed.update(near.filter(pc.invert(by_vector))["corpus_id"].to_pylist())
+    if not config.leaks:
+        return []
+    return [rules.not_listed("figure_id", tuple(sorted(listed)), LEAKED)]
+
+
+def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:
+    """Return the columns of labels whose values are counted.
+
+    Raises:
+        ConfigError: If the text is a column that is not there, or balance is asked for by one that
+            is not there or has no labels.
+    """
+    if config.text in pairing.LONG_TEXTS and config.text not in columns.names:
+        raise ConfigError(
+            f"text: no column {config.text} is there; give the folder that annotate published it "
+            "in: columns=[…]"
+        )
+    counted = [name for name in balance.LABELS if name in columns.names]
+    own = config.balance.column
+    if not config.balance.asked or own in counted:
+        return counted
+    if own not in columns.names or not balance.is_labels(columns.field(own).type):
+        has = [field.name for field in columns if balance.is_labels(field.type)]
+        raise ConfigError(
+            f"balance.column {own!r} is no column of labels; give the folder that has it in "
+            f"columns, or choose from {', '.join(sorted(has))}"
+        )
+    return [*counted, own]
+
+
+def _parts(
+    config: AssembleConfig, sources: Sequence[Harvest]
+) -> tuple[list[HarvestPart], pa.Schema]:
+    """Return the parts of all harvests, and the columns that rules may read.
+
+    Raises:
+        ArtifactError: If a folder of columns fits no harvest, or not all parts of one, or has
+            columns that another harvest lacks.
+    """
+    of: dict[str, list[str]] = {harvest.uri: [] for harvest in sources}
+    of_articles: dict[str, list[str]] = {harvest.uri: [] for harvest in sources}
+    for uri in config.columns:
+        made_from = read_manifest(uri, "columns").inputs
+        about_articles = {item.fingerprint for item in made_from if item.name == ARTICLES}
+        about_rows = {item.fingerprint for item in made_from if item.name != ARTICLES}
+        fits = next((h for h in sources if h.fingerprint in about_rows), None)
+        if fits is not None:
+            of[fits.uri].append(uri)
+            continue
+        fits = next((h for h in sources if h.same_articles & about_articles), None)
+        if fits is None:
+            raise ArtifactError(
+                f"{uri} was made from other figures than {' and '.join(h.uri for h in sources)}: "
+                "expected an input with fingerprint "
+                f"{' or '.join(h.fingerprint[:12] + '…' for h in sources)}, "
+                f"found {', '.join(item.fingerprint[:12] for item in made_from) or None}"
+            )
+        of_articles[fits.uri].append(uri)
+    parts: list[HarvestPart] = []
+    found: dict[str, pa.Schema] = {}
+    for number, harvest in enumerate(sources):
+        later = tuple(other.uri for other in sources[number + 1 :])
+        columns, about = tuple(of[harvest.uri]), tuple(of_articles[harvest.uri])
+        own = [HarvestPart(harvest.uri, path, columns, about, later) for path in harvest.parts]
+        if own:
+            found[harvest.uri] = _columns(own)
+            parts += own
+    if not found:
+        return [], pairing.CANDIDATE_SCHEMA
+    (first, schema), *others = found.items()
+    for uri, other in others:
+        if not other.equals(schema):
+            differ = sorted({str(c) for c in schema} ^ {str(c) for c in other})
+            raise ArtifactError(
+                f"{uri} and {first} have not the same columns: {', '.join(differ)} of one of them "
+                "alone; annotate both, and give the folders of both in columns"
+            )
+    return parts, schema
+
+
+def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
+    """Return the columns of one harvest's candidates, and refuse folders that do not fit it."""
+    columns = list(pairing.CANDIDATE_SCHEMA)
+    for uri in parts[0].columns:
+        folder = Folder(uri)
+        missing = {part.name for part in parts} - set(folder.names("", ".parquet"))
+        if missing:
+            raise ArtifactError(
+                f"{uri} has no columns for {len(missing)} parts of {parts[0].uri} "
+                f"({', '.join(sorted(missing)[:3])} …): it was made from another table"
+            )
+        with folder.filesystem.open_input_file(folder.at(parts[0].name)) as file:
+            added = pq.read_schema(file)
+        there = {column.name for column in columns}
+        added = pa.schema(column for column in added if not pairing.is_vector(column.type))
+        doubled = sorted(set(added.names) & {*there, *assembling.RESERVED_COLUMNS})
+        if doubled:
+            raise ArtifactError(f"{uri} has columns that are there already: {', '.join(doubled)}")
+        columns += list(added)
+    return pa.schema(columns)
+
+
+def _seen(sources: Sequence[Harvest]) -> dict[str, Any]:
+    """Return the counts of all harvests, added up."""
+    total: dict[str, Any] = {}
+    for harvest in sources:
+        _add(total, harvest.manifest.counts)
+    return total
+
+
+def _add(total: dict[str, Any], counts: Mapping[str, Any]) -> None:
+    for name, value in counts.items():
+        if isinstance(value, Mapping):
+            _add(total.setdefault(name, {}), value)
+        elif isinstance(value, int):
+            total[name] = total.get(name, 0) + value

@@ -1,0 +1,230 @@
+"""A figure and its article to a pair: the columns that decide, the record trained on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biovl.articles.captions import readable
+from biovl.core import records
+from biovl.core.records import Article, Figure, Span
+from biovl.models.clip_tokens import clip_token_counts
+
+TextChoice = Literal[
+    "caption", "caption+mentions", "context_caption", "expanded_caption", "long_caption"
+]
+LONG_TEXTS = ("context_caption", "expanded_caption", "long_caption")
+"""Columns that annotators make of captions. Those that are there stand in a pair's record too, for
+pretrain to choose from."""
+
+_ARTICLE_COLUMNS = (
+    "version pmid doi title journal published article_type language keywords subjects "
+    "license_url citation mesh_terms cited_by_pmids retracted"
+).split()
+_PUBMED_COLUMNS = pa.schema(
+    [
+        pa.field("publication_types", pa.list_(pa.string())),
+        pa.field("pubmed_published", pa.string()),
+        pa.field("entrez_status", pa.string()),
+    ]
+)
+"""Of articles that were enriched; null for others."""
+
+ARTICLE_COLUMNS = [*_ARTICLE_COLUMNS, "source_uri", "defect", "full_text"]
+"""What is read of ``articles/`` to make candidates."""
+
+FIGURE_COLUMNS = records.column_names(Figure, without=["image"])
+"""What is read of ``figures/`` to make candidates."""
+
+# What both tables have is read of the article.
+_KEPT_FIGURE_COLUMNS = [
+    name for name in FIGURE_COLUMNS if name != "mentions" and name not in _ARTICLE_COLUMNS
+]
+
+CANDIDATE_SCHEMA = pa.schema(
+    [
+        *(records.schema(Figure).field(name) for name in _KEPT_FIGURE_COLUMNS),
+        *(records.schema(Article).field(name) for name in _ARTICLE_COLUMNS),
+        *_PUBMED_COLUMNS,
+        pa.field("article_defect", pa.string()),
+        pa.field("mention_count", pa.int32(), nullable=False),
+        pa.field("mention_chars", pa.int32(), nullable=False),
+        pa.field("full_text_chars", pa.int32(), nullable=False),
+        pa.field("caption_chars", pa.int32(), nullable=False),
+        pa.field("caption_tokens", pa.int32(), nullable=False),
+        pa.field("text_chars", pa.int32(), nullable=False),
+        pa.field("text_tokens", pa.int32(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("mention_texts", pa.list_(pa.string()), nullable=False),
+    ]
+)
+"""What rules may read, and what the pair's record is made of. ``text`` is what is trained on."""
+
+_MENTIONS = "mention_texts"
+PAIR_SCHEMA = pa.schema(
+    [
+        *(
+            CANDIDATE_SCHEMA.field(name)
+            for name in (
+                "figure_id article_id figure_label kind caption title journal published "
+                "article_type language license license_url license_group doi pmid citation "
+                "keywords subjects mesh_terms source_uri image_name image_sha256 width_px "
+                "height_px credit"
+            ).split()
+        ),
+        CANDIDATE_SCHEMA.field(_MENTIONS).with_name("mentions"),
+    ]
+)
+"""What a pair's ``.json`` holds: who published it, its licence and its texts."""
+
+
+GROUP = "group_id"
+
+
+def whole_of(rows: pa.Table) -> pa.ChunkedArray:
+    """Return what each row's split and place among others follow: its group, else its article."""
+    return pc.coalesce(rows[GROUP], rows["article_id"])
+
+
+def article_facts(articles: pa.Table, figures: pa.Table) -> pa.Table:
+    """Return what pairs need of those articles that the figures are from, without long texts.
+
+    Args:
+        articles: ``ARTICLE_COLUMNS`` of ``articles/``.
+        figures: The column ``source_uri`` is read.
+    """
+    own = articles.filter(pc.is_in(articles["source_uri"], figures["source_uri"].unique()))
+    for field in _PUBMED_COLUMNS:
+        if field.name not in own.column_names:
+            own = own.append_column(field, pa.nulls(len(own), field.type))
+    chars = pc.fill_null(pc.utf8_length(own["full_text"]), 0).cast(pa.int32())
+    return own.drop_columns("full_text").append_column("full_text_chars", chars)
+
+
+def with_pubmed(articles: pa.Table, answers: pa.Table) -> pa.Table:
+    """Return articles with what PubMed says of them, in the columns that corpora have for it.
+
+    Args:
+        articles: ``ARTICLE_COLUMNS`` of a part of ``articles/``.
+        answers: The same part as enrich has published it, row for row.
+    """
+    terms = answers["mesh_terms"].combine_chunks()
+    descriptors = pc.struct_field(terms.flatten(), "descriptor")
+    lengths = pc.fill_null(pc.list_value_length(terms), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    known = {
+        "mesh_terms": pa.ListArray.from_arrays(offsets, descriptors, mask=terms.is_null()),
+        # True where either says so, null where neither knows.
+        "retracted": pc.or_(
+            pc.coalesce(articles["retracted"], answers["retracted_in_pubmed"]),
+            pc.coalesce(answers["retracted_in_pubmed"], articles["retracted"]),
+        ),
+    }
+    if "cited_by_pmids" in answers.column_names:
+        known["cited_by_pmids"] = answers["cited_by_pmids"]
+    for name, column in known.items():
+        articles = articles.set_column(articles.column_names.index(name), name, column)
+    for field in _PUBMED_COLUMNS:
+        articles = articles.append_column(field, answers[field.name])
+    return articles
+
+
+def pair_schema(columns: Sequence[str]) -> pa.Schema:
+    """Return what a pair's ``.json`` holds where the candidates have further columns."""
+    found = [pa.field(name, pa.string()) for name in LONG_TEXTS if name in columns]
+    return pa.schema([*PAIR_SCHEMA, *found])
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds embeddings, which a corpus does not carry."""
+    return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
+
+
+def candidates(
+    figures: pa.Table,
+    articles: pa.Table,
+    text: TextChoice,
+    written: Sequence[str | None] | None = None,
+) -> pa.Table:
+    """Return one candidate per figure, in order, with the columns of its article beside it.
+
+    Args:
+        figures: Rows of ``figures/``; the image column is not needed.
+        articles: ``article_facts`` of every article of the figures.
+        text: What a pair's text is made of.
+        written: Texts that stand in a column, one of ``LONG_TEXTS``, where that is what a pair's
+            text is made of; a figure without one has its caption.
+    """
+    places = {uri: row for row, uri in enumerate(articles["source_uri"].to_pylist())}
+    rows = pa.array([places[uri] for uri in figures["source_uri"].to_pylist()], pa.int64())
+    joined = articles.take(rows)
+    captions = [
+        readable(caption, _spans(spans))
+        for caption, spans in zip(
+            figures["caption"].to_pylist(),
+            figures["caption_superscripts"].to_pylist(),
+            strict=True,
+        )
+    ]
+    mentions = [
+        [
+            readable(mention["text"], _spans(mention["superscripts"]))
+            for mention in cited
+            if mention["container"] == "body"
+        ]
+        for cited in figures["mentions"].to_pylist()
+    ]
+    if written is None:
+        texts = [pair_text(c, m, text) for c, m in zip(captions, mentions, strict=True)]
+    else:
+        texts = [long or caption for long, caption in zip(written, captions, strict=True)]
+    derived: dict[str, Any] = {
+        "article_defect": joined["defect"],
+        "mention_count": [len(cited) for cited in mentions],
+        "mention_chars": [sum(map(len, cited)) for cited in mentions],
+        "full_text_chars": joined["full_text_chars"],
+        "caption_chars": [len(caption) for caption in captions],
+        "caption_tokens": clip_token_counts(captions),
+        "text_chars": [len(content) for content in texts],
+        "text_tokens": clip_token_counts(texts),
+        "text": texts,
+        "mention_texts": mentions,
+    }
+    columns = []
+    for column in CANDIDATE_SCHEMA:
+        if column.name in derived:
+            columns.append(_column(derived[column.name], column.type))
+        elif column.name in _KEPT_FIGURE_COLUMNS:
+            columns.append(figures[column.name].combine_chunks())
+        else:
+            columns.append(joined[column.name].combine_chunks())
+    return pa.Table.from_arrays(columns, schema=CANDIDATE_SCHEMA)
+
+
+def pair_text(caption: str, mentions: Sequence[str], choice: TextChoice) -> str:
+    """Return a pair's text: its caption, or its caption and the paragraphs that cite it."""
+    if choice != "caption+mentions":
+        return caption
+    return "\n".join(filter(None, [caption, *mentions]))
+
+
+def pair_json(row: Mapping[str, Any]) -> bytes:
+    """Return what a pair's ``.json`` holds, from its candidate's row: ``PAIR_SCHEMA``."""
+    names = pair_schema(list(row)).names
+    values = {name: row[_MENTIONS if name == "mentions" else name] for name in names}
+    return json.dumps(values, ensure_ascii=False).encode()
+
+
+def _spans(spans: Sequence[Mapping[str, int]]) -> list[Span]:
+    return [Span(span["start"], span["end"]) for span in spans]
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if isinstance(values, np.ndarray):
+        return pa.array(values).cast(kind)
+    return pa.array(values, kind)

@@ -1,0 +1,369 @@
+"""Which pairs we train on: a rule is a function that looks at columns and says which rows go.
+
+Every function here that returns a ``Rule`` can be named in a configuration, with its arguments as
+settings: ``{"name": "min_side", "px": 112}``. Unless a rule says otherwise, a row whose column is
+null is rejected: what is not known does not meet a demand.
+"""
+
+import dataclasses
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PositiveInt
+
+from biovl.core import config
+from biovl.core.errors import ConfigError
+from biovl.core.plugins import Plugin
+from biovl.core.records import Batch, LicenseGroup
+
+PUBLISHED_FIGURES = ("figure", "scheme", "graphical-abstract", "supplement", "extended-data")
+"""Kinds of figures that peers reviewed: no answers to reviewers, images of tables or videos."""
+
+_YEAR = re.compile(r"\d{4}(?=-|$)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which rows to reject."""
+
+    name: str
+    """In the user's words; the manifest counts the rejected rows under it."""
+
+    reads: tuple[str, ...]
+    """The only columns it is given."""
+
+    rejects: Callable[[Batch], np.ndarray]
+    """Columns of N rows to bool, shape [N]; a row's answer depends on that row alone."""
+
+
+def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
+    """Return for each row the name of the first rule that rejects it, or None.
+
+    Args:
+        batch: The columns that the rules read.
+        rules: In the order in which they are asked.
+
+    Returns:
+        Object array of ``str | None``, shape [N].
+    """
+    rows = len(next(iter(batch.values())))
+    first = np.full(rows, None, dtype=object)
+    kept = np.ones(rows, bool)
+    for rule in rules:
+        try:
+            rejected = rule.rejects({name: batch[name] for name in rule.reads})
+        except TypeError as error:
+            types = ", ".join(f"{name} ({batch[name].dtype})" for name in rule.reads)
+            raise ConfigError(f"rule {rule.name!r} does not fit its column {types}") from error
+        first[rejected & kept] = rule.name
+        kept &= ~rejected
+    return first
+
+
+def rejections(table: pa.Table, rules: Sequence[Rule]) -> pa.Array:
+    """Return ``rejected_by`` of a table's rows as a column, type string.
+
+    Raises:
+        ConfigError: If the table lacks a column.
+    """
+    check_columns(rules, table.column_names)
+    names = dict.fromkeys(name for rule in rules for name in rule.reads)
+    # Without rules there would be no column to tell the number of rows.
+    if not names:
+        return pa.nulls(len(table), pa.string())
+    # Nulls become None in columns of strings or booleans, and NaN in those of numbers.
+    batch = {name: table[name].to_numpy() for name in names}
+    return pa.array(rejected_by(batch, rules), pa.string())
+
+
+def check_columns(rules: Iterable[Rule], available: Sequence[str]) -> None:
+    """Refuse rules that read columns which are not there.
+
+    Raises:
+        ConfigError: Naming the rule, the column and those available.
+    """
+    for rule in rules:
+        for name in rule.reads:
+            if name not in available:
+                raise ConfigError(
+                    f"rule {rule.name!r} reads column {name!r}, which is not there: give the "
+                    f"folder that has it in columns, or choose from {', '.join(sorted(available))}"
+                )
+
+
+def usable_image() -> Rule:
+    """Keep figures without a defect."""
+
+    def rejects(batch: Batch) -> np.ndarray:
+        return np.array([defect is not None for defect in batch["defect"]], bool)
+
+    return Rule("figure has a defect", ("defect",), rejects)
+
+
+def has_caption() -> Rule:
+    """Keep figures with a caption."""
+    return Rule("no caption", ("caption_chars",), lambda b: ~(b["caption_chars"] > 0))
+
+
+def caption_chars(minimum: PositiveInt = 1, maximum: PositiveInt | None = None) -> Rule:
+    """Keep captions of a length, in code points, both ends included."""
+    return _between(
+        f"caption not of {_range(minimum, maximum)} characters", "caption_chars", minimum, maximum
+    )
+
+
+def min_side(px: PositiveInt) -> Rule:
+    """Keep images whose shorter side has at least so many pixels."""
+
+    def rejects(batch: Batch) -> np.ndarray:
+        return ~(np.minimum(batch["width_px"], batch["height_px"]) >= px)
+
+    return Rule(f"shorter side under {px} px", ("width_px", "height_px"), rejects)
+
+
+def max_aspect(ratio: Annotated[float, Field(ge=1)]) -> Rule:
+    """Keep images whose longer side is at most so many times the shorter one."""
+
+    def rejects(batch: Batch) -> np.ndarray:
+        longer = np.maximum(batch["width_px"], batch["height_px"])
+        return ~(longer <= ratio * np.minimum(batch["width_px"], batch["height_px"]))
+
+    return Rule(f"longer side over {ratio:g} times the shorter", ("width_px", "height_px"), rejects)
+
+
+def license_groups(allowed: tuple[LicenseGroup, ...]) -> Rule:
+    """Keep figures whose licence is in one of PMC's groups."""
+    return _one_of(f"licence group not {_either(allowed)}", "license_group", allowed)
+
+
+def languages(allowed: tuple[str, ...]) -> Rule:
+    """Keep articles in a language, by ISO 639-1 code whatever the country: ``en`` covers ``en-GB``.
+
+    An article that states none is in English: that is the default of JATS's ``xml:lang``.
+    """
+
+    def rejects(batch: Batch) -> np.ndarray:
+        codes = [(language or "en").lower().partition("-")[0] for language in batch["language"]]
+        wanted = [code.lower().partition("-")[0] for code in allowed]
+        return ~np.isin(np.array(codes, object), wanted)
+
+    return Rule(f"language not {_either(allowed)}", ("language",), rejects)
+
+
+def years(minimum: int = 0, maximum: int = 9999) -> Rule:
+    """Keep articles published in a range of years, both ends included."""
+
+    def rejects(batch: Batch) -> np.ndarray:
+        found = (_YEAR.match(date or "") for date in batch["published"])
+        year = np.array([float(match[0]) if match else np.nan for match in found], float)
+        return ~((year >= minimum) & (year <= maximum))
+
+    return Rule(f"not published in {minimum} to {maximum}", ("published",), rejects)
+
+
+def article_types(allowed: tuple[str, ...]) -> Rule:
+    """Keep articles of certain types: ``research-article``, ``review-article`` … of JATS."""
+    return _one_of(f"article type not {_either(allowed)}", "article_type", allowed)
+
+
+def not_article_types(forbidden: tuple[str, ...]) -> Rule:
+    """Drop articles of certain types; one that states no type stays."""
+    return _none_of(f"article type {_either(forbidden)}", "article_type", forbidden)
+
+
+def figure_kinds(allowed: tuple[str, ...] = PUBLISHED_FIGURES) -> Rule:
+    """Keep certain kinds of figures."""
+    return _one_of(f"figure kind not {_either(allowed)}", "kind", allowed)
+
+
+def not_retracted() -> Rule:
+    """Drop articles known to be retracted; where it is not known they stay."""
+    return Rule("article retracted", ("retracted",), lambda b: np.equal(b["retracted"], True))
+
+
+def redistributable() -> Rule:
+    """Keep figures whose licence allows giving them on; where it is not known they go."""
+    return _known("licence does not allow redistribution", "redistributable")
+
+
+def derivatives_allowed() -> Rule:
+    """Keep figures whose licence allows to change them, as splitting into panels may be."""
+    return _known("licence does not allow derivatives", "derivatives_allowed")
+
+
+def not_third_party() -> Rule:
+    """Drop figures that credit somebody else: the article's licence may not be theirs."""
+    return Rule(
+        "credits a third party", ("third_party",), lambda b: np.equal(b["third_party"], True)
+    )
+
+
+def newest_version() -> Rule:
+    """Drop articles that have a newer usable version: ``duplicates.superseded``."""
+    return Rule("newer version exists", ("superseded",), lambda b: b["superseded"].astype(bool))
+
+
+def _known(reason: str, column: str) -> Rule:
+    return Rule(reason, (column,), lambda b: ~np.equal(b[column], True).astype(bool))
+
+
+def not_listed(column: str, listed: tuple[str, ...], called: str) -> Rule:
+    """Drop rows whose text in a column is one of these; ``called`` is the reason in the counts."""
+    return _none_of(called, column, listed)
+
+
+def value_between(column: str, minimum: float | None = None, maximum: float | None = None) -> Rule:
+    """Keep rows whose number in any column, an annotator's too, is in a range, ends included.
+
+    Raises:
+        ConfigError: If neither end is given.
+    """
+    if minimum is None and maximum is None:
+        raise ConfigError(f"value_between needs a minimum or a maximum for column {column!r}")
+    return _between(f"{column} not {_range(minimum, maximum)}", column, minimum, maximum)
+
+
+def value_one_of(column: str, allowed: tuple[str, ...]) -> Rule:
+    """Keep rows whose text in any column, an annotator's too, is one of these."""
+    return _one_of(f"{column} not {_either(allowed)}", column, allowed)
+
+
+def any_of(column: str, allowed: tuple[str, ...]) -> Rule:
+    """Keep rows with at least one of these among the several values of a column: concepts."""
+    wanted = frozenset(allowed)
+    return Rule(
+        f"{column} without {_either(allowed)}", (column,), lambda b: ~_any(b[column], wanted)
+    )
+
+
+def none_of(column: str, forbidden: tuple[str, ...]) -> Rule:
+    """Drop rows with any of these among the several values of a column; without values they stay.
+
+    After ``any_of``, of figures with concepts of both sorts those go that have a forbidden one.
+    """
+    refused = frozenset(forbidden)
+    return Rule(
+        f"{column} with {_either(forbidden)}", (column,), lambda b: _any(b[column], refused)
+    )
+
+
+def _between(name: str, column: str, minimum: float | None, maximum: float | None) -> Rule:
+    low = -np.inf if minimum is None else minimum
+    high = np.inf if maximum is None else maximum
+    return Rule(name, (column,), lambda b: ~((b[column] >= low) & (b[column] <= high)))
+
+
+def _one_of(name: str, column: str, allowed: Sequence[str]) -> Rule:
+    return Rule(name, (column,), lambda b: ~np.isin(b[column], np.array(allowed, object)))
+
+
+def _none_of(name: str, column: str, forbidden: Sequence[str]) -> Rule:
+    return Rule(name, (column,), lambda b: np.isin(b[column], np.array(forbidden, object)))
+
+
+def _any(rows: np.ndarray, wanted: frozenset[str]) -> np.ndarray:
+    """Return which rows have one of these among their values; bool, shape [N]."""
+    # A text has letters, which are no values: value_one_of is for columns of texts.
+    if any(isinstance(values, str) for values in rows):
+        raise TypeError
+    return np.array([values is not None and not wanted.isdisjoint(values) for values in rows], bool)
+
+
+def _either(values: Sequence[str]) -> str:
+    return " or ".join(values)
+
+
+def _range(minimum: float | None, maximum: float | None) -> str:
+    if maximum is None:
+        return f"at least {minimum:g}"
+    return f"at most {maximum:g}" if minimum is None else f"{minimum:g} to {maximum:g}"
+
+
+def make_rules(described: Sequence[Plugin]) -> list[Rule]:
+    """Return the rules that a configuration describes.
+
+    Raises:
+        ConfigError: If there is no such rule or its settings are not valid.
+    """
+    return [_make(rule) for rule in described]
+
+
+def with_names(described: Plugin) -> Plugin:
+    """Return a rule whose settings given by place have their names: ``min_side(300)``.
+
+    One value stands for several where a rule takes several, and so do all that are left at the
+    end: ``license_groups(commercial, noncommercial)``.
+
+    Raises:
+        ConfigError: If more is given than the rule takes.
+    """
+    factory = known_rules().get(described.name)
+    if factory is None:
+        return described
+    hints = typing.get_type_hints(factory)
+    names = list(inspect.signature(factory).parameters)
+    by_place = [value for name, value in described.settings.items() if name.isdigit()]
+    settings = {name: v for name, v in described.settings.items() if not name.isdigit()}
+    for place, name in enumerate(names):
+        is_several = typing.get_origin(hints[name]) is tuple
+        if place < len(by_place) and name not in settings:
+            rest = by_place[place:]
+            if is_several and not isinstance(rest[0], list):
+                settings[name], by_place = rest, by_place[:place]
+            else:
+                settings[name] = rest[0]
+        elif is_several and isinstance(settings.get(name), str):
+            settings[name] = [settings[name]]
+    if len(by_place) > len(names):
+        raise ConfigError(
+            f"rule {described.name} takes {len(names)} settings "
+            f"({', '.join(names) or 'none'}), got {len(by_place)}"
+        )
+    return Plugin(described.name, settings)
+
+
+def known_rules() -> dict[str, Callable[..., Rule]]:
+    """Return every function of this file that makes a rule, by name."""
+    functions = inspect.getmembers(sys.modules[__name__], inspect.isfunction)
+    return {
+        name: function
+        for name, function in functions
+        if function.__module__ == __name__
+        and not name.startswith("_")
+        and typing.get_type_hints(function).get("return") is Rule
+    }
+
+
+def _make(described: Plugin) -> Rule:
+    known = known_rules()
+    if described.name not in known:
+        raise ConfigError(
+            f"there is no rule called {described.name!r}; choose from {', '.join(sorted(known))}"
+            f"{config.nearest(described.name, known)}"
+        )
+    factory = known[described.name]
+    settings = config.build(
+        _settings_type(described.name, factory), described.settings, name=f"rule {described.name}"
+    )
+    return factory(
+        **{item.name: getattr(settings, item.name) for item in dataclasses.fields(settings)}
+    )
+
+
+def _settings_type(name: str, factory: Callable[..., Rule]) -> Any:
+    """Return a dataclass of a function's arguments, so that they are checked like any setting."""
+    hints = typing.get_type_hints(factory, include_extras=True)
+    fields: list[Any] = [
+        (argument.name, hints[argument.name])
+        if argument.default is inspect.Parameter.empty
+        else (argument.name, hints[argument.name], dataclasses.field(default=argument.default))
+        for argument in inspect.signature(factory).parameters.values()
+    ]
+    return dataclasses.make_dataclass(f"rule_{name}", fields, frozen=True)

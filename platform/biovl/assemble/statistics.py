@@ -1,0 +1,266 @@
+"""What is in a corpus: the content of ``stats.json``, which is all that plots and card read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biovl.assemble.tally import (
+    ARTICLE_FACTS,
+    LENGTHS,
+    PIXEL_BINS,
+    PIXEL_BINS_PER_OCTAVE,
+    SEPARATOR,
+    Tally,
+    ValueCounts,
+    grouped,
+    numbers,
+)
+
+WINDOWS = (77, 154, 256, 512)
+"""Context lengths of text towers in tokens, start and end token included (BMC-LongCLIP, fig. 1)."""
+
+START_AND_END = 2
+"""CLIP puts a token before and one after each text; a window of 77 sees 75 tokens of it."""
+
+TOP = 50
+"""How many journals and MeSH terms are listed (BIOMEDICA, table 14)."""
+
+TOKEN_BIN = 8
+TOKEN_BINS = 128
+"""The token histograms have bins of 8 tokens; the last one holds every longer text."""
+
+SIDES_PX = (224, 336, 512)
+"""Input sizes of common image towers, in pixels."""
+
+SPLITS = ("train", "val", "test")
+
+CONVENTIONS = {
+    "article facts": "an article without a value counts as null; of several values the first in "
+    "the alphabet counts",
+    "articles by licence": "an article whose images carry two licences counts under both",
+    "full_text_chars": "of articles whose text was published with them",
+    "iqr": "third quartile less first",
+    "mention_chars": "all body paragraphs that cite an image, of images with such a paragraph",
+    "quantiles": "linear between neighbouring values, as numpy.quantile",
+    "tokens": "CLIP BPE, without start and end token",
+    "windows": "a window of n tokens holds the start and the end token and n - 2 of a text's; the "
+    "rest are wasted and the text is truncated",
+}
+
+
+def statistics(
+    whole: Tally,
+    *,
+    harvested: Mapping[str, Any],
+    dropped: Mapping[str, int],
+    labels: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the content of ``stats.json``.
+
+    Args:
+        whole: Of every pair of the corpus.
+        harvested: ``counts`` in the manifest of the figures: ``articles`` and ``figures``, each
+            with seen, usable, defective and defects by reason, and ``mentions``.
+        dropped: Figures that are not in the corpus by reason, ``counts.dropped`` of its manifest.
+        labels: What the function of this name returned.
+
+    Returns:
+        Plain JSON. The content of tables 6, 7, 14 and 17 of BIOMEDICA and of figure 1 of
+        BMC-LongCLIP for this corpus.
+    """
+    lengths = whole.lengths
+    articles, images = _one_row_an_article(whole.articles), whole.pairs
+    with_text = articles.filter(pc.greater(articles["full_text_chars"], 0))
+    known = [terms for terms in articles["mesh"].to_pylist() if terms]
+    mesh = pa.array([term for terms in known for term in terms.split(SEPARATOR)], pa.string())
+    return {
+        "conventions": CONVENTIONS,
+        "harvested": dict(harvested),
+        "dropped": dict(sorted(dropped.items(), key=lambda item: (-item[1], item[0]))),
+        "corpus": {
+            "articles": len(articles),
+            "images": _sum(images, "pairs"),
+            "captions": lengths["caption_chars"].above(0),
+            "mentions": _sum(images, "mentions"),
+            "size_bytes": _sum(images, "size_bytes"),
+        },
+        "splits": _by_split(whole),
+        "lengths": {
+            **{name: lengths[name].summary() for name in LENGTHS[:5]},
+            "full_text_chars": ValueCounts.of(numbers(with_text, "full_text_chars")).summary(),
+            **{
+                name: lengths[name].summary()
+                for name in ("width_px", "height_px", "area_px", "short_side_px")
+            },
+        },
+        "windows": {
+            "caption": _windows(lengths["caption_tokens"]),
+            "text": _windows(lengths["text_tokens"]),
+        },
+        "token_histograms": {
+            "caption": _token_histogram(lengths["caption_tokens"]),
+            "text": _token_histogram(lengths["text_tokens"]),
+        },
+        "image_sizes": _image_sizes(lengths["pixel_bins"], lengths["short_side_px"]),
+        "figures_per_article": _figures_per_article(articles),
+        "licenses": _licenses(whole.articles, ("license_group", "license")),
+        "license_groups": _licenses(whole.articles, ("license_group",)),
+        "years": _by_fact(articles, "year"),
+        "languages": _by_fact(articles, "language"),
+        "article_types": _by_fact(articles, "article_type"),
+        "journals": _top(articles, "journal"),
+        "kinds": _counts(images, "kind"),
+        "image_formats": _counts(images, "image_format"),
+        "mesh_terms": {"articles": len(known), "terms": len(mesh), **_top_values(mesh)},
+        "labels": dict(labels or {}),
+    }
+
+
+def labels(
+    figures: Mapping[str, Mapping[str, int]],
+    eligible: Mapping[str, Mapping[str, int]],
+    pairs: Mapping[str, Mapping[str, int]],
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return by column of labels and label how many figures and pairs have it, most first.
+
+    Args:
+        figures: All that were harvested, by column and label.
+        eligible: Those that rules and duplicates leave; balance decides about them.
+        pairs: Those in the corpus.
+    """
+    return {
+        column: {
+            name: {
+                "figures": count,
+                "eligible": eligible[column].get(name, 0),
+                "pairs": pairs[column].get(name, 0),
+            }
+            for name, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        }
+        for column, found in figures.items()
+    }
+
+
+def _one_row_an_article(articles: pa.Table) -> pa.Table:
+    rows = grouped(articles, ("article_id",), ("pairs",), ARTICLE_FACTS)
+    # Dates begin with the year at every precision.
+    year = pc.utf8_slice_codeunits(rows["published"], 0, 4)
+    return rows.append_column("year", year)
+
+
+def _sum(table: pa.Table, name: str) -> int:
+    return int(pc.sum(table[name]).as_py() or 0)
+
+
+def _by_split(whole: Tally) -> dict[str, dict[str, int]]:
+    pairs = grouped(whole.pairs, ("split",), ("pairs", "size_bytes"))
+    articles = grouped(whole.articles, ("split", "article_id"), ())
+    counted = {split: len(articles.filter(pc.equal(articles["split"], split))) for split in SPLITS}
+    found = {row["split"]: row for row in pairs.to_pylist()}
+    return {
+        split: {
+            "pairs": found[split]["pairs"],
+            "articles": counted[split],
+            "size_bytes": found[split]["size_bytes"],
+        }
+        for split in SPLITS
+        if split in found
+    }
+
+
+def _windows(tokens: ValueCounts) -> dict[str, dict[str, int | float]]:
+    """Return what is lost at each window: texts cut short, and tokens beyond its end."""
+    texts, total = int(tokens.counts.sum()), tokens.total()
+    lost = {}
+    for window in WINDOWS:
+        room = window - START_AND_END
+        wasted = int((np.maximum(tokens.values - room, 0) * tokens.counts).sum())
+        truncated = tokens.above(room)
+        lost[str(window)] = {
+            "texts_truncated": truncated,
+            "share_of_texts_truncated": truncated / texts if texts else 0.0,
+            "tokens_wasted": wasted,
+            "share_of_tokens_wasted": wasted / total if total else 0.0,
+        }
+    return lost
+
+
+def _token_histogram(tokens: ValueCounts) -> dict[str, Any]:
+    """Return texts and tokens by length of the text, and the tokens wasted at each window."""
+    places = np.minimum(tokens.values // TOKEN_BIN, TOKEN_BINS - 1)
+
+    def binned(weights: np.ndarray) -> list[int]:
+        sums = np.zeros(TOKEN_BINS, np.int64)
+        np.add.at(sums, places, weights * tokens.counts)
+        return [int(value) for value in sums]
+
+    return {
+        "bin_tokens": TOKEN_BIN,
+        "texts": binned(np.ones_like(tokens.values)),
+        "tokens": binned(tokens.values),
+        "wasted": {
+            str(window): binned(np.maximum(tokens.values - (window - START_AND_END), 0))
+            for window in WINDOWS
+        },
+    }
+
+
+def _image_sizes(bins: ValueCounts, short_side: ValueCounts) -> dict[str, Any]:
+    """Return images by size: ``[width bin, height bin, images]``, and those under model inputs."""
+    width, height = np.divmod(bins.values, PIXEL_BINS)
+    images = int(short_side.counts.sum())
+    return {
+        "bins_per_octave": PIXEL_BINS_PER_OCTAVE,
+        "bins": np.stack([width, height, bins.counts], axis=1).tolist(),
+        "images_with_short_side_under_px": {
+            str(side): images - short_side.above(side - 1) for side in SIDES_PX
+        },
+    }
+
+
+def _figures_per_article(articles: pa.Table) -> dict[str, Any]:
+    found = ValueCounts.of(numbers(articles, "pairs"))
+    counts = zip(found.values.tolist(), found.counts.tolist(), strict=True)
+    return {**found.summary(), "articles": {str(value): count for value, count in counts}}
+
+
+def _licenses(articles: pa.Table, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Return articles and images of each licence, most images first."""
+    # First to one row for each article of a licence: an article may have rows of two groups.
+    each = grouped(articles, ("article_id", *keys), ("pairs",))
+    rows = each.group_by(list(keys), use_threads=False)
+    table = rows.aggregate([("article_id", "count"), ("pairs", "sum")])
+    found = table.rename_columns([*keys, "articles", "images"]).to_pylist()
+    return sorted(found, key=lambda row: (-row["images"], *(row[key] or "" for key in keys)))
+
+
+def _by_fact(articles: pa.Table, name: str) -> list[dict[str, Any]]:
+    """Return articles and images of each value of a fact, most articles first, years in order."""
+    rows = articles.group_by([name], use_threads=False)
+    table = rows.aggregate([("article_id", "count"), ("pairs", "sum")])
+    found = table.rename_columns([name, "articles", "images"]).to_pylist()
+    by_name = sorted(found, key=lambda row: (row[name] is None, row[name] or ""))
+    return by_name if name == "year" else sorted(by_name, key=lambda row: -row["articles"])
+
+
+def _top(articles: pa.Table, name: str) -> dict[str, Any]:
+    rows = _by_fact(articles, name)
+    named = [row for row in rows if row[name] is not None]
+    unnamed = sum(row["articles"] for row in rows if row[name] is None)
+    return {"distinct": len(named), "articles_without": unnamed, "top": named[:TOP]}
+
+
+def _top_values(values: pa.Array) -> dict[str, Any]:
+    found = [(row["values"], row["counts"]) for row in values.value_counts().to_pylist()]
+    ordered = sorted(found, key=lambda item: (-item[1], item[0]))
+    top = [{"term": term, "articles": count} for term, count in ordered[:TOP]]
+    return {"distinct": len(found), "top": top}
+
+
+def _counts(pairs: pa.Table, name: str) -> dict[str, int]:
+    rows = grouped(pairs, (name,), ("pairs",)).to_pylist()
+    ordered = sorted(rows, key=lambda row: (-row["pairs"], row[name] or ""))
+    return {row[name] or "unknown": row["pairs"] for row in ordered}

@@ -1,0 +1,421 @@
+"""The steps from figures to shards, each a function of folders: nothing here knows of Ray.
+
+Every step leaves Parquet or tar files in the draft of the corpus, which the next one reads.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.assemble import balance, duplicates, rules, splits
+from biovl.assemble import pairs as pairing
+from biovl.assemble.config import AssembleConfig
+from biovl.core import shards
+from biovl.core.artifacts import Draft, Folder
+from biovl.core.errors import ArtifactError
+from biovl.core.harvests import HarvestPart, Tombstones
+from biovl.images.encode import for_training
+
+SAME_FILE, LOOKS_ALIKE = "same file as another pair", "looks like another pair"
+NO_IMAGE, TOO_MANY = "no image", "over-represented"
+SPLITS = ("train", "val", "test")
+
+_CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
+_RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
+
+ENDED = "ended_by_tombstone"
+RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", "superseded", ENDED)
+"""What is added to the candidates here."""
+
+_MOST_OPEN_RUNS = 128
+"""Processes may commonly open 1,024 files."""
+
+# What decisions about duplicates and splits read, whatever the rules read besides.
+_DECIDING = (
+    f"figure_id article_id {pairing.GROUP} source_uri version defect "
+    f"image_sha256 phash width_px height_px {ENDED}"
+).split()
+_NOT_IN_INDEX = (
+    *("text", "mention_texts", "caption_bold", "caption_superscripts", "defect", ENDED),
+    *(*pairing.LONG_TEXTS, "context_sources", "long_caption_steps"),
+)
+_RUN = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        pa.field("offset", pa.int64()),
+        pa.field("size", pa.int64()),
+        pa.field("defect", pa.string()),
+    ]
+)
+_PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offset", "size")])
+
+
+def look(config: AssembleConfig, part: HarvestPart, number: int) -> None:
+    """Join one part of the figures with its articles and columns, without reading an image."""
+    source = Folder(part.uri)
+    unit = part.name.removeprefix("part-").partition("-")[0]
+    figures = _figures(source, part.path)
+    # One part of articles at a time, less what the figures do not need: a unit may be an archive
+    # of a hundred thousand articles.
+    articles = pa.concat_tables(
+        pairing.article_facts(_articles(part, name), figures)
+        for name in source.names("articles", ".parquet")
+        if name.startswith(f"part-{unit}-")
+    )
+    tables = []
+    for folder in part.columns:
+        added = _read(Folder(folder), part.name)
+        if len(added) != len(figures):
+            raise ArtifactError(
+                f"{folder}/{part.name} has {len(added)} rows and {part.path} of {part.uri} has "
+                f"{len(figures)}: they do not belong together"
+            )
+        tables.append(added)
+    written = [
+        table[config.text].to_pylist() for table in tables if config.text in table.column_names
+    ]
+    found = pairing.candidates(figures, articles, config.text, *written)
+    for added in tables:
+        for name in added.column_names:
+            # Embeddings are for clustering: in an index of the corpus they would outweigh all else.
+            if not pairing.is_vector(added.schema.field(name).type):
+                found = found.append_column(added.schema.field(name), added[name])
+    found = found.append_column(ENDED, Tombstones(part.later).of(figures["source_uri"]))
+    _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
+
+
+def _figures(source: Folder, path: str) -> pa.Table:
+    """Read a part of the figures; columns that an earlier version did not write are null."""
+    with source.filesystem.open_input_file(source.at(path)) as stream:
+        parquet = pq.ParquetFile(stream)
+        there = set(parquet.schema_arrow.names)
+        absent = [name for name in pairing.FIGURE_COLUMNS if name not in there]
+        figures = parquet.read([name for name in pairing.FIGURE_COLUMNS if name in there])
+    if set(absent) - {pairing.GROUP}:
+        raise ArtifactError(
+            f"{source.uri}/{path} has no column {', '.join(absent)}: it is not what harvest writes"
+        )
+    for name in absent:
+        figures = figures.append_column(name, pa.nulls(len(figures), pa.string()))
+    return figures
+
+
+def _articles(part: HarvestPart, name: str) -> pa.Table:
+    """Read a part of the articles, with what PubMed says of them where that was asked."""
+    articles = _read(Folder(part.uri), f"articles/{name}", pairing.ARTICLE_COLUMNS)
+    for uri in part.article_columns:
+        answers = _read(Folder(uri), name)
+        if len(answers) != len(articles):
+            raise ArtifactError(
+                f"{uri}/{name} has {len(answers)} rows and articles/{name} of {part.uri} has "
+                f"{len(articles)}: they do not belong together"
+            )
+        articles = pairing.with_pubmed(articles, answers)
+    return articles
+
+
+def decide(
+    config: AssembleConfig, asked: Sequence[rules.Rule], parts: int, labels: Sequence[str]
+) -> dict[str, Any]:
+    """Decide about every figure, from short columns of all parts at once.
+
+    Args:
+        config: Of the job.
+        asked: The rules.
+        parts: How many there are.
+        labels: Columns whose values are counted.
+
+    Returns:
+        ``figures`` and ``eligible``: rows by column of ``labels`` and value, of all and of those
+        that only balance may still drop; and the ``cap`` that it took, if any.
+    """
+    folder = Draft(config.out).folder
+    wanted = dict.fromkeys([*_DECIDING, *labels, *(name for rule in asked for name in rule.reads)])
+    columns = [name for name in wanted if name != "superseded"]
+    tables = [_read(folder, _candidates(number), columns=columns) for number in range(parts)]
+    found = pa.concat_tables(tables)
+    found = found.append_column("superseded", pa.array(_superseded(found), pa.bool_()))
+    rejected = rules.rejections(found, asked).to_numpy(zero_copy_only=False).copy()
+    # What a later harvest ends is not there for any rule.
+    tombstones = found[ENDED].to_numpy(zero_copy_only=False)
+    over = ~_is_none(tombstones)
+    rejected[over] = [f"tombstone: {reason}" for reason in tombstones[over]]
+    ids, content = found["figure_id"].to_numpy(), found["image_sha256"].to_numpy()
+    duplicate_of = np.full(len(ids), None, object)
+
+    # Whatever the rules say, there is nothing to train on.
+    imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
+    rejected[imageless] = NO_IMAGE
+    kept = np.flatnonzero(_is_none(rejected))
+    # Of equal images the first by id stands for the others, whichever harvest it is from.
+    kept = kept[np.argsort(ids[kept].astype(str), kind="stable")]
+    images = found.take(pa.array(kept))
+    stands_for = kept[
+        duplicates.survivors(
+            duplicates.hash_bits(images["image_sha256"].to_pylist()),
+            duplicates.hash_bits(
+                images["phash"].to_pylist() if config.duplicates.near else [None] * len(kept)
+            ),
+            images["width_px"].to_numpy(),
+            images["height_px"].to_numpy(),
+            max_distance=config.duplicates.max_distance,
+        )
+    ]
+    repeats = stands_for != kept
+    gone, survivor = kept[repeats], stands_for[repeats]
+    duplicate_of[gone] = ids[survivor]
+    rejected[gone] = np.where(content[gone] == content[survivor], SAME_FILE, LOOKS_ALIKE)
+
+    eligible = np.flatnonzero(_is_none(rejected))
+    needed = [*labels, "article_id", pairing.GROUP, "figure_id"]
+    of_eligible = found.select(list(dict.fromkeys(needed))).take(pa.array(eligible))
+    counted: dict[str, Any] = {
+        "figures": {name: balance.counts(found[name]) for name in labels},
+        "eligible": {name: balance.counts(of_eligible[name]) for name in labels},
+    }
+    if config.balance.asked:
+        kept_by = balance.balanced(
+            of_eligible[config.balance.column],
+            pairing.whole_of(of_eligible).to_pylist(),
+            of_eligible["figure_id"].to_pylist(),
+            cap=config.balance.cap,
+            target=config.balance.target,
+            seed=config.seed,
+        )
+        rejected[eligible] = [name and f"{TOO_MANY}: {name}" for name in kept_by.over]
+        counted["cap"] = kept_by.cap
+
+    split = np.full(len(ids), None, object)
+    stay = np.flatnonzero(_is_none(rejected))
+    wholes = pairing.whole_of(found).take(pa.array(stay)).to_pylist()
+    split_of = splits.splits_of(
+        wholes,
+        val_permyriad=config.split.val_permyriad,
+        test_permyriad=config.split.test_permyriad,
+        least=config.split.least_articles,
+        most=config.split.most_articles,
+    )
+    split[stay] = [split_of[whole] for whole in wholes]
+    decisions = pa.table(
+        {
+            "rejected_by": pa.array(rejected, pa.string()),
+            "duplicate_of": pa.array(duplicate_of, pa.string()),
+            "split": pa.array(split, pa.string()),
+        }
+    )
+    start = 0
+    for number, table in enumerate(tables):
+        _write(folder, _decisions(number), decisions.slice(start, len(table)))
+        start += len(table)
+    return counted
+
+
+def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
+    """Write one part's kept pairs to a run: a tar like the shards, and where each pair is in it."""
+    folder = Draft(config.out).folder
+    about = _read(folder, _candidates(number))
+    wanted = np.flatnonzero(_read(folder, _decisions(number))["split"].is_valid().to_numpy())
+    entries: list[dict[str, Any]] = []
+    with folder.writer(f"{_RUNS}/{number:06d}.tar") as stream:
+        run = shards.ShardWriter(stream)
+        for row, image in _images(Folder(part.uri), part.path, wanted):
+            encoded = for_training(
+                image,
+                short_side_px=config.image.short_side_px,
+                jpeg_quality=config.image.jpeg_quality,
+            )
+            entry = {"row": row, "offset": None, "size": None, "defect": encoded.defect}
+            if encoded.defect is None:
+                (texts,) = about.slice(row, 1).to_pylist()
+                place = run.add(
+                    texts["figure_id"],
+                    {
+                        encoded.suffix: encoded.data,
+                        "txt": texts["text"].encode(),
+                        "json": pairing.pair_json(texts),
+                    },
+                )
+                entry |= {"offset": place.offset, "size": place.size}
+            entries.append(entry)
+        run.finish()
+    _write(folder, _run(number), pa.Table.from_pylist(entries, _RUN))
+
+
+def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
+    """Lay the encoded pairs out over shards, and write a plan for each.
+
+    Returns:
+        The number of shards of each split.
+    """
+    folder = Draft(config.out).folder
+    pieces: dict[str, list[pa.Table]] = {split: [] for split in SPLITS}
+    for number in range(parts):
+        run = _read(folder, _run(number))
+        run = run.filter(run["defect"].is_null())
+        ids = _read(folder, _candidates(number), columns=["figure_id", "article_id", pairing.GROUP])
+        ids = ids.append_column("split", _read(folder, _decisions(number))["split"])
+        ids = ids.take(run["row"])
+        piece = run.select(["row", "offset", "size"])
+        piece = piece.add_column(0, "part", pa.array(np.full(len(run), number, np.int64)))
+        for name in ids.column_names:
+            piece = piece.append_column(name, ids[name])
+        for split in SPLITS:
+            pieces[split].append(piece.filter(pc.equal(piece["split"], split)))
+    counts: dict[str, int] = {}
+    for split in SPLITS:
+        pairs = pa.concat_tables(pieces[split])
+        layout = splits.lay_out(
+            splits.shuffle_keys(pairing.whole_of(pairs).to_pylist(), config.seed),
+            splits.shuffle_keys(pairs["figure_id"].to_pylist(), config.seed),
+            pairs["size"].to_numpy(),
+            max_bytes=config.shard.size_mb * 1_000_000,
+            max_pairs=config.shard.pairs,
+        )
+        counts[split] = int(layout.shard.max()) + 1 if len(pairs) else 0
+        order = np.lexsort((layout.place, layout.shard))
+        ends = np.searchsorted(layout.shard[order], np.arange(counts[split] + 1))
+        for number in range(counts[split]):
+            rows = pa.array(order[ends[number] : ends[number + 1]])
+            table = pairs.select(_PLAN.names).take(rows)
+            _write(folder, f"{_PLANS}/{shard_name(split, number)}.parquet", table)
+    return counts
+
+
+def shard(config: AssembleConfig, split: str, number: int) -> None:
+    """Write one shard: its pairs' bytes copied from the runs, in their shuffled order."""
+    folder = Draft(config.out).folder
+    name = shard_name(split, number)
+    planned = _read(folder, f"{_PLANS}/{name}.parquet")
+    offsets = []
+    with contextlib.ExitStack() as stack:
+        target = shards.ShardWriter(stack.enter_context(folder.writer(f"{name}.tar")))
+
+        @functools.lru_cache(_MOST_OPEN_RUNS)
+        def run(part: int) -> Any:
+            # Closed by its last reference: a shard has pairs of nearly every run.
+            return folder.filesystem.open_input_file(folder.at(f"{_RUNS}/{part:06d}.tar"))
+
+        for pair in planned.to_pylist():
+            stored = run(pair["part"]).read_at(pair["size"], pair["offset"])
+            offsets.append(target.copy(stored).offset)
+        target.finish()
+    placed = planned.set_column(2, "offset", pa.array(offsets, pa.int64()))
+    _write(folder, f"{_PLACES}/{name}.parquet", placed)
+
+
+def shard_name(split: str, number: int) -> str:
+    """Return the path of a shard in its corpus, without suffix."""
+    return f"{split}/{number:05d}"
+
+
+def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> Iterator[pa.Table]:
+    """Yield the index part by part: every pair's metadata, and where its bytes are."""
+    folder = Draft(config.out).folder
+    placed = []
+    for split, count in shards_of.items():
+        for number in range(count):
+            name = shard_name(split, number)
+            table = _read(folder, f"{_PLACES}/{name}.parquet")
+            table = table.append_column("split", pa.array([split] * len(table)))
+            placed.append(table.append_column("shard", pa.array([f"{name}.tar"] * len(table))))
+    empty = _PLAN.empty_table()
+    for name in ("split", "shard"):
+        empty = empty.append_column(name, pa.array([], pa.string()))
+    # With nothing kept the index is there all the same, without rows.
+    places = pa.concat_tables([empty, *placed]).sort_by(
+        [("part", "ascending"), ("row", "ascending")]
+    )
+    ends = np.searchsorted(places["part"].to_numpy(), np.arange(parts + 1))
+    for number in range(parts):
+        here = places.slice(ends[number], ends[number + 1] - ends[number])
+        about = _read(folder, _candidates(number)).take(here["row"])
+        about = about.drop_columns([n for n in _NOT_IN_INDEX if n in about.column_names])
+        about = about.add_column(0, "pair_id", about["figure_id"])
+        for name in ("split", "shard", "offset", "size"):
+            about = about.append_column(name, here[name])
+        yield about
+
+
+def dropped(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
+    """Yield the figures left out, part by part: why, and which pair stands for a duplicate."""
+    folder = Draft(config.out).folder
+    for number in range(parts):
+        about = _read(folder, _candidates(number), columns=["figure_id", "article_id"])
+        decisions = _read(folder, _decisions(number))
+        reasons = decisions["rejected_by"].to_pylist()
+        for failed in _read(folder, _run(number)).to_pylist():
+            reasons[failed["row"]] = reasons[failed["row"]] or failed["defect"]
+        about = about.append_column("dropped_by", pa.array(reasons, pa.string()))
+        about = about.append_column("duplicate_of", decisions["duplicate_of"])
+        yield about.filter(about["dropped_by"].is_valid())
+
+
+def _superseded(found: pa.Table) -> np.ndarray:
+    """Return for each figure whether its article gives way to a newer version of itself."""
+    # A changed article has its old rows and its new ones under one address: apart, by the harvest.
+    ended_rows = found[ENDED].is_valid().to_numpy()
+    addresses = found["source_uri"].to_numpy()
+    uris, first, article_of = np.unique(
+        np.where(ended_rows, addresses + "\0ended", addresses),
+        return_index=True,
+        return_inverse=True,
+    )
+    usable = np.zeros(len(uris), bool)
+    np.logical_or.at(usable, article_of, found["defect"].is_null().to_numpy() & ~ended_rows)
+    # In the order of the source, so that of equal versions the first stays.
+    order = np.argsort(first)
+    rows = pa.array(first[order])
+    gives_way = np.zeros(len(uris), bool)
+    gives_way[order] = duplicates.superseded(
+        found["article_id"].take(rows).to_pylist(),
+        found["version"].take(rows).to_pylist(),
+        usable[order],
+    )
+    return gives_way[article_of]
+
+
+def _images(source: Folder, part: str, wanted: np.ndarray) -> Iterator[tuple[int, bytes]]:
+    """Yield the rows wanted of a part with their image, one row group in memory at a time."""
+    with source.filesystem.open_input_file(source.at(part)) as stream:
+        parquet = pq.ParquetFile(stream)
+        start = 0
+        for group in range(parquet.num_row_groups):
+            rows = parquet.metadata.row_group(group).num_rows
+            here = wanted[(wanted >= start) & (wanted < start + rows)]
+            if len(here):
+                images = parquet.read_row_group(group, columns=["image"])["image"]
+                for row in here:
+                    yield int(row), images[int(row) - start].as_py()
+            start += rows
+
+
+def _is_none(values: np.ndarray) -> np.ndarray:
+    return np.array([value is None for value in values], bool)
+
+
+def _candidates(number: int) -> str:
+    return f"{_CANDIDATES}/{number:06d}.parquet"
+
+
+def _decisions(number: int) -> str:
+    return f"{_DECISIONS}/{number:06d}.parquet"
+
+
+def _run(number: int) -> str:
+    return f"{_RUNS}/{number:06d}.parquet"
+
+
+def _read(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        return pq.read_table(stream, columns=list(columns) if columns is not None else None)
+
+
+def _write(folder: Folder, name: str, table: pa.Table) -> None:
+    with folder.writer(name) as stream:
+        pq.write_table(table, stream, compression="zstd")

@@ -1,0 +1,1 @@
+"""The command ``benchmark``: scores of models with confidence intervals."""

@@ -1,0 +1,226 @@
+"""Benchmarks by name: where each is looked for, how it becomes a task, and averages of suites.
+
+A benchmark is looked for in ``data_root/<path>``, in any format that is read here: class folders,
+MedMNIST's npz, Parquet as Hugging Face publishes it, WebDataset tars. What is not there is skipped,
+and the report says so.
+"""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from biovl.benchmark import data as opening
+from biovl.benchmark.benchmark_table import AVERAGED_OVER, BENCHMARKS, SUITES, Benchmark
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.datasets import choices
+from biovl.core import plugins
+from biovl.core.config import Recipe
+from biovl.core.errors import ConfigError
+from biovl.core.filesystems import open_location, told
+from biovl.core.plugins import Plugin
+
+TASKS = "benchmark.tasks"
+
+
+def expanded(names: Sequence[str]) -> list[Benchmark]:
+    """Return benchmarks by their names and those of suites, each once.
+
+    Raises:
+        ConfigError: If a name is not known; lists those that are.
+    """
+    found: dict[str, Benchmark] = {}
+    for name in names:
+        if name not in SUITES and name not in BENCHMARKS:
+            raise ConfigError(
+                f"there is no benchmark called {name!r}; choose from the suites "
+                f"{', '.join(SUITES)}, or {', '.join(sorted(BENCHMARKS))}"
+            )
+        found |= {own: BENCHMARKS[own] for own in SUITES.get(name, (name,))}
+    return list(found.values())
+
+
+def is_there(benchmark: Benchmark, data_root: str) -> bool:
+    """Return whether something is where a benchmark is looked for."""
+    if not data_root:
+        return False
+    filesystem, path = open_location(f"{data_root.rstrip('/')}/{benchmark.location}")
+    with told(data_root):
+        found = filesystem.get_file_info(path).type
+    return bool(found != pafs.FileType.NotFound)
+
+
+def resolved(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str, str]]]:
+    """Return the tasks of a run with all their settings, and those whose data is not there.
+
+    Raises:
+        ConfigError: If a task or a benchmark is not known.
+    """
+    found = {name: _completed(plugin, config) for name, plugin in config.tasks.items()}
+    skipped = []
+    for item in expanded(config.benchmarks):
+        if not is_there(item, config.data_root):
+            skipped.append((item.name, _missing(item, config.data_root)))
+            continue
+        asked = Plugin(item.task or config.benchmarks_as, _settings(item, config))
+        found[item.name] = _completed(asked, config)
+    return found, skipped
+
+
+def _missing(item: Benchmark, data_root: str) -> str:
+    where = f"{data_root.rstrip('/') or 'data_root'}/{item.location}"
+    return f"not at {where}; {item.access} it: {item.source} (licence: {item.licence})"
+
+
+def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
+    uri = f"{config.data_root.rstrip('/')}/{item.location}"
+    data = _data(item, uri)
+    if (item.task or config.benchmarks_as) == "closed_vqa":
+        data = _with_captions(data)
+    else:
+        data = opening.with_classes(data)
+    settings: dict[str, Any] = {"data": {"name": data.name, **data.settings}}
+    if item.prompts and config.benchmarks_as == "zero_shot":
+        settings["prompts"] = item.prompts
+    return settings
+
+
+def _data(item: Benchmark, uri: str) -> Plugin:
+    if "name" not in item.settings:
+        return opening.described(uri)
+    more = {name: value for name, value in item.settings.items() if name != "name"}
+    return Plugin(item.settings["name"], {"path": uri, **more})
+
+
+def _with_captions(data: Plugin) -> Plugin:
+    """Return a table as questions with the authors' captions, if it has them for its labels."""
+    if data.name != "table":
+        return data
+    label = data.settings["label"]
+    about = "classification" if label == "label_name" else label
+    settings = {name: value for name, value in data.settings.items() if name in ("path", "where")}
+    found = choices.recognized(data.settings["path"], about)
+    is_captions = str(found.get("options", ("",))[0]).startswith("captions.")
+    return Plugin("choices", {**settings, "about": about}) if is_captions else data
+
+
+def _completed(plugin: Plugin, config: BenchmarkConfig) -> Plugin:
+    """Return a task with what the run says for all: the corpus, the data, resamples, the seed."""
+    if plugin.name not in plugins.names(TASKS):
+        known = ", ".join(plugins.names(TASKS))
+        raise ConfigError(f"there is no task called {plugin.name!r}; choose from {known}")
+    module = importlib.import_module(f"biovl.{TASKS}.{plugin.name}")
+    takes = {item.name for item in fields(module.Config)}
+    settings = dict(plugin.settings)
+    for name, value in config.shared().items():
+        # Pairs come from a corpus or from elsewhere, not from both.
+        if name in takes and not (name == "data" and settings.get("corpus")):
+            settings.setdefault(name, value)
+    if "data" in settings and isinstance(settings["data"], Plugin):
+        given = settings["data"]
+        settings["data"] = {"name": given.name, **given.settings}
+    return Plugin(plugin.name, settings)
+
+
+def averages(values: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the papers' averages of each suite that has several benchmarks.
+
+    ``SUITE: of groups`` (``of domains``) is the mean of the means of ``SUITE: GROUP``, ``SUITE: of
+    tasks`` that of all tasks; ``AVERAGED_OVER`` says which the paper prints.
+
+    Args:
+        values: By benchmark, the score of its ``metric``.
+    """
+    found = []
+    for suite, level in AVERAGED_OVER.items():
+        names = SUITES[suite]
+        tasks = {name: values[name] for name in names if name in values}
+        if len(tasks) < 2:
+            continue
+        of = f"{len(tasks)} of {len(names)}"
+        if level != "task":
+            parts: dict[str, list[float]] = {}
+            for name, value in tasks.items():
+                parts.setdefault(getattr(BENCHMARKS[name], level), []).append(value)
+            means = {part: _mean(own) for part, own in parts.items()}
+            found += [
+                {"name": f"{suite}: {part}", "value": mean, "of": str(len(parts[part]))}
+                for part, mean in means.items()
+            ]
+            whole = _mean(list(means.values()))
+            found.append({"name": f"{suite}: of {level}s", "value": whole, "of": of})
+        found.append({"name": f"{suite}: of tasks", "value": _mean(list(tasks.values())), "of": of})
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def listing(data_root: str = "") -> str:
+    """Return every benchmark with what it is, what it takes, and whether it is there."""
+    lines = [f"{len(BENCHMARKS)} benchmarks; data_root is {data_root or 'not set'}", ""]
+    for item in BENCHMARKS.values():
+        there = "there" if is_there(item, data_root) else "not there"
+        classes = f"{item.classes} classes" if item.classes else item.task
+        captions = f", {item.captions} captions each" if item.captions and item.classes else ""
+        lines += [
+            f"{item.name}: {item.about}",
+            f"    {item.domain}, {item.group}; {item.modality}; {classes}{captions}",
+            f"    {item.source}",
+            f"    licence: {item.licence}; {item.access}; {there}: "
+            f"{data_root.rstrip('/') or 'data_root'}/{item.location}",
+        ]
+    lines += ["", "suites:"]
+    lines += [f"    {name}: {', '.join(names)}" for name, names in SUITES.items()]
+    lines += ["", f"tasks: {', '.join(plugins.names(TASKS))}"]
+    return "\n".join(lines) + "\n"
+
+
+def listed(arguments: Sequence[str]) -> str:
+    """Return ``listing`` for a command line, in which only data_root counts."""
+    found = dict(text.partition("=")[::2] for text in arguments if "=" in text)
+    return listing(found.get("data_root", ""))
+
+
+class Joinable(dict[str, Recipe]):
+    """Recipes by name, and several of them by their names joined by commas: all are asked."""
+
+    def __contains__(self, names: object) -> bool:
+        """Return whether every name is known."""
+        return all(dict.__contains__(self, name.strip()) for name in str(names).split(","))
+
+    def __missing__(self, names: str) -> Recipe:
+        return _together([self[name.strip()] for name in names.split(",")])
+
+
+def with_benchmarks(recipes: Mapping[str, Recipe]) -> Joinable:
+    """Return recipes, with those of every benchmark and suite."""
+    names = {**BENCHMARKS, **SUITES}.keys() - recipes.keys()
+    return Joinable({**{name: _asks(name) for name in sorted(names)}, **recipes})
+
+
+def _asks(name: str) -> Recipe:
+    def recipe() -> dict[str, Any]:
+        return {"benchmarks": [name]}
+
+    recipe.__doc__ = f"The suite {name}." if name in SUITES else BENCHMARKS[name].about + "."
+    return recipe
+
+
+def _together(recipes: Sequence[Recipe]) -> Recipe:
+    def recipe() -> dict[str, Any]:
+        tasks: dict[str, Any] = {}
+        names: list[str] = []
+        others: dict[str, Any] = {}
+        for one in recipes:
+            plain = dict(one())
+            tasks |= plain.pop("tasks", {})
+            names += plain.pop("benchmarks", [])
+            others |= plain
+        return {**others, "tasks": tasks, "benchmarks": names}
+
+    recipe.__doc__ = "All that is named."
+    return recipe

@@ -1,0 +1,85 @@
+"""A CSV or TSV of images and captions: columns ``image`` and ``caption``.
+
+Further columns are what scores are broken down by. Images are named relative to the folder of the
+table.
+"""
+
+import io
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+from pyarrow import csv
+
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.stored_images import Files, hash_of, version_of
+from biovl.core import spreadsheets
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+
+OUTSIDE = "named outside the folder"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of a table of captions."""
+
+    path: str
+    """The .csv or .tsv file, local or s3://."""
+    image: str = "image"
+    """Column of the files."""
+    caption: str = "caption"
+    """Column of the texts."""
+
+
+def build(config: Config) -> Pairs:
+    """Return the pairs; the other columns are what scores are broken down by.
+
+    Raises:
+        ArtifactError: If there is no such table, or a column is missing.
+    """
+    uri, _, name = config.path.rpartition("/")
+    folder = Folder(uri or ".")
+    if not folder.exists(name):
+        raise ArtifactError(f"{config.path} is not there: expected a table of captions")
+    try:
+        text = spreadsheets.decode(folder.read(name))
+        delimiter = spreadsheets.delimiter_of(
+            text.partition("\n")[0],
+            "\t" if name.endswith(".tsv") else ",",
+            (config.image, config.caption),
+        )
+        options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        with_types = csv.ConvertOptions(strings_can_be_null=False)
+        table = csv.read_csv(io.BytesIO(text.encode()), None, options, with_types)
+    except UnicodeDecodeError as error:
+        hint = spreadsheets.encoding_hint(error)
+        raise ArtifactError(f"{config.path} cannot be read as a table: {hint}") from error
+    except pa.ArrowInvalid as error:
+        raise ArtifactError(f"{config.path} cannot be read as a table: {error}") from error
+    for column in (config.image, config.caption):
+        if column not in table.column_names:
+            raise ArtifactError(
+                f"{config.path} has no column {column}; found {', '.join(table.column_names)}"
+            )
+    files = table[config.image].cast(pa.string()).to_pylist()
+    kept = [row for row, file in enumerate(files) if is_inside(file)]
+    left_out = Counter({OUTSIDE: len(files) - len(kept)})
+    table, files = table.take(kept), tuple(files[row] for row in kept)
+    versions = [version_of(folder, file) for file in files]
+    return choosing.pairs(
+        name=name.rpartition(".")[0],
+        images=Files(uri or ".", files, hash_of(versions)),
+        texts=table[config.caption].cast(pa.string()).to_pylist(),
+        ids=[f"{row}/{file}" for row, file in zip(kept, files, strict=True)],
+        about=table.drop_columns([config.image, config.caption]),
+        left_out=+left_out,
+    )
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a relative name stays in its folder."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    return bool(name) and not path.is_absolute() and ".." not in path.parts

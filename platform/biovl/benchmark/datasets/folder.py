@@ -1,0 +1,88 @@
+"""Class folders: ``CLASS/image.png …``, or below ``train/``, ``val/`` and ``test/`` the same.
+
+The name of a folder is the name of its class, underscores read as spaces.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.class_names import normalize
+from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.stored_images import Files, hash_of, version_of
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import Tree
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".gif", ".webp", ".bmp")
+
+OTHER = "no image by its name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of class folders."""
+
+    path: str
+    """Local folder or s3://."""
+    folders: tuple[str, ...] = ()
+    """Folders that are classes, in their order; empty takes all, sorted."""
+    split: str = "test"
+    """What images belong to where there are no folders train, val, test."""
+
+
+def build(config: Config) -> Labelled:
+    """Return the images with the classes of their folders; links out of the folder are left out.
+
+    Raises:
+        ArtifactError: If there are no class folders, or only one.
+    """
+    tree, left_out = Tree(config.path), Counter[str]()
+    try:
+        top = tree.folder(tree.path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ArtifactError(f"{config.path} is no folder of class folders: {error}") from error
+    splits = {name: choosing.split_named(name) for name in top.folders}
+    has_splits = bool(splits) and all(splits.values())
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, split in splits.items() if has_splits else [("", config.split)]:
+        folder = f"{tree.path}/{name}".rstrip("/")
+        listing = tree.folder(folder)
+        left_out.update(listing.refused.values())
+        for class_folder in listing.folders:
+            inside = tree.below(f"{folder}/{class_folder}")
+            left_out.update(inside.refused.values())
+            begin = f"{name}/{class_folder}/".lstrip("/")
+            files = [file for file in inside.files if file.lower().endswith(ENDINGS)]
+            left_out[OTHER] += len(inside.files) - len(files)
+            found.setdefault(class_folder, []).extend((begin + file, split or "") for file in files)
+    spelled: dict[str, str] = {}
+    for class_folder in sorted(found):
+        other = spelled.setdefault(normalize(class_folder), class_folder)
+        if other != class_folder:
+            raise ArtifactError(
+                f"{config.path} has two classes of the same name, the folders {other!r} and "
+                f"{class_folder!r}: name them alike in every split"
+            )
+    classes = list(config.folders) or sorted(found)
+    missing = [name for name in classes if name not in found]
+    if missing:
+        raise ArtifactError(
+            f"{config.path} has no class folder {missing[0]!r}, only {', '.join(sorted(found))}"
+        )
+    if not classes:
+        raise ArtifactError(f"{config.path} has no class folders")
+    rows = [
+        (file, number, split) for number, name in enumerate(classes) for file, split in found[name]
+    ]
+    names = tuple(file for file, _, _ in rows)
+    folder_of = Folder(config.path)
+    return choosing.labelled(
+        name=config.path.rstrip("/").rpartition("/")[2],
+        images=Files(config.path, names, hash_of([version_of(folder_of, name) for name in names])),
+        labels=[number for _, number, _ in rows],
+        classes=[name.replace("_", " ") for name in classes],
+        splits=[split for _, _, split in rows],
+        ids=names,
+        left_out=+left_out,
+    )

@@ -1,0 +1,124 @@
+"""The long captions of PMC, from harvested articles: a pair of each, caption and inline mentions.
+
+Source: BMC-LongCLIP (arXiv:2510.03978), section 2 and appendix C: articles of 2025, "exactly one
+unique image-caption pair" of each, "concatenating inline references with figure captions"; 1,000
+articles, 510 tokens of BioClinical-ModernBERT on average.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.assemble.pairs import ARTICLE_COLUMNS, FIGURE_COLUMNS, article_facts, candidates
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.datasets.reports import drawn_key
+from biovl.benchmark.stored_images import Chosen, Column, hash_of
+from biovl.core.artifacts import Folder, fingerprint, read_manifest
+from biovl.core.errors import ArtifactError
+
+OTHER_YEAR, NOT_DRAWN = "of another year", "not drawn: one figure of an article"
+DEFECT, NO_MENTION, REPEATED = "image has a defect", "no mention", "text or image of another"
+TOO_MANY, RETRACTED = "not drawn: enough articles", "article retracted"
+_KEPT = ("figure_id", "article_id", "text", "caption_tokens", "text_tokens", "license_group")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the benchmark."""
+
+    path: str
+    """figures/ as harvest publishes it, local or s3://."""
+    years: tuple[int, ...] = (2025,)
+    """Of publication; empty takes all. A model should not have seen them."""
+    articles: int = 1_000
+    """How many are drawn; 0 takes all."""
+    seed: int = 0
+    """Of the draw."""
+
+
+def build(config: Config) -> Pairs:
+    """Return a pair of each article: unique image, unique text, caption before mentions.
+
+    Raises:
+        ArtifactError: If there are no such figures.
+    """
+    manifest, folder = read_manifest(config.path, "figures"), Folder(config.path)
+    names = sorted(name for name in manifest.files if name.startswith("figures/"))
+    left_out, found, first = Counter[str](), list[dict[str, Any]](), 0
+    for name in names:
+        figures = _read(folder, name, FIGURE_COLUMNS)
+        unit = name.removeprefix("figures/part-").partition("-")[0]
+        articles = pa.concat_tables(
+            article_facts(_read(folder, f"articles/{part}", ARTICLE_COLUMNS), figures)
+            for part in folder.names("articles", ".parquet")
+            if part.startswith(f"part-{unit}-")
+        )
+        rows = candidates(figures, articles, "caption+mentions")
+        for at, row in enumerate(rows.to_pylist()):
+            reason = _reason(row, config.years)
+            if reason is None:
+                kept = {name: row[name] for name in _KEPT}
+                found.append({**kept, "sha": row["image_sha256"], "row": first + at})
+            else:
+                left_out[reason] += 1
+        first += len(rows)
+    chosen = _drawn(found, config, left_out)
+    if not chosen:
+        told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
+        raise ArtifactError(f"{config.path} has no figure to draw: {told or 'it is empty'}")
+    images = Column(
+        config.path,
+        tuple((name, manifest.files[name]["rows"]) for name in names),
+        "image",
+        hash_of(fingerprint(config.path), "image"),
+    )
+    texts = [str(row["text"]) for row in chosen]
+    about = pa.Table.from_pylist([{name: row[name] for name in _KEPT[3:]} for row in chosen])
+    return choosing.pairs(
+        name="long_captions",
+        images=Chosen(images, np.array([row["row"] for row in chosen], np.int64)),
+        texts=texts,
+        ids=[str(row["figure_id"]) for row in chosen],
+        about=about,
+        left_out=+left_out,
+    )
+
+
+def _reason(row: Mapping[str, Any], years: Sequence[int]) -> str | None:
+    if row["retracted"]:
+        return RETRACTED
+    if years and (row["published"] or "")[:4] not in {str(year) for year in years}:
+        return OTHER_YEAR
+    if row["defect"] is not None:
+        return DEFECT
+    return NO_MENTION if not row["mention_count"] else None
+
+
+def _drawn(
+    found: Sequence[dict[str, Any]], config: Config, left_out: Counter[str]
+) -> list[dict[str, Any]]:
+    """Return a figure of each article, in the order of the draw."""
+    order = sorted(found, key=lambda row: drawn_key(row["figure_id"], config.seed))
+    chosen, seen = list[dict[str, Any]](), set[tuple[str, object]]()
+    for row in order:
+        if ("article", row["article_id"]) in seen:
+            left_out[NOT_DRAWN] += 1
+        elif ("image", row["sha"]) in seen or ("text", row["text"]) in seen:
+            left_out[REPEATED] += 1
+        elif config.articles and len(chosen) == config.articles:
+            left_out[TOO_MANY] += 1
+        else:
+            chosen.append(row)
+            seen |= {("article", row["article_id"]), ("image", row["sha"]), ("text", row["text"])}
+    return sorted(chosen, key=lambda row: int(row["row"]))
+
+
+def _read(folder: Folder, name: str, columns: Sequence[str]) -> pa.Table:
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        return pq.read_table(stream, columns=list(columns))

@@ -1,0 +1,87 @@
+"""Images with a report each, as MIMIC-CXR lies: ``…/s50414267.txt`` beside ``…/s50414267/*.jpg``.
+
+Or ``report.txt`` beside ``report.jpg``. BMC-LongCLIP's benchmark is 1,000 unique pairs of these
+(arXiv:2510.03978, appendix B): an image of each report, with its whole text.
+"""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.datasets.folder import ENDINGS
+from biovl.benchmark.stored_images import Files, hash_of, version_of
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import Tree
+
+NO_IMAGES, NOT_DRAWN, REPEATED = "report without an image", "not drawn", "text of another report"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of images and reports."""
+
+    path: str
+    """The folder, local or s3://: that of MIMIC-CXR's ``files``, reports and images in one."""
+    pairs: int = 1_000
+    """Reports drawn; 0 takes all."""
+    images: int = 1
+    """Images of a report, the first by name; 0 takes all, which share its text."""
+    seed: int = 0
+    """Of the draw."""
+
+
+def build(config: Config) -> Pairs:
+    """Return reports with their images.
+
+    Raises:
+        ArtifactError: If there are none.
+    """
+    tree, folder = Tree(config.path), Folder(config.path)
+    try:
+        files = list(tree.below(tree.path).files)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ArtifactError(f"{config.path} is no folder of reports: {error}") from error
+    images: dict[str, list[str]] = {}
+    for name in files:
+        if name.lower().endswith(ENDINGS):
+            for of in (name.rpartition("/")[0], name.rpartition(".")[0]):
+                images.setdefault(of, []).append(name)
+    reports = [name for name in files if name.lower().endswith(".txt")]
+    with_images = [name for name in reports if images.get(name[:-4])]
+    left_out = Counter({NO_IMAGES: len(reports) - len(with_images)})
+    order = sorted(with_images, key=lambda name: drawn_key(name, config.seed))
+    chosen, texts = dict[str, str](), set[str]()
+    for name in order:
+        if config.pairs and len(chosen) == config.pairs:
+            break
+        text = " ".join(folder.read(name).decode("utf-8", "replace").split())
+        if text in texts:
+            left_out[REPEATED] += 1
+            continue
+        texts.add(text)
+        chosen[name] = text
+    left_out[NOT_DRAWN] = len(with_images) - len(chosen) - left_out[REPEATED]
+    rows = [
+        (image, chosen[name], name)
+        for name in sorted(chosen)
+        for image in images[name[:-4]][: config.images or None]
+    ]
+    names = tuple(image for image, _, _ in rows)
+    return choosing.pairs(
+        name=config.path.rstrip("/").rpartition("/")[2],
+        images=Files(config.path, names, hash_of([version_of(folder, name) for name in names])),
+        texts=[text for _, text, _ in rows],
+        ids=names,
+        about=pa.table({"report": [report for _, _, report in rows]}),
+        left_out=+left_out,
+    )
+
+
+def drawn_key(name: str, seed: int) -> bytes:
+    """Return what things are sorted by so that the first are a random draw, on every machine."""
+    return hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()

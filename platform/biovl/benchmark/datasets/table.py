@@ -1,0 +1,183 @@
+"""Parquet tables with an image and a label or a text in each row, as Hugging Face publishes them.
+
+Images are bytes, or the struct of ``bytes`` and ``path``. Labels are strings, or numbers whose
+names stand in the metadata (``ClassLabel``). Splits are a column, or the beginnings of file names
+(``test-00000-of-00001.parquet``).
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.datasets import Images, Labelled, Pairs
+from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+
+NO_LABEL = "no label"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of a table."""
+
+    path: str
+    """The folder of the .parquet files, local or s3://."""
+    image: str = "image"
+    """Column of the images."""
+    label: str = "label"
+    """Column of the labels."""
+    text: str = ""
+    """Column of texts: the table is pairs then."""
+    split: str = "split"
+    """Column of the splits; where there is none, names of files tell, else all is test."""
+    id: str = ""
+    """Column of unique ids; empty counts the rows."""
+    classes: tuple[str, ...] = ()
+    """Names of the labels 0, 1 …, or the strings that are labels, in their order."""
+    where: Mapping[str, str] = field(default_factory=dict)
+    """Only rows whose columns hold these values: {"dataset": "acevedo_et_al_2020"}."""
+    about: tuple[str, ...] = ()
+    """Columns that retrieval is broken down by."""
+
+
+def build(config: Config) -> Labelled | Pairs:
+    """Return what the table says of its images; reads no image.
+
+    Raises:
+        ArtifactError: If a column is missing, or a label has no name.
+    """
+    parts, schema, known = parquet_parts(config.path)
+    wanted = [config.image, config.text or config.label, *config.where, *config.about]
+    for name in [*wanted, *filter(None, [config.id])]:
+        if name not in schema.names:
+            raise ArtifactError(
+                f"{config.path} has no column {name}; found {', '.join(sorted(schema.names))}"
+            )
+    # The labels of several tasks would be told apart as those of one.
+    task = "task" if {"task", "options"} <= set(schema.names) and not config.where else ""
+    read = {*wanted[1:], config.id, config.split, task} & set(schema.names)
+    values = _values(config, [name for name, _ in parts], sorted(read))
+    images: Images = Column(config.path, parts, config.image, f"{known}-{config.image}")
+    mask = np.ones(len(images), bool)
+    for name, value in config.where.items():
+        mask &= np.asarray(pc.equal(values[name].cast(pa.string()), value).fill_null(False))
+    rows = np.flatnonzero(mask)
+    if not len(rows) and len(images):
+        raise ArtifactError(f"{config.path} has no rows with {_found(config.where, values)}")
+    ids = values[config.id].cast(pa.string()).to_pylist() if config.id else None
+    names = [ids[row] if ids else str(row) for row in rows]
+    name = config.path.rstrip("/").rpartition("/")[2]
+    if config.text:
+        texts = values[config.text].cast(pa.string()).fill_null("").to_pylist()
+        about = values.select(config.about).append_column("id", pa.array(ids or range(len(images))))
+        return choosing.pairs(
+            name=name,
+            images=Chosen(images, rows) if len(rows) < len(images) else images,
+            texts=[texts[row] for row in rows],
+            ids=names,
+            about=about.take(rows),
+        )
+    tasks = sorted(str(one) for one in values[task].unique().to_pylist()) if task else []
+    if len(tasks) > 1:
+        raise ArtifactError(
+            f"{config.path} holds {len(tasks)} tasks ({', '.join(tasks[:40])}): choose one, "
+            f'where={{"task": "{tasks[0]}"}}, or ask them all by closed_vqa'
+        )
+    label_N, classes = _labels(config, values[config.label].take(rows), schema)
+    split_N = _splits(config, values, parts)[rows]
+    kept = np.flatnonzero(label_N >= 0)
+    rows = rows[kept]
+    return choosing.labelled(
+        name=name,
+        images=Chosen(images, rows) if len(rows) < len(images) else images,
+        labels=label_N[kept],
+        classes=classes,
+        splits=split_N[kept],
+        ids=[names[row] for row in kept],
+        left_out={NO_LABEL: len(label_N) - len(kept)} if len(kept) < len(label_N) else {},
+    )
+
+
+def _found(where: Mapping[str, str], values: pa.Table) -> str:
+    """Return which values are wanted and which there are, for an error."""
+    told = []
+    for name, value in where.items():
+        there = sorted(str(one) for one in values[name].unique().to_pylist())
+        told.append(f"{name} {value!r}, only {', '.join(there[:40])}")
+    return "; ".join(told)
+
+
+def _values(config: Config, names: Iterable[str], columns: list[str]) -> pa.Table:
+    folder, tables, classes = Folder(config.path), list[pa.Table](), dict[str, list[str]]()
+    for name in names:
+        with folder.filesystem.open_input_file(folder.at(name)) as stream:
+            tables.append(pq.read_table(stream, columns=columns))
+        classes[name] = _class_names(tables[-1].schema, config.label)
+    # Number 1 of one file must be number 1 of all.
+    first, *others = classes
+    for name in others if not config.classes else ():
+        if classes[name] != classes[first]:
+            raise ArtifactError(
+                f"{config.path}: {first} numbers its labels {classes[first]}, {name} "
+                f"{classes[name]}: write both with the same ClassLabel, or name them: classes"
+            )
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _labels(
+    config: Config, column: pa.ChunkedArray, schema: pa.Schema
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return labels, -1 where there is none, and the names of the classes."""
+    if pa.types.is_integer(column.type):
+        label_N = column.fill_null(-1).to_numpy().astype(np.int64)
+        names = config.classes or _class_names(schema, config.label)
+        if not names:
+            raise ArtifactError(
+                f"{config.path}: {config.label} holds numbers without names; name them: classes"
+            )
+        return label_N, tuple(names)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        raise ArtifactError(
+            f"{config.path}: {config.label} is {column.type}, expected numbers or strings"
+        )
+    texts = column.to_pylist()
+    named = tuple(sorted({text for text in texts if text}))
+    missing = [name for name in config.classes if name not in named]
+    if missing:
+        raise ArtifactError(
+            f"{config.path}: no {config.label} is {missing[0]!r}, which classes names; found "
+            f"{', '.join(named[:40])}"
+        )
+    classes = config.classes or named
+    places = {text: number for number, text in enumerate(classes)}
+    return np.array([places.get(text or "", -1) for text in texts], np.int64), classes
+
+
+def _class_names(schema: pa.Schema, column: str) -> list[str]:
+    try:
+        known = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        names: Any = known["info"]["features"][column]["names"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _splits(config: Config, values: pa.Table, parts: tuple[tuple[str, int], ...]) -> np.ndarray:
+    if config.split in values.column_names:
+        stated = values[config.split].cast(pa.string()).fill_null("").to_pylist()
+        return np.array([choosing.split_named(name) or name for name in stated])
+    by_file = [
+        choosing.split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0])
+        for name, _ in parts
+    ]
+    return np.repeat([split or "test" for split in by_file], [rows for _, rows in parts])

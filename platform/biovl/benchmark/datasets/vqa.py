@@ -1,0 +1,290 @@
+"""Medical visual question answering: VQA-RAD and SLAKE, as they are published.
+
+    VQA-RAD, as on OSF              VQA-RAD, as MEVF's split     SLAKE
+      VQA_RAD Dataset Public.json     trainset.json                train.json
+      VQA_RAD Image Folder/           testset.json                 validate.json  test.json
+        synpic54610.jpg …             images/synpic54610.jpg …     imgs/xmlab1/source.jpg …
+
+VQA-RAD has two published sizes. The file on OSF has 2,248 questions: 1,797 to train on and 451
+(``phrase_type`` begins with ``test``) to test. Papers that state 3,515 questions, BiomedCLIP among
+them with 3,064 and 451, have also its 1,267 ``question_frame``: the same question put into a
+template, with the same image and answer. 284 of these are frames of test questions, and as 1,797 +
+1,267 is 3,064, they must all be in training there: it sees the answers of 284 of the 451 test
+questions. ``templated`` chooses: ``none`` of them, those of ``train`` questions (2,780 and 451), or
+``all`` as published, to compare with such papers.
+
+What cannot be asked is left out and counted: an unknown type of answer, no question, no answer, an
+image that is not there. So is a question of train or val that was met before on the same image,
+with the same answer, or that stands in test; what test holds is never changed.
+
+Source:
+    Lau et al. 2018, doi:10.1038/sdata.2018.251 (VQA-RAD); Liu et al. 2021, arXiv:2102.09542
+    (SLAKE: 14,028 questions in two languages, 642 images; in English 4,919, 1,053 and 1,061).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow.fs as pafs
+
+from biovl.benchmark.datasets import SPLITS, Questions
+from biovl.benchmark.stored_images import Files, hash_of
+from biovl.benchmark.vqa_answers import normalised
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+
+KINDS = ("open", "closed")
+
+_NO_FRAME = ("", "null", "na")
+"""What VQA-RAD writes where a question has no templated form."""
+
+_PUBLIC = "VQA_RAD Dataset Public.json"
+_RAD_IMAGES = ("VQA_RAD Image Folder", "images")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A folder of questions and images."""
+
+    path: str
+    """Local or ``s3://``, unpacked; what it holds is told by its files."""
+    templated: Literal["none", "train", "all"] = "none"
+    """Of VQA-RAD as on OSF: which templated questions are trained on; see above. ``all`` lets
+    training see the answers of 284 test questions."""
+    language: str = "en"
+    """Of SLAKE; ``en`` or ``zh``."""
+    repeated: Literal["drop", "keep"] = "drop"
+    """What becomes of questions of train and val that were met before or stand in test."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found(Questions):
+    """Questions, and what was found where they were read."""
+
+    fingerprint: str
+    """Of questions, answers and images."""
+    notes: Mapping[str, Any]
+    """``form``, a sentence; counts of ``questions`` by split and kind, of ``left_out`` by reason,
+    and of ``repeated``, which are among these unless they are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    id: str
+    split: str
+    image: str
+    question: str
+    answer: str
+    kind: str
+
+
+def build(config: Config) -> Found:
+    """Return the questions of a folder.
+
+    Raises:
+        ArtifactError: If it holds none of these sets, or its files are damaged.
+    """
+    folder = Folder(config.path)
+    if folder.exists(_PUBLIC):
+        rows, images, form = list(_public(folder, config.templated)), _rad_images(folder), "osf"
+    elif folder.exists("trainset.json") and folder.exists("testset.json"):
+        rows, images, form = list(_mevf(folder)), _rad_images(folder), "mevf"
+    elif folder.exists("train.json") and folder.exists("test.json"):
+        rows, images, form = list(_slake(folder, config.language)), "imgs", "slake"
+    else:
+        raise ArtifactError(
+            f"{folder.described} holds neither VQA-RAD ({_PUBLIC!r}, or trainset.json and "
+            "testset.json) nor SLAKE (train.json and test.json): unpack one there"
+        )
+    sizes = _image_sizes(folder, images)
+    rows, left_out = _usable(rows, sizes)
+    if not rows:
+        raise ArtifactError(f"{folder.described} has no question that can be asked: {left_out}")
+    repeated = _repeated(rows)
+    if config.repeated == "drop":
+        rows = [row for row, why in zip(rows, repeated, strict=True) if why is None]
+    counts = {
+        "left_out": left_out,
+        "repeated": dict(sorted(Counter(why for why in repeated if why).items())),
+    }
+    return _questions(config, rows, counts, sizes, images, form)
+
+
+def _public(folder: Folder, templated: str) -> Iterator[_Row]:
+    for number, row in enumerate(_rows(folder, _PUBLIC)):
+        is_test = str(row.get("phrase_type", "")).strip().lower().startswith("test")
+        asked = _row(row, "test" if is_test else "train", number, row.get("image_name"))
+        yield asked
+        frame = _text(row.get("question_frame"))
+        has_frame = frame.lower() not in _NO_FRAME
+        if has_frame and (templated == "all" or (templated == "train" and not is_test)):
+            yield _Row(
+                id=f"{asked.id}/templated",
+                split="train",
+                image=asked.image,
+                question=frame,
+                answer=asked.answer,
+                kind=asked.kind,
+            )
+
+
+def _mevf(folder: Folder) -> Iterator[_Row]:
+    for name, split in (("trainset.json", "train"), ("testset.json", "test")):
+        for number, row in enumerate(_rows(folder, name)):
+            yield _row(row, split, number, row.get("image_name"))
+
+
+def _slake(folder: Folder, language: str) -> Iterator[_Row]:
+    for name, split in zip(("train.json", "validate.json", "test.json"), SPLITS, strict=True):
+        if not folder.exists(name):
+            continue
+        for number, row in enumerate(_rows(folder, name)):
+            if row.get("q_lang") == language:
+                yield _row(row, split, number, row.get("img_name"))
+
+
+def _row(row: Mapping[str, Any], split: str, number: int, image: Any) -> _Row:
+    return _Row(
+        id=f"{split}/{row.get('qid', f'row {number}')}",
+        split=split,
+        image=_text(image),
+        question=_text(row.get("question")),
+        answer=_text(row.get("answer")),
+        kind=str(row.get("answer_type", "")).strip().lower(),
+    )
+
+
+def _text(value: Any) -> str:
+    """Return a value as text, blanks single. Counts are numbers in VQA-RAD."""
+    return " ".join(str("" if value is None else value).split())
+
+
+def _rows(folder: Folder, name: str) -> list[dict[str, Any]]:
+    try:
+        rows = json.loads(folder.read(name).decode("utf-8-sig"))
+    except ValueError as error:
+        raise ArtifactError(f"{folder.described}/{name} is not JSON: {error}") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ArtifactError(f"{folder.described}/{name} is not a list of questions")
+    return rows
+
+
+def _rad_images(folder: Folder) -> str:
+    for name in _RAD_IMAGES:
+        if folder.filesystem.get_file_info(folder.at(name)).type == pafs.FileType.Directory:
+            return name
+    raise ArtifactError(
+        f"{folder.described} has no images: they are expected in {' or '.join(_RAD_IMAGES)}"
+    )
+
+
+def _image_sizes(folder: Folder, images: str) -> dict[str, int]:
+    """Return the size of every file below a folder, by its path there."""
+    start = folder.at(images)
+    found = folder.filesystem.get_file_info(
+        pafs.FileSelector(start, recursive=True, allow_not_found=True)
+    )
+    return {
+        info.path[len(start) + 1 :]: info.size for info in found if info.type == pafs.FileType.File
+    }
+
+
+def _usable(rows: list[_Row], sizes: Mapping[str, int]) -> tuple[list[_Row], dict[str, int]]:
+    """Return what can be asked, and how many cannot, by reason."""
+    usable, left_out = [], Counter[str]()
+    for row in rows:
+        if row.kind not in KINDS:
+            left_out[f"the type of answer is {row.kind!r}"] += 1
+        elif not row.question or not row.answer:
+            left_out["there is no question or no answer"] += 1
+        elif row.image not in sizes:
+            left_out["the image is not there"] += 1
+        else:
+            usable.append(row)
+    return usable, dict(sorted(left_out.items()))
+
+
+def _repeated(rows: list[_Row]) -> list[str | None]:
+    """Return of each question of train and val that repeats another where that is."""
+    tested = {_asked(row) for row in rows if row.split == "test"}
+    met: set[tuple[str, str, str]] = set()
+    found: list[str | None] = []
+    for row in rows:
+        asked, why = _asked(row), None
+        if row.split != "test":
+            if asked in tested:
+                why = f"{row.split}: stands in test"
+            elif asked in met:
+                why = f"{row.split}: was met before"
+            met.add(asked)
+        found.append(why)
+    return found
+
+
+def _asked(row: _Row) -> tuple[str, str, str]:
+    return row.image, normalised(row.question), normalised(row.answer)
+
+
+def _questions(
+    config: Config,
+    rows: list[_Row],
+    counted: dict[str, dict[str, int]],
+    sizes: Mapping[str, int],
+    images: str,
+    form: str,
+) -> Found:
+    names = sorted({row.image for row in rows})
+    place = {name: number for number, name in enumerate(names)}
+    # By names and sizes: a copy of the folder is the same set.
+    known = hash_of([(name, sizes[name]) for name in names])
+    counts = Counter((row.split, row.kind) for row in rows)
+    return Found(
+        name="SLAKE" if form == "slake" else "VQA-RAD",
+        images=Files(config.path, tuple(f"{images}/{name}" for name in names), known),
+        image_of=np.array([place[row.image] for row in rows], np.int64),
+        questions=[row.question for row in rows],
+        answers=[row.answer for row in rows],
+        kinds=np.array([row.kind for row in rows]),
+        splits=np.array([row.split for row in rows]),
+        ids=_unique([row.id for row in rows]),
+        notes={
+            "form": _said(form, config),
+            "images": len(names),
+            "questions": {
+                split: {kind: counts[split, kind] for kind in KINDS if counts[split, kind]}
+                for split in SPLITS
+                if any(counts[split, kind] for kind in KINDS)
+            },
+            **counted,
+        },
+        fingerprint=hash_of(known, rows),
+    )
+
+
+def _said(form: str, config: Config) -> str:
+    if form == "slake":
+        return f"SLAKE, language {config.language}"
+    if form == "mevf":
+        return (
+            "VQA-RAD as MEVF's split of 3,515 questions, whose training has templated forms of "
+            "test questions"
+        )
+    return {
+        "none": "VQA-RAD of 2,248 questions (OSF), without templated ones",
+        "train": "VQA-RAD of 2,248 questions (OSF), with the templated ones of train",
+        "all": "VQA-RAD of 3,515 questions: all templated ones in train, also those of test",
+    }[config.templated]
+
+
+def _unique(ids: list[str]) -> list[str]:
+    """Return ids that differ: what is named like an earlier one gets its number."""
+    seen: Counter[str] = Counter()
+    result = []
+    for name in ids:
+        seen[name] += 1
+        result.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return result

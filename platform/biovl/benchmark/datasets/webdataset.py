@@ -1,0 +1,131 @@
+"""WebDataset tars: ``KEY.jpg`` with ``KEY.cls`` (labels) or ``KEY.txt`` (pairs) beside it.
+
+Tars lie in the folder, or in ``train/``, ``val/`` and ``test/`` as CLIP_benchmark has them, with
+``classnames.txt`` beside: a class in each line.
+"""
+
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.datasets import Labelled, Pairs
+from biovl.benchmark.datasets.folder import ENDINGS
+from biovl.benchmark.stored_images import Ranges, hash_of, version_of
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+
+NO_IMAGE = "no image"
+_MOST_TEXT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of tars."""
+
+    path: str
+    """The folder, local or s3://."""
+    classes: tuple[str, ...] = ()
+    """Names of the labels 0, 1 …; empty reads classnames.txt."""
+    split: str = "test"
+    """What tars belong to that lie in no folder of a split."""
+
+
+@dataclass
+class _Row:
+    key: str
+    split: str
+    file: int
+    offset: int = -1
+    size: int = 0
+    label: int = -1
+    text: str = ""
+
+
+def build(config: Config) -> Labelled | Pairs:
+    """Return what the tars hold; reads their headers, labels and texts.
+
+    Raises:
+        ArtifactError: If there are no tars, one cannot be read, or nothing stands beside images.
+    """
+    folder = Folder(config.path)
+    tars = _tars(config, folder)
+    if not tars:
+        raise ArtifactError(f"{config.path} has no .tar files, neither there nor in test/")
+    rows = [
+        row
+        for number, (name, split) in enumerate(tars)
+        for row in _rows(folder, name, split, number)
+    ]
+    left_out = Counter({NO_IMAGE: sum(row.offset < 0 for row in rows)})
+    rows = [row for row in rows if row.offset >= 0]
+    images = Ranges(
+        uri=config.path,
+        names=tuple(name for name, _ in tars),
+        file_N=np.array([row.file for row in rows], np.int64),
+        offset_N=np.array([row.offset for row in rows], np.int64),
+        size_N=np.array([row.size for row in rows], np.int64),
+        fingerprint=hash_of([version_of(folder, name) for name, _ in tars]),
+    )
+    name, ids = config.path.rstrip("/").rpartition("/")[2], [row.key for row in rows]
+    if all(row.label < 0 for row in rows):
+        texts = [row.text for row in rows]
+        return choosing.pairs(name=name, images=images, texts=texts, ids=ids, left_out=+left_out)
+    classes = config.classes
+    if not classes and folder.exists("classnames.txt"):
+        classes = tuple(folder.read("classnames.txt").decode().splitlines())
+    if not classes:
+        raise ArtifactError(f"{config.path} has no classnames.txt; name the labels: classes")
+    return choosing.labelled(
+        name=name,
+        images=images,
+        labels=[row.label for row in rows],
+        classes=classes,
+        splits=[row.split for row in rows],
+        ids=ids,
+        left_out=+left_out,
+    )
+
+
+def _tars(config: Config, folder: Folder) -> list[tuple[str, str]]:
+    found = [(name, config.split) for name in folder.names("", ".tar")]
+    for inner in ("train", "val", "valid", "validation", "test"):
+        split = choosing.split_named(inner) or ""
+        found += [(f"{inner}/{name}", split) for name in folder.names(inner, ".tar")]
+    return found
+
+
+def _rows(folder: Folder, name: str, split: str, number: int) -> Iterator[_Row]:
+    """Yield what a tar holds of each key, in its order. Nothing is unpacked to a disk."""
+    row: _Row | None = None
+    try:
+        with (
+            folder.filesystem.open_input_file(folder.at(name)) as file,
+            tarfile.open(fileobj=file, mode="r:") as archive,
+        ):
+            for member in archive:
+                if not member.isfile():
+                    continue
+                path, _, base = member.name.rpartition("/")
+                stem, _, kind = base.partition(".")
+                key = f"{name}:{path}/{stem}" if path else f"{name}:{stem}"
+                if row is None or row.key != key:
+                    if row is not None:
+                        yield row
+                    row = _Row(key, split, number)
+                if f".{kind.lower()}".endswith(ENDINGS):
+                    row.offset, row.size = member.offset_data, member.size
+                elif kind in ("cls", "txt") and member.size <= _MOST_TEXT_BYTES:
+                    stored = archive.extractfile(member)
+                    data = stored.read().decode("utf-8", "replace").strip() if stored else ""
+                    if kind == "txt":
+                        row.text = data
+                    else:
+                        row.label = int(data)
+    except (tarfile.TarError, ValueError) as error:
+        raise ArtifactError(f"{folder.described}/{name} cannot be read: {error}") from error
+    if row is not None:
+        yield row

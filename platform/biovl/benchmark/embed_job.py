@@ -1,0 +1,83 @@
+"""Vectors of images and texts, by actors that each hold a copy of a model."""
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from ray.data import ActorPoolStrategy
+
+from biovl.benchmark import embedding, encoders
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.embedding import Wanted
+from biovl.benchmark.encoders import Known, Model
+from biovl.core.artifacts import Draft
+from biovl.core.leases import held
+from biovl.runtime.failures import checked, returned
+from biovl.runtime.progress import Progress
+
+
+class _Embed:
+    """One copy of a model on a worker, which embeds unit after unit."""
+
+    def __init__(self, config: BenchmarkConfig, known: Known, todo: list[Any]) -> None:
+        self._config, self._known, self._todo = config, known, todo
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return returned(self._config.cache_uri(), lambda: self._embed(row))
+
+    def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
+        wanted, threads = self._wanted[str(row["uri"])], max(1, int(self._config.workers.cpus))
+        receipt = embedding.embed_unit(wanted, self._model, int(row["number"]), threads)
+        return {"rows": receipt["rows"]}
+
+    @functools.cached_property
+    def _wanted(self) -> dict[str, Wanted]:
+        found: dict[str, Wanted] = ray.get(self._todo[0])
+        return found
+
+    # Loaded with the first unit, which can say why it fails: an actor that cannot begin only dies.
+    @functools.cached_property
+    def _model(self) -> Model:
+        device = "cuda" if self._config.workers.gpus else "cpu"
+        return encoders.load(self._known.uri, device=device, precision=self._config.precision)
+
+
+def embed(config: BenchmarkConfig, name: str, wanted: Sequence[Wanted], say: Progress) -> None:
+    """Embed for one model what is not kept yet; for use within ``connected``.
+
+    Args:
+        config: Of the run: workers, precision, the cache.
+        name: What the table calls the model.
+        wanted: What is to be embedded, by one model.
+        say: Told of every unit.
+    """
+    todo = {item.uri: item for item in wanted if not item.published()}
+    if not todo:
+        return
+    with contextlib.ExitStack() as leases:
+        pending, total = [], 0
+        for uri, item in todo.items():
+            leases.enter_context(held(uri))
+            draft = Draft.begin(uri, embedding.KIND, item.plain, embedding.inputs(item))
+            finished = {int(kept.rpartition("/")[2]) for kept in draft.names_noted("embedded")}
+            pending += [{"uri": uri, "number": n} for n in range(item.units) if n not in finished]
+            total += item.units
+        say.stage(f"embedding with {name}: unit", total, done_before=total - len(pending))
+        if pending:
+            workers = config.workers
+            embed: Any = _Embed
+            done = ray.data.from_items(pending, override_num_blocks=len(pending)).map(
+                embed,
+                fn_constructor_args=(config, wanted[0].model, [ray.put(todo)]),
+                compute=ActorPoolStrategy(size=min(workers.count, len(pending))),
+                num_cpus=workers.cpus,
+                num_gpus=workers.gpus,
+            )
+            seen = 0
+            for row in done.iter_rows():
+                seen += checked(row)["rows"]
+                say.add(f"{seen:,} images and texts ({seen / say.seconds:.0f}/s)")
+        for item in todo.values():
+            embedding.publish(item)

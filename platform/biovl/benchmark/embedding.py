@@ -1,0 +1,305 @@
+"""Vectors of images and texts, made once for a model and kept for all that ask for them.
+
+    CACHE/<key>/
+      vectors.npy      float32, a unit row for each; NaN where an image is unreadable
+      manifest.json    what was embedded by what, which rows are unreadable and why
+
+The key stands for the model, what is embedded, the precision, and how much is embedded at a time.
+"""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow.fs as pafs
+
+from biovl.benchmark import encoders
+from biovl.benchmark.datasets import Images
+from biovl.benchmark.encoders import Known, Model
+from biovl.benchmark.tasks import Embedded
+from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, find_manifest, to_json
+from biovl.core.errors import BiovlError
+from biovl.models.encoder import Precision
+
+# Shapes: N images or texts, D embedding.
+
+KIND = "embeddings"
+
+VECTORS = "vectors.npy"
+
+PREPARED = 2
+"""Raised when the same files give other vectors: those kept before are not used then."""
+
+_READ_AT_ONCE = 64
+_KEPT_MODELS = 2
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts to embed."""
+
+    texts: tuple[str, ...]
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = hashlib.blake2b(digest_size=16)
+        for text in self.texts:
+            data = text.encode("utf-8", "surrogatepass")
+            known.update(len(data).to_bytes(8, "little"))
+            known.update(data)
+        object.__setattr__(self, "fingerprint", known.hexdigest())
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Something to be embedded by a model."""
+
+    model: Known
+    source: Images | Texts
+    cache: str
+    precision: Precision = "auto"
+    batch: int = 64
+    per_unit: int = 1_024
+    """Images or texts that are embedded by one task of a job."""
+
+    @property
+    def uri(self) -> str:
+        """Where the vectors are kept."""
+        key = hashlib.blake2b(json.dumps(self.plain, sort_keys=True).encode(), digest_size=16)
+        return f"{self.cache.rstrip('/')}/{key.hexdigest()}"
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the vectors depend on."""
+        return {
+            "prepared": PREPARED,
+            "model": self.model.fingerprint,
+            "kind": self.model.kind,
+            "source": self.source.fingerprint,
+            "of": "texts" if isinstance(self.source, Texts) else "images",
+            "rows": len(self.source),
+            "precision": self.precision,
+            "batch": self.batch,
+            "per_unit": self.per_unit,
+        }
+
+    @property
+    def units(self) -> int:
+        """How many tasks it takes."""
+        return -(-len(self.source) // self.per_unit)
+
+    def published(self) -> bool:
+        """Return whether the vectors are there."""
+        found = find_manifest(self.uri)
+        return found is not None and found.kind == KIND
+
+
+def embed_unit(wanted: Wanted, model: Model, number: int, threads: int) -> dict[str, Any]:
+    """Embed one unit into the draft of its folder; return the receipt."""
+    start = number * wanted.per_unit
+    stop = min(start + wanted.per_unit, len(wanted.source))
+    unreadable: dict[str, str] = {}
+    if isinstance(wanted.source, Texts):
+        rows_ND = _embed_texts(model, wanted.source.texts[start:stop], wanted.batch)
+    else:
+        rows_ND = np.full((stop - start, model.dim), np.nan, np.float32)
+        with ThreadPoolExecutor(threads) as pool:
+            waiting: list[tuple[int, np.ndarray]] = []
+            for row, pixels in _pixels(wanted.source, model, start, stop, pool):
+                if isinstance(pixels, str):
+                    unreadable[str(row)] = pixels
+                    continue
+                waiting.append((row - start, pixels))
+                if len(waiting) == wanted.batch:
+                    _embed_waiting(model, waiting, rows_ND)
+            _embed_waiting(model, waiting, rows_ND)
+    draft = Draft(wanted.uri)
+    draft.folder.write(_unit(number), rows_ND.tobytes())
+    facts = {"dim": model.dim, "logit_scale": model.logit_scale, "context": model.context}
+    receipt = {"rows": stop - start, "unreadable": unreadable, "facts": facts}
+    draft.note(f"embedded/{number:06d}", receipt)
+    return receipt
+
+
+def _pixels(
+    images: Images, model: Model, start: int, stop: int, pool: ThreadPoolExecutor
+) -> Iterator[tuple[int, np.ndarray | str]]:
+    """Yield what the model sees of each image, or why there is nothing."""
+
+    def look(data: bytes) -> np.ndarray | str:
+        try:
+            return encoders.prepare(model, data)
+        except BiovlError as error:
+            return str(error)
+
+    for first in range(start, stop, _READ_AT_ONCE):
+        data = images.read(first, min(first + _READ_AT_ONCE, stop))
+        yield from enumerate(pool.map(look, data), first)
+
+
+def _embed_waiting(
+    model: Model, waiting: list[tuple[int, np.ndarray]], rows_ND: np.ndarray
+) -> None:
+    if waiting:
+        at = [row for row, _ in waiting]
+        rows_ND[at] = model.embed_pixels(np.stack([pixels for _, pixels in waiting]))
+        waiting.clear()
+
+
+def _embed_texts(model: Model, texts: Sequence[str], batch: int) -> np.ndarray:
+    # Those of similar length together: a batch is as wide as its longest.
+    rows_ND = np.zeros((len(texts), model.dim), np.float32)
+    order = np.argsort([len(text) for text in texts], kind="stable")
+    for first in range(0, len(order), batch):
+        some = order[first : first + batch]
+        rows_ND[some] = model.embed_texts([texts[row] for row in some])
+    return rows_ND
+
+
+def _unit(number: int) -> str:
+    return f".draft/units/{number:06d}.bin"
+
+
+def publish(wanted: Wanted) -> Manifest:
+    """Join the units of a draft, all of which are there, and publish the vectors."""
+    draft = Draft(wanted.uri)
+    receipts: list[Any] = [draft.noted(f"embedded/{number:06d}") for number in range(wanted.units)]
+    facts = receipts[0]["facts"]
+    with draft.folder.writer(VECTORS) as stream:
+        _write_header(stream, len(wanted.source), facts["dim"])
+        for number in range(wanted.units):
+            stream.write(draft.folder.read(_unit(number)))
+    unreadable = {row: why for receipt in receipts for row, why in receipt["unreadable"].items()}
+    return draft.publish(_manifest(wanted, facts, unreadable))
+
+
+def _manifest(wanted: Wanted, facts: Mapping[str, Any], unreadable: Mapping[str, str]) -> Manifest:
+    return Manifest(
+        kind=KIND,
+        config=wanted.plain,
+        inputs=inputs(wanted),
+        counts={"rows": len(wanted.source), "unreadable": len(unreadable)},
+        notes={**facts, "unreadable": unreadable},
+    )
+
+
+def inputs(wanted: Wanted) -> list[Input]:
+    """Return what the vectors are made by."""
+    known = wanted.model
+    return [Input(name="model", uri=known.fingerprint, fingerprint=known.fingerprint)]
+
+
+def _write_header(stream: Any, rows: int, dim: int) -> None:
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": "<f4", "fortran_order": False, "shape": (rows, dim)}
+    )
+
+
+def vectors(uri: str) -> np.ndarray:
+    """Return kept vectors, memory-mapped; those of a bucket are copied to a temporary file."""
+    folder = Folder(uri)
+    if isinstance(folder.filesystem, pafs.LocalFileSystem):
+        found: np.ndarray = np.load(folder.at(VECTORS), mmap_mode="r", allow_pickle=False)
+        return found
+    with (
+        tempfile.NamedTemporaryFile(suffix=".npy") as local,
+        folder.filesystem.open_input_stream(folder.at(VECTORS)) as stream,
+    ):
+        shutil.copyfileobj(stream, local)
+        local.flush()
+        # The mapping outlives the name.
+        copied: np.ndarray = np.load(local.name, mmap_mode="r", allow_pickle=False)
+        return copied
+
+
+def embedded(name: str, parts: Sequence[Wanted]) -> Embedded:
+    """Return the vectors of images whose parts are all kept, and what embeds texts.
+
+    Args:
+        name: What the table calls the model.
+        parts: In their order, by one model.
+    """
+    known, facts = parts[0].model, dict[str, Any]()
+    unreadable: dict[int, str] = {}
+    rows, first = [], 0
+    for part in parts:
+        manifest = find_manifest(part.uri)
+        if manifest is None:
+            raise BiovlError(f"the vectors at {part.uri} are gone: run the same command again")
+        facts = dict(manifest.notes)
+        rows.append(vectors(part.uri))
+        unreadable |= {first + int(row): why for row, why in facts["unreadable"].items()}
+        first += len(part.source)
+
+    def text(texts: Sequence[str]) -> np.ndarray:
+        if not known.has_text:
+            raise BiovlError(f"{name} has no text tower: it cannot embed texts")
+        return _kept_texts(parts[0], texts)
+
+    def truncated(texts: Sequence[str]) -> np.ndarray:
+        return opened(known.uri, parts[0].precision).truncated(texts)
+
+    return Embedded(
+        image_ND=rows[0] if len(rows) == 1 else np.concatenate(rows),
+        unreadable=unreadable,
+        text=text,
+        logit_scale=facts["logit_scale"],
+        model=name,
+        has_text=known.has_text,
+        context=facts["context"],
+        truncated=truncated if known.has_text else None,
+    )
+
+
+def wanted_texts(like: Wanted, texts: Sequence[str]) -> Wanted:
+    """Return texts as something to be embedded by the same model."""
+    return Wanted(
+        model=like.model,
+        source=Texts(tuple(texts)),
+        cache=like.cache,
+        precision=like.precision,
+        batch=like.batch,
+        per_unit=like.per_unit,
+    )
+
+
+def _kept_texts(like: Wanted, texts: Sequence[str]) -> np.ndarray:
+    """Return vectors of texts: those that are kept, or new ones, which are kept."""
+    wanted = wanted_texts(like, texts)
+    if wanted.published():
+        return vectors(wanted.uri)
+    model = opened(wanted.model.uri, wanted.precision)
+    rows_MD = _embed_texts(model, list(texts), wanted.batch)
+    folder = Folder(wanted.uri)
+    with folder.writer(VECTORS) as stream:
+        _write_header(stream, *rows_MD.shape)
+        stream.write(rows_MD.tobytes())
+    facts = {"dim": model.dim, "logit_scale": model.logit_scale, "context": model.context}
+    manifest = _manifest(wanted, facts, {})
+    # No draft: two tasks may do the same at once, and the bytes are the same.
+    folder.write(MANIFEST, to_json({**manifest.__dict__, "inputs": []}))
+    return rows_MD
+
+
+_opened: OrderedDict[tuple[str, Precision], Model] = OrderedDict()
+
+
+def opened(uri: str, precision: Precision) -> Model:
+    """Return a model on the CPU; a process keeps the last two it used."""
+    key = (uri, precision)
+    if key not in _opened:
+        _opened[key] = encoders.load(uri, precision=precision)
+        while len(_opened) > _KEPT_MODELS:
+            _opened.popitem(last=False)
+    _opened.move_to_end(key)
+    return _opened[key]

@@ -1,0 +1,217 @@
+"""Any model as the benchmarks see it: files and texts in, unit vectors out.
+
+    DIR                     ours, and what others released in open_clip's layout (BiomedCLIP)
+    local-dir:DIR           the same folder, built and prepared by stock open_clip
+    ViT-B-32/laion2b_s34b_b79k, ViT-B-32/weights.pt, hf-hub:OWNER/NAME    by stock open_clip
+    ViT-B-32/untrained      random weights: what guessing looks like
+    DIR with config.json    transformers: CLIP, SigLIP; DINOv2 and ViT, which have no texts
+
+Every model prepares images on the CPU (``prepare``) and embeds them on its device.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import open_clip
+import torch
+from torch import Tensor
+
+from biovl.benchmark import interpolated as between
+from biovl.benchmark import open_clip_models, transformers_models
+from biovl.benchmark.image_tower import ImageTower
+from biovl.core.artifacts import MANIFEST, Folder, fingerprint
+from biovl.core.errors import ArtifactError, BiovlError
+from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
+from biovl.models import encoder as ours
+from biovl.models.encoder import Precision
+from biovl.models.weight_files import local_copy
+
+# Shapes: B images or texts of a batch, D embedding.
+
+UNTRAINED = "untrained"
+
+
+class Model(Protocol):
+    """A model put to use."""
+
+    has_text: bool
+    dim: int
+    logit_scale: float
+    context: int
+    """Tokens of a text that are seen, start and end included; 0 without texts."""
+
+    def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
+        """Return what the image tower sees of a decoded image: RGB, uint8 in."""
+        ...
+
+    def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
+        """Return unit vectors of a batch of what ``crop`` returned. float32, [B, D]."""
+        ...
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Return unit vectors of texts, cut to the context. float32, [B, D]."""
+        ...
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        """Return which texts have more tokens than the context. bool, [B]."""
+        ...
+
+    def image_tower(self) -> ImageTower:
+        """Return the image tower to be trained; this model changes with it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A model before its weights are read."""
+
+    uri: str
+    kind: str
+    """ours, open_clip, transformers, or between two of ours."""
+    has_text: bool
+    fingerprint: str
+    """Of its weights and settings."""
+
+
+def prepare(model: Model, data: bytes) -> np.ndarray:
+    """Return the pixels of an encoded image that a model sees.
+
+    Decoding is ours for every model: models differ by what they make of the same pixels. Images are
+    unusable for the reasons for which annotators leave them out.
+
+    Raises:
+        BiovlError: If the image is not usable; says why.
+    """
+    decoded = decode_rgb(data)
+    if decoded.pixels is None:
+        raise BiovlError(decoded.defect or "")
+    if min(decoded.pixels.shape[:2]) < MIN_SIDE_PX:
+        raise BiovlError(TOO_SMALL)
+    return model.crop(decoded.pixels)
+
+
+def describe(uri: str) -> Known:
+    """Return what is known of a model without loading it.
+
+    Raises:
+        ArtifactError: If a folder holds no model that is known here.
+        ConfigError: If a name is no model of open_clip, or says no weights.
+    """
+    if uri.startswith(between.SCHEME):
+        ends = [describe(folder) for folder in between.folders(uri)]
+        whole = between.fingerprint(uri, [end.fingerprint for end in ends])
+        return Known(uri=uri, kind="between", has_text=True, fingerprint=whole)
+    if uri.startswith("hf-hub:"):
+        return Known(uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri))
+    if not uri.startswith("local-dir:") and not _is_folder(uri):
+        name, _, weights = uri.partition("/")
+        open_clip_models.check(name, weights, UNTRAINED)
+        return Known(uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri, weights))
+    folder = uri.removeprefix("local-dir:")
+    with local_copy(folder, with_weights=False) as path:
+        if path is None or not path.is_dir():
+            raise ArtifactError(f"{uri} is not there: expected the folder of a model")
+        if (path / ours.CONFIG).is_file():
+            kind = "open_clip" if uri.startswith("local-dir:") else "ours"
+            return Known(uri=uri, kind=kind, has_text=True, fingerprint=_of_folder(folder))
+        if not (path / "config.json").is_file():
+            raise ArtifactError(
+                f"{uri} has neither {ours.CONFIG} nor config.json: it is not a model, or not "
+                "finished"
+            )
+        model_type = json.loads((path / "config.json").read_text()).get("model_type", "")
+        has_text = transformers_models.has_text(model_type, uri)
+    return Known(uri=uri, kind="transformers", has_text=has_text, fingerprint=_of_folder(folder))
+
+
+def _is_folder(uri: str) -> bool:
+    if "://" in uri or Path(uri).expanduser().exists():
+        return True
+    # A path that is not there is no name of a model.
+    return uri.startswith(("/", ".", "~"))
+
+
+def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> Model:
+    """Return a model for use.
+
+    Raises:
+        ArtifactError: If there is none, or its weights cannot be read.
+        ConfigError: If a name is no model of open_clip, or says no weights.
+    """
+    known = describe(uri)
+    if known.kind == "between":
+        return Ours(between.load(uri, device=device, precision=precision))
+    if known.kind == "open_clip":
+        return open_clip_models.load(uri, UNTRAINED, device=device, precision=precision)
+    if known.kind == "transformers":
+        with local_copy(uri) as folder:
+            return transformers_models.load(Path(str(folder)), device=device, precision=precision)
+    return Ours(ours.load(uri, device=device, precision=precision))
+
+
+class Ours:
+    """A model of ours."""
+
+    has_text = True
+
+    def __init__(self, encoder: ours.Encoder) -> None:
+        self._encoder = encoder
+        self.dim = encoder.dim
+        self.logit_scale = encoder.logit_scale
+        self.context: int = encoder.tokenizer.context_length
+
+    def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
+        """Return uint8, [H, W, 3]."""
+        return self._encoder.preparation.crop(pixels_HWC)
+
+    def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
+        """Return unit vectors."""
+        return self._encoder.embed_pixels(pixels)
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Return unit vectors."""
+        return self._encoder.embed_texts(texts)
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        """Return which texts have more tokens than the context."""
+        return np.array([self._encoder.preparation.truncated(text) for text in texts], bool)
+
+    def image_tower(self) -> ImageTower:
+        """Return the image tower."""
+        encoder = self._encoder
+        seen = encoder.preparation
+        mean_C11 = torch.tensor(seen.mean, device=encoder.device)[:, None, None]
+        std_C11 = torch.tensor(seen.std, device=encoder.device)[:, None, None]
+
+        def features(pixels_BHWC: Tensor) -> Tensor:
+            image_BCHW = pixels_BHWC.permute(0, 3, 1, 2).float() / 255
+            feature_BD: Tensor = encoder.model.encode_image((image_BCHW - mean_C11) / std_C11)
+            return feature_BD
+
+        return ImageTower(encoder.model, features)
+
+
+def _of_name(uri: str, weights: str = "") -> str:
+    known = hashlib.blake2b(f"{uri} {open_clip.__version__}".encode(), digest_size=16)
+    if weights and Path(weights).is_file():
+        with open(weights, "rb") as stream:
+            known.update(hashlib.file_digest(stream, "blake2b").digest())
+    return known.hexdigest()
+
+
+def _of_folder(uri: str) -> str:
+    folder = Folder(uri)
+    if folder.exists(MANIFEST):
+        return fingerprint(uri)
+    known = hashlib.blake2b(digest_size=16)
+    for name in folder.names(""):
+        with folder.filesystem.open_input_stream(folder.at(name)) as stream:
+            known.update(f"{name}\n".encode())
+            while block := stream.read(1 << 24):
+                known.update(block)
+    return known.hexdigest()

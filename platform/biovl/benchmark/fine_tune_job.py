@@ -1,0 +1,207 @@
+"""Image towers that learn classes: a task of Ray for every draw and rate, with its own device.
+
+PLACE/.draft/
+trained/<training>.json       what came of it
+logits/<training>.npy         what it says of test
+PLACE/<training>/.draft/checkpoints/    what an unfinished one goes on from
+"""
+
+import io
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+
+from biovl.benchmark import embedding, encoders, few_shot, probe
+from biovl.benchmark import fine_tuning as tuning
+from biovl.benchmark.benchmarks import TASKS
+from biovl.benchmark.config import WorkersConfig
+from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.embedding import Wanted
+from biovl.benchmark.few_shot import Learnt
+from biovl.benchmark.fine_tuning import Crops, Tuner
+from biovl.benchmark.tasks.fine_tune import FineTune, Training
+from biovl.core import plugins
+from biovl.core.artifacts import Draft, Folder
+from biovl.core.errors import BiovlError, ConfigError, TrainingError
+from biovl.core.plugins import Plugin
+from biovl.models.encoder import Precision
+from biovl.runtime.checkpoints import Checkpoints
+from biovl.runtime.failures import checked, returned
+
+Say = Callable[[str], None]
+
+
+def train(
+    plugin: Plugin,
+    data: Labelled,
+    images: Sequence[Wanted],
+    workers: WorkersConfig,
+    precision: Precision,
+    place: str,
+    say: Say,
+) -> None:
+    """Train a model on every draw, and keep what it says of test; for use within ``connected``.
+
+    Begun again, it goes on from the last checkpoints in ``place``.
+
+    Args:
+        plugin: The task, fine_tune.
+        data: Its images.
+        images: The model, and its vectors of them, which are kept.
+        workers: Of each training: so many at a time.
+        precision: Of the tower's arithmetic.
+        place: A folder of this model and task alone, local or ``s3://``.
+        say: Takes lines about progress.
+
+    Raises:
+        ConfigError: If a setting does not fit.
+    """
+    task: FineTune = plugins.make(TASKS, plugin)
+    rows = few_shot.readable_rows(data, embedding.embedded("", images).image_ND)
+    shared = ray.put((plugin, data, list(images), workers, precision, place))
+    tries = task.tries(data, rows)
+    _run(tries, shared, workers, place, say)
+    _run([one for one, _ in _chosen(task, place, tries)], shared, workers, place, say)
+
+
+def learnt(plugin: Plugin, data: Labelled, images: Sequence[Wanted], place: str) -> list[Learnt]:
+    """Return what came of ``train``, in the order of the draws.
+
+    Raises:
+        BiovlError: If a loss is no number, whatever the rate.
+    """
+    task: FineTune = plugins.make(TASKS, plugin)
+    rows = few_shot.readable_rows(data, embedding.embedded("", images).image_ND)
+    draft, found = Draft(place), []
+    for training, accuracies in _chosen(task, place, task.tries(data, rows)):
+        receipt = draft.noted(f"trained/{training.name}")
+        if receipt is None or receipt["diverged"]:
+            raise BiovlError(f"the loss of training {training.name} is no number: lower tuning.lrs")
+        logits = torch.from_numpy(
+            np.load(io.BytesIO(draft.folder.read(_logits(training))), allow_pickle=False)
+        )
+        facts = {key: receipt[key] for key in ("images", "epochs", "loss")}
+        tried = {"tried": accuracies} if accuracies else {}
+        found.append(
+            Learnt(training.draw, logits.softmax(1).numpy(), {"lr": training.lr, **facts, **tried})
+        )
+    return found
+
+
+def _chosen(
+    task: FineTune, place: str, tries: Sequence[Training]
+) -> list[tuple[Training, dict[str, float]]]:
+    draft = Draft(place)
+    told = {one: (draft.noted(f"trained/{one.name}") or {}).get("val") for one in tries}
+    return task.chosen({one: tuple(val) if val else None for one, val in told.items()})
+
+
+def _run(
+    trainings: Sequence[Training], shared: Any, workers: WorkersConfig, place: str, say: Say
+) -> None:
+    """Train what has not been, so many at a time as there are workers."""
+    draft = Draft(place)
+    waiting = [one for one in trainings if draft.noted(f"trained/{one.name}") is None]
+    work = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus)(_trained)
+    running: dict[Any, Training] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers.count:
+                training = waiting.pop(0)
+                running[work.remote(shared, training)] = training
+            (ready,), _ = ray.wait(list(running), num_returns=1)
+            training = running.pop(ready)
+            receipt = checked(ray.get(ready))
+            val = f", {receipt['val'][0]:.1%} of val" if receipt["val"] else ""
+            told = "the loss is no number" if receipt["diverged"] else f"loss {receipt['loss']:.3f}"
+            say(f"{training.name}: {told}{val}")
+    finally:
+        for task in running:
+            ray.cancel(task)
+
+
+def _trained(shared: Any, training: Training) -> dict[str, Any]:
+    """Train on a worker; keep what is said of test, and the receipt."""
+    plugin, data, images, workers, precision, place = shared
+    return returned(
+        place, lambda: _tuned(plugin, data, images, workers, precision, place, training)
+    )
+
+
+def _tuned(
+    plugin: Plugin,
+    data: Labelled,
+    images: Sequence[Wanted],
+    workers: WorkersConfig,
+    precision: Precision,
+    place: str,
+    training: Training,
+) -> dict[str, Any]:
+    if workers.gpus and not torch.cuda.is_available():
+        raise ConfigError(
+            f"workers.gpus={workers.gpus:g}, and PyTorch {torch.__version__} finds no GPU that it "
+            "can use: install a build of PyTorch for it, or set workers.gpus=0"
+        )
+    device, threads = "cuda" if workers.gpus else "cpu", max(1, int(workers.cpus))
+    torch.set_num_threads(threads)
+    task: FineTune = plugins.make(TASKS, plugin)
+    config, vector_ND = task.config.tuning, embedding.embedded("", images).image_ND
+    rows = few_shot.readable_rows(data, vector_ND)
+    train, val = task.parts(data, rows, training)
+    test = rows["test"][:0] if training.held_out else rows["test"]
+    model = encoders.load(images[0].model.uri, device=device)
+    used = np.unique(np.concatenate([train, val, test]))
+    tuner = Tuner(
+        model,
+        Crops(model, data.images, used, config.held_bytes, threads),
+        data.labels,
+        len(data.classes),
+        train,
+        probe.Scaling.of(vector_ND[train]),
+        config,
+        lr=training.lr,
+        seed=training.draw.seed,
+        device=device,
+        precision=precision,
+    )
+    draft, receipt = Draft(place), f"trained/{training.name}"
+    loss = _learn(tuner, f"{place}/{training.name}", config.save_every_s)
+    found: dict[str, Any] = {"images": len(train), "epochs": tuner.epochs, "val": None}
+    if loss is not None:
+        if len(val):
+            found["val"] = tuning.judged(tuner.ask(val), data.labels[val].tolist())
+        stream = io.BytesIO()
+        np.save(stream, tuner.ask(test), allow_pickle=False)
+        draft.folder.write(_logits(training), stream.getvalue())
+    draft.note(receipt, {**found, "loss": loss, "diverged": loss is None})
+    Folder(f"{place}/{training.name}").delete_folder(".draft")
+    kept: dict[str, Any] = draft.noted(receipt) or {}
+    return kept
+
+
+def _learn(tuner: Tuner, place: str, save_every_s: float) -> float | None:
+    """Train to the last epoch from where a checkpoint is; return its loss, None if no number."""
+    checkpoints = Checkpoints(place)
+    if done := checkpoints.last_good():
+        tuner.load(checkpoints.load(done))
+    saved, loss = time.monotonic(), 0.0
+    while tuner.epochs_done < tuner.epochs:
+        try:
+            loss = tuner.epoch()
+        except TrainingError:
+            checkpoints.wait()
+            return None
+        now = time.monotonic()
+        if now - saved >= save_every_s and tuner.epochs_done < tuner.epochs:
+            saved = now
+            checkpoints.save(tuner.state())
+    checkpoints.wait()
+    return loss
+
+
+def _logits(training: Training) -> str:
+    return f".draft/logits/{training.name}.npy"

@@ -1,0 +1,192 @@
+"""What the towers make of questions and their images, held where it fits.
+
+Frozen towers say the same in every epoch: what they say is rounded to float16, computed once, each
+worker a share, and held. Of towers that learn, only the prepared pixels are held.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from biovl.benchmark.datasets import Questions
+from biovl.benchmark.fusion.tokens import TokenTowers
+from biovl.images.decode import decode_rgb
+from biovl.models.encoder import Preparation
+
+# Shapes: B questions of a batch, Q of the set, N images, H pixels of a side, P tokens of an image,
+# L tokens of a question, S of all questions, I and T widths of the towers.
+
+_CHUNK = 64
+"""Images or questions that frozen towers take at a time."""
+
+
+class Group(Protocol):
+    """The workers that learn together; each does the same at the same time."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum over the workers; may change ``values``."""
+        ...
+
+
+class Alone:
+    """One worker."""
+
+    rank, count = 0, 1
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the values."""
+        return values
+
+
+def share(items: np.ndarray, group: Group) -> np.ndarray:
+    """Return this worker's share of items: consecutive, and even to within one."""
+    total, rank = len(items), group.rank
+    return items[rank * total // group.count : (rank + 1) * total // group.count]
+
+
+class Inputs:
+    """The tokens of questions and of their images.
+
+    Args:
+        towers: Of the model, on ``device``.
+        preparation: Of its inputs.
+        data: The questions.
+        frozen: Whether the towers stay as they are.
+        device: Where all is computed, and held.
+        group: Who learns together.
+        held_bytes: What may be held; what does not fit is prepared or computed again each time.
+    """
+
+    def __init__(
+        self,
+        towers: TokenTowers,
+        preparation: Preparation,
+        data: Questions,
+        *,
+        frozen: bool,
+        device: torch.device,
+        group: Group,
+        held_bytes: int,
+    ) -> None:
+        self._towers, self._preparation, self._data = towers, preparation, data
+        self._frozen, self._device, self._group = frozen, device, group
+        self._tokens = [
+            torch.from_numpy(tokens).long() for tokens in preparation.encode(data.questions)
+        ]
+        lengths = [len(tokens) for tokens in self._tokens]
+        self._starts = np.concatenate([[0], np.cumsum(lengths)])
+        count, side = len(data.images), preparation.image_size
+        used = np.unique(data.image_of)
+        image_shape = (side, side, 3)
+        if frozen:
+            image_shape = (1, towers.image_tokens_count, towers.image_width)
+        item_bytes = 2 if frozen else 1
+        image_bytes = len(used) * int(np.prod(image_shape)) * item_bytes
+        text_bytes = 2 * sum(lengths) * towers.text_width if frozen else 0
+        self._place = np.full(count, -1)
+        self._place[used] = np.arange(len(used))
+        self.is_held = image_bytes + text_bytes <= held_bytes
+        """Whether all of it fits."""
+        self._images: Tensor | None = None
+        self._texts_ST: Tensor | None = None
+        if self.is_held:
+            dtype = torch.float16 if frozen else torch.uint8
+            shape = (len(used), *(image_shape[1:] if frozen else image_shape))
+            self._images = torch.zeros(shape, dtype=dtype, device=device)
+        self.unreadable = self._read(used)
+        """Why, by number of the image. Their questions cannot be asked."""
+        if self.is_held and frozen:
+            self._texts_ST = self._all_texts(towers.text_width)
+
+    def __call__(self, numbers: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """Return tokens of images [B, P, I], of questions [B, L, T], and where these are over."""
+        image_BPI = self._image_tokens(numbers)
+        tokens_BL, padding_BL = self._padded([self._tokens[number] for number in numbers])
+        if self._texts_ST is None:
+            text_BLT = self._rounded(self._towers.text_tokens, tokens_BL, padding_BL)
+        else:
+            rows = [self._texts_ST[self._starts[n] : self._starts[n + 1]] for n in numbers]
+            text_BLT = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).float()
+        return image_BPI, text_BLT, padding_BL
+
+    def _image_tokens(self, numbers: np.ndarray) -> Tensor:
+        images = self._data.image_of[numbers]
+        if self._images is None:
+            pixels = np.stack([self._pixels(int(image))[0] for image in images])
+            chosen = torch.from_numpy(pixels).to(self._device)
+        else:
+            chosen = self._images[torch.from_numpy(self._place[images]).to(self._device)]
+            if self._frozen:
+                return chosen.float()
+        return self._rounded(self._towers.image_tokens, chosen)
+
+    def _rounded(self, compute: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+        """Return what a tower says; a frozen one as if it had been held."""
+        if not self._frozen:
+            return compute(*inputs)
+        with torch.no_grad():
+            return compute(*inputs).half().float()
+
+    def _padded(self, texts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        pad = self._preparation.tokenizer.pad_id
+        tokens_BL = torch.nn.utils.rnn.pad_sequence(
+            list(texts), batch_first=True, padding_value=pad
+        )
+        lengths_B = torch.tensor([len(tokens) for tokens in texts])
+        padding_BL = torch.arange(tokens_BL.shape[1]) >= lengths_B[:, None]
+        return tokens_BL.to(self._device), padding_BL.to(self._device)
+
+    def _pixels(self, image: int) -> tuple[np.ndarray, str | None]:
+        decoded = decode_rgb(self._data.images.read(image, image + 1)[0])
+        if decoded.pixels is None:
+            side = self._preparation.image_size
+            return np.zeros((side, side, 3), np.uint8), decoded.defect
+        return self._preparation.crop(decoded.pixels), None
+
+    def _read(self, used: np.ndarray) -> dict[int, str]:
+        """Decode this worker's share of the images, hold it, and learn which are unreadable."""
+        bad_N = torch.zeros(len(self._place), dtype=torch.int64, device=self._device)
+        for chunk in _chunks(share(used, self._group)):
+            found = [self._pixels(int(image)) for image in chunk]
+            for image, (_, defect) in zip(chunk, found, strict=True):
+                bad_N[int(image)] = defect is not None
+            if self._images is None:
+                continue
+            pixels = torch.from_numpy(np.stack([pixels for pixels, _ in found])).to(self._device)
+            if self._frozen:
+                with torch.no_grad():
+                    pixels = self._towers.image_tokens(pixels)
+            self._images[torch.from_numpy(self._place[chunk]).to(self._device)] = pixels.to(
+                self._images.dtype
+            )
+        # What others hold is zero here: the sum is what each has computed, to the bit.
+        if self._images is not None:
+            self._images = self._group.sum(self._images)
+        bad = self._group.sum(bad_N).nonzero().flatten().tolist()
+        return {image: self._pixels(image)[1] or "unreadable" for image in bad}
+
+    def _all_texts(self, width: int) -> Tensor:
+        texts_ST = torch.zeros(
+            int(self._starts[-1]), width, dtype=torch.float16, device=self._device
+        )
+        for chunk in _chunks(share(np.arange(len(self._tokens)), self._group)):
+            tokens_BL, padding_BL = self._padded([self._tokens[number] for number in chunk])
+            with torch.no_grad():
+                found_BLT = self._towers.text_tokens(tokens_BL, padding_BL)
+            # Neighbours in the set are neighbours here: a chunk is one run of rows.
+            rows = slice(int(self._starts[chunk[0]]), int(self._starts[chunk[-1] + 1]))
+            texts_ST[rows] = found_BLT[~padding_BL].half()
+        return self._group.sum(texts_ST)
+
+
+def _chunks(items: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]

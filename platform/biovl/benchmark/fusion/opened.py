@@ -1,0 +1,36 @@
+"""The models whose towers tell what they know of each token: those of open_clip's layout."""
+
+import torch
+
+from biovl.benchmark import encoders
+from biovl.core.errors import ConfigError
+from biovl.models import encoder
+from biovl.models.builders import open_clip
+from biovl.models.encoder import Encoder
+
+
+def open_encoder(uri: str, *, device: str) -> Encoder:
+    """Return a model by what ``benchmark.encoders`` calls it.
+
+    Raises:
+        ArtifactError: If there is none, or its weights cannot be read.
+        ConfigError: If it is a model of transformers, or a name says no weights.
+    """
+    kind = encoders.describe(uri).kind
+    if kind == "transformers":
+        raise ConfigError(
+            f"{uri} is a model of transformers: vqa takes those of open_clip, in a folder with "
+            f"{encoder.CONFIG} or by a name such as ViT-B-32/laion2b_s34b_b79k"
+        )
+    if kind == "ours" or uri.startswith("local-dir:"):
+        return encoder.load(uri.removeprefix("local-dir:"), device=device)
+    if uri.startswith("hf-hub:"):
+        return Encoder(
+            open_clip.build(open_clip.Config(architecture=uri, weights=uri)), device=device
+        )
+    name, _, weights = uri.partition("/")
+    given = "" if weights == encoders.UNTRAINED else weights
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        built = open_clip.build(open_clip.Config(architecture=name, weights=given))
+    return Encoder(built, device=device)

@@ -1,0 +1,102 @@
+"""What makes two runs of a benchmark the same: settings as they are meant, and what is read."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from biovl.benchmark import data as opening
+from biovl.benchmark.benchmarks import TASKS
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.encoders import Known
+from biovl.core import config as configs
+from biovl.core import plugins
+from biovl.core.artifacts import Input, fingerprint
+from biovl.core.plugins import Plugin
+
+
+def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[str, Any]:
+    """Return what a report depends on besides what it reads, JSON-ready.
+
+    The settings of a task are those it is built with, defaults and all: typed on a command line,
+    where everything is text, or in a file, they are the same.
+
+    Args:
+        config: Of the run.
+        described: Its tasks with all their settings, ``benchmarks.resolved``.
+
+    Raises:
+        ConfigError: If a setting of a task or of its data is not valid.
+    """
+    plain = configs.to_plain(config)
+    # The same models and data give the same bytes wherever they are published and whoever works.
+    for name in ("out", "workers", "cache"):
+        del plain[name]
+    plain["tasks"] = {name: built(TASKS, described[name]) for name in config.tasks}
+    if isinstance(config.data, Plugin):
+        plain["data"] = built(opening.KIND, config.data)
+    return plain
+
+
+def built(kind: str, plugin: Plugin) -> dict[str, Any]:
+    """Return a description with its settings as they are built, and those of the data in it."""
+    _, own = plugins.found(kind, plugin)
+    plain = configs.to_plain(own)
+    for item in fields(own):
+        value = getattr(own, item.name)
+        if isinstance(value, Plugin):
+            plain[item.name] = built(opening.KIND, value)
+    return {"name": plugin.name, **plain}
+
+
+def defaults(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> configs.Defaults:
+    """Return the defaults of ``settings``, whose arguments these are."""
+    found = configs.defaults(BenchmarkConfig)
+    for name in config.tasks:
+        found |= _defaults(TASKS, described[name], "tasks", name)
+    if isinstance(config.data, Plugin):
+        found |= _defaults(opening.KIND, config.data, "data")
+    return found
+
+
+def _defaults(kind: str, plugin: Plugin, *within: str) -> dict[tuple[str, ...], Any]:
+    _, own = plugins.found(kind, plugin)
+    found = configs.defaults(type(own), *within)
+    for item in fields(own):
+        value = getattr(own, item.name)
+        if isinstance(value, Plugin):
+            found |= _defaults(opening.KIND, value, *within, item.name)
+    return found
+
+
+def inputs(
+    config: BenchmarkConfig, known: Mapping[str, Known], data: Mapping[str, Any]
+) -> list[Input]:
+    """Return the models and data of a run, ``data`` by task."""
+    models = [
+        Input(name=f"model {name}", uri=model.uri, fingerprint=model.fingerprint)
+        for name, model in known.items()
+    ]
+    corpora = [
+        Input(name=name, uri=uri, fingerprint=fingerprint(uri))
+        for name, uri in (("index", config.index), ("figures", config.figures))
+        if uri
+    ]
+    return [*models, *corpora] + [
+        Input(name=f"data {name}", uri=own.name, fingerprint=_fingerprint(own))
+        for name, own in data.items()
+    ]
+
+
+def _fingerprint(data: Any) -> str:
+    """Return what identifies the images, labels, texts and answers of a benchmark."""
+    known = hashlib.blake2b(data.images.fingerprint.encode(), digest_size=16)
+    for item in fields(data):
+        value = getattr(data, item.name)
+        if isinstance(value, np.ndarray):
+            known.update(np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, list | tuple):
+            known.update(repr(value).encode("utf-8", "surrogatepass"))
+    return known.hexdigest()

@@ -1,0 +1,316 @@
+"""Models and benchmarks to ``report/``.
+
+1. open     on the driver: what each task asks about; labels and texts, no image
+2. embed    a model at a time: actors with a copy of it take units of images and texts
+3. learn    what is learnt before it is judged: vqa on Ray Train, fine_tune by tasks of Ray
+4. judge    a task of Ray for every model and task
+5. compare  on the driver: scores, models against models, the table
+
+Vectors are kept in a cache by what made them, and every step leaves receipts: a killed run goes on,
+and a later one embeds only what is new.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import ray
+
+from biovl.benchmark import benchmarks, embedding, encoders, identity, report, report_files
+from biovl.benchmark import fine_tune_job as fine_tune
+from biovl.benchmark.benchmarks import TASKS
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.embed_job import embed
+from biovl.benchmark.embedding import Wanted
+from biovl.benchmark.encoders import Known
+from biovl.benchmark.report import Judged
+from biovl.benchmark.stored_images import parts_of
+from biovl.benchmark.tasks import Task
+from biovl.benchmark.tasks.fine_tune import FineTune
+from biovl.benchmark.tasks.vqa import Vqa
+from biovl.benchmark.vqa_job import answered_and_judged
+from biovl.core import plugins
+from biovl.core.artifacts import Draft, Folder, Manifest, published, refuse_overlap
+from biovl.core.errors import ArtifactError, BiovlError, ConfigError, StorageError
+from biovl.core.leases import held
+from biovl.core.plugins import Plugin
+from biovl.runtime.connection import check_room, connected
+from biovl.runtime.failures import checked, leaving_nothing, resumable, returned
+from biovl.runtime.progress import Progress
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A task that is ready: built, and its data opened."""
+
+    name: str
+    plugin: Plugin
+    data: Any
+    needs_text: bool
+    learns: Vqa | FineTune | None
+    """The task itself where a model learns before it is judged."""
+
+
+def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Judge models and publish what came of it.
+
+        out/
+          scores.json              every score with its interval; differences between models
+          table.md                 the same to read, with what was left out and why
+          plots/                   PNG
+          predictions/<model>/<task>.parquet     from which every score can be computed again
+          leaks/<model>/<task>.parquet           near duplicates in the corpus of ``index``
+          manifest.json            settings, fingerprints of models and data, versions
+
+    Raises:
+        ArtifactError: If a model or the data of the only task is not there, or ``out`` holds
+            something else.
+        ConfigError: If a task, a benchmark or a setting is not known.
+        StorageError: If a disk or bucket does not do its work; the run can be repeated.
+        BiovlError: If nothing could be scored; says why.
+    """
+    with resumable(config.out), leaving_nothing(config.out):
+        return _benchmark(config, progress)
+
+
+def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
+    say = Progress("benchmark", report_to)
+    known = {name: encoders.describe(uri) for name, uri in config.named_models().items()}
+    described, skipped = benchmarks.resolved(config)
+    asked, refused = _opened(described, say)
+    if not asked:
+        raise BiovlError(report_files.reasons([*skipped, *refused]))
+    plain = identity.settings(config, described)
+    inputs = identity.inputs(config, known, {task.name: task.data for task in asked})
+    defaults = identity.defaults(config, described)
+    manifest = published(config.out, report_files.KIND, plain, inputs, defaults=defaults)
+    if manifest is None:
+        refuse_overlap(config.out, _folders(config))
+        with held(config.out) as lease:
+            draft = Draft.begin(
+                config.out,
+                report_files.KIND,
+                plain,
+                inputs,
+                defaults=defaults,
+                output_format=report_files.FORMAT,
+            )
+            wanted = _wanted(config, known, asked)
+            with connected():
+                check_room(config.workers.cpus, config.workers.gpus, say.say)
+                for name in known:
+                    mine = [
+                        item
+                        for (model, _), own in wanted.items()
+                        if model == name
+                        for item in own.all()
+                    ]
+                    embed(config, name, mine, say)
+                _learn(config, draft, known, asked, wanted, say)
+                judged = _judge(config, draft, known, asked, wanted, say)
+            judged += [Judged(model="", task=task, skipped=why) for task, why in skipped + refused]
+            manifest = report_files.written(config, draft, judged, plain, inputs)
+            lease.check()
+            draft.publish(manifest)
+    whole, _, parts = Folder(config.out).read("table.md").decode().partition(report.BROKEN_DOWN)
+    more = f"Broken down by parts: {config.out}/table.md\n" if parts else ""
+    print(f"\n{whole}{more}", file=report_to, flush=True)
+    return manifest
+
+
+def _folders(config: BenchmarkConfig) -> dict[str, str]:
+    """Return the folders of data that are read, by setting."""
+    data = config.data
+    path = data if isinstance(data, str) else str(data.settings.get("path", ""))
+    named = {"corpus": config.corpus, "data": path, "data_root": config.data_root}
+    return {name: uri for name, uri in named.items() if uri}
+
+
+def _opened(
+    described: Mapping[str, Plugin], say: Progress
+) -> tuple[list[Asked], list[tuple[str, str]]]:
+    """Return the tasks whose data can be read, and why that of others cannot."""
+    asked, refused = [], []
+    say.stage("opening", len(described))
+    for name, plugin in described.items():
+        task: Task = plugins.make(TASKS, plugin)
+        try:
+            data = task.data()
+        except (ArtifactError, OSError) as error:
+            if len(described) == 1 or isinstance(error, StorageError):
+                raise
+            refused.append((name, str(error)))
+        else:
+            learns = task if isinstance(task, Vqa | FineTune) else None
+            asked.append(Asked(name, plugin, data, task.needs_text, learns))
+        say.add(name)
+    return asked, refused
+
+
+def _wanted(
+    config: BenchmarkConfig, known: Mapping[str, Known], asked: Sequence[Asked]
+) -> dict[tuple[str, str], "_Vectors"]:
+    """Return what must be embedded for each model and task."""
+    found = {}
+    for name, model in known.items():
+        for task in asked:
+            if task.needs_text and not model.has_text:
+                continue
+            if isinstance(task.learns, Vqa):
+                found[name, task.name] = _Vectors([], None)
+                continue
+            parts = [
+                Wanted(
+                    model=model,
+                    source=part,
+                    cache=config.cache_uri(),
+                    precision=config.precision,
+                    batch=config.batch,
+                    per_unit=config.per_unit,
+                )
+                for part in parts_of(task.data.images)
+            ]
+            texts = list(getattr(task.data, "texts", ())) if task.needs_text else []
+            of_texts = embedding.wanted_texts(parts[0], texts) if texts else None
+            found[name, task.name] = _Vectors(parts, of_texts)
+    return found
+
+
+@dataclass(frozen=True)
+class _Vectors:
+    """What a task needs of a model."""
+
+    images: list[Wanted]
+    texts: Wanted | None
+
+    def all(self) -> list[Wanted]:
+        return [*self.images, *([self.texts] if self.texts is not None else [])]
+
+
+def _learn(
+    config: BenchmarkConfig,
+    draft: Draft,
+    known: Mapping[str, Known],
+    asked: Sequence[Asked],
+    wanted: Mapping[tuple[str, str], "_Vectors"],
+    say: Progress,
+) -> None:
+    """Let models learn what cannot be judged by vectors, one after the other; keep the outcome."""
+    for name, model in known.items():
+        for task in asked:
+            receipt = f"judged/{name}/{task.name}"
+            if task.learns is None or (name, task.name) not in wanted or draft.noted(receipt):
+                continue
+            place = _place(draft, name, task.name)
+
+            def tell(line: str, what: str = f"{name} {task.name}") -> None:
+                say.say(f"{what}: {line}")
+
+            try:
+                if isinstance(task.learns, FineTune):
+                    fine_tune.train(
+                        task.plugin,
+                        task.data,
+                        wanted[name, task.name].images,
+                        config.workers,
+                        config.precision,
+                        place,
+                        tell,
+                    )
+                    continue
+                outcome = answered_and_judged(
+                    *(task.learns, task.data, model.uri, config.workers, place), say=tell
+                )
+            except (ArtifactError, ConfigError) as error:
+                draft.note(receipt, {"skipped": str(error)})
+            else:
+                reasons = Counter(outcome.notes["unreadable_images"].values())
+                kept = report_files.kept(draft.folder, name, task.name, outcome, reasons)
+                draft.note(receipt, kept)
+
+
+def _place(draft: Draft, model: str, task: str) -> str:
+    """Return where a model learns a task."""
+    return f"{draft.folder.uri.rstrip('/')}/.draft/learning/{model}/{task}"
+
+
+def _judge(
+    config: BenchmarkConfig,
+    draft: Draft,
+    known: Mapping[str, Known],
+    asked: Sequence[Asked],
+    wanted: Mapping[tuple[str, str], _Vectors],
+    say: Progress,
+) -> list[Judged]:
+    """Ask every model every task, each on a worker; return what came of it, in order."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    running: dict[Any, tuple[str, str]] = {}
+    say.stage("judging", len(known) * len(asked))
+    work = ray.remote(num_cpus=1)(_judged)
+    for task in asked:
+        shared = None
+        for name in known:
+            key = (name, task.name)
+            kept = draft.noted(f"judged/{name}/{task.name}")
+            if key not in wanted:
+                why = f"{name} has no text tower, which {task.plugin.name} needs"
+                found[key] = {"skipped": why}
+            elif kept is not None:
+                found[key] = kept
+            else:
+                shared = shared or ray.put(task.data)
+                images = wanted[key].images
+                arguments = (config, task.name, task.plugin, shared, name, images)
+                running[work.remote(*arguments)] = key
+    for _ in found:
+        say.add()
+    while running:
+        (ready,), _ = ray.wait(list(running), num_returns=1)
+        key = running.pop(ready)
+        found[key] = dict(checked(ray.get(ready)))
+        say.add(" ".join(key))
+    return [
+        Judged(model=name, task=task.name, **found[name, task.name])
+        for task in asked
+        for name in known
+    ]
+
+
+def _judged(
+    config: BenchmarkConfig,
+    name: str,
+    plugin: Plugin,
+    data: Any,
+    model: str,
+    images: list[Wanted],
+) -> dict[str, Any]:
+    """Judge one model by one task on a worker; write predictions, plots and the receipt."""
+
+    def judge() -> dict[str, Any]:
+        task: Task = plugins.make(TASKS, plugin)
+        vectors = embedding.embedded(model, images)
+        draft = Draft(config.out)
+        try:
+            if isinstance(task, FineTune):
+                learnt = fine_tune.learnt(plugin, data, images, _place(draft, model, name))
+                outcome = task.judge(data, vectors, learnt)
+            else:
+                outcome = task.evaluate(data, vectors)
+            if config.index:
+                outcome = report_files.with_leaks(
+                    config, draft, outcome, data, vectors, images[0].model, name
+                )
+        except StorageError:
+            raise
+        except BiovlError as error:
+            receipt: dict[str, Any] = {"skipped": str(error)}
+        else:
+            reasons = Counter(vectors.unreadable.values())
+            receipt = report_files.kept(draft.folder, model, name, outcome, reasons)
+        draft.note(f"judged/{model}/{name}", receipt)
+        noted: dict[str, Any] = draft.noted(f"judged/{model}/{name}") or {}
+        return noted
+
+    return returned(config.out, judge)

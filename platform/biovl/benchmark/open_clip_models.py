@@ -1,0 +1,135 @@
+"""Models as stock open_clip builds and prepares them, by name or from a ``local-dir:`` folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import open_clip
+import torch
+from PIL import Image
+
+from biovl.benchmark.image_tower import ImageTower
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.models.encoder import Precision
+from biovl.models.weight_files import local_copy
+
+_TEXTS = 64
+
+
+def check(name: str, weights: str, untrained: str) -> None:
+    """Say whether a name is a model of open_clip and its weights are known.
+
+    Raises:
+        ConfigError: If not; lists those that are.
+    """
+    if name not in open_clip.list_models():
+        near = [known for known in open_clip.list_models() if known.startswith(name[:5])]
+        known = ", ".join(near or open_clip.list_models())
+        raise ConfigError(
+            f"there is no folder and no model of open_clip called {name!r}; of the latter choose "
+            f"from {known}"
+        )
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if weights == untrained or weights in tags or (weights and Path(weights).is_file()):
+        return
+    what = f"no weights {weights!r}" if weights else "no weights by itself"
+    raise ConfigError(
+        f"{name} has {what}: write {name}/TAG with a tag of open_clip ({', '.join(tags) or 'none'})"
+        f", {name}/FILE with a file of weights, or {name}/{untrained} to see what guessing scores"
+    )
+
+
+def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "OpenClip":
+    """Return a model; ``check`` has been asked.
+
+    Raises:
+        ArtifactError: If its weights or its tokenizer cannot be had.
+    """
+    if uri.startswith("local-dir:"):
+        with local_copy(uri) as folder:
+            return _made(f"local-dir:{folder}", None, uri, device, precision)
+    if uri.startswith("hf-hub:"):
+        return _made(uri, None, uri, device, precision)
+    name, _, weights = uri.partition("/")
+    return _made(name, None if weights == untrained else weights, uri, device, precision)
+
+
+def _made(
+    name: str, weights: str | None, uri: str, device: str, precision: Precision
+) -> "OpenClip":
+    # Untrained weights are the same at every run.
+    torch.manual_seed(0)
+    try:
+        made: Any = open_clip.create_model_from_pretrained(name, pretrained=weights, device=device)
+        tokenizer: Any = open_clip.get_tokenizer(name)
+    except (OSError, RuntimeError, ValueError, KeyError, ImportError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise ArtifactError(
+            f"{uri} cannot be loaded by open_clip ({reason}); where there is no network, give a "
+            "local file or folder"
+        ) from error
+    model, preprocess = made
+    return OpenClip(model.eval(), preprocess, tokenizer, device, precision)
+
+
+class OpenClip:
+    """A model of stock open_clip."""
+
+    has_text = True
+
+    def __init__(
+        self, model: Any, preprocess: Any, tokenizer: Any, device: str, precision: Precision
+    ) -> None:
+        self._model, self._preprocess, self._tokenizer = model, preprocess, tokenizer
+        self._device = torch.device(device)
+        self._precision = precision
+        self.context: int = tokenizer.context_length
+        self.logit_scale = float(model.logit_scale.detach().exp())
+        self.dim = self.embed_texts([""]).shape[1]
+
+    def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
+        """Return float32, [3, H, W], normalised."""
+        prepared: np.ndarray = self._preprocess(Image.fromarray(pixels_HWC)).numpy()
+        return prepared
+
+    def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
+        """Return unit vectors."""
+        with torch.inference_mode(), computing(self._device, self._precision):
+            image_BD = self._model.encode_image(torch.from_numpy(pixels).to(self._device))
+        return unit(image_BD)
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Return unit vectors."""
+        rows = []
+        for first in range(0, len(texts), _TEXTS):
+            tokens_BT = self._tokenizer(list(texts[first : first + _TEXTS])).to(self._device)
+            with torch.inference_mode(), computing(self._device, self._precision):
+                rows.append(unit(self._model.encode_text(tokens_BT)))
+        return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        """Return which texts have more tokens than the context."""
+        inner = getattr(self._tokenizer, "tokenizer", None)
+        if inner is not None:
+            counts = [len(inner(text)["input_ids"]) for text in texts]
+        else:
+            counts = [len(self._tokenizer.encode(text)) + 2 for text in texts]
+        return np.array(counts, np.int64) > self.context
+
+    def image_tower(self) -> ImageTower:
+        """Return the image tower."""
+        return ImageTower(self._model, self._model.encode_image)
+
+
+def unit(rows_BD: torch.Tensor) -> np.ndarray:
+    """Return rows of length one, float32, on the CPU."""
+    unit_BD: np.ndarray = torch.nn.functional.normalize(rows_BD.float(), dim=-1).cpu().numpy()
+    return unit_BD
+
+
+def computing(device: torch.device, precision: Precision) -> torch.autocast:
+    """Compute in a precision inside the block; auto is bfloat16 on GPUs that have it."""
+    is_fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    in_bf16 = precision == "bfloat16" or (precision == "auto" and is_fast)
+    return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16)

@@ -1,0 +1,186 @@
+"""The files of a report: what is kept of each model and task, and what all of it becomes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.benchmark import comparison, leak_report, report
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.encoders import Known
+from biovl.benchmark.interpolated import WiseFt, name_of
+from biovl.benchmark.merge_plots import between_plot
+from biovl.benchmark.report import Judged
+from biovl.benchmark.tasks import Embedded, Outcome
+from biovl.core.artifacts import Draft, Folder, Input, Manifest, to_json
+from biovl.core.errors import NothingUsable
+
+KIND = "report"
+FORMAT = 2
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+
+def predictions(model: str, task: str) -> str:
+    """Return where what a model answered is kept in the folder of a report."""
+    return f"predictions/{model}/{task}.parquet"
+
+
+def leaks(model: str, task: str) -> str:
+    """Return where the near duplicates are listed that the corpus of a model has."""
+    return f"leaks/{model}/{task}.parquet"
+
+
+def kept(
+    folder: Folder, model: str, task: str, outcome: Outcome, unreadable: Mapping[str, int]
+) -> dict[str, Any]:
+    """Write predictions and plots; return the receipt."""
+    with folder.writer(predictions(model, task)) as stream:
+        pq.write_table(outcome.predictions, stream, compression="zstd")
+    for plot, png in outcome.plots.items():
+        folder.write(f"plots/{model}/{task}-{plot}.png", png)
+    return {
+        "scores": [asdict(score) for score in outcome.scores],
+        "notes": dict(outcome.notes),
+        "unreadable": dict(unreadable),
+    }
+
+
+def with_leaks(
+    config: BenchmarkConfig,
+    draft: Draft,
+    outcome: Outcome,
+    data: Any,
+    vectors: Embedded,
+    model: Known,
+    task: str,
+) -> Outcome:
+    """Return an outcome with the near duplicates of the corpus, and scores without them."""
+    found = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
+    with draft.folder.writer(leaks(vectors.model, task)) as stream:
+        pq.write_table(found.pairs, stream, compression="zstd")
+    without = leak_report.scores_without(
+        outcome.predictions, found, resamples=config.resamples, seed=config.seed
+    )
+    return replace(
+        outcome,
+        scores=(*outcome.scores, *without),
+        notes={**outcome.notes, "leaks": dict(found.counts)},
+    )
+
+
+def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
+    """Return a table, and what the manifest says of its file."""
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        table = pq.read_table(stream)
+    size = folder.filesystem.get_file_info(folder.at(name)).size
+    return table, {"rows": len(table), "size_bytes": size}
+
+
+def written(
+    config: BenchmarkConfig,
+    draft: Draft,
+    judged: Sequence[Judged],
+    plain: Mapping[str, Any],
+    inputs: Sequence[Input],
+) -> Manifest:
+    """Write the report but for its manifest, which is returned.
+
+    Raises:
+        NothingUsable: If there is no score at all.
+    """
+    scored = [item for item in judged if item.scores]
+    if not scored:
+        raise NothingUsable(reasons([(item.task, item.skipped or "") for item in judged]))
+    folder, tables, files = draft.folder, dict[str, dict[str, pa.Table]](), {}
+    for item in scored:
+        name = predictions(item.model, item.task)
+        found, files[name] = _read(folder, name)
+        tables.setdefault(item.task, {})[item.model] = found
+        leaked = leaks(item.model, item.task)
+        if folder.exists(leaked):
+            _, files[leaked] = _read(folder, leaked)
+    if config.wise_ft is not None:
+        # Of eleven models on a line every two are too many: the ends.
+        ends = {
+            name_of(alpha) for alpha in (min(config.wise_ft.alphas), max(config.wise_ft.alphas))
+        }
+        tables = {
+            task: {model: found for model, found in by.items() if model in ends}
+            for task, by in tables.items()
+        }
+    differing = comparison.compared(tables, resamples=config.resamples, seed=config.seed)
+    scores = _scores(judged, differing)
+    folder.write("scores.json", to_json(scores))
+    folder.write("table.md", report.table(judged, differing).encode())
+    folder.write("plots/scores.png", report.plot(judged))
+    for item in scored:
+        plot = report.breakdown_plot(item)
+        if plot is not None:
+            folder.write(f"plots/{item.model}/{item.task}-lengths.png", plot)
+    if config.wise_ft is not None:
+        folder.write("plots/wise_ft.png", between_plot(_by_alpha(config.wise_ft, scored)))
+    first: dict[str, dict[str, float]] = {}
+    for item in scored:
+        first.setdefault(item.model, {})[item.task] = round(item.scores[0]["value"], 4)
+    return Manifest(
+        kind=KIND,
+        config=plain,
+        inputs=inputs,
+        counts={
+            "tasks": len({item.task for item in scored}),
+            "models": len(first),
+            "skipped": len(scores["skipped"]),
+            "unreadable": sum(sum((item.unreadable or {}).values()) for item in scored),
+            "first_scores": first,
+        },
+        files=files,
+        notes={"versions": {name: version(name) for name in _VERSIONS}},
+    )
+
+
+def _scores(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what programs read."""
+    scored = [item for item in judged if item.scores]
+    return {
+        "scores": [
+            {"model": item.model, "task": item.task, **score}
+            for item in scored
+            for score in item.scores
+        ],
+        "differences": differing,
+        "averages": report.averages(judged),
+        "notes": [
+            {"model": item.model, "task": item.task, "unreadable": item.unreadable, **item.notes}
+            for item in scored
+            if item.notes is not None
+        ],
+        "skipped": [
+            {"model": item.model, "task": item.task, "reason": item.skipped}
+            for item in judged
+            if item.skipped
+        ],
+    }
+
+
+def _by_alpha(
+    asked: WiseFt, scored: Sequence[Judged]
+) -> dict[str, list[tuple[float, float, float, float]]]:
+    """Return the first score of each task by alpha."""
+    alphas = {name_of(alpha): alpha for alpha in asked.alphas}
+    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    for item in sorted(scored, key=lambda item: alphas[item.model]):
+        score = item.scores[0]
+        point = (alphas[item.model], score["value"], score["low"], score["high"])
+        found.setdefault(item.task, []).append(point)
+    return found
+
+
+def reasons(skipped: Sequence[tuple[str, str]]) -> str:
+    """Return what to say where nothing was scored."""
+    return "nothing was scored:\n" + "\n".join(f"  {task}: {why}" for task, why in skipped)
+
+
+_VERSIONS = ("numpy", "open_clip_torch", "pillow", "pyarrow", "torch", "transformers")

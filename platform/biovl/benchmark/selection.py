@@ -1,0 +1,149 @@
+"""Benchmarks put together, and parts of them taken: vectors of a split are shared by tasks."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.benchmark.datasets import SPLITS, Images, Labelled, Pairs
+from biovl.benchmark.stored_images import Chosen, Joined, parts_of
+from biovl.core.errors import ArtifactError
+
+# Shapes: N images.
+
+NO_TEXT = "no text"
+
+_SPLIT_NAMES = {
+    **{"train": "train", "training": "train", "trainval": "train"},
+    **{"val": "val", "valid": "val", "validation": "val", "dev": "val"},
+    **{"test": "test", "testing": "test", "eval": "test"},
+}
+
+
+def split_named(name: str) -> str | None:
+    """Return train, val or test for the usual spellings of them, else None."""
+    return _SPLIT_NAMES.get(name.lower())
+
+
+def labelled(
+    *,
+    name: str,
+    images: Images,
+    labels: Sequence[int] | np.ndarray,
+    classes: Sequence[str],
+    splits: Sequence[str] | np.ndarray,
+    ids: Sequence[str],
+    left_out: Mapping[str, int] | None = None,
+) -> Labelled:
+    """Return checked labels, sorted by split: each split's images are a part of their own.
+
+    Raises:
+        ArtifactError: If there is nothing, one class only, or a label or an id is not valid.
+    """
+    label_N, split_N = np.asarray(labels, np.int64), np.asarray(splits, dtype=str)
+    if not len(images):
+        raise ArtifactError(f"{name} holds no images")
+    if len(classes) < 2:
+        raise ArtifactError(
+            f"{name} has one class ({', '.join(classes)}): there is nothing to tell apart"
+        )
+    if len(set(classes)) < len(classes):
+        raise ArtifactError(f"{name} has two classes of the same name: {', '.join(classes)}")
+    if len(set(ids)) < len(ids):
+        raise ArtifactError(f"{name} has two images of the same id")
+    if not (len(label_N) == len(split_N) == len(ids) == len(images)):
+        raise ArtifactError(
+            f"{name} has {len(images)} images, {len(label_N)} labels and {len(split_N)} splits"
+        )
+    wrong = np.flatnonzero((label_N < 0) | (label_N >= len(classes)))
+    if len(wrong):
+        raise ArtifactError(
+            f"{name}: the label of {ids[wrong[0]]} is {label_N[wrong[0]]}, expected "
+            f"0..{len(classes) - 1}"
+        )
+    unknown = sorted(set(split_N.tolist()) - set(SPLITS))
+    if unknown:
+        raise ArtifactError(f"{name}: splits are {', '.join(SPLITS)}, found {unknown[0]!r}")
+    rows = [np.flatnonzero(split_N == split) for split in SPLITS]
+    order = np.concatenate(rows)
+    parts: list[Images] = [_rows(images, part) for part in rows if len(part)]
+    return Labelled(
+        name=name,
+        images=parts[0] if len(parts) == 1 else Joined(tuple(parts)),
+        labels=label_N[order],
+        classes=tuple(classes),
+        splits=split_N[order],
+        ids=[ids[row] for row in order],
+        left_out=dict(left_out or {}),
+    )
+
+
+def _rows(images: Images, row_N: np.ndarray) -> Images:
+    first = 0
+    for part in parts_of(images):
+        if np.array_equal(row_N, np.arange(first, first + len(part))):
+            return part
+        first += len(part)
+    return Chosen(images, row_N)
+
+
+def only(data: Labelled, split: str) -> Labelled:
+    """Return the images of a split.
+
+    Raises:
+        ArtifactError: If there are none.
+    """
+    rows = np.flatnonzero(data.splits == split)
+    if not len(rows):
+        found = ", ".join(sorted(set(data.splits.tolist())))
+        raise ArtifactError(f"{data.name} has no images in the split {split!r}, only in {found}")
+    return replace(
+        data,
+        images=_rows(data.images, rows),
+        labels=data.labels[rows],
+        splits=data.splits[rows],
+        ids=[data.ids[row] for row in rows],
+    )
+
+
+def pairs(
+    *,
+    name: str,
+    images: Images,
+    texts: Sequence[str],
+    ids: Sequence[str],
+    about: pa.Table | None = None,
+    left_out: Mapping[str, int] | None = None,
+) -> Pairs:
+    """Return pairs whose equal texts are one, without those whose text is empty.
+
+    Raises:
+        ArtifactError: If there is nothing, or an id is there twice.
+    """
+    without = Counter(left_out or {})
+    kept = [row for row, text in enumerate(texts) if text.strip()]
+    if len(kept) < len(texts):
+        without[NO_TEXT] += len(texts) - len(kept)
+        images = Chosen(images, np.array(kept, np.int64))
+        texts, ids = [texts[row] for row in kept], [ids[row] for row in kept]
+        about = about.take(kept) if about is not None else None
+    if not len(images):
+        raise ArtifactError(f"{name} holds no pairs")
+    if not (len(texts) == len(ids) == len(images)):
+        raise ArtifactError(f"{name} has {len(images)} images and {len(texts)} texts")
+    if len(set(ids)) < len(ids):
+        raise ArtifactError(f"{name} has two images of the same id")
+    places: dict[str, int] = {}
+    text_N = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
+    none = pa.table({"id": pa.array(ids, pa.string())})
+    return Pairs(
+        name=name,
+        images=images,
+        texts=list(places),
+        text_of_image=text_N,
+        about=none if about is None else about,
+        ids=list(ids),
+        left_out=dict(without),
+    )

@@ -1,0 +1,105 @@
+"""Places of matches where several images may share a text, in tiles: no matrix is ever held.
+
+Texts that are equal are one target. An image looks for its text among the distinct ones; a text
+looks for any of its images, and is placed by the nearest of them: its others are neither nearer nor
+tied. Where every text has one image these are the places of ``metrics.places``.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from biovl.benchmark.metrics import TIE, Places
+from biovl.models.precision import full_precision
+
+# Shapes: N images, M texts, D embedding, q images and i texts of a tile.
+
+_CPU_TILE, _GPU_TILE = 1_024, 8_192
+
+
+def places(
+    image_ND: np.ndarray, text_MD: np.ndarray, text_of_image_N: np.ndarray, *, device: str = "cpu"
+) -> tuple[Places, Places]:
+    """Return the places of images' texts among all texts, and of texts' images among all images.
+
+    Args:
+        image_ND: Unit rows, all of them numbers.
+        text_MD: Unit rows; each is the text of an image.
+        text_of_image_N: Row of the text of each image.
+        device: Where it is computed.
+
+    Raises:
+        ValueError: If there are no pairs, or a text has no image.
+    """
+    images, texts = torch.as_tensor(image_ND), torch.as_tensor(text_MD)
+    images, texts = images.to(device).float(), texts.to(device).float()
+    own_N = torch.as_tensor(text_of_image_N, dtype=torch.int64, device=device)
+    counts_M = torch.bincount(own_N, minlength=len(texts))
+    if not len(images) or len(counts_M) > len(texts) or bool((counts_M == 0).any()):
+        raise ValueError(f"{len(images)} images do not have the {len(texts)} texts between them")
+    tile = _CPU_TILE if device == "cpu" else _GPU_TILE
+    with full_precision():
+        match_N = torch.cat(
+            [
+                (images[start : start + tile] * texts[own_N[start : start + tile]]).sum(1)
+                for start in range(0, len(images), tile)
+            ]
+        )
+        best_M = torch.full((len(texts),), -torch.inf, device=device)
+        best_M.scatter_reduce_(0, own_N, match_N, "amax")
+        of_images, of_texts = _counted(images, texts, match_N, best_M, tile)
+    # The match itself is no other item; nor are further images of a text, tied with the best.
+    is_tied_N = match_N >= best_M[own_N] - TIE
+    own_tied_M = torch.zeros(len(texts), dtype=torch.int64, device=device)
+    own_tied_M.scatter_add_(0, own_N, is_tied_N.long())
+    return _placed(of_images, len(texts), 1), _placed(of_texts, len(images), own_tied_M)
+
+
+def _counted(
+    images: Tensor, texts: Tensor, match_N: Tensor, best_M: Tensor, tile: int
+) -> tuple[Tensor, Tensor]:
+    """Return how many items are farther than each match, and not nearer; for both directions."""
+    of_images = torch.zeros(2, len(images), dtype=torch.int64, device=images.device)
+    of_texts = torch.zeros(2, len(texts), dtype=torch.int64, device=images.device)
+    for row in range(0, len(images), tile):
+        rows = slice(row, min(row + tile, len(images)))
+        low_q1, high_q1 = match_N[rows, None] - TIE, match_N[rows, None] + TIE
+        for column in range(0, len(texts), tile):
+            columns = slice(column, min(column + tile, len(texts)))
+            near_qi = images[rows] @ texts[columns].T
+            low_i, high_i = best_M[columns] - TIE, best_M[columns] + TIE
+            of_images[0, rows] += torch.count_nonzero(near_qi < low_q1, dim=1)
+            of_images[1, rows] += torch.count_nonzero(near_qi <= high_q1, dim=1)
+            of_texts[0, columns] += torch.count_nonzero(near_qi < low_i, dim=0)
+            of_texts[1, columns] += torch.count_nonzero(near_qi <= high_i, dim=0)
+    return of_images, of_texts
+
+
+def _placed(counted: Tensor, items: int, own: Tensor | int) -> Places:
+    farther, not_nearer = counted
+    tied = (not_nearer - farther - own).clamp(min=0)
+    return Places((items - not_nearer).cpu(), tied.cpu())
+
+
+def hits(found: Places, k: int) -> np.ndarray:
+    """Return by query the chance that its match is among the k nearest, tied items in any order.
+
+    Their mean is ``metrics.recall_at_k``. float64, [N].
+    """
+    nearer_N, tied_N = found.nearer_N.numpy(), found.tied_N.numpy()
+    hit_N: np.ndarray = np.clip((k - nearer_N) / (tied_N + 1), 0, 1)
+    return hit_N
+
+
+def reciprocal_ranks(found: Places) -> np.ndarray:
+    """Return by query the mean of 1 / rank over all orders of tied items. float64, [N]."""
+    nearer_N, tied_N = found.nearer_N.numpy(), found.tied_N.numpy()
+    most = int((nearer_N + tied_N).max()) + 1
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
+    mean_N: np.ndarray = (harmonic[nearer_N + tied_N + 1] - harmonic[nearer_N]) / (tied_N + 1)
+    return mean_N
+
+
+def ranks(found: Places) -> np.ndarray:
+    """Return by query the expected rank of its match, counted from 1. float64, [N]."""
+    return np.asarray(1 + found.nearer_N.numpy() + found.tied_N.numpy() / 2)

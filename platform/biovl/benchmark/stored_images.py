@@ -1,0 +1,339 @@
+"""Encoded images where they are: files, Parquet columns, tars, arrays in npz, pairs of shards.
+
+Each kind travels by pickle and reads runs of images, in the memory of the run.
+"""
+
+import contextlib
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from biovl.benchmark.datasets import Images
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError, StorageError
+from biovl.core.shards import parse_pair
+
+# Shapes: N images, H, W pixels, C colours.
+
+MAX_FILE_BYTES = 1 << 30
+"""Larger files are not read: they count as images that are not there."""
+
+_THREADS = 8
+_RUN_BYTES = 32 << 20
+_GAP_BYTES = 1 << 20
+
+
+def hash_of(*values: Any) -> str:
+    """Return what tells plain values from others."""
+    return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
+
+
+def version_of(folder: Folder, name: str) -> tuple[str, int, int]:
+    """Return what tells versions of a file apart: its name, size and time of change.
+
+    Files are not read for it: that would take as long as embedding them.
+    """
+    info = folder.filesystem.get_file_info(folder.at(name))
+    return name, info.size or 0, info.mtime_ns or 0
+
+
+@dataclass(frozen=True)
+class Files:
+    """A file for each image."""
+
+    uri: str
+    names: tuple[str, ...]
+    """Relative to the folder; of an image that is not there, anything."""
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def read(self, start: int, stop: int) -> list[bytes]:
+        """Return encoded files; ``b""`` where there is none, or one too large to be an image."""
+        folder = Folder(self.uri)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(lambda name: _file(folder, name), self.names[start:stop]))
+
+
+def _file(folder: Folder, name: str) -> bytes:
+    try:
+        info = folder.filesystem.get_file_info(folder.at(name))
+        if not info.is_file or (info.size or 0) > MAX_FILE_BYTES:
+            return b""
+        return folder.read(name)
+    except StorageError:
+        raise
+    except OSError:
+        return b""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of Parquet files: bytes, or Hugging Face's struct of bytes and path."""
+
+    uri: str
+    parts: tuple[tuple[str, int], ...]
+    """Names of the files and their rows."""
+    column: str
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return sum(rows for _, rows in self.parts)
+
+    def read(self, start: int, stop: int) -> list[bytes]:
+        """Return encoded files; ``b""`` where a row has none. Reads whole row groups."""
+        folder, found, first = Folder(self.uri), list[bytes](), 0
+        for name, rows in self.parts:
+            begin, end = max(start - first, 0), min(stop - first, rows)
+            if begin < end:
+                with folder.filesystem.open_input_file(folder.at(name)) as stream:
+                    found += _cells(pq.ParquetFile(stream), self.column, begin, end)
+            first += rows
+        return found
+
+
+def _cells(file: pq.ParquetFile, column: str, start: int, stop: int) -> list[bytes]:
+    found, first = list[bytes](), 0
+    for number in range(file.num_row_groups):
+        rows = file.metadata.row_group(number).num_rows
+        begin, end = max(start - first, 0), min(stop - first, rows)
+        if begin < end:
+            cells = file.read_row_group(number, columns=[column]).column(0)
+            found += [image_bytes(cell) for cell in cells.slice(begin, end - begin).to_pylist()]
+        first += rows
+    return found
+
+
+def image_bytes(cell: Any) -> bytes:
+    """Return the file in a cell of a table, ``b""`` if there is none."""
+    if isinstance(cell, dict):
+        cell = cell.get("bytes")
+    return cell if isinstance(cell, bytes) else b""
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges of bytes of larger files, such as members of tars."""
+
+    uri: str
+    names: tuple[str, ...]
+    """Of the larger files."""
+    file_N: np.ndarray
+    """Which of them."""
+    offset_N: np.ndarray
+    size_N: np.ndarray
+    fingerprint: str
+    is_pair: bool = False
+    """Whether a range is a pair of our shards, of which the image is wanted."""
+
+    def __len__(self) -> int:
+        return len(self.file_N)
+
+    def read(self, start: int, stop: int) -> list[bytes]:
+        """Return encoded files; those that stand together are read together."""
+        return [self._image(data) for data in self.stored(start, stop)]
+
+    def stored(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield what stands in each range."""
+        folder, row = Folder(self.uri), start
+        while row < stop:
+            end = self._run_end(row, stop)
+            first = int(self.offset_N[row])
+            size = int(self.offset_N[end - 1] + self.size_N[end - 1]) - first
+            name = self.names[self.file_N[row]]
+            with folder.filesystem.open_input_file(folder.at(name)) as stream:
+                data = stream.read_at(size, first)
+            for at in range(row, end):
+                begin = int(self.offset_N[at]) - first
+                yield data[begin : begin + int(self.size_N[at])]
+            row = end
+
+    def _run_end(self, row: int, stop: int) -> int:
+        first, end = int(self.offset_N[row]), row + 1
+        while end < stop and self.file_N[end] == self.file_N[row]:
+            gap = int(self.offset_N[end] - self.offset_N[end - 1] - self.size_N[end - 1])
+            size = int(self.offset_N[end] + self.size_N[end]) - first
+            if not 0 <= gap <= _GAP_BYTES or size > _RUN_BYTES:
+                break
+            end += 1
+        return end
+
+    def _image(self, data: bytes) -> bytes:
+        if not self.is_pair:
+            return data
+        files = parse_pair(data, self.uri)
+        return next((item for kind, item in files.items() if kind not in ("txt", "json")), b"")
+
+
+@dataclass(frozen=True)
+class Array:
+    """Images in an array of an npz file, as MedMNIST stores them: [N, H, W] or [N, H, W, 3]."""
+
+    uri: str
+    """Of the folder."""
+    name: str
+    """Of the npz."""
+    key: str
+    shape: tuple[int, ...]
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def read(self, start: int, stop: int) -> list[bytes]:
+        """Return the images as PNG, which loses nothing."""
+        shape = (stop - start, *self.shape[1:])
+        with open_array(self.uri, self.name, self.key) as (stream, _, _):
+            size = int(np.prod(self.shape[1:]))
+            stream.seek(start * size, io.SEEK_CUR)
+            data = stream.read((stop - start) * size)
+        return [_png(pixels) for pixels in np.frombuffer(data, np.uint8).reshape(shape)]
+
+
+@contextlib.contextmanager
+def open_array(
+    uri: str, name: str, key: str
+) -> Iterator[tuple[Any, tuple[int, ...], np.dtype[Any]]]:
+    """Yield an array's bytes as a stream, its shape and its type. Nothing is unpickled.
+
+    Raises:
+        ArtifactError: If there is no such array, or it holds objects or has another order.
+    """
+    folder, where = Folder(uri), f"{uri}/{name}: {key}"
+    try:
+        with (
+            folder.filesystem.open_input_file(folder.at(name)) as file,
+            zipfile.ZipFile(file) as archive,
+            archive.open(f"{key}.npy") as stream,
+        ):
+            version = np.lib.format.read_magic(stream)
+            headers = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }
+            if version not in headers:
+                raise ArtifactError(f"{where} is npy {version}, expected 1.0 or 2.0")
+            shape, is_fortran, dtype = headers[version](stream)
+            if dtype.hasobject or is_fortran:
+                raise ArtifactError(f"{where} holds objects or columns first: it is not read")
+            yield stream, shape, dtype
+    except (KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{where} cannot be read: {error}") from error
+
+
+def array_names(uri: str, name: str) -> set[str]:
+    """Return the names of the arrays in an npz file.
+
+    Raises:
+        ArtifactError: If it is none.
+    """
+    folder = Folder(uri)
+    try:
+        with (
+            folder.filesystem.open_input_file(folder.at(name)) as file,
+            zipfile.ZipFile(file) as archive,
+        ):
+            return {member.removesuffix(".npy") for member in archive.namelist()}
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{uri}/{name} is no npz file: {error}") from error
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    grey = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[-1] == 1 else pixels
+    stream = io.BytesIO()
+    Image.fromarray(grey).save(stream, "PNG", compress_level=1)
+    return stream.getvalue()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Some images of others, in an order of their own."""
+
+    images: Images
+    row_N: np.ndarray
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = hashlib.blake2b(self.images.fingerprint.encode(), digest_size=16)
+        known.update(np.ascontiguousarray(self.row_N, np.int64).tobytes())
+        object.__setattr__(self, "fingerprint", known.hexdigest())
+
+    def __len__(self) -> int:
+        return len(self.row_N)
+
+    def read(self, start: int, stop: int) -> list[bytes]:
+        """Return encoded files; neighbours among the others are read together."""
+        wanted, found = self.row_N[start:stop], list[bytes]()
+        for run in np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1):
+            if len(run):
+                found += self.images.read(int(run[0]), int(run[-1]) + 1)
+        return found
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Images one after the other. Each part is embedded for itself, once for all that use it."""
+
+    parts: tuple[Images, ...]
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "fingerprint", hash_of("joined", *(part.fingerprint for part in self.parts))
+        )
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def read(self, start: int, stop: int) -> list[bytes]:
+        """Return encoded files."""
+        found, first = list[bytes](), 0
+        for part in self.parts:
+            begin, end = max(start - first, 0), min(stop - first, len(part))
+            if begin < end:
+                found += part.read(begin, end)
+            first += len(part)
+        return found
+
+
+def parts_of(images: Images) -> Sequence[Images]:
+    """Return what images are joined from, or themselves."""
+    return images.parts if isinstance(images, Joined) else (images,)
+
+
+def parquet_parts(uri: str) -> tuple[tuple[tuple[str, int], ...], pa.Schema, str]:
+    """Return the Parquet files of a folder with their rows, their schema, and a fingerprint.
+
+    Files may lie in ``data/``, as those of Hugging Face do.
+
+    Raises:
+        ArtifactError: If there are none, one cannot be read, or their columns differ.
+    """
+    folder, parts, schemas, known = Folder(uri), [], [], []
+    names = folder.names("", ".parquet") or [
+        f"data/{name}" for name in folder.names("data", ".parquet")
+    ]
+    for name in names:
+        try:
+            with folder.filesystem.open_input_file(folder.at(name)) as stream:
+                metadata = pq.read_metadata(stream)
+        except pa.ArrowInvalid as error:
+            raise ArtifactError(f"{uri}/{name} is not Parquet: {error}") from error
+        parts.append((name, metadata.num_rows))
+        schemas.append(metadata.schema.to_arrow_schema())
+        known.append(version_of(folder, name))
+    if not parts:
+        raise ArtifactError(f"{uri} has no .parquet files, neither there nor in data/")
+    if any(schema.names != schemas[0].names for schema in schemas):
+        raise ArtifactError(f"{uri}: the columns of its .parquet files differ")
+    return tuple(parts), schemas[0], hash_of(known)

@@ -1,0 +1,98 @@
+"""How much a linear layer reads off a model's image vectors, with few labels and with all.
+
+Of the training images 1 %, 10 % and 100 % of each class are drawn, for several seeds; a logistic
+regression is fitted on their vectors (``probe``) and judged on test (``few_shot``). C is chosen on
+the split val, or where there is none, within the images that were drawn; test decides nothing. What
+comes of training the whole image tower is ``fine_tune``.
+
+Source:
+    Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 3 C and D, which leaves the fit to
+    ELEVATER: that reports the best epoch on test, which this does not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from biovl.benchmark import bootstrap, few_shot, probe
+from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.few_shot import Draw, Learnt
+from biovl.benchmark.tasks import Embedded, Outcome
+from biovl.core.plugins import Plugin
+
+# Shapes: N images, D features.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Which images, and how many of their labels."""
+
+    data: str | Plugin
+    """Images with classes and splits: where they are, or their description."""
+    fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
+    """Shares of the training images of each class, at least one image of each."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Of the draws. All training images are one draw."""
+    strengths: tuple[float, ...] = probe.STRENGTHS
+    """Values of C to choose from; features are scaled, ``probe.Scaling``."""
+    resamples: int = bootstrap.RESAMPLES
+    """Of the intervals."""
+
+    def __post_init__(self) -> None:
+        few_shot.check(self.fractions, self.seeds)
+        if not self.strengths or min(self.strengths) <= 0:
+            raise ValueError("there is at least one value of C, all of them positive")
+
+
+def build(config: Config) -> "LinearProbe":
+    """Return the task."""
+    return LinearProbe(config)
+
+
+class LinearProbe:
+    """A task."""
+
+    needs_text = False
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def data(self) -> Labelled:
+        """Return the images of all splits.
+
+        Raises:
+            ArtifactError: If there is nothing to train on or to judge by.
+        """
+        return few_shot.labelled(self.config.data, "a linear probe")
+
+    def evaluate(self, data: Labelled, embedded: Embedded) -> Outcome:
+        """Fit and judge a probe for every share and seed."""
+        feature_ND = np.asarray(embedded.image_ND, np.float32)
+        rows = few_shot.readable_rows(data, feature_ND)
+        learnt = [
+            self._probed(data, feature_ND, rows, draw)
+            for draw in few_shot.draws(self.config.fractions, self.config.seeds)
+        ]
+        return few_shot.outcome(data, rows, learnt, resamples=self.config.resamples)
+
+    def _probed(
+        self, data: Labelled, feature_ND: np.ndarray, rows: Mapping[str, np.ndarray], draw: Draw
+    ) -> Learnt:
+        train_N = rows["train"]
+        drawn_T = train_N[probe.drawn(data.labels[train_N], draw.fraction, seed=draw.seed)]
+        scaled = probe.Scaling.of(feature_ND[drawn_T])
+        classes = len(data.classes)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        train = scaled(feature_ND[drawn_T]), data.labels[drawn_T].astype(np.int64)
+        strengths = self.config.strengths
+        if len(rows["val"]):
+            val = scaled(feature_ND[rows["val"]]), data.labels[rows["val"]].astype(np.int64)
+            fitted = probe.chosen(train, val, classes, strengths=strengths, device=device)
+        else:
+            fitted = probe.chosen_within(
+                train, classes, seed=draw.seed, strengths=strengths, device=device
+            )
+        share_EC = fitted.probabilities(scaled(feature_ND[rows["test"]]))
+        return Learnt(draw, share_EC, {"images": len(drawn_T), "c": fitted.strength})

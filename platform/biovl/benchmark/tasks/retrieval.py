@@ -1,0 +1,225 @@
+"""Retrieval: the text of an image among all texts, and an image of a text among all images.
+
+Every pair is a query in both directions against the whole pool, exactly. Texts that are equal are
+one target, and a text is found with any of its images (``shared_texts``); ties are shared out
+(``metrics.recall_at_k``). Scores are broken down by the length of texts, by concept and by licence,
+each within the same pool.
+
+Source:
+    BiomedCLIP (arXiv:2303.00915), figure 2: recall at 1, 5, 10 of 725,739 pairs. BIOMEDICA
+    (arXiv:2501.07171), sections 5 and 16.2: recall at 1, 10, 100, and performance by caption
+    length, whose bins it does not print; those here are cut at the windows of its models.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.benchmark import bootstrap, shared_texts
+from biovl.benchmark import data as opening
+from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.metrics import Places
+from biovl.benchmark.tasks import Embedded, Outcome, Score
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.plugins import Plugin
+from biovl.models.clip_tokens import clip_token_counts
+
+# Shapes: N readable images, M texts of them.
+
+KS = (1, 5, 10, 50, 100)
+
+TOKENS = ((1, 16), (17, 32), (33, 75), (76, 152), (153, 510), (511, None))
+"""Bins of lengths, in CLIP's tokens without start and end: 75 is what a window of 77 sees, 152 that
+of 154, 510 that of 512. A power of two more below, where most captions are."""
+
+DIRECTIONS = ("image_to_text", "text_to_image")
+
+_BY = (("global_concepts", "concept"), ("license_group", "licence"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Which pairs, and what is reported."""
+
+    corpus: str = ""
+    """A corpus of ours, whose test split is searched."""
+    data: str | Plugin = ""
+    """Other pairs: where they are, or their description ({"name": "reports", "path": "…"})."""
+    split: str = "test"
+    """Of the corpus."""
+    ks: tuple[int, ...] = KS
+    """How many items a query may retrieve; larger than the pool are left out."""
+    resamples: int = bootstrap.RESAMPLES
+    """Of the intervals."""
+    seed: int = 0
+    """Of the intervals."""
+
+    def __post_init__(self) -> None:
+        if not self.ks or min(self.ks) < 1:
+            raise ValueError(f"ks are at least 1, got {self.ks}")
+
+
+def build(config: Config) -> "Retrieval":
+    """Return the task."""
+    return Retrieval(config)
+
+
+class Retrieval:
+    """A task."""
+
+    needs_text = True
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def data(self) -> Pairs:
+        """Return the pairs."""
+        config = self.config
+        if bool(config.corpus) == bool(config.data):
+            raise ConfigError("retrieval needs pairs: set either corpus or data")
+        if config.data:
+            return opening.pairs(config.data)
+        corpus = {"path": config.corpus, "split": config.split}
+        return opening.pairs(Plugin("corpus", corpus))
+
+    def evaluate(self, data: Pairs, embedded: Embedded) -> Outcome:
+        """Search both ways; images that are unreadable are no queries and no items.
+
+        Raises:
+            ArtifactError: If no image is readable.
+        """
+        rows = np.array([n for n in range(len(data.ids)) if n not in embedded.unreadable])
+        if not len(rows):
+            raise ArtifactError(f"no image of {data.name} is readable")
+        own_texts, text_of_image_N = np.unique(data.text_of_image[rows], return_inverse=True)
+        texts = [data.texts[number] for number in own_texts]
+        text_MD = embedded.text(data.texts)[own_texts]
+        found = shared_texts.places(embedded.image_ND[rows], text_MD, text_of_image_N)
+        first_of_text = np.unique(text_of_image_N, return_index=True)[1]
+        ids = [[data.ids[row] for row in rows], [data.ids[rows[row]] for row in first_of_text]]
+        tables = [
+            _queries(name, own, places, self.config.ks, items)
+            for name, own, places, items in zip(
+                DIRECTIONS, ids, found, (len(texts), len(rows)), strict=True
+            )
+        ]
+        tokens_M = clip_token_counts(texts)
+        groups = [
+            _groups(tokens_M[text_of_image_N], data.about.take(rows)),
+            _groups(tokens_M, data.about.take(rows[first_of_text])),
+        ]
+        predictions = pa.concat_tables(
+            [
+                table.append_column("parts", _parts(len(table), of))
+                for table, of in zip(tables, groups, strict=True)
+            ],
+            promote_options="default",
+        )
+        scores = [*_scores(tables, None, self.config), *_broken_down(tables, groups, self.config)]
+        notes: dict[str, Any] = {
+            "images": len(rows),
+            "texts": len(texts),
+            "unreadable": len(embedded.unreadable),
+            "left_out": dict(data.left_out),
+            "chance": {f"recall_at_{k}": min(1.0, k / len(texts)) for k in self.config.ks},
+            "clip_tokens": _statistics(tokens_M),
+        }
+        if embedded.truncated is not None:
+            notes["truncated_share"] = float(embedded.truncated(texts).mean())
+            notes["context"] = embedded.context
+        return Outcome(scores=tuple(scores), predictions=predictions, notes=notes)
+
+
+def _queries(
+    direction: str, ids: Sequence[str], found: Places, ks: Sequence[int], items: int
+) -> pa.Table:
+    """Return a row a query: where its match stands, and what each score says of it."""
+    columns: dict[str, Any] = {
+        "id": pa.array([f"{direction}/{own}" for own in ids], pa.string()),
+        "nearer": pa.array(found.nearer_N.numpy()),
+        "tied": pa.array(found.tied_N.numpy()),
+    }
+    for k in ks:
+        if k <= items:
+            columns[f"{direction}_recall_at_{k}"] = pa.array(shared_texts.hits(found, k))
+    columns[f"{direction}_mrr"] = pa.array(shared_texts.reciprocal_ranks(found))
+    return pa.table(columns)
+
+
+def _scores(
+    tables: Sequence[pa.Table], rows: Sequence[np.ndarray] | None, config: Config, part: str = ""
+) -> Iterator[Score]:
+    for number, (direction, table) in enumerate(zip(DIRECTIONS, tables, strict=True)):
+        some = table if rows is None else table.take(rows[number])
+        if not len(some):
+            continue
+        for name in some.column_names[3:]:
+            found = bootstrap.estimate(
+                some[name].to_numpy(), resamples=config.resamples, seed=config.seed
+            )
+            yield Score(
+                name=name + part,
+                value=found.value,
+                low=found.low,
+                high=found.high,
+                count=len(some),
+            )
+        rank = 1 + some["nearer"].to_numpy() + some["tied"].to_numpy() / 2
+        found = bootstrap.estimate(
+            rank, bootstrap.median, resamples=config.resamples, seed=config.seed
+        )
+        yield Score(
+            name=f"{direction}_median_rank{part}",
+            value=found.value,
+            low=found.low,
+            high=found.high,
+            count=len(some),
+        )
+
+
+def _broken_down(
+    tables: Sequence[pa.Table], groups: Sequence[Mapping[str, np.ndarray]], config: Config
+) -> Iterator[Score]:
+    for part in groups[0]:
+        rows = [groups[0][part], groups[1].get(part, np.array([], np.int64))]
+        yield from _scores(tables, rows, config, f"/{part}")
+
+
+def _groups(tokens_N: np.ndarray, about: pa.Table) -> dict[str, np.ndarray]:
+    """Return rows by part: ``tokens 33-75``, ``concept Microscopy``, ``licence commercial``."""
+    found: dict[str, np.ndarray] = {}
+    for low, high in TOKENS:
+        inside = np.flatnonzero((tokens_N >= low) & (tokens_N <= (high or np.inf)))
+        if len(inside):
+            found[f"tokens {low}-{high}" if high else f"tokens {low} and more"] = inside
+    for column, name in _BY:
+        if column not in about.column_names:
+            continue
+        values: dict[str, list[int]] = {}
+        for row, value in enumerate(about[column].to_pylist()):
+            for one in value if isinstance(value, list) else [value]:
+                values.setdefault(str(one), []).append(row)
+        for one in sorted(values.keys() - {"None"}):
+            found[f"{name} {one}"] = np.array(values[one], np.int64)
+    return found
+
+
+def _parts(rows: int, groups: Mapping[str, np.ndarray]) -> pa.Array:
+    """Return the parts of each query, by which scores are broken down."""
+    found: list[list[str]] = [[] for _ in range(rows)]
+    for part, inside in groups.items():
+        for row in inside:
+            found[row].append(part)
+    return pa.array(found, pa.list_(pa.string()))
+
+
+def _statistics(tokens_M: np.ndarray) -> dict[str, float]:
+    return {
+        "min": int(tokens_M.min()),
+        "median": float(np.median(tokens_M)),
+        "mean": float(tokens_M.mean()),
+        "max": int(tokens_M.max()),
+    }

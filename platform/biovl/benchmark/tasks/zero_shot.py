@@ -1,0 +1,212 @@
+"""Zero-shot classification: the class whose prompts are nearest to the image.
+
+The vectors of a class's prompts, one a template, are averaged and made unit again. What is
+published is the similarity to each class and its probability, the softmax under the model's own
+temperature. AUROC of two classes is that of the difference of their similarities; of more, the mean
+over classes of that of its probability against all others.
+
+Source:
+    Radford et al. 2021, arXiv:2103.00020, section 3.1.4 (ensembles of prompts); BiomedCLIP
+    (arXiv:2303.00915), supplementary table 10 (classes and templates of its five benchmarks).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.benchmark import bootstrap, class_names, classification, classification_plots
+from biovl.benchmark import data as opening
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.bootstrap import Estimate
+from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.prompts import PROMPTS, SPELLINGS, filled, spellings_of
+from biovl.benchmark.tasks import Embedded, Outcome, Score
+from biovl.core.errors import ArtifactError
+from biovl.core.plugins import Plugin
+
+# Shapes: N images, n of them readable, C classes, T templates, D embedding.
+
+TEMPLATES = ("this is an image of {}", "{} presented in image")
+"""BiomedCLIP's; where neither templates nor the name of prompts are set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Which images, and the words for their classes."""
+
+    data: str | Plugin
+    """Images with classes: where they are, or their description."""
+    classes: Mapping[str, str] | tuple[str, ...] = ()
+    """Words for the classes by the data's names: {"lung_n": "normal lung tissue"}. A list of words
+    is matched with these names by its spelling, in any order. Empty takes the data's own names."""
+    templates: tuple[str, ...] = ()
+    """Each with one {} for the class."""
+    prompts: str = ""
+    """Classes and templates of a paper's benchmark, by name (pcam, lc25000_lung …)."""
+    split: str = "test"
+    """train, val or test."""
+    resamples: int = bootstrap.RESAMPLES
+    """Of the intervals."""
+    seed: int = 0
+    """Of the intervals, and of the draw between classes that are equally near."""
+
+    def __post_init__(self) -> None:
+        if self.prompts and self.prompts not in PROMPTS:
+            known = ", ".join(sorted(PROMPTS))
+            raise ValueError(f"there are no prompts called {self.prompts!r}; choose from {known}")
+        for template in self.templates:
+            filled(template, "")
+
+
+def build(config: Config) -> "ZeroShot":
+    """Return the task."""
+    return ZeroShot(config)
+
+
+class ZeroShot:
+    """A task."""
+
+    needs_text = True
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def data(self) -> Labelled:
+        """Return the images of the split.
+
+        Raises:
+            ConfigError: If there are words for other classes than the data has.
+        """
+        found = choosing.only(opening.labelled(self.config.data), self.config.split)
+        self.classes(found)
+        return found
+
+    def classes(self, data: Labelled) -> tuple[str, ...]:
+        """Return the words for the data's classes, in the order of the data.
+
+        Raises:
+            ConfigError: If the words are of other classes than the data; lists both.
+        """
+        given, prompts = self.config.classes, self.config.prompts
+        known: Mapping[str, tuple[str, ...]]
+        if given:
+            known = dict.fromkeys(given, ()) if isinstance(given, Mapping) else spellings_of(given)
+            whose = "the setting classes"
+        elif prompts:
+            known, whose = SPELLINGS[prompts], f"the prompts {prompts}"
+        else:
+            return data.classes
+        names = class_names.match(data.classes, known, where=data.name, whose=whose)
+        return tuple(given[name] for name in names) if isinstance(given, Mapping) else tuple(names)
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """The templates that are filled."""
+        named = PROMPTS[self.config.prompts].templates if self.config.prompts else ()
+        return self.config.templates or named or TEMPLATES
+
+    def evaluate(self, data: Labelled, embedded: Embedded) -> Outcome:
+        """Classify; unreadable images are left out of the scores.
+
+        Raises:
+            ArtifactError: If no image is readable.
+        """
+        count, words = len(data.ids), self.classes(data)
+        is_read_N = np.array([row not in embedded.unreadable for row in range(count)])
+        if not is_read_N.any():
+            raise ArtifactError(f"no image of {data.name} is readable")
+        class_CD = ensembled(embedded, words, self.templates)
+        similarity_NC = np.full((count, len(words)), np.nan)
+        similarity_NC[is_read_N] = (embedded.image_ND[is_read_N] @ class_CD.T).astype(np.float64)
+        probability_NC = softmax(embedded.logit_scale * similarity_NC)
+        predicted_N = np.full(count, -1)
+        rng = np.random.default_rng(self.config.seed)
+        predicted_N[is_read_N] = classification.nearest_class(similarity_NC[is_read_N], rng)
+        label_n, predicted_n = data.labels[is_read_N], predicted_N[is_read_N]
+        options = {"resamples": self.config.resamples, "seed": self.config.seed}
+        found = dict(classification.estimates(label_n, predicted_n, **options))
+        area = _area(label_n, similarity_NC[is_read_N], probability_NC[is_read_N], options)
+        if area is not None:
+            found["auroc"] = area
+        right_N = predicted_N == data.labels
+        predictions = pa.table(
+            {
+                "id": pa.array(data.ids, pa.string()),
+                "label": pa.array(data.labels),
+                "class": pa.array([data.classes[label] for label in data.labels], pa.string()),
+                "predicted": pa.array(predicted_N, mask=~is_read_N),
+                "predicted_class": pa.array(
+                    [data.classes[number] if number >= 0 else None for number in predicted_N],
+                    pa.string(),
+                ),
+                "similarity": _lists(similarity_NC, is_read_N),
+                "probability": _lists(probability_NC, is_read_N),
+                "accuracy": pa.array(right_N.astype(np.float64), mask=~is_read_N),
+                "defect": pa.array([embedded.unreadable.get(row) for row in range(count)]),
+            }
+        )
+        plot = classification_plots.confusion_plot(
+            classification.confusion(label_n, predicted_n, len(words)),
+            data.classes,
+            title=f"{data.name}, {embedded.model}",
+        )
+        return Outcome(
+            scores=tuple(
+                Score(name=name, value=one.value, low=one.low, high=one.high, count=len(label_n))
+                for name, one in found.items()
+            ),
+            predictions=predictions,
+            plots={"confusion": plot},
+            notes={
+                "classes": list(words),
+                "words": dict(zip(data.classes, words, strict=True)),
+                "templates": list(self.templates),
+                "unreadable": len(embedded.unreadable),
+                "left_out": dict(data.left_out),
+                "images_by_class": np.bincount(label_n, minlength=len(words)).tolist(),
+                "chance": 1 / len(words),
+            },
+        )
+
+
+def ensembled(embedded: Embedded, classes: Sequence[str], templates: Sequence[str]) -> np.ndarray:
+    """Return a unit vector for each class. float32, [C, D].
+
+    Vectors of the prompts are unit, averaged over templates, and made unit again.
+    """
+    prompts = [filled(template, name) for name in classes for template in templates]
+    text_CTD = embedded.text(prompts).reshape(len(classes), len(templates), -1)
+    mean_CD = text_CTD.mean(axis=1)
+    unit_CD: np.ndarray = mean_CD / np.linalg.norm(mean_CD, axis=1, keepdims=True)
+    return unit_CD
+
+
+def softmax(logit_NC: np.ndarray) -> np.ndarray:
+    """Return probabilities of each row. float64, [N, C]."""
+    raised_NC = np.exp(logit_NC - logit_NC.max(axis=1, keepdims=True))
+    probability_NC: np.ndarray = raised_NC / raised_NC.sum(axis=1, keepdims=True)
+    return probability_NC
+
+
+def _area(
+    label_n: np.ndarray,
+    similarity_nC: np.ndarray,
+    probability_nC: np.ndarray,
+    options: dict[str, int],
+) -> Estimate | None:
+    """Return the AUROC; None where fewer than two classes have images."""
+    present = np.unique(label_n)
+    if len(present) < 2:
+        return None
+    if similarity_nC.shape[1] == 2:
+        score_n = similarity_nC[:, 1] - similarity_nC[:, 0]
+        return classification.auroc_estimate(label_n, score_n, **options)
+    scored_n = np.concatenate([label_n[:, None], probability_nC], axis=1)
+    return bootstrap.estimate(scored_n, classification.macro_auroc, **options)
+
+
+def _lists(values_NC: np.ndarray, is_read_N: np.ndarray) -> pa.Array:
+    rows = [row if read else None for row, read in zip(values_NC.tolist(), is_read_N, strict=True)]
+    return pa.array(rows, pa.list_(pa.float64()))

@@ -1,0 +1,177 @@
+"""Folders of transformers: CLIP, SigLIP with texts, DINOv2, ViT without. Nothing is downloaded.
+
+Code that a folder holds is not run, and weights are read as tensors alone. Images are prepared as a
+folder's ``preprocessor_config.json`` says, those of a DINOv2 as ``images.dinov2`` does for all.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from biovl.benchmark.image_tower import ImageTower
+from biovl.benchmark.open_clip_models import computing, unit
+from biovl.core.errors import ArtifactError
+from biovl.images import dinov2
+from biovl.models.encoder import Precision
+
+WITH_TEXT = ("clip", "siglip", "siglip2")
+DINOV2 = ("dinov2", "dinov2_with_registers")
+IMAGES_ONLY = (*DINOV2, "dinov3_vit", "vit", "clip_vision_model")
+
+_TEXTS = 64
+# What the models of a type were trained with, for folders without preprocessor_config.json.
+_SIZE, _RESIZED = 224, 256
+_MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+def has_text(model_type: str, uri: str) -> bool:
+    """Return whether models of a type embed texts.
+
+    Raises:
+        ArtifactError: If it is no type that is known here.
+    """
+    if model_type not in (*WITH_TEXT, *IMAGES_ONLY):
+        raise ArtifactError(
+            f"{uri} is a transformers model of type {model_type!r}; known here are "
+            f"{', '.join((*WITH_TEXT, *IMAGES_ONLY))}"
+        )
+    return model_type in WITH_TEXT
+
+
+def load(folder: Path, *, device: str, precision: Precision) -> "Transformers":
+    """Return the model of a folder.
+
+    Raises:
+        ArtifactError: If its weights, its tokenizer or how it prepares images cannot be read.
+    """
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(folder, **local)
+        model, told = AutoModel.from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True, **local
+        )
+        tokenizer = None
+        if has_text(config.model_type, str(folder)):
+            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+        # The annotator dinov2 prepares images in this way whatever the folder says.
+        is_dinov2 = config.model_type in DINOV2
+        processor = None if is_dinov2 else _processor(folder, config.model_type)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise ArtifactError(f"{folder} cannot be loaded by transformers ({reason})") from error
+    missing = sorted(name for name in told["missing_keys"] if "position_ids" not in name)
+    if missing:
+        raise ArtifactError(
+            f"{folder} lacks {len(missing)} tensors of its model, such as {missing[0]}: its "
+            "weights are of another one"
+        )
+    return Transformers(model.eval().to(device), tokenizer, processor, device, precision)
+
+
+def _processor(folder: Path, model_type: str) -> Any:
+    from transformers import AutoImageProcessor, BitImageProcessor
+
+    if (folder / "preprocessor_config.json").is_file():
+        return AutoImageProcessor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    if model_type not in IMAGES_ONLY:
+        raise ArtifactError(f"{folder} has no preprocessor_config.json")
+    return BitImageProcessor(
+        size={"shortest_edge": _RESIZED},
+        crop_size={"height": _SIZE, "width": _SIZE},
+        resample=Image.Resampling.BICUBIC,
+        image_mean=_MEAN,
+        image_std=_STD,
+    )
+
+
+class Transformers:
+    """A model of transformers.
+
+    Args:
+        model: The model.
+        tokenizer: None for one without texts.
+        processor: What prepares images; None for a DINOv2.
+        device: Where it computes.
+        precision: Of its arithmetic.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, processor: Any, device: str, precision: Precision
+    ) -> None:
+        self._model, self._tokenizer, self._processor = model, tokenizer, processor
+        self._device, self._precision = torch.device(device), precision
+        self.has_text = tokenizer is not None
+        config = model.config
+        self.context = config.text_config.max_position_embeddings if self.has_text else 0
+        scale = getattr(model, "logit_scale", None)
+        self.logit_scale = float(scale.detach().exp()) if scale is not None else 1.0
+        # SigLIP saw its texts padded to the end of the context, and no other way.
+        self._padding = "max_length" if config.model_type.startswith("siglip") else True
+        self.dim = self.embed_pixels(self._blank()).shape[1]
+
+    def _blank(self) -> np.ndarray:
+        if self._processor is None:
+            return np.zeros((1, dinov2.SIZE_PX, dinov2.SIZE_PX, 3), np.uint8)
+        size = getattr(self._processor, "crop_size", None) or self._processor.size
+        return np.zeros((1, 3, size["height"], size["height"]), np.float32)
+
+    def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
+        """Return float32, [3, H, W], normalised; of a DINOv2 uint8, [H, W, 3]."""
+        if self._processor is None:
+            return dinov2.crop(pixels_HWC)
+        image = Image.fromarray(pixels_HWC)
+        found = self._processor(images=image, return_tensors="np")["pixel_values"][0]
+        return np.asarray(found, np.float32)
+
+    def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
+        """Return unit vectors: the projection of CLIP and SigLIP, the class token of the others."""
+        seen = torch.from_numpy(pixels).to(self._device)
+        with torch.inference_mode(), computing(self._device, self._precision):
+            return unit(self._features(seen))
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Return unit vectors."""
+        rows = [np.empty((0, self.dim), np.float32)]
+        for first in range(0, len(texts), _TEXTS):
+            some = self._tokenizer(
+                list(texts[first : first + _TEXTS]),
+                padding=self._padding,
+                truncation=True,
+                max_length=self.context,
+                return_tensors="pt",
+            ).to(self._device)
+            with torch.inference_mode(), computing(self._device, self._precision):
+                rows.append(unit(_tensor(self._model.get_text_features(**some))))
+        return np.concatenate(rows)
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        """Return which texts have more tokens than the context."""
+        counts = [len(self._tokenizer(text)["input_ids"]) for text in texts]
+        return np.array(counts, np.int64) > self.context
+
+    def image_tower(self) -> ImageTower:
+        """Return the image tower."""
+        return ImageTower(self._model, self._features)
+
+    def _features(self, seen: torch.Tensor) -> torch.Tensor:
+        pixels_BCHW = dinov2.normalize(seen) if self._processor is None else seen
+        if self.has_text:
+            return _tensor(self._model.get_image_features(pixel_values=pixels_BCHW))
+        class_BD: torch.Tensor = self._model(pixel_values=pixels_BCHW).last_hidden_state[:, 0]
+        return class_BD
+
+
+def _tensor(found: Any) -> torch.Tensor:
+    """Return features; transformers 5 wraps them in an output."""
+    features: torch.Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
+    return features

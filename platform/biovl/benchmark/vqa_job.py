@@ -1,0 +1,206 @@
+"""A model that learns to answer questions about images, on the workers of Ray Train.
+
+What is trained goes when its answers are known. Every so often a run keeps a checkpoint in a draft,
+which is what it goes on from, whoever dies.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import ray
+import ray.exceptions
+import ray.train
+import ray.train.torch
+import torch
+
+from biovl.benchmark.config import WorkersConfig
+from biovl.benchmark.datasets import Questions
+from biovl.benchmark.fusion.config import LearningConfig
+from biovl.benchmark.fusion.learning import Learner
+from biovl.benchmark.fusion.opened import open_encoder
+from biovl.benchmark.tasks import Outcome
+from biovl.benchmark.tasks.vqa import Answered, Vqa
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft
+from biovl.core.errors import ConfigError, TrainingError
+from biovl.runtime import ray_train
+from biovl.runtime.checkpoints import Checkpoints
+from biovl.runtime.failures import checked, returned
+from biovl.runtime.workers import Workers
+
+_ANSWERED = "answered"
+_LISTEN_S = 0.5
+
+
+def answered_and_judged(
+    task: Vqa,
+    data: Questions,
+    model: str,
+    workers: WorkersConfig,
+    place: str,
+    say: Callable[[str], None],
+) -> Outcome:
+    """Return what comes of a task for a model: it learns, is asked, and judged. See ``train``."""
+    return task.judge(data, train(data, model, task.learning, workers, place, say))
+
+
+def train(
+    data: Questions,
+    model: str,
+    learning: LearningConfig,
+    workers: WorkersConfig,
+    place: str,
+    say: Callable[[str], None],
+) -> Answered:
+    """Return what a model says to the questions of val and test, having learnt from train.
+
+    For use within ``connected``. Begun again, it goes on from the last checkpoint in ``place``, or
+    returns what stands there; ``place`` is not published by it.
+
+    Args:
+        data: Questions; travels to the workers, who read the images.
+        model: A folder in open_clip's layout.
+        learning: Of the training.
+        workers: Who computes.
+        place: A folder of this run alone, local or ``s3://``: checkpoints are in its draft.
+        say: Takes lines about progress.
+
+    Raises:
+        ConfigError: If a setting does not fit, or a tower cannot tell its tokens.
+        TrainingError: If the workers failed too often.
+    """
+    draft = Draft(place)
+    if draft.noted(_ANSWERED) is None:
+        with _listening(say) as queue:
+            _fit(data, model, learning, workers, place, queue)
+    return Answered(**(draft.noted(_ANSWERED) or {}))
+
+
+def _fit(
+    data: Questions,
+    model: str,
+    learning: LearningConfig,
+    workers: WorkersConfig,
+    place: str,
+    queue: Any,
+) -> None:
+    said = ray_train.fit(
+        _work,
+        {
+            "data": data,
+            "model": model,
+            "learning": configs.to_plain(learning),
+            "place": place,
+            "queue": queue,
+        },
+        place=place,
+        count=workers.count,
+        cpus=workers.cpus,
+        gpus=workers.gpus,
+    )
+    checked(said)
+
+
+def _work(arguments: dict[str, Any]) -> dict[str, Any]:
+    """What each worker of Ray Train runs."""
+    try:
+        _learn(_learner(arguments), arguments)
+    # All workers raise it together, and would again: Ray shall not start them anew.
+    except (ConfigError, TrainingError) as error:
+        wrong = error
+
+        def fail() -> dict[str, Any]:
+            raise wrong
+
+        return returned(arguments["place"], fail)
+    return {}
+
+
+def _learner(arguments: dict[str, Any]) -> Learner:
+    device = ray.train.torch.get_device()
+    return Learner(
+        open_encoder(arguments["model"], device=str(device)),
+        arguments["data"],
+        configs.build(LearningConfig, arguments["learning"]),
+        device=device,
+        group=Workers.current(),
+    )
+
+
+def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
+    """Train to the last epoch from where the draft is, ask, and keep the answers."""
+    place, queue, data = arguments["place"], arguments["queue"], arguments["data"]
+    epochs: int = arguments["learning"]["epochs"]
+    is_first = Workers.current().rank == 0
+
+    def say(line: str) -> None:
+        # What is only told is no reason to end a run.
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            if is_first:
+                queue.put(line)
+
+    draft, checkpoints = Draft(place), Checkpoints(place)
+    # Worker 0 decides, as a folder may look different from elsewhere.
+    intact = checkpoints.last_good(say) if is_first else 0
+    device = ray.train.torch.get_device()
+    if done := int(Workers.current().sum(torch.tensor(intact, device=device))):
+        learner.load(checkpoints.load(done))
+        say(f"goes on after epoch {done} of {epochs}")
+    losses = draft.noted("losses") or {}
+    saved = said = time.monotonic()
+    while learner.epochs_done < epochs:
+        loss = learner.epoch()
+        done, now = learner.epochs_done, time.monotonic()
+        losses[str(done)] = loss
+        if now - said > 2 or done == epochs:
+            said = now
+            say(f"epoch {done}/{epochs}, loss {loss:.3f}")
+        if is_first and now - saved >= arguments["learning"]["save_every_s"] and done < epochs:
+            saved = now
+            draft.note("losses", losses)
+            checkpoints.save(learner.state())
+    checkpoints.wait()
+    can_be_asked = ~np.isin(data.image_of, list(learner.unreadable))
+    rows = np.flatnonzero(can_be_asked & np.isin(data.splits, ("val", "test")))
+    index, probability = learner.ask(rows)
+    if is_first:
+        answered = Answered(
+            rows=rows.tolist(),
+            predicted=[learner.answers[number] for number in index],
+            probability=probability.tolist(),
+            classes=list(learner.answers),
+            unreadable={str(image): why for image, why in sorted(learner.unreadable.items())},
+            losses=[losses[str(epoch + 1)] for epoch in range(epochs)],
+        )
+        draft.note(_ANSWERED, asdict(answered))
+
+
+@contextlib.contextmanager
+def _listening(say: Callable[[str], None]) -> Iterator[Any]:
+    """Yield a queue of Ray's; say what workers put into it."""
+    queue = ray_train.queue_to_driver()
+    over = threading.Event()
+
+    def hear() -> None:
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            for line in ray_train.taken_from(queue):
+                say(line)
+
+    def listen() -> None:
+        while not over.wait(_LISTEN_S):
+            hear()
+
+    thread = threading.Thread(target=listen, name="listener", daemon=True)
+    thread.start()
+    try:
+        yield queue
+    finally:
+        over.set()
+        thread.join()
+        hear()
+        queue.shutdown(force=True)

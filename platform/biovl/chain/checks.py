@@ -1,0 +1,141 @@
+"""What can be known of the steps of a chain before the first one begins.
+
+A job checks its settings and inputs when it starts, which for the last one of a chain may be days
+later. Here each step is checked as far as its inputs exist; those that an earlier step of the chain
+will publish are taken from its configuration.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from biovl.annotate.config import AnnotateConfig
+from biovl.assemble import job as assembling
+from biovl.assemble import pairs as pairing
+from biovl.assemble import rules
+from biovl.assemble.config import AssembleConfig
+from biovl.benchmark import benchmarks, encoders
+from biovl.benchmark import data as opening
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.concepts import resolve_job as resolving
+from biovl.concepts.resolve_config import ResolveConfig
+from biovl.core import config as configs
+from biovl.core import plugins
+from biovl.core.artifacts import Folder, read_manifest, refuse_overlap
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.filesystems import open_location, told, without_credentials
+from biovl.core.harvests import KINDS
+from biovl.core.tables import open_table
+from biovl.harvest import job as harvesting
+from biovl.index.config import IndexConfig
+from biovl.index.vectors import check_factory
+from biovl.models.weight_files import TOWER, check_existence
+from biovl.pretrain.checks import check_run, check_settings
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.models import describe
+from biovl.split.detector import config as detection
+from biovl.split.job import SplitConfig
+
+Made = Mapping[str, Any]
+"""The configurations of earlier steps that will publish, by the folder they will publish."""
+
+
+def check_harvest(config: harvesting.HarvestConfig, made: Made) -> None:
+    """Check the settings of the source, that it holds something, and where it is published."""
+    harvesting.check(config)
+
+
+def check_split(config: SplitConfig, made: Made) -> None:
+    """Check that figures and detector exist."""
+    _published(made, config.figures, "figures")
+    _published(made, config.detector, detection.KIND)
+
+
+def check_annotate(config: AnnotateConfig, made: Made) -> None:
+    """Check that the table and the weights exist."""
+    if config.table not in made:
+        open_table(config.table)
+    if config.weights:
+        check_existence(config.weights, TOWER, ask_hub=False)
+
+
+def check_cluster(config: Any, made: Made) -> None:
+    """Check that the table exists."""
+    if config.table not in made:
+        open_table(config.table)
+
+
+def check_resolve(config: ResolveConfig, made: Made) -> None:
+    """Check that votes and taxonomy can be read."""
+    resolving.check(config)
+
+
+def check_assemble(config: AssembleConfig, made: Made) -> None:
+    """Check that every input exists, and has the columns that rules and texts read."""
+    asked = rules.make_rules(config.rules)
+    for uri in (config.figures, *config.updates):
+        _published(made, uri, *KINDS)
+    for uri in config.leaks:
+        _published(made, uri, "report")
+    names = [*pairing.CANDIDATE_SCHEMA.names, "superseded"]
+    for uri in config.columns:
+        _published(made, uri, "columns")
+    if not config.columns:
+        rules.check_columns(asked, names)
+        assembling.check_columns(config, pairing.CANDIDATE_SCHEMA)
+
+
+def check_pretrain(config: PretrainConfig, made: Made) -> None:
+    """Check the settings of the model, weights and trackers, and whether the corpus fits."""
+    described = describe(config.model)
+    if config.corpus in made:
+        plain = configs.to_plain(made[config.corpus])
+        check_settings(config, plain, image_px=described.image_size)
+    else:
+        corpus = read_manifest(config.corpus, "corpus")
+        check_run(config, corpus, image_px=described.image_size)
+
+
+def check_index(config: IndexConfig, made: Made) -> None:
+    """Check that every input exists, and that faiss knows the factory."""
+    _published(made, config.corpus, "corpus")
+    _published(made, config.previous or "", "index")
+    for uri in config.updates:
+        _published(made, uri, *KINDS)
+    if config.model not in made:
+        if not Folder(config.model).exists("open_clip_config.json"):
+            raise ArtifactError(f"model: {config.model} has no open_clip_config.json")
+    elif config.factory:
+        trained: PretrainConfig = made[config.model]
+        check_factory(config.factory, describe(trained.model).model_cfg["embed_dim"])
+
+
+def check_benchmark(config: BenchmarkConfig, made: Made) -> None:
+    """Check the settings of tasks, and that models and data exist."""
+    for uri in config.named_models().values():
+        if uri not in made:
+            encoders.describe(uri)
+    for plugin in benchmarks.resolved(config)[0].values():
+        plugins.found(benchmarks.TASKS, plugin)
+    if not isinstance(config.data, str):
+        plugins.found(opening.KIND, config.data)
+    _published(made, config.corpus, "corpus")
+    _published(made, config.index, "index")
+    for name, place in (("data", config.data), ("data_root", config.data_root)):
+        if isinstance(place, str) and place:
+            _exists(name, place)
+            refuse_overlap(config.out, {name: place})
+
+
+def _published(made: Made, uri: str, *kinds: str) -> None:
+    if uri and uri not in made:
+        read_manifest(uri, *kinds)
+
+
+def _exists(name: str, uri: str) -> None:
+    filesystem, path = open_location(uri)
+    with told(without_credentials(uri)):
+        kind = filesystem.get_file_info(path).type
+    if kind == pafs.FileType.NotFound:
+        raise ConfigError(f"{name}: there is nothing at {without_credentials(uri)}")

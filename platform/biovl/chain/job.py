@@ -1,0 +1,176 @@
+"""The chain from packages to an index: runs what is not published yet, step after step."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TextIO
+
+from biovl.annotate.config import AnnotateConfig
+from biovl.annotate.job import annotate
+from biovl.assemble.config import AssembleConfig
+from biovl.assemble.job import assemble
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.job import benchmark
+from biovl.chain import Chain, FirstOf, Link, Step, StepFailed, check, link, links, refusal
+from biovl.chain import checks as chain_checks
+from biovl.concepts.cluster_config import ClusterConfig
+from biovl.concepts.cluster_job import cluster
+from biovl.concepts.resolve_config import ResolveConfig
+from biovl.concepts.resolve_job import resolve
+from biovl.core import recipes
+from biovl.core.errors import BiovlError
+from biovl.harvest.job import HarvestConfig, harvest
+from biovl.index.config import IndexConfig
+from biovl.index.job import index
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.job import pretrain
+from biovl.runtime.connection import connected
+from biovl.split.job import SplitConfig, split_figures
+
+_IMAGES = FirstOf(("split", "harvest"))
+"""Panels where the chain cuts figures, else figures."""
+
+STEPS: tuple[Step, ...] = (
+    Step(
+        name="harvest",
+        folder="figures",
+        config=HarvestConfig,
+        recipes=recipes.HARVEST,
+        job=harvest,
+        check=chain_checks.check_harvest,
+    ),
+    Step(
+        name="split",
+        folder="panels",
+        config=SplitConfig,
+        recipes=recipes.SPLIT,
+        job=split_figures,
+        check=chain_checks.check_split,
+        reads={"figures": "harvest"},
+    ),
+    Step(
+        name="annotate",
+        folder="embedding",
+        config=AnnotateConfig,
+        recipes=recipes.ANNOTATE,
+        job=annotate,
+        check=chain_checks.check_annotate,
+        reads={"table": _IMAGES},
+    ),
+    Step(
+        name="cluster",
+        folder="concepts",
+        config=ClusterConfig,
+        recipes=recipes.CLUSTER,
+        job=cluster,
+        check=chain_checks.check_cluster,
+        reads={"table": _IMAGES, "embedding": "annotate"},
+    ),
+    Step(
+        name="resolve",
+        folder="labels",
+        config=ResolveConfig,
+        recipes=recipes.RESOLVE,
+        job=resolve,
+        check=chain_checks.check_resolve,
+        reads={"concepts": "cluster"},
+    ),
+    Step(
+        name="assemble",
+        folder="corpus",
+        config=AssembleConfig,
+        recipes=recipes.ASSEMBLE,
+        job=assemble,
+        check=chain_checks.check_assemble,
+        reads={"figures": _IMAGES, "columns": ("annotate", "resolve")},
+    ),
+    Step(
+        name="pretrain",
+        folder="model",
+        config=PretrainConfig,
+        recipes=recipes.PRETRAIN,
+        job=pretrain,
+        check=chain_checks.check_pretrain,
+        reads={"corpus": "assemble"},
+    ),
+    Step(
+        name="index",
+        folder="index",
+        config=IndexConfig,
+        recipes=recipes.INDEX,
+        job=index,
+        check=chain_checks.check_index,
+        reads={"model": "pretrain", "corpus": "assemble"},
+    ),
+    Step(
+        name="benchmark",
+        folder="report",
+        config=BenchmarkConfig,
+        recipes=recipes.BENCHMARK,
+        job=benchmark,
+        check=chain_checks.check_benchmark,
+        reads={"model": "pretrain", "corpus": "assemble"},
+    ),
+)
+"""In the order in which they are done. Another step is another entry."""
+
+
+def run_chain(
+    chain: Chain,
+    steps: Sequence[Step] = STEPS,
+    *,
+    progress: TextIO = sys.stderr,
+    after: Callable[[Sequence[Link], dict[str, float]], None] = lambda done, seconds: None,
+) -> list[Link]:
+    """Publish what each step of a chain publishes, unless it is published; return all of them.
+
+    Args:
+        chain: What is to be done.
+        steps: That there are.
+        progress: Told what is done.
+        after: Called after every step that was not done before, with all that are, and the seconds
+            that this one took.
+
+    Raises:
+        ConfigError: If a setting of any step is not valid: before anything is done.
+        StepFailed: With the name of the step and its reason: of one that is known to fail, before
+            anything is done. What is published stays, and the same command goes on.
+    """
+    check(links(steps, chain))
+    done: list[Link] = []
+    with contextlib.ExitStack() as stack:
+        for step in steps:
+            if step.name not in chain.settings:
+                continue
+            found = link(step, chain, done)
+            if found.state == "differs":
+                raise StepFailed(f"{step.name}: {refusal(found, steps, chain)}")
+            if found.state == "published":
+                print(f"{step.name}: {found.out} is published", file=progress, flush=True)
+                done.append(found)
+                continue
+            goes_on = " goes on" if found.state == "begun" else ""
+            print(f"{step.name}: {found.out}{goes_on} …", file=progress, flush=True)
+            started = time.monotonic()
+            with _named(step.name):
+                # One Ray for all steps that are done now, none where nothing is.
+                stack.enter_context(connected())
+                manifest = step.job(found.config)
+            done.append(Link(step, found.config, "published", manifest=manifest))
+            after(done, {step.name: time.monotonic() - started})
+    return done
+
+
+@contextlib.contextmanager
+def _named(step: str) -> Iterator[None]:
+    """Let what ends a step say which it was."""
+    try:
+        yield
+    except BiovlError as error:
+        raise StepFailed(
+            f"What is published stays; the same command goes on.\n{step} failed: {error}"
+        ) from error
+    except BaseException as error:
+        error.add_note(f"{step} failed: {type(error).__name__}: {error}")
+        raise

@@ -1,0 +1,104 @@
+"""Figures as cards: a small image, what it shows, where it is from and how it may be used."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from biovl.chain.page.markup import Html, element, picture
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+from biovl.core.shards import read_pair
+from biovl.images.decode import decode_rgb
+from biovl.images.encode import thumbnail
+
+THUMBNAIL_PX = 240
+
+_COLUMNS = (
+    *("pair_id", "article_id", "figure_label", "caption", "journal", "published", "license"),
+    *("license_group", "split", "shard", "offset", "size"),
+)
+_LOOKED_AT = 4_096
+"""Figures are chosen among so many: the index of a large corpus is not read to its end."""
+
+
+def chosen(corpus: str, count: int) -> list[dict[str, Any]]:
+    """Return some figures of a corpus, each of another article while there are; the same always."""
+    folder = Folder(corpus)
+    with folder.filesystem.open_input_file(folder.at("index.parquet")) as stream:
+        file = pq.ParquetFile(stream)
+        batch = next(file.iter_batches(_LOOKED_AT, columns=list(_COLUMNS)), None)
+    rows: list[dict[str, Any]] = [] if batch is None else batch.to_pylist()
+    of_article: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        of_article.setdefault(row["article_id"], []).append(row)
+    articles = list(of_article.values())
+    # The n-th of the n-th article, so that not all are first figures.
+    turns = [
+        figures[(number + turn) % len(figures)]
+        for turn in range(count)
+        for number, figures in enumerate(_spread(articles, count))
+        if turn < len(figures)
+    ]
+    return turns[:count]
+
+
+def _spread(items: Sequence[Any], count: int) -> list[Any]:
+    if len(items) <= count:
+        return list(items)
+    return [items[number * len(items) // count] for number in range(count)]
+
+
+def small_image(corpus: str, row: Mapping[str, Any]) -> bytes | None:
+    """Return a small JPEG of a pair of a corpus, None if it cannot be read."""
+    try:
+        files = read_pair(f"{corpus}/{row['shard']}", row["offset"], row["size"])
+    except ArtifactError:
+        return None
+    for kind, data in files.items():
+        if kind not in ("txt", "json"):
+            decoded = decode_rgb(data)
+            if decoded.pixels is not None:
+                return thumbnail(decoded.pixels, longer_side_px=THUMBNAIL_PX)
+    return None
+
+
+def licence(spdx: str | None) -> str:
+    """Return a licence as it is read: without the mark of one that SPDX does not list."""
+    return (spdx or "no licence found").removeprefix("LicenseRef-")
+
+
+def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> Html:
+    """Return a figure as a card; a click on its caption shows all of it.
+
+    Args:
+        about: Columns of a corpus or an index: caption, figure_label, journal, license …
+        image: A small JPEG.
+        corner: What is written beside its label: a score.
+    """
+    label = about.get("figure_label") or "Figure"
+    shown = (
+        picture(image, alt=f"{label} of {about['article_id']}")
+        if image is not None
+        else element("span", "no image", class_="no-image")
+    )
+    source = " · ".join(filter(None, [about.get("journal"), str(about.get("published") or "")[:4]]))
+    group = about.get("license_group")
+    known = group if group in ("commercial", "noncommercial") else "other"
+    return element(
+        "li",
+        element("div", shown, class_="thumb"),
+        element(
+            "div",
+            element("h3", element("bdi", label), corner and element("span", corner)),
+            element("details", element("summary", element("span", about["caption"], dir="auto"))),
+            element(
+                "p",
+                element("bdi", source or about["article_id"], class_="journal"),
+                element("bdi", licence(about.get("license")), class_=f"badge {known}"),
+                class_="source",
+            ),
+            class_="about",
+        ),
+        class_="card",
+    )

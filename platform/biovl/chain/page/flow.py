@@ -1,0 +1,118 @@
+"""What came into each step and what went out, with the reason of everything in between."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from biovl.core.artifacts import Manifest
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Rows of one sort on their way through a step."""
+
+    what: str
+    seen: int
+    kept: int
+    kept_are: str
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """How many, by reason; adds up to what was seen and not kept."""
+    into: Mapping[str, int] = field(default_factory=dict)
+    """Where those kept went; empty if all went the same way."""
+    note: str = ""
+
+    @property
+    def line(self) -> str:
+        """All of it but the reasons, in words."""
+        split = ", ".join(f"{name} {count:,}" for name, count in self.into.items())
+        ways = f" ({split})" if split else ""
+        note = f"; {self.note}" if self.note else ""
+        if self.seen == self.kept and not self.into:
+            return f"{self.seen:,} {self.what}{note}"
+        return f"{self.seen:,} {self.what}, {self.kept:,} {self.kept_are}{ways}{note}"
+
+
+def flows(manifest: Manifest) -> list[Flow]:
+    """Return what became of the rows of a published folder; nothing for a kind not known here."""
+    of = _OF_KIND.get(manifest.kind)
+    return of(manifest.counts) if of else []
+
+
+def _figures(counts: Mapping[str, Any]) -> list[Flow]:
+    found = []
+    for what in ("articles", "figures"):
+        about = counts[what]
+        note = f"{counts['mentions']:,} paragraphs that cite them" if what == "figures" else ""
+        flow = Flow(what, about["seen"], about["usable"], "usable", about["defects"], note=note)
+        found.append(flow)
+    return found
+
+
+def _panels(counts: Mapping[str, Any]) -> list[Flow]:
+    parents, panels = counts["parents"], counts["panels"]
+    whole = {f"whole: {reason}": count for reason, count in counts["whole"].items()}
+    into = {f"cut into {panels['seen']:,} panels": parents["split"], **whole}
+    return [Flow("figures", parents["seen"], parents["seen"], "kept", into=into)]
+
+
+def _columns(counts: Mapping[str, Any]) -> list[Flow]:
+    if "labelled" in counts:
+        labelled = sum(counts["labelled"].values())
+        clusters = counts["clusters"]
+        note = f"{clusters['labelled']:,} of {sum(clusters.values()):,} clusters have labels"
+        return [
+            Flow("images", counts["rows"], labelled, "labelled", counts["unlabelled"], note=note)
+        ]
+    if "annotated" in counts:
+        return [Flow("images", counts["rows"], counts["annotated"], "annotated", counts["defects"])]
+    return []
+
+
+def _concepts(counts: Mapping[str, Any]) -> list[Flow]:
+    note = f"in {counts['clusters']:,} clusters"
+    left_out = counts["without_embedding"]
+    return [Flow("images", counts["rows"], counts["clustered"], "clustered", left_out, note=note)]
+
+
+def _corpus(counts: Mapping[str, Any]) -> list[Flow]:
+    figures, pairs = counts["figures"], counts["pairs"]
+    # Written in the order of the alphabet.
+    pairs = {split: pairs[split] for split in ("train", "val", "test") if split in pairs}
+    return [Flow("figures", figures["seen"], figures["kept"], "pairs", counts["dropped"], pairs)]
+
+
+def _model(counts: Mapping[str, Any]) -> list[Flow]:
+    pairs = counts["pairs"]
+    note = f"{pairs['seen']:,} seen in {counts['steps']:,} steps of {counts['epochs']:,} epochs"
+    return [Flow("pairs to train on", pairs["train"], pairs["train"], "trained on", note=note)]
+
+
+def _index(counts: Mapping[str, Any]) -> list[Flow]:
+    note = f"{counts['reused']:,} taken over" if counts.get("reused") else ""
+    return [
+        Flow(
+            "pairs", counts["pairs"], counts["rows"], "can be found", counts["left_out"], note=note
+        )
+    ]
+
+
+def _report(counts: Mapping[str, Any]) -> list[Flow]:
+    tasks, skipped = counts["tasks"], counts["skipped"]
+    unreadable = counts["unreadable"]
+    note = f"{unreadable:,} images cannot be read" if unreadable else ""
+    dropped = {"skipped, see its table": skipped} if skipped else {}
+    what = "benchmark" if tasks + skipped == 1 else "benchmarks"
+    return [Flow(what, tasks + skipped, tasks, "answered", dropped, note=note)]
+
+
+_OF_KIND: dict[str, Callable[[Mapping[str, Any]], list[Flow]]] = {
+    "figures": _figures,
+    "panels": _panels,
+    "columns": _columns,
+    "concepts": _concepts,
+    "corpus": _corpus,
+    "model": _model,
+    "index": _index,
+    "report": _report,
+}
+"""Another kind of folder is another entry."""

@@ -1,0 +1,42 @@
+"""What images are of: clusters, and the names that people have given them."""
+
+from biovl.chain.page.markup import Html, element, picture
+from biovl.chain.page.reading import Story
+from biovl.chain.page.sections.shown import smaller
+from biovl.core.artifacts import Folder
+
+TITLE = "What they show"
+
+_SHEET = "sheets.png"
+
+
+def body(story: Story) -> Html | None:
+    """Show some clusters, with their labels where there are votes."""
+    concepts = story.of("concepts")
+    if concepts is None:
+        return None
+    labels = next((item for item in story.chapters if item.step == "resolve"), None)
+    sheet = None
+    for chapter in filter(None, (labels, concepts)):
+        if sheet is None and Folder(chapter.uri).exists(_SHEET):
+            sheet = smaller(Folder(chapter.uri).read(_SHEET))
+    if sheet is None:
+        return None
+    counts = concepts.manifest.counts
+    lead = (
+        f"{counts['clustered']:,} images in {counts['clusters']:,} clusters of those that look "
+        "alike to the model, some of them here, a row each. "
+    )
+    if labels is not None:
+        votes = labels.manifest.counts["votes"]["counted"]
+        lead += f"{votes:,} votes give them their names, and every image inherits them."
+    return element(
+        "div",
+        element("p", lead, class_="lead"),
+        element(
+            "div",
+            picture(sheet, alt="Some clusters and their labels"),
+            class_="shot tall",
+            tabindex=0,
+        ),
+    )

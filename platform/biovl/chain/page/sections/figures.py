@@ -1,0 +1,24 @@
+"""A contact sheet: some figures with their captions and licences."""
+
+from biovl.chain.page import figures
+from biovl.chain.page.markup import Html, element
+from biovl.chain.page.reading import Story
+
+TITLE = "Some of the figures"
+
+_COUNT = 18
+
+
+def body(story: Story) -> Html | None:
+    """Show figures of different articles."""
+    corpus = story.of("corpus")
+    if corpus is None:
+        return None
+    rows = figures.chosen(corpus.uri, _COUNT)
+    if not rows:
+        return None
+    cards = [figures.card(row, figures.small_image(corpus.uri, row)) for row in rows]
+    lead = "Of different articles, with the caption as it was published: a click shows all of it."
+    return element(
+        "div", element("p", lead, class_="lead"), element("ul", cards, class_="grid sheet")
+    )

@@ -1,0 +1,37 @@
+"""What can be searched, and how surely what is nearest is found."""
+
+from biovl.chain.page.markup import Html, element
+from biovl.chain.page.reading import Story
+from biovl.chain.page.sections.training import table
+from biovl.core.markdown import size
+
+TITLE = "The index"
+
+
+def body(story: Story) -> Html | None:
+    """Tell the recall of the index, by what is searched and what with."""
+    index = story.of("index")
+    if index is None:
+        return None
+    notes = index.manifest.notes
+    recall = notes["recall"]
+    rows = [
+        [
+            f"Among {over}",
+            *(f"{of[kind]:.1%}" if kind in of else "–" for kind in ("text", "image")),
+            notes["factories"].get(over, "–"),
+        ]
+        for over, of in sorted(recall.items(), reverse=True)
+    ]
+    weighs = sum(file.get("size_bytes", 0) for file in index.manifest.files.values())
+    lead = (
+        f"{notes['rows']:,} figures as vectors of {notes['dim']:,} numbers, {size(weighs)} on "
+        "disk. Of the ten nearest figures, the table says how many a search finds that comparing "
+        "with every vector would find."
+    )
+    return element(
+        "div",
+        element("p", lead, class_="lead"),
+        table(["Recall@10", "asked with text", "with an image", "kind of index"], rows),
+        class_="narrow",
+    )

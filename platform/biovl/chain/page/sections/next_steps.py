@@ -1,0 +1,82 @@
+"""Where things are, and what to type next."""
+
+from biovl.chain.page.markup import Html, element
+from biovl.chain.page.reading import Story
+
+TITLE = "What next"
+
+_STEP = 4_096
+"""Pairs of a step of the recipe ``biomedclip``."""
+
+_OF_KIND = {
+    "figures": "every figure with its caption, the paragraphs that cite it, and its image",
+    "corpus": "WebDataset shards and an index of every pair; README.md is the dataset card",
+    "model": "the trained model; README.md is the model card: how to load it, and more curves",
+    "index": "what finds figures by image, text, words and filters",
+    "columns": "columns of images, part for part beside their table",
+    "concepts": "clusters of images that look alike, to be named by people",
+    "report": "scores with intervals, and every prediction",
+}
+
+
+def body(story: Story) -> Html | None:
+    """Name the folders, and a command for each thing that can be done with them."""
+    if not story.chapters:
+        return None
+    places = [
+        element(
+            "li",
+            element("code", f"{chapter.uri}/"),
+            element("span", _OF_KIND.get(chapter.manifest.kind, chapter.manifest.kind)),
+        )
+        for chapter in story.chapters
+    ]
+    return element(
+        "div",
+        element("div", element("h3", "Where things are"), element("ul", places, class_="places")),
+        element("div", element("h3", "What to type"), _commands(story)),
+        class_="next",
+    )
+
+
+def _commands(story: Story) -> list[Html]:
+    model, index, corpus = story.of("model"), story.of("index"), story.of("corpus")
+    said: list[tuple[str, str]] = []
+    if model and index:
+        said.append(
+            (
+                "Search in your browser, at http://127.0.0.1:8000",
+                f"serve run serve.app:build model={model.uri} index={index.uri}",
+            )
+        )
+    if model:
+        said.append(
+            (
+                "Embed images and texts in Python",
+                "from biovl.models.encoder import load\n\n"
+                f'encoder = load("{model.uri}")\n'
+                'text_ND = encoder.embed_texts(["chest radiograph"])',
+            )
+        )
+    if corpus:
+        pairs = corpus.manifest.counts["pairs"]["train"]
+        # A step of the recipe takes more pairs than a small corpus has.
+        smaller = f"--set batch.pairs={2 ** (pairs.bit_length() - 1)} " if pairs < _STEP else ""
+        if pairs:
+            said.append(
+                (
+                    "See what training a real model on this corpus would take",
+                    f"python pipelines/pretrain.py biomedclip --set corpus={corpus.uri} "
+                    f"{smaller}--set out={story.folder}/biomedclip --dry-run",
+                )
+            )
+        said.append(
+            (
+                "Do the same with articles of your own",
+                "python pipelines/all.py laptop --set folder=DIR --set source.path=PACKAGES",
+            )
+        )
+    return [
+        element("div", element("p", what), element("pre", element("code", command)), class_="cmd")
+        for what, command in said
+    ]

@@ -1,0 +1,120 @@
+"""Compound figures with their panels drawn, and the caption of each beside them."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from PIL import Image, ImageDraw, ImageFont
+
+from biovl.chain.page.markup import Html, element, picture
+from biovl.chain.page.reading import Chapter, Story
+from biovl.core.artifacts import Folder
+from biovl.images.decode import decode_rgb
+
+TITLE = "Panels"
+
+_SHOWN = 3
+_WIDTH_PX = 560
+_COLOURS = ("#0b6470", "#a3241d", "#7a4a00", "#1a6638", "#5b3f8c", "#8a2f5e", "#2c4fa3", "#4c555e")
+"""On white text and on most images they can be seen."""
+_COLUMNS = (
+    *("figure_id", "parent_figure_id", "figure_label", "panel_label", "own_caption", "caption"),
+    "box_px",
+)
+
+
+def body(story: Story) -> Html | None:
+    """Show some figures that were cut, each of another article while there are."""
+    chapter = story.of("panels")
+    if chapter is None:
+        return None
+    shown = [cut for panels in _chosen(chapter) if (cut := _cut(chapter, panels)) is not None]
+    if not shown:
+        return None
+    counts = chapter.manifest.counts
+    lead = (
+        f"{counts['parents']['split']:,} figures were cut into {counts['panels']['seen']:,} "
+        "panels, each with its part of the caption: where printed labels, layout and caption "
+        "agree. The others stay whole."
+    )
+    return element("div", element("p", lead, class_="lead"), element("div", shown, class_="sheet"))
+
+
+def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
+    """Return the panels of some figures of the first part that has any."""
+    folder = Folder(chapter.uri)
+    for part in _parts(chapter):
+        with folder.filesystem.open_input_file(folder.at(part)) as stream:
+            table = pq.read_table(stream, columns=[*_COLUMNS, "article_id"])
+        of_figure: dict[str, list[dict[str, Any]]] = {}
+        for row in table.filter(table["box_px"].is_valid()).to_pylist():
+            of_figure.setdefault(row["parent_figure_id"], []).append({**row, "part": part})
+        # Those of four panels or nearly show best what is done; one an article.
+        best = sorted(of_figure.values(), key=lambda panels: abs(len(panels) - 4))
+        of_article = {panels[0]["article_id"]: panels for panels in reversed(best)}
+        chosen = [panels for panels in best if of_article[panels[0]["article_id"]] is panels]
+        if chosen:
+            return chosen[:_SHOWN]
+    return []
+
+
+def _parts(chapter: Chapter) -> list[str]:
+    return sorted(name for name in chapter.manifest.files if name.startswith("figures/"))
+
+
+def _cut(chapter: Chapter, panels: Sequence[Mapping[str, Any]]) -> Html | None:
+    """Return a figure with its panels, None if its image cannot be had any more."""
+    source = next((item.uri for item in chapter.manifest.inputs if item.name == "figures"), None)
+    image = source and _image(source, panels[0]["part"], panels[0]["parent_figure_id"])
+    if not image:
+        return None
+    label = panels[0]["figure_label"] or "Figure"
+    captions = []
+    for number, panel in enumerate(panels):
+        colour = _COLOURS[number % len(_COLOURS)]
+        name = panel["panel_label"] or str(number + 1)
+        captions.append(element("dt", name, style=f"background:{colour}"))
+        captions.append(element("dd", panel["own_caption"] or panel["caption"], dir="auto"))
+    return element(
+        "div",
+        picture(_drawn(image, panels), alt=f"Panels of {label} of {panels[0]['article_id']}"),
+        element(
+            "div",
+            element("h3", element("bdi", f"{label}, {panels[0]['article_id']}")),
+            element("dl", captions),
+        ),
+        class_="cut",
+    )
+
+
+def _image(figures: str, part: str, figure_id: str) -> Image.Image | None:
+    folder = Folder(figures)
+    if not folder.exists(part):
+        return None
+    with folder.filesystem.open_input_file(folder.at(part)) as stream:
+        found = pq.read_table(stream, columns=["image"], filters=pc.field("figure_id") == figure_id)
+    data = found["image"][0].as_py() if len(found) else None
+    pixels = decode_rgb(data).pixels if data else None
+    return Image.fromarray(pixels) if pixels is not None else None
+
+
+def _drawn(image: Image.Image, panels: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return a figure with a frame around each panel, as JPEG."""
+    scale = _WIDTH_PX / image.width
+    small = image.resize((_WIDTH_PX, max(1, round(image.height * scale))), Image.Resampling.LANCZOS)
+    draw = ImageDraw.Draw(small)
+    for number, panel in enumerate(panels):
+        colour, box = _COLOURS[number % len(_COLOURS)], panel["box_px"]
+        x0, y0, x1, y1 = (round(box[name] * scale) for name in ("x0", "y0", "x1", "y1"))
+        draw.rectangle((x0, y0, max(x0, x1 - 1), max(y0, y1 - 1)), outline=colour, width=3)
+        # In the corner where labels seldom stand.
+        name = panel["panel_label"] or str(number + 1)
+        font = ImageFont.load_default(15)
+        width = draw.textlength(name, font=font) + 10
+        draw.rectangle((x1 - width, y1 - 22, x1, y1), fill=colour)
+        draw.text((x1 - width + 5, y1 - 20), name, fill="white", font=font)
+    stream = io.BytesIO()
+    small.save(stream, "JPEG", quality=85, optimize=True)
+    return stream.getvalue()

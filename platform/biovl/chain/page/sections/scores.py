@@ -1,0 +1,48 @@
+"""What benchmarks say of the model, with how sure that is."""
+
+import json
+from typing import Any
+
+from biovl.chain.page.markup import Html, element
+from biovl.chain.page.reading import Story
+from biovl.chain.page.sections.training import table
+from biovl.core.artifacts import Folder
+
+TITLE = "How good it is"
+
+_MOST = 24
+
+
+def body(story: Story) -> Html | None:
+    """List the scores of every task with their intervals."""
+    report = story.of("report")
+    if report is None or not Folder(report.uri).exists("scores.json"):
+        return None
+    found = json.loads(Folder(report.uri).read("scores.json"))
+    # Those of parts of a benchmark are in the report.
+    whole = [score for score in found["scores"] if "/" not in score["name"]]
+    if not whole:
+        return None
+    rows = [
+        [
+            f"{score['task']}: {score['name'].replace('_', ' ')}",
+            _shown(score, score["value"]),
+            f"{_shown(score, score['low'])} to {_shown(score, score['high'])}",
+            f"{score['count']:,}",
+        ]
+        for score in whole[:_MOST]
+    ]
+    lead = (
+        "On what was kept from training. Were the examples drawn anew, the score would lie between "
+        f"the ends in 95 of 100 draws. All of it, with every prediction: {report.uri}/table.md."
+    )
+    return element(
+        "div",
+        element("p", lead, class_="lead"),
+        table(["Benchmark", "score", "95 % interval", "examples"], rows),
+        class_="narrow",
+    )
+
+
+def _shown(score: dict[str, Any], value: float) -> str:
+    return f"{value:,.1f}" if score["name"].endswith("rank") else f"{value:.1%}"

@@ -1,0 +1,40 @@
+"""The page of the service, as a browser has drawn it."""
+
+import io
+
+from PIL import Image
+
+from biovl.chain.page.markup import Html, element, picture
+from biovl.chain.page.reading import Story
+from biovl.core.artifacts import Folder
+
+TITLE = "Its page"
+
+_WIDTH_PX = 1_000
+
+
+def body(story: Story) -> Html | None:
+    """Show the picture that was noted, if it is there."""
+    name = story.notes.screenshot
+    if not name or not Folder(story.folder).exists(name):
+        return None
+    image = smaller(Folder(story.folder).read(name))
+    if image is None:
+        return None
+    return element(
+        "div",
+        element("p", "As a browser showed it while the service was up.", class_="lead"),
+        element("div", picture(image, alt="The search page of the service"), class_="shot"),
+    )
+
+
+def smaller(png: bytes) -> bytes | None:
+    """Return a JPEG of at most 1000 px of width, None if this is no PNG."""
+    try:
+        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+            image.thumbnail((_WIDTH_PX, 4 * _WIDTH_PX), Image.Resampling.LANCZOS)
+            stream = io.BytesIO()
+            image.convert("RGB").save(stream, "JPEG", quality=82, optimize=True)
+    except (OSError, SyntaxError, ValueError):
+        return None
+    return stream.getvalue()

@@ -1,0 +1,144 @@
+"""How the model learned, and what it knows of articles that it has not seen."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from biovl.chain.page import charts
+from biovl.chain.page.charts import Curve
+from biovl.chain.page.markup import Html, element
+from biovl.chain.page.reading import Chapter, Story
+from biovl.core.artifacts import Folder
+
+TITLE = "How the model learned"
+
+_DIRECTIONS = {
+    "text_to_image": "The image to a caption",
+    "image_to_text": "The caption to an image",
+}
+_LOOKS = {1: "first", 5: "second", 10: "third"}
+
+
+def body(story: Story) -> Html | None:
+    """Draw the loss and the recall of every epoch, and compare the last with guessing."""
+    model = story.of("model")
+    if model is None:
+        return None
+    panels = [_loss(model), *_recalls(model), _scores(model)]
+    return element("div", panels, class_="panels") if any(panels) else None
+
+
+def _loss(model: Chapter) -> Html | None:
+    folder = Folder(model.uri)
+    if not folder.exists("metrics.jsonl"):
+        return None
+    # A step that was done again after a failure is there twice; the last counts.
+    rows = {row["step"]: row for row in map(json.loads, folder.read("metrics.jsonl").splitlines())}
+    steps = sorted(step for step, row in rows.items() if _is_number(row.get("loss")))
+    if not steps:
+        return None
+    curve = Curve("training", steps, [rows[step]["loss"] for step in steps], "first")
+    pairs = rows[steps[-1]]["pairs"]
+    drawn = charts.lines(
+        "Training loss by step", [curve], x="step", levels={"by guessing": math.log(pairs)}
+    )
+    words = (
+        f"InfoNCE of {pairs:,} pairs in a step: from "
+        f"{rows[steps[0]]['loss']:.2f} to {rows[steps[-1]]['loss']:.2f}."
+    )
+    return _panel("Loss", drawn, element("figcaption", words))
+
+
+def _is_number(value: Any) -> bool:
+    # No loss, or one that is not finite, is no point of a curve.
+    return isinstance(value, int | float) and abs(value) < float("inf")
+
+
+def _recalls(model: Chapter) -> list[Html]:
+    folder = Folder(model.uri)
+    if not folder.exists("validation.json"):
+        return []
+    by_epoch = {
+        int(epoch): row for epoch, row in json.loads(folder.read("validation.json")).items()
+    }
+    epochs = sorted(by_epoch)
+    if not epochs:
+        return []
+    found = []
+    for direction, name in _DIRECTIONS.items():
+        curves = [
+            Curve(
+                f"R@{k}",
+                epochs,
+                [by_epoch[epoch][f"{direction}_recall_at_{k}"] for epoch in epochs],
+                look,
+                dots=True,
+            )
+            # Of fewer than k pairs there is no recall at k.
+            for k, look in _LOOKS.items()
+            if all(f"{direction}_recall_at_{k}" in by_epoch[epoch] for epoch in epochs)
+        ]
+        chance = by_epoch[epochs[-1]]["chance_recall_at_1"]
+        drawn = charts.lines(
+            f"{name}: recall by epoch",
+            curves,
+            x="epoch",
+            levels={"R@1 by chance": chance},
+            percent=True,
+        )
+        key = element(
+            "p",
+            [element("span", curve.name, class_=f"key {curve.look}") for curve in curves],
+            class_="keys",
+        )
+        pairs = by_epoch[epochs[-1]]["pairs"]
+        words = f"How often it is among the first so many of {pairs:,}."
+        found.append(_panel(name, drawn, key, element("figcaption", words)))
+    return found
+
+
+def _scores(model: Chapter) -> Html | None:
+    scores: Mapping[str, float] | None = model.manifest.notes.get("validation")
+    if not scores:
+        return None
+    known = [k for k in (1, 5, 10) if f"chance_recall_at_{k}" in scores]
+    heads = ["Finds …", *("at once" if k == 1 else f"among {k}" for k in known)]
+    rows = [
+        [name, *(f"{scores[f'{direction}_recall_at_{k}']:.0%}" for k in known)]
+        for direction, name in _DIRECTIONS.items()
+    ]
+    rows.append(["by chance", *(f"{scores[f'chance_recall_at_{k}']:.1%}" for k in known)])
+    better = scores["text_to_image_recall_at_1"] / scores["chance_recall_at_1"]
+    words = (
+        f"Among {scores['pairs']:,} pairs of articles kept from training, the model finds the "
+        f"right image at once {better:.1f} times as often as chance would."
+    )
+    return _panel("Scores", table(heads, rows), element("figcaption", words))
+
+
+def table(heads: list[str], rows: list[list[str]]) -> Html:
+    """Return a table; the first column names the rows."""
+    return element(
+        "div",
+        element(
+            "table",
+            element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
+            element(
+                "tbody",
+                [
+                    element(
+                        "tr",
+                        element("th", row[0], scope="row"),
+                        [element("td", cell) for cell in row[1:]],
+                    )
+                    for row in rows
+                ],
+            ),
+        ),
+        class_="table",
+    )
+
+
+def _panel(title: str, *inside: Html) -> Html:
+    return element("figure", element("h3", title), *inside, class_="panel")

@@ -1,1 +1,0 @@
-"""Unlabelled embeddings to groups of alike images that people can look at."""

@@ -1,0 +1,1 @@
+"""The commands ``cluster`` and ``resolve``: images to clusters, reviewers' votes to labels."""

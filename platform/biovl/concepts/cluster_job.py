@@ -1,0 +1,344 @@
+"""A table and its embedding to ``concepts/``.
+
+1. measure  a task per block adds up what PCA needs; one merges them and finds the components
+2. project  a task per block keeps the coordinates of its images
+3. iterate  workers that hold blocks add up, the driver moves the centroids: k-means
+4. assign   the same workers write the cluster of every row, and the driver sums up the clusters
+5. write    a task per part writes columns; others read the members' images; then pictures
+
+A block is a run of rows of fixed length, and sums over them are exact: who takes which blocks, and
+how many do, changes no byte. The driver holds what follows the number of clusters, a worker its
+cache. Every task and every iteration leaves a receipt, which is what a killed job goes on from.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO
+
+import numpy as np
+import ray
+
+from biovl.concepts import cluster_steps as steps
+from biovl.concepts import finishing, kmeans, members
+from biovl.concepts.blocks import Source, block_count, open_source
+from biovl.concepts.cluster_config import ClusterConfig
+from biovl.concepts.summary import summarise
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Manifest, published
+from biovl.core.errors import ConfigError
+from biovl.core.leases import held
+from biovl.core.tables import Table
+from biovl.runtime.connection import connected
+from biovl.runtime.failures import checked, leaving_nothing, resumable, returned
+from biovl.runtime.progress import Progress
+from biovl.runtime.units import Stages
+
+KIND = "concepts"
+FORMAT = 1
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+_RESTARTS = 20
+_PATIENCE_S = 30
+"""Of a worker, as machines come and go."""
+
+
+def cluster(config: ClusterConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Put the images of a table into clusters and publish what people need to name them.
+
+        out/
+          pca.npz  scree.png        mean, components, variance of all
+          centroids.npy             float32, shape [clusters, components]; the largest cluster first
+          clusters.parquet          size, cohesion, distances, key, nearest clusters of each
+          members.parquet           30 random members of each, with thumbnails
+          sheets.png                some of these, of clusters of all sizes
+          columns/                  cluster_id and cluster_distance of every row of the table
+          manifest.json             rows without embedding by reason; inertia by iteration
+
+    Raises:
+        ConfigError: If there are fewer usable vectors than clusters, or numbers than components.
+        ArtifactError: If the embedding is of another table, or ``out`` holds something else or is
+            being made by another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
+    """
+    with resumable(config.out), leaving_nothing(config.out):
+        return _cluster(config, Progress("cluster", progress))
+
+
+def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
+    source = open_source(config.table, config.embedding)
+    table, inputs = source.table, source.as_inputs()
+    plain = configs.to_plain(config)
+    # The same input gives the same bytes wherever they are published and whoever works.
+    del plain["out"], plain["workers"]
+    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(ClusterConfig))
+    if done is not None:
+        return done
+    _check(config, source)
+    blocks = block_count(table, config.block_rows)
+    with held(config.out) as lease:
+        _with_late_settings(config.out, plain)
+        draft = Draft.begin(
+            config.out,
+            KIND,
+            plain,
+            inputs,
+            defaults=configs.defaults(ClusterConfig),
+            output_format=FORMAT,
+        )
+        with connected():
+            stages = Stages(draft, report)
+            measured = stages.run("measuring block", blocks, steps.measure, (config, source))
+            (fitted,) = stages.run("fitting", 1, steps.fit, (config, source))
+            projected = stages.run("projecting block", blocks, steps.project, (config, source))
+            usable = {number: receipt["usable"] for number, receipt in enumerate(projected)}
+            largest = max(receipt["largest"] for receipt in projected)
+            with _workers(config, usable, largest) as team:
+                k_means = _KMeans(config, draft, team, report)
+                centroids_KC, inertias = k_means.iterate(usable)
+                assigned = k_means.assign(table, blocks, centroids_KC)
+            report.say("summing up the clusters")
+            summary = summarise(
+                steps.assigned_rows(config, 0, table.rows),
+                len(centroids_KC),
+                seed=config.seed,
+                longest=2 * largest * centroids_KC.shape[1] ** 0.5,
+            )
+            clusters = finishing.write_clusters(config, summary, centroids_KC)
+            renumbered_K = steps.read_array(draft.folder, finishing.RENUMBERED)
+            parts = stages.run(
+                "writing part", len(table.parts), steps.write_columns, (config, table, renumbered_K)
+            )
+            wanted = steps.read_array(draft.folder, finishing.WANTED)
+            pieces = members.tasks(wanted)
+            shown = stages.run(
+                "reading members",
+                pieces,
+                members.read_members,
+                (config, table, finishing.WANTED),
+            )
+        members.merge(config, clusters, pieces)
+        finishing.draw(config, clusters)
+        reasons = sum((Counter(row["without_embedding"]) for row in measured), Counter[str]())
+        counts = {
+            "rows": table.rows,
+            "clustered": sum(usable.values()),
+            "without_embedding": dict(sorted(reasons.items())),
+        }
+        files = {part.name: row for part, row in zip(table.parts, parts, strict=True)}
+        finishing.publish_columns(config, plain, inputs, counts, files)
+        manifest = Manifest(
+            kind=KIND,
+            config=plain,
+            inputs=inputs,
+            counts={
+                **counts,
+                "clusters": clusters,
+                "members": len(wanted),
+                "members_undecodable": sum(row["undecodable"] for row in shown),
+            },
+            files=finishing.sizes(config),
+            notes={
+                "embedding": source.column,
+                "components": fitted["components"],
+                "explained_variance": fitted["kept"],
+                "inertia": [*inertias, sum(row["inertia"] for row in assigned)],
+                "iterations": len(inertias),
+                "distance": "L2 among components",
+            },
+        )
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _check(config: ClusterConfig, source: Source) -> None:
+    """Refuse what cannot be, before Ray starts."""
+    if config.clusters > source.table.rows:
+        raise ConfigError(
+            f"clusters is {config.clusters:,}, but {config.table} has {source.table.rows:,} rows: "
+            "choose fewer clusters"
+        )
+    if config.components > source.dim:
+        raise ConfigError(
+            f"components is {config.components:g}, but {source.column} has {source.dim} numbers: "
+            f"choose at most {source.dim}"
+        )
+
+
+def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
+    """Let a draft in which nothing is fitted yet go on with other settings of what comes after."""
+    draft = Draft(out)
+    begun = draft.noted("begun")
+    if begun is None or begun["kind"] != KIND or draft.names_noted("fitting"):
+        return
+    begun["config"] = configs.with_defaults(begun["config"], plain, configs.defaults(ClusterConfig))
+    late = ("components", "clusters", "iterations", "tolerance", "seed")
+    if {**begun["config"], **{name: plain[name] for name in late}} == plain:
+        draft.note("begun", {**begun, "config": plain})
+
+
+@ray.remote(num_cpus=1, max_restarts=_RESTARTS, max_task_retries=_RESTARTS)
+class _Worker:
+    """Holds blocks. Restarted after its machine went, it reads them again."""
+
+    def __init__(
+        self, config: ClusterConfig, numbers: list[int], grid: float, largest: float
+    ) -> None:
+        cache_bytes = config.workers.cache_mb * 1_000_000
+        self._blocks = steps.HeldBlocks(config.out, numbers, grid, cache_bytes)
+        self._config, self._largest = config, largest
+
+    def begun(self) -> None:
+        """Return when this worker has begun."""
+
+    def pick(self, number: int, own: np.ndarray) -> dict[str, Any]:
+        """Return rows of a block."""
+        return returned(
+            self._config.out,
+            lambda: {"rows": self._blocks.one(number)[own]},
+        )
+
+    def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> dict[str, Any]:
+        """Return centroids to begin with."""
+        return returned(
+            self._config.out,
+            lambda: {"centroids": kmeans.first_centroids(sample_SC, clusters, seed)},
+        )
+
+    def sums(self, centroids_KC: np.ndarray) -> dict[str, Any]:
+        """Return what an iteration adds up over all own blocks."""
+        return returned(
+            self._config.out,
+            lambda: {"sums": steps.sums(self._blocks, centroids_KC, self._largest)},
+        )
+
+    def assign(self, table: Table, number: int, centroids_KC: np.ndarray) -> dict[str, Any]:
+        """Write the clusters of a block."""
+
+        def work() -> dict[str, Any]:
+            block_UC = self._blocks.one(number)
+            receipt = steps.assign(self._config, table, number, block_UC, centroids_KC)
+            Draft(self._config.out).note(f"assigning-block/{number:06d}", receipt)
+            return receipt
+
+        return returned(self._config.out, work)
+
+
+@contextlib.contextmanager
+def _workers(config: ClusterConfig, usable: Mapping[int, int], largest: float) -> Iterator["_Team"]:
+    """Yield workers that share the blocks between them; in the end their CPUs are free again."""
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    count = config.workers.count or cpus
+    # A cluster may grow; a Ray of our own does not, and workers beyond would never begin.
+    if "RAY_ADDRESS" not in os.environ:
+        count = min(count, cpus)
+    count = max(1, min(count, len(usable)))
+    grid = kmeans.grid_of(largest, sum(usable.values()))
+    workers = [
+        _Worker.remote(config, list(range(first, len(usable), count)), grid, largest)  # type: ignore[attr-defined]
+        for first in range(count)
+    ]
+    try:
+        yield _Team(workers)
+    finally:
+        for worker in workers:
+            ray.kill(worker)
+
+
+class _Team:
+    """Workers, each with every so-manieth block."""
+
+    def __init__(self, workers: list[Any]) -> None:
+        self.workers = workers
+
+    def of(self, number: int) -> Any:
+        """Return the worker that holds a block."""
+        return self.workers[number % len(self.workers)]
+
+    def pick(self, rows: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Return rows of blocks, in the order of the blocks."""
+        asked = [self.of(number).pick.remote(number, own) for number, own in sorted(rows.items())]
+        return np.concatenate([checked(ray.get(found))["rows"] for found in asked])
+
+    def wait(self, report: Progress) -> None:
+        """Return when all workers have begun; say now and then how many have not."""
+        waiting = [worker.begun.remote() for worker in self.workers]
+        while waiting:
+            begun, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_PATIENCE_S)
+            ray.get(begun)
+            if waiting:
+                report.say(
+                    f"{len(waiting)} of {len(self.workers)} workers wait for a CPU each; "
+                    "workers.count asks for them"
+                )
+
+    def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarray:
+        """Return centroids to begin with; found by a worker, as these have one thread each."""
+        found = self.workers[0].first_centroids.remote(sample_SC, clusters, seed)
+        return np.asarray(checked(ray.get(found))["centroids"])
+
+    def sums(self, centroids_KC: np.ndarray) -> kmeans.Sums:
+        """Return the sums over all blocks."""
+        centroids = ray.put(centroids_KC)
+        total = kmeans.Sums.none(*centroids_KC.shape)
+        for found in [worker.sums.remote(centroids) for worker in self.workers]:
+            total.add(checked(ray.get(found))["sums"])
+        return total
+
+
+class _KMeans:
+    """The iterations, from where an earlier run was."""
+
+    def __init__(self, config: ClusterConfig, draft: Draft, team: _Team, report: Progress) -> None:
+        self._config, self._draft, self._team, self._report = config, draft, team, report
+
+    def iterate(self, usable: Mapping[int, int]) -> tuple[np.ndarray, list[float]]:
+        """Return the centroids, and the inertia before each iteration."""
+        config, noted = self._config, self._draft.noted("kmeans")
+        inertias: list[float] = noted["inertia"] if noted else []
+        done = before = len(inertias)
+        self._team.wait(self._report)
+        began = time.monotonic()
+        if noted:
+            centroids_KC = steps.read_array(self._draft.folder, _centroids(done))
+        else:
+            rows = kmeans.sample_rows(config.clusters)
+            sample_SC = self._team.pick(kmeans.shares(usable, rows, config.seed))
+            centroids_KC = self._team.first_centroids(sample_SC, config.clusters, config.seed)
+        self._report.stage("iteration", config.iterations, done_before=done)
+        while done < config.iterations and not kmeans.has_settled(inertias, config.tolerance):
+            found = self._team.sums(centroids_KC)
+            rng = np.random.default_rng([config.seed, done])
+            centroids_KC = kmeans.moved(centroids_KC, found, rng)
+            inertias.append(found.total_inertia)
+            done += 1
+            steps.write_array(self._draft.folder, _centroids(done), centroids_KC)
+            # Last: the centroids that it speaks of are there.
+            self._draft.note("kmeans", {"inertia": inertias})
+            self._report.add(f"inertia {inertias[-1]:.6g}")
+        took_s = time.monotonic() - began
+        self._report.say(f"k-means: {done - before} iterations in {took_s:.1f} s, start included")
+        return centroids_KC, inertias
+
+    def assign(self, table: Table, blocks: int, centroids_KC: np.ndarray) -> list[dict[str, Any]]:
+        """Have the clusters of all rows written; return the receipts of the blocks."""
+        key = "assigning-block"
+        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
+        self._report.stage("assigning block", blocks, done_before=len(finished))
+        centroids, shared = ray.put(centroids_KC), ray.put(table)
+        pending = [
+            self._team.of(number).assign.remote(shared, number, centroids)
+            for number in range(blocks)
+            if number not in finished
+        ]
+        for found in pending:
+            checked(ray.get(found))
+            self._report.add()
+        return [self._draft.noted(f"{key}/{number:06d}") or {} for number in range(blocks)]
+
+
+def _centroids(iteration: int) -> str:
+    return f".draft/kmeans/{iteration:06d}.npy"

@@ -1,0 +1,92 @@
+"""What is published besides columns: centroids, clusters, members and pictures of them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from biovl.concepts import cluster_steps as steps
+from biovl.concepts import members, pca
+from biovl.concepts import scree_plot as plots
+from biovl.concepts.cluster_config import ClusterConfig
+from biovl.concepts.sheets import ACROSS, SheetRow, contact_sheet
+from biovl.concepts.summary import Summary
+from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, to_json
+from biovl.core.tables import COLUMNS
+
+# Shapes: K clusters, C components.
+
+RENUMBERED = ".draft/renumbered.npy"
+WANTED = ".draft/wanted.npy"
+
+_SHEET_ROWS = 40
+
+
+def write_clusters(config: ClusterConfig, found: Summary, centroids_KC: np.ndarray) -> int:
+    """Write centroids and clusters, the largest first, and which members to read.
+
+    Returns:
+        How many clusters have members; only these are published.
+    """
+    folder = Draft(config.out).folder
+    order = found.order()
+    renumbered_K = np.full(len(centroids_KC), -1, np.int32)
+    renumbered_K[order] = np.arange(len(order))
+    steps.write_array(folder, "centroids.npy", centroids_KC[order])
+    steps.write_array(folder, RENUMBERED, renumbered_K)
+    steps.write_array(folder, WANTED, members.wanted(found.members(renumbered_K)))
+    with folder.writer("clusters.parquet") as stream:
+        pq.write_table(found.table(centroids_KC, order), stream, compression="zstd")
+    return len(order)
+
+
+def draw(config: ClusterConfig, clusters: int) -> None:
+    """Write ``scree.png``, and ``sheets.png`` of clusters of all sizes."""
+    folder = Draft(config.out).folder
+    folder.write("scree.png", plots.scree(pca.from_bytes(folder.read("pca.npz"))))
+    with folder.filesystem.open_input_file(folder.at("clusters.parquet")) as stream:
+        sizes = pq.read_table(stream, columns=["size"])["size"].to_pylist()
+    shown = np.unique(np.linspace(0, clusters - 1, min(clusters, _SHEET_ROWS)).astype(int))
+    rows = []
+    for cluster in shown.tolist():
+        found = members.read_cluster(config.out, cluster)["thumbnail"].to_pylist()
+        rows.append(
+            SheetRow(
+                title=f"cluster {cluster}",
+                lines=[f"{sizes[cluster]:,} image{'s' * (sizes[cluster] != 1)}"],
+                images=found[:ACROSS],
+            )
+        )
+    heading = f"{len(rows):,} of {clusters:,} clusters, by size"
+    folder.write("sheets.png", contact_sheet(rows, heading=heading))
+
+
+def publish_columns(
+    config: ClusterConfig,
+    plain: Mapping[str, Any],
+    inputs: list[Input],
+    counts: Mapping[str, Any],
+    files: Mapping[str, Mapping[str, int]],
+) -> None:
+    """Make of the written columns a published folder of its own, inside the other."""
+    manifest = Manifest(
+        kind=COLUMNS,
+        config=plain,
+        inputs=inputs,
+        counts=counts,
+        files=files,
+        notes={"columns": steps.COLUMN_SCHEMA.names, "cluster_distance": "L2 among components"},
+    )
+    Folder(config.out).write(f"{COLUMNS}/{MANIFEST}", to_json(asdict(manifest)))
+
+
+def sizes(config: ClusterConfig) -> dict[str, dict[str, int]]:
+    """Return the rows and size of the published tables."""
+    folder, found = Folder(config.out), {}
+    for name in ("clusters.parquet", members.MEMBERS):
+        with folder.filesystem.open_input_file(folder.at(name)) as stream:
+            rows = pq.read_metadata(stream).num_rows
+            found[name] = {"rows": rows, "size_bytes": stream.size()}
+    return found

@@ -1,0 +1,38 @@
+"""The labelled clusters as a picture: what a label looks like."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from biovl.concepts.clusters import Concepts
+from biovl.concepts.members import read_cluster
+from biovl.concepts.resolution import Resolved
+from biovl.concepts.sheets import SheetRow, contact_sheet
+
+_MOST_ROWS = 40
+
+
+def labelled_png(concepts: Concepts, resolved: Iterable[Resolved]) -> bytes:
+    """Draw some members of labelled clusters, by concept; of each concept the largest first.
+
+    Where there are more than 40, each concept shows as many as others, as far as it has them.
+    """
+    labelled = [item for item in resolved if item.is_labelled]
+    largest_first = sorted(labelled, key=lambda item: -int(concepts.sizes_K[item.cluster_id]))
+    seen, turns = Counter[tuple[str, ...]](), []
+    for item in largest_first:
+        turns.append((seen[item.global_concepts], item))
+        seen[item.global_concepts] += 1
+    shown = [item for _, item in sorted(turns, key=lambda turn: turn[0])[:_MOST_ROWS]]
+    rows = [
+        SheetRow(
+            title=", ".join(item.global_concepts),
+            lines=[
+                f"cluster {item.cluster_id}: {concepts.sizes_K[item.cluster_id]:,} images",
+                *item.local_concepts[:3],
+                item.panel_subtype or item.panel_type or "",
+            ],
+            images=read_cluster(concepts.uri, item.cluster_id)["thumbnail"].to_pylist(),
+        )
+        for item in sorted(shown, key=lambda item: item.global_concepts)
+    ]
+    return contact_sheet(rows, heading=f"{len(rows):,} of {len(labelled):,} labelled clusters")

@@ -1,0 +1,139 @@
+"""Principal components from sums over blocks, as scikit-learn finds them from all rows at once.
+
+Each block gives its number of rows, their mean and the scatter about it, in float64; two such are
+merged without going back to the rows (Chan, Golub and LeVeque 1983). Sums of squares, from which
+the mean is taken away in the end, would lose all digits where the mean is large.
+"""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+
+from biovl.core.errors import ArtifactError, ConfigError
+
+# Shapes: N rows, D embedding, C components.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """What is known of some rows."""
+
+    count: int
+    mean_D: np.ndarray
+    """float64; zeros where there are no rows."""
+    scatter_DD: np.ndarray
+    """Sum of the outer products of the rows less their mean, float64."""
+
+
+def moments(vectors_ND: np.ndarray) -> Moments:
+    """Return the moments of rows."""
+    rows_ND = vectors_ND.astype(np.float64)
+    if not len(rows_ND):
+        return no_rows(rows_ND.shape[1])
+    mean_D = rows_ND.mean(axis=0)
+    rows_ND -= mean_D
+    return Moments(count=len(rows_ND), mean_D=mean_D, scatter_DD=rows_ND.T @ rows_ND)
+
+
+def no_rows(dim: int) -> Moments:
+    """Return the moments of none."""
+    return Moments(count=0, mean_D=np.zeros(dim), scatter_DD=np.zeros((dim, dim)))
+
+
+def merged(left: Moments, right: Moments) -> Moments:
+    """Return the moments of the rows of both."""
+    if not left.count or not right.count:
+        return left if left.count else right
+    count = left.count + right.count
+    apart_D = right.mean_D - left.mean_D
+    between_DD = np.outer(apart_D, apart_D) * (left.count * right.count / count)
+    return Moments(
+        count=count,
+        mean_D=left.mean_D + apart_D * (right.count / count),
+        scatter_DD=left.scatter_DD + right.scatter_DD + between_DD,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PCA:
+    """Principal components, strongest first. All float64."""
+
+    mean_D: np.ndarray
+    components_CD: np.ndarray
+    variance_D: np.ndarray
+    """Of every component, also of those that are not kept: what a scree plot shows."""
+
+    def project(self, vectors_ND: np.ndarray) -> np.ndarray:
+        """Return the coordinates of rows, float32, shape [N, C]."""
+        centred_ND = vectors_ND.astype(np.float64) - self.mean_D
+        projected: np.ndarray = (centred_ND @ self.components_CD.T).astype(np.float32)
+        return projected
+
+    @property
+    def kept(self) -> float:
+        """The share of the variance that the components keep; 1 where there is none."""
+        total = float(self.variance_D.sum())
+        return float(self.variance_D[: len(self.components_CD)].sum()) / total if total else 1.0
+
+
+def fit(found: Moments, components: int | float) -> PCA:
+    """Return the principal components of rows.
+
+    The sign of a component is such that its largest number is positive, as scikit-learn has it.
+
+    Args:
+        found: Moments of all rows, at least one.
+        components: How many; or, below 1, the share of the variance that the fewest must keep.
+
+    Raises:
+        ConfigError: If there are not as many.
+    """
+    dim = len(found.mean_D)
+    if components > dim:
+        raise ConfigError(
+            f"components is {components:g}, but an embedding has {dim} numbers: choose at most "
+            f"{dim}"
+        )
+    variance_D, vectors_DD = np.linalg.eigh(found.scatter_DD / max(found.count - 1, 1))
+    # Rounding makes of a variance of zero a negative one.
+    variance_D = np.maximum(variance_D[::-1], 0.0)
+    components_DD = vectors_DD.T[::-1]
+    largest = np.abs(components_DD).argmax(axis=1)
+    signs_D = np.sign(components_DD[np.arange(dim), largest])
+    count = int(components) if components >= 1 else _enough(variance_D, float(components))
+    return PCA(
+        mean_D=found.mean_D,
+        components_CD=np.ascontiguousarray((components_DD * signs_D[:, None])[:count]),
+        variance_D=variance_D,
+    )
+
+
+def _enough(variance_D: np.ndarray, share: float) -> int:
+    """Return how many components keep a share of the variance."""
+    sums = np.cumsum(variance_D)
+    return min(int(np.searchsorted(sums, share * sums[-1])) + 1, len(sums))
+
+
+def to_bytes(pca: PCA) -> bytes:
+    """Return ``pca.npz``: mean [D], components [C, D], variance [D]."""
+    stream = io.BytesIO()
+    np.savez(stream, mean=pca.mean_D, components=pca.components_CD, variance=pca.variance_D)
+    return stream.getvalue()
+
+
+def from_bytes(data: bytes) -> PCA:
+    """Return what ``to_bytes`` stored.
+
+    Raises:
+        ArtifactError: If it is something else.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            return PCA(
+                mean_D=stored["mean"],
+                components_CD=stored["components"],
+                variance_D=stored["variance"],
+            )
+    except (ValueError, KeyError, OSError) as error:
+        raise ArtifactError(f"this is not a PCA of ours: {error}") from error

@@ -1,0 +1,238 @@
+"""From labels of clusters to labels of images, a part of the table at a time."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.concepts.blocks import NO_EMBEDDING, Source, Vectors, read_vectors
+from biovl.concepts.clusters import Concepts
+from biovl.concepts.kmeans import nearest
+from biovl.concepts.resolution import Resolved
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+
+# Shapes: N rows, U those with a usable embedding, K clusters, L labelled ones, C components.
+
+VOTES, NEAREST = "votes", "nearest"
+"""Where a label is from: the image's own cluster, or the one that is nearest to a new image."""
+
+TIED = "votes for its cluster are tied"
+NO_VOTES = "no votes for its cluster"
+FAR = "too far from every labelled cluster"
+NO_LABELS = "no cluster is labelled"
+
+_LABELS = pa.schema(
+    [
+        ("panel_type", pa.string()),
+        ("panel_subtype", pa.string()),
+        ("global_concepts", pa.list_(pa.string())),
+        ("local_concepts", pa.list_(pa.string())),
+    ]
+)
+SCHEMA = pa.schema(
+    [
+        ("cluster_id", pa.int32()),
+        ("cluster_distance", pa.float32()),
+        *_LABELS,
+        ("label_source", pa.string()),
+    ]
+)
+"""Of the columns: all null where there is no embedding, labels null where there are none."""
+
+_NONE = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """The labels of some clusters."""
+
+    table: pa.Table
+    """Of the labelled ones, a row each."""
+    place_K: np.ndarray
+    """The row of each cluster, -1 for those without labels."""
+    is_tied_K: np.ndarray
+
+    @property
+    def clusters_L(self) -> np.ndarray:
+        """The labelled clusters, by row."""
+        return np.flatnonzero(self.place_K != _NONE)
+
+
+def labels_of(resolved: Iterable[Resolved], clusters: int) -> Labels:
+    """Return the labels of resolved clusters, of so many there are."""
+    place_K, is_tied_K = np.full(clusters, _NONE), np.zeros(clusters, bool)
+    rows: list[dict[str, Any]] = []
+    for found in sorted(resolved, key=lambda item: item.cluster_id):
+        is_tied_K[found.cluster_id] = not found.is_labelled
+        if found.is_labelled:
+            place_K[found.cluster_id] = len(rows)
+            rows.append({name: getattr(found, name) for name in _LABELS.names})
+    table = pa.Table.from_pylist(rows, schema=_LABELS)
+    return Labels(table=table, place_K=place_K, is_tied_K=is_tied_K)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Rows with what is known of their clusters, and why some have no labels."""
+
+    table: pa.Table
+    """Of ``SCHEMA``."""
+    unlabelled: Counter[str]
+
+
+def of_members(assigned: pa.Table, labels: Labels) -> Labelled:
+    """Label images that were clustered, each as its cluster.
+
+    Args:
+        assigned: ``cluster_id`` and ``cluster_distance``, null where there is no embedding.
+        labels: Of the clusters.
+    """
+    ids_N = assigned["cluster_id"].fill_null(_NONE).to_numpy().astype(np.int64)
+    if len(ids_N) and ids_N.max() >= len(labels.place_K):
+        raise ArtifactError(
+            f"there is an image of cluster {ids_N.max()}, and only {len(labels.place_K)} clusters"
+        )
+    has_cluster = ids_N != _NONE
+    place_N = np.where(has_cluster, labels.place_K[ids_N], _NONE)
+    is_tied_N = has_cluster & labels.is_tied_K[ids_N]
+    unlabelled = Counter(
+        {
+            NO_EMBEDDING: int((~has_cluster).sum()),
+            TIED: int(is_tied_N.sum()),
+            NO_VOTES: int((has_cluster & ~is_tied_N & (place_N == _NONE)).sum()),
+        }
+    )
+    distance = assigned["cluster_distance"].combine_chunks()
+    return Labelled(table=_table(ids_N, distance, place_N, labels, VOTES), unlabelled=+unlabelled)
+
+
+def of_new(vectors: Vectors, concepts: Concepts, labels: Labels, limits_K: np.ndarray) -> Labelled:
+    """Label images that were not clustered, each as the nearest cluster that has labels.
+
+    Args:
+        vectors: Their embeddings.
+        concepts: The clusters.
+        labels: Of the clusters.
+        limits_K: The distance from each centroid beyond which an image has no labels. Its cluster
+            and distance are told all the same.
+    """
+    rows = len(vectors.is_usable_N)
+    ids_N, place_N = np.full(rows, _NONE), np.full(rows, _NONE)
+    distance_N = np.full(rows, np.nan, np.float32)
+    unlabelled, usable = Counter(vectors.reasons), int(vectors.is_usable_N.sum())
+    clusters_L = labels.clusters_L
+    if not len(clusters_L):
+        unlabelled[NO_LABELS] += usable
+    elif usable:
+        points_UC = concepts.space.project(vectors.vectors_UD)
+        centroids_LC = np.ascontiguousarray(concepts.centroids_KC[clusters_L])
+        place_U, _ = nearest(points_UC, centroids_LC)
+        # By difference, which is exact where faiss multiplies: an image in the centre is at 0.
+        distance_U = np.linalg.norm(points_UC - centroids_LC[place_U], axis=1).astype(np.float32)
+        is_near_U = distance_U <= limits_K[clusters_L[place_U]]
+        ids_N[vectors.is_usable_N] = clusters_L[place_U]
+        distance_N[vectors.is_usable_N] = distance_U
+        place_N[vectors.is_usable_N] = np.where(is_near_U, place_U, _NONE)
+        unlabelled[FAR] += int((~is_near_U).sum())
+    distance = pa.array(distance_N, mask=ids_N == _NONE)
+    return Labelled(table=_table(ids_N, distance, place_N, labels, NEAREST), unlabelled=+unlabelled)
+
+
+def _table(
+    ids_N: np.ndarray, distance: pa.Array, place_N: np.ndarray, labels: Labels, source: str
+) -> pa.Table:
+    has_label = place_N != _NONE
+    # A place that is null takes a row of nulls.
+    taken = labels.table.take(pa.array(place_N, mask=~has_label))
+    sources = pa.array([source], pa.string()).take(
+        pa.array(np.zeros(len(place_N), np.int64), mask=~has_label)
+    )
+    ids = pa.array(ids_N.astype(np.int32), mask=ids_N == _NONE)
+    columns = [ids, distance, *taken.columns, sources]
+    return pa.table(columns, names=SCHEMA.names).cast(SCHEMA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What a written part holds."""
+
+    rows: int
+    size_bytes: int
+    labelled: int
+    unlabelled: Mapping[str, int]
+    global_concepts: Mapping[str, int]
+    """Images of each."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return asdict(self)
+
+
+def write_members(
+    out: str, concepts: Concepts, labels: Labels, parts: Sequence[str], number: int
+) -> Receipt:
+    """Write the labels of a part of the table that was clustered."""
+    folder, part = concepts.columns, parts[number]
+    with folder.filesystem.open_input_file(folder.at(part)) as stream:
+        found = pq.read_table(stream, columns=["cluster_id", "cluster_distance"])
+    return _write(out, part, iter([of_members(found, labels)]))
+
+
+def write_new(
+    out: str,
+    concepts: Concepts,
+    labels: Labels,
+    limits_K: np.ndarray,
+    source: Source,
+    number: int,
+) -> Receipt:
+    """Write the labels of a part of a table that was not clustered."""
+    part = source.table.parts[number]
+    first = sum(before.rows for before in source.table.parts[:number])
+    read = read_vectors(source, first, first + part.rows)
+    return _write(out, part.name, (of_new(vectors, concepts, labels, limits_K) for vectors in read))
+
+
+def _write(out: str, part: str, pieces: Iterator[Labelled]) -> Receipt:
+    folder, unlabelled, concepts = Folder(out), Counter[str](), Counter[str]()
+    rows = labelled = 0
+    with folder.writer(part) as stream, contextlib.ExitStack() as stack:
+        writer = stack.enter_context(pq.ParquetWriter(stream, SCHEMA, compression="zstd"))
+        for piece in pieces:
+            writer.write_table(piece.table)
+            rows += len(piece.table)
+            unlabelled += piece.unlabelled
+            source = piece.table["label_source"]
+            labelled += len(source) - source.null_count
+            names = piece.table["global_concepts"].combine_chunks().flatten()
+            concepts.update(
+                {item["values"]: item["counts"] for item in names.value_counts().to_pylist()}
+            )
+    size = folder.filesystem.get_file_info(folder.at(part)).size
+    return Receipt(
+        rows=rows,
+        size_bytes=size,
+        labelled=labelled,
+        unlabelled=dict(sorted(unlabelled.items())),
+        global_concepts=dict(sorted(concepts.items())),
+    )
+
+
+def totals(receipts: Sequence[Mapping[str, Any]], source: str) -> dict[str, Any]:
+    """Return the counts of all parts."""
+    unlabelled, concepts = Counter[str](), Counter[str]()
+    for receipt in receipts:
+        unlabelled.update(receipt["unlabelled"])
+        concepts.update(receipt["global_concepts"])
+    return {
+        "rows": sum(receipt["rows"] for receipt in receipts),
+        "labelled": {source: sum(receipt["labelled"] for receipt in receipts)},
+        "unlabelled": dict(sorted(unlabelled.items())),
+        "global_concepts": dict(sorted(concepts.items())),
+    }

@@ -1,0 +1,233 @@
+"""Votes about clusters to labels of images.
+
+1. resolve    on the driver: which votes count, what most of them say, how far they agree
+2. propagate  a task per part of the table writes the labels of its rows
+"""
+
+import functools
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from biovl.concepts import agreement, propagation, report
+from biovl.concepts import label_sheets as sheets
+from biovl.concepts.blocks import Source, open_source
+from biovl.concepts.clusters import Concepts, check_embedding, open_concepts
+from biovl.concepts.resolution import NO_ROW, Refused, Resolved, countable
+from biovl.concepts.resolution import resolve as resolved_of
+from biovl.concepts.resolve_config import ResolveConfig
+from biovl.concepts.taxonomy import Taxonomy, load_taxonomy
+from biovl.concepts.votes import read_votes
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Input, Manifest, published, to_json
+from biovl.core.errors import ConfigError
+from biovl.core.filesystems import open_location
+from biovl.core.leases import held
+from biovl.core.tables import COLUMNS, open_table
+from biovl.runtime.connection import connected
+from biovl.runtime.failures import check_usable, leaving_nothing, resumable
+from biovl.runtime.progress import Progress
+from biovl.runtime.units import Stages
+
+FORMAT = 1
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+
+def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Label clusters as most of their reviewers do, and images as their clusters.
+
+        out/
+          part-000000-000.parquet …   the parts of the table, by the same names and row for row:
+                                      propagation.SCHEMA
+          clusters.csv                every cluster: its labels, or why it has none
+          ties.csv                    what the votes leave open: to be reviewed again
+          refused_votes.csv           votes that do not count, and why
+          agreement.json              disagreement and Krippendorff's alpha of each question
+          disagreement.png            its histogram
+          sheets.png                  members of labelled clusters, by concept
+          manifest.json               counts of votes, clusters and images
+
+    Raises:
+        ConfigError: If there are no votes that count, or the taxonomy is none.
+        ArtifactError: If the input is not what it should be, or ``out`` holds something else or is
+            being made by another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
+    """
+    with resumable(config.out), leaving_nothing(config.out):
+        return _resolve(config, Progress("resolve", progress))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """What the votes come to."""
+
+    resolved: Sequence[Resolved]
+    refused: Sequence[Refused]
+    counted: int
+
+
+def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
+    concepts, taxonomy = open_concepts(config.concepts), load_taxonomy(config.taxonomy)
+    source = _new_table(config, concepts)
+    data = _bytes(config.votes)
+    inputs = [
+        *([concepts.input_named("table")] if source is None else source.as_inputs()),
+        concepts.as_input(),
+        Input(name="votes", uri=config.votes, fingerprint=hashlib.sha256(data).hexdigest()),
+        Input(
+            name="taxonomy",
+            uri=config.taxonomy or "biovl",
+            fingerprint=hashlib.sha256(to_json(_plain(taxonomy))).hexdigest(),
+        ),
+    ]
+    plain = configs.to_plain(config)
+    # The same input gives the same bytes wherever they are published.
+    del plain["out"], plain["may_be_empty"]
+    done = published(config.out, COLUMNS, plain, inputs, defaults=configs.defaults(ResolveConfig))
+    if done is not None:
+        return done
+    outcome = _outcome(config, data, taxonomy, concepts)
+    with held(config.out) as lease:
+        draft = Draft.begin(
+            config.out,
+            COLUMNS,
+            plain,
+            inputs,
+            defaults=configs.defaults(ResolveConfig),
+            output_format=FORMAT,
+        )
+        labels = propagation.labels_of(outcome.resolved, len(concepts.keys))
+        with connected():
+            write: Callable[[int], propagation.Receipt]
+            if source is None:
+                parts = concepts.parts()
+                write = functools.partial(
+                    propagation.write_members, config.out, concepts, labels, parts
+                )
+            else:
+                parts = [part.name for part in source.table.parts]
+                limits_K = concepts.limits_K(config.reach, config.max_distance)
+                write = functools.partial(
+                    propagation.write_new, config.out, concepts, labels, limits_K, source
+                )
+            receipts = Stages(draft, say).run("labelling part", len(parts), _label, (write,))
+        kind = propagation.VOTES if source is None else propagation.NEAREST
+        counts = propagation.totals(receipts, kind)
+        check_usable(
+            counts["labelled"][kind],
+            f"{counts['rows']:,} images: none has a label",
+            counts["unlabelled"],
+            may_be_empty=config.may_be_empty,
+            hint="Where votes are tied, ties.csv, which is then published, says what to vote on.",
+        )
+        agreed = agreement.summary([item.votes for item in outcome.resolved])
+        draft.folder.write("clusters.csv", report.clusters_csv(concepts, outcome.resolved))
+        draft.folder.write("ties.csv", report.ties_csv(outcome.resolved))
+        draft.folder.write("refused_votes.csv", report.refused_csv(outcome.refused))
+        draft.folder.write("agreement.json", to_json(agreed))
+        draft.folder.write("disagreement.png", report.disagreement_png(outcome.resolved, agreed))
+        draft.folder.write("sheets.png", sheets.labelled_png(concepts, outcome.resolved))
+        manifest = Manifest(
+            kind=COLUMNS,
+            config=plain,
+            inputs=inputs,
+            counts={
+                **counts,
+                "clusters": _clusters(outcome.resolved, len(concepts.keys)),
+                "votes": _votes(outcome),
+            },
+            files={
+                part: {name: receipt[name] for name in ("rows", "size_bytes")}
+                for part, receipt in zip(parts, receipts, strict=True)
+            },
+            notes={"columns": propagation.SCHEMA.names, "agreement": agreed},
+        )
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _new_table(config: ResolveConfig, concepts: Concepts) -> Source | None:
+    """Return the table to label and its embedding, or None for the one that was clustered."""
+    if config.table is None:
+        return None
+    table = open_table(config.table)
+    if table.fingerprint == concepts.input_named("table").fingerprint:
+        return None
+    source = open_source(config.table, config.embedding)
+    check_embedding(concepts, source.uri, source.dim)
+    return source
+
+
+def check(config: ResolveConfig) -> None:
+    """Refuse votes and a taxonomy that cannot be read, before there are clusters.
+
+    Raises:
+        ConfigError: If one of them cannot.
+    """
+    load_taxonomy(config.taxonomy)
+    _bytes(config.votes)
+
+
+def _bytes(votes: str) -> bytes:
+    try:
+        filesystem, path = open_location(votes)
+        with filesystem.open_input_stream(path) as stream:
+            data: bytes = stream.read()
+    except OSError as error:
+        raise ConfigError(f"the votes {votes} cannot be read: {error}") from error
+    if data.startswith(b"SQLite format 3\0"):
+        raise ConfigError(f"{votes} is a database; export its votes as CSV and give that file")
+    return data
+
+
+def _plain(taxonomy: Taxonomy) -> dict[str, Any]:
+    return {
+        "panels": [[panel.panel_type, panel.panel_subtype] for panel in taxonomy.panels],
+        "concepts": {name: list(below) for name, below in taxonomy.concepts.items()},
+        "aliases": dict(taxonomy.aliases),
+    }
+
+
+def _outcome(
+    config: ResolveConfig, data: bytes, taxonomy: Taxonomy, concepts: Concepts
+) -> _Outcome:
+    """Return what the votes come to.
+
+    Raises:
+        ConfigError: If none of them counts, which is a mistake.
+    """
+    votes, defects = read_votes(data)
+    keys = dict(enumerate(concepts.keys))
+    counted, others = countable(votes, taxonomy, keys)
+    no_rows = [Refused(kind=NO_ROW, reason=reason, line=line) for line, reason in defects]
+    refused = [*no_rows, *others]
+    if not counted:
+        kinds = Counter(item.kind for item in refused)
+        found = ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds.items()))
+        first = next((f"; the first: {item.reason}" for item in refused), "")
+        raise ConfigError(
+            f"none of the votes in {config.votes} counts for {config.concepts}: "
+            f"{found or 'there are none'}{first}"
+        )
+    return _Outcome(resolved=resolved_of(counted, taxonomy), refused=refused, counted=len(counted))
+
+
+def _clusters(resolved: Sequence[Resolved], total: int) -> dict[str, int]:
+    labelled = sum(item.is_labelled for item in resolved)
+    return {
+        "labelled": labelled,
+        "tied": len(resolved) - labelled,
+        "without votes": total - len(resolved),
+    }
+
+
+def _votes(outcome: _Outcome) -> dict[str, Any]:
+    kinds = Counter(item.kind for item in outcome.refused)
+    return {"counted": outcome.counted, "refused": dict(sorted(kinds.items()))}
+
+
+def _label(write: Callable[[int], propagation.Receipt], number: int) -> dict[str, Any]:
+    return write(number).plain()

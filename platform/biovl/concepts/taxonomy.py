@@ -1,0 +1,304 @@
+"""What images may be said to show: panel types, global concepts, and local ones below them.
+
+Ours is data beside this file; any other is a file of the same form.
+"""
+
+import difflib
+import functools
+import itertools
+import unicodedata
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from biovl.core import config as configs
+from biovl.core.errors import BiovlError, ConfigError
+from biovl.core.filesystems import open_location
+
+_OURS = "taxonomy.yaml"
+_NEAREST = 3
+
+
+@dataclass(frozen=True)
+class PanelType:
+    """One answer to the question for panels."""
+
+    panel_type: str
+    panel_subtype: str | None
+    """What the panels show; None where there is one panel."""
+    question: str
+    """As a reviewer reads it."""
+
+
+@dataclass(frozen=True)
+class Taxonomy:
+    """The names that a vote may use. Names that differ in case, spaces and dashes are the same."""
+
+    panels: tuple[PanelType, ...]
+    concepts: Mapping[str, tuple[str, ...]]
+    """Global concepts, each with its local ones, in the order of the file."""
+    aliases: Mapping[str, str]
+    """Other names, normalised, and the concept each means."""
+
+    def panel(self, panel_type: str, panel_subtype: str | None) -> PanelType:
+        """Return the answer of these two.
+
+        Raises:
+            ConfigError: If there is none: names the answers.
+        """
+        wanted = normalised(panel_type), normalised(panel_subtype or "")
+        for panel in self.panels:
+            if wanted == (normalised(panel.panel_type), normalised(panel.panel_subtype or "")):
+                return panel
+        known = " or ".join(
+            _described(panel.panel_type, panel.panel_subtype) for panel in self.panels
+        )
+        raise ConfigError(
+            f"panels cannot be {_described(panel_type, panel_subtype)}; expected {known}"
+        )
+
+    def global_concept(self, name: str) -> str:
+        """Return the name of a global concept as the taxonomy writes it.
+
+        Raises:
+            ConfigError: If there is none: names the nearest.
+        """
+        return self._found("global", name, self._globals)
+
+    def local_concept(self, name: str) -> str:
+        """Return the name of a local concept as the taxonomy writes it.
+
+        Raises:
+            ConfigError: If there is none: names the nearest.
+        """
+        return self._found("local", name, self._locals)
+
+    def globals_of(self, local: str) -> tuple[str, ...]:
+        """Return the global concepts that a local one stands below; most stand below one.
+
+        Raises:
+            ConfigError: If there is no such local concept.
+        """
+        name = self.local_concept(local)
+        return tuple(above for above, below in self.concepts.items() if name in below)
+
+    @functools.cached_property
+    def local_concepts(self) -> tuple[str, ...]:
+        """Every local concept once, in the order of the file."""
+        return tuple(dict.fromkeys(itertools.chain(*self.concepts.values())))
+
+    @functools.cached_property
+    def _globals(self) -> dict[str, str]:
+        return {normalised(name): name for name in self.concepts}
+
+    @functools.cached_property
+    def _locals(self) -> dict[str, str]:
+        return {normalised(name): name for name in self.local_concepts}
+
+    def _found(self, level: str, name: str, known: Mapping[str, str]) -> str:
+        wanted = normalised(name)
+        found = known.get(wanted) or known.get(normalised(self.aliases.get(wanted, "")))
+        if found is not None:
+            return found
+        near = ", ".join(_nearest(wanted, known)) or f"none, of {len(known)} names"
+        raise ConfigError(f"there is no {level} concept {name!r:.100}; nearest: {near}")
+
+
+def normalised(name: str) -> str:
+    """Return what two ways to write a name have in common: lower case, no white space, no dashes.
+
+    Source:
+        BIOMEDICA, arXiv 2501.07171, section 14.7. Full-width letters and characters that are not
+        seen count as what they look like.
+    """
+    folded = unicodedata.normalize("NFKC", name).lower()
+    return "".join(
+        letter
+        for letter in folded
+        if letter != "−"
+        and not letter.isspace()
+        and unicodedata.category(letter) not in ("Pd", "Cf", "Cc")
+    )
+
+
+def load_taxonomy(path: str | None = None) -> Taxonomy:
+    """Return the taxonomy of a YAML file, local or ``s3://``; None: ours.
+
+    A file has ``concepts`` (lists of local ones by global one) and may have ``aliases`` and
+    ``panels``; without, panels are answered as in ours.
+
+    Raises:
+        ConfigError: If there is no such file or it is no taxonomy: says where in it.
+    """
+    values, where = _read(path), path or _OURS
+    concepts = _named(where, "concepts", values.get("concepts"))
+    aliases = _named(where, "aliases", values.get("aliases", {}))
+    made = Taxonomy(
+        panels=_panels(where, values["panels"]) if "panels" in values else load_taxonomy().panels,
+        concepts={
+            name: _names(where, f"concepts.{name}", below) for name, below in concepts.items()
+        },
+        aliases={
+            normalised(name): _name(where, f"aliases.{name}", meant)
+            for name, meant in aliases.items()
+        },
+    )
+    problems = [
+        *_panel_problems(made.panels),
+        *_concept_problems(made.concepts),
+        *_alias_problems(made, aliases),
+    ]
+    if problems:
+        raise ConfigError("\n  ".join([f"{where} is not a taxonomy:", *problems]))
+    return made
+
+
+def _nearest(wanted: str, known: Mapping[str, str]) -> list[str]:
+    """Return the names nearest to a normalised one: those that it is a part of, then the alike."""
+    part = [name for name in known if len(wanted) > 1 and wanted in name]
+    alike = difflib.get_close_matches(wanted, known, _NEAREST, cutoff=0.5)
+    return [known[name] for name in dict.fromkeys([*part, *alike])][:_NEAREST]
+
+
+def _described(panel_type: str, panel_subtype: str | None) -> str:
+    subtype = f" with {panel_subtype!r:.100}" if panel_subtype else ""
+    return f"{panel_type!r:.100}{subtype}"
+
+
+class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML lets the second of two equal keys win; here the first would be lost unseen."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key.value!r:.100} stands there twice or is no name",
+                    problem_mark=key.start_mark,
+                )
+            seen.add(key.value)
+        return dict(super().construct_mapping(node, deep))
+
+
+def _read(path: str | None) -> dict[str, Any]:
+    if path is None:
+        text = resources.files(__package__).joinpath(_OURS).read_bytes()
+    else:
+        try:
+            filesystem, inner = open_location(path)
+            with filesystem.open_input_stream(inner) as stream:
+                text = stream.read()
+        except (OSError, BiovlError) as error:
+            raise ConfigError(f"the taxonomy {path} cannot be read: {error}") from error
+    try:
+        values = yaml.load(text, _UniqueKeys)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the taxonomy {path or _OURS} is not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"{path or _OURS} holds no taxonomy: expected concepts: with lists by name"
+        )
+    # Names with dots are names, no settings of settings.
+    unknown = sorted(str(name) for name in values.keys() - {"panels", "concepts", "aliases"})
+    if unknown:
+        raise ConfigError(
+            f"{path or _OURS}: there is no field {', '.join(unknown)}; expected aliases, concepts, "
+            "panels"
+        )
+    return values
+
+
+def _panels(where: str, values: object) -> tuple[PanelType, ...]:
+    if not isinstance(values, list) or not all(isinstance(item, dict) for item in values):
+        raise ConfigError(f"{where}: panels must be a list of panel_type, panel_subtype, question")
+    return tuple(
+        configs.build(PanelType, {"panel_subtype": None, **item}, name=f"{where}: panels.{number}")
+        for number, item in enumerate(values)
+    )
+
+
+def _named(where: str, part: str, values: object) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ConfigError(f"{where}: {part} must be a mapping by name, got {values!r:.100}")
+    return {_name(where, part, name): value for name, value in values.items()}
+
+
+def _names(where: str, part: str, values: object) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise ConfigError(f"{where}: {part} must be a list of local concepts, got {values!r:.100}")
+    return tuple(_name(where, part, name) for name in values)
+
+
+def _name(where: str, part: str, value: object) -> str:
+    # YAML reads no, 3 and 2025-01-01 as other things than text.
+    if not isinstance(value, str):
+        raise ConfigError(
+            f"{where}: {part} must have names, got {value!r:.100}: write it in quotes"
+        )
+    return value
+
+
+def _panel_problems(panels: Sequence[PanelType]) -> list[str]:
+    if not panels:
+        return ["panels: empty; leave it out for those of the paper"]
+    problems, seen, with_subtype = [], set(), dict[str, bool]()
+    for number, panel in enumerate(panels):
+        kind, subtype = normalised(panel.panel_type), normalised(panel.panel_subtype or "")
+        if not kind or not panel.question.strip():
+            problems.append(f"panels.{number}: panel_type and question must not be empty")
+        if (kind, subtype) in seen:
+            problems.append(f"panels.{number}: {panel.panel_type!r} stands there twice")
+        if with_subtype.setdefault(kind, bool(subtype)) != bool(subtype):
+            problems.append(f"panels.{number}: {panel.panel_type!r} is with and without a subtype")
+        seen.add((kind, subtype))
+    return problems
+
+
+def _concept_problems(concepts: Mapping[str, Sequence[str]]) -> list[str]:
+    problems = [] if concepts else ["concepts: empty; expected lists of local concepts by global"]
+    above: dict[str, str] = {}
+    written: dict[str, str] = {}
+    for name, below in concepts.items():
+        where = f"concepts.{name}"
+        problems += _name_problems(where, name)
+        other = above.setdefault(normalised(name), name)
+        if other != name:
+            problems.append(f"{where}: {other!r} is the same name")
+        if not below:
+            problems.append(f"{where}: empty; expected at least one local concept")
+        here: set[str] = set()
+        for local in below:
+            problems += _name_problems(where, local)
+            first = written.setdefault(normalised(local), local)
+            if normalised(local) in here:
+                problems.append(f"{where}: {local!r} stands there twice")
+            elif first != local:
+                problems.append(f"{where}: {local!r} is written {first!r} elsewhere")
+            here.add(normalised(local))
+    return problems
+
+
+def _name_problems(where: str, name: str) -> list[str]:
+    if not normalised(name):
+        return [f"{where}: a name without letters: {name!r}"]
+    if ";" in name:
+        return [f"{where}: {name!r} has a semicolon, which separates names in a list of votes"]
+    if name != " ".join(name.split()):
+        return [f"{where}: {name!r} begins or ends with space, or has more than one together"]
+    return []
+
+
+def _alias_problems(made: Taxonomy, aliases: Mapping[str, str]) -> list[str]:
+    problems, known, seen = [], {**made._globals, **made._locals}, dict[str, str]()
+    for name, meant in aliases.items():
+        other = seen.setdefault(normalised(name), name)
+        if other != name:
+            problems.append(f"aliases.{name}: {other!r} is the same name")
+        if normalised(name) in known:
+            problems.append(f"aliases.{name}: there is a concept {known[normalised(name)]!r}")
+        if normalised(meant) not in known:
+            problems.append(f"aliases.{name}: there is no concept {meant!r}")
+    return problems

@@ -1,0 +1,448 @@
+"""Tar archives of strangers, streamed once and given out folder by folder.
+
+Members are stored under numbers of ours: no name in an archive is ever used as a path on this
+machine, so nothing can be written or read outside. A folder that holds an article is given out as
+soon as the stream leaves it, or in parts where it holds many articles and no media, so neither
+memory nor disk grows with the archive.
+"""
+
+import bz2
+import contextlib
+import lzma
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from biovl.core.filesystems import trouble
+
+UNSAFE = "archive has an unsafe member"
+UNREADABLE = "archive is truncated or corrupt"
+TOO_LARGE = "archive unpacks to too much"
+
+_BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError)
+_MAX_NAME = 1_000
+_BLOCK_BYTES = 1 << 20
+_MAX_DEPTH = 50
+_MAX_HEADER_BYTES = 32_768
+"""Of a member's header with its long name and attributes; real ones have some hundred bytes, and
+tarfile searches them in time that grows with their square."""
+_INPUT_BYTES = 16_384
+"""Given to zlib at a time: it returns a copy of what it did not take."""
+_MAX_LZMA_BYTES = 256_000_000
+"""What unpacking xz may take, which its header states; ``xz -9`` takes 65 MB."""
+_MAX_PREAMBLE = 1024
+"""Bytes that may stand in front of a gzip file, and ..."""
+_MAX_PADDING = 1 << 24
+"""... zeros behind it, in front of another."""
+_TAIL_BYTES = 4 * tarfile.RECORDSIZE
+"""What tarfile may have read ahead."""
+
+
+class _TooLargeError(Exception):
+    """An archive unpacks to more than is believed of it."""
+
+
+@dataclass
+class Folder:
+    """A folder of an archive with all that lies below it."""
+
+    path: str
+    """Inside the archive; empty for its root."""
+    files: dict[str, Path] = field(default_factory=dict)
+    """Name relative to the folder -> where its bytes are, until the next folder is asked for."""
+    defect: str | None = None
+    detail: str | None = None
+    is_only: bool = False
+    """Whether the archive holds nothing else."""
+    is_part: bool = False
+    """Whether more of the same folder was given out before or is still to come."""
+
+    def take(self, inner: "Folder") -> None:
+        """Take over what a folder below this one holds."""
+        prefix = f"{inner.path}/"[len(self.path) + 1 if self.path else 0 :]
+        self.files |= {prefix + name: place for name, place in inner.files.items()}
+        self.defect, self.detail = self.defect or inner.defect, self.detail or inner.detail
+
+
+def folders(
+    stream: BinaryIO,
+    *,
+    is_whole: Callable[[Folder], bool],
+    is_part: Callable[[Folder], bool],
+    ignored: Callable[[str], bool],
+    max_bytes: int,
+    max_files: int,
+) -> Iterator[Folder]:
+    """Yield an archive's folders in the order of the stream, each once and with what is below it.
+
+    Args:
+        stream: The archive, compressed or not.
+        is_whole: Whether a folder that the stream has left can be given out; what it holds goes to
+            the folder around it otherwise, and what is left at the end comes as the root folder.
+        is_part: Whether what a folder holds so far can be given out although more may follow.
+        ignored: Members not to look at, by name.
+        max_bytes: Largest size, and ...
+        max_files: ... number of files that one folder given out may unpack to.
+    """
+    with tempfile.TemporaryDirectory(prefix="biovl-") as scratch:
+        reader = _Reader(Path(scratch), is_whole, is_part, ignored, max_bytes, max_files)
+        # One folder is held back: a defect of the archive belongs to its only package.
+        held: tuple[Folder, Path] | None = None
+        is_only = True
+        for whole in reader.read(stream):
+            if held is not None:
+                is_only = False
+                yield held[0]
+                shutil.rmtree(held[1])
+            held = whole
+        last = held[0] if held is not None else Folder("")
+        if reader.failure is None and reader.unsafe:
+            reader.failure = UNSAFE, ", ".join(reader.unsafe[:5])
+            if not is_only:
+                # Nobody can say which of many packages an unsafe member was meant for.
+                yield last
+                last = Folder("")
+        if reader.failure is not None:
+            last.defect, last.detail = reader.failure
+        last.is_only = is_only
+        yield last
+
+
+class _Reader:
+    """Reads a stream once, and knows the folders it is in, outermost first, and what they hold."""
+
+    def __init__(
+        self,
+        scratch: Path,
+        is_whole: Callable[[Folder], bool],
+        is_part: Callable[[Folder], bool],
+        ignored: Callable[[str], bool],
+        max_bytes: int,
+        max_files: int,
+    ) -> None:
+        self._scratch, self._ignored = scratch, ignored
+        self._is_whole, self._is_part = is_whole, is_part
+        self._max_bytes, self._max_files = max_bytes, max_files
+        self._open = [Folder("")]
+        self._given_out = self._passed_over = 0
+        self._new_place()
+        self.failure: tuple[str, str] | None = None
+        """Why the stream could not be read to its end."""
+        self.unsafe: list[str] = []
+        """Names of members that were not touched."""
+
+    def _new_place(self) -> None:
+        self._place = Path(tempfile.mkdtemp(dir=self._scratch))
+        self._bytes = self._count = 0
+
+    def read(self, stream: BinaryIO) -> Iterator[tuple[Folder, Path]]:
+        """Yield each whole folder and where its files are; what is left comes last."""
+        try:
+            for member, source in _members(stream, self._max_bytes):
+                name = _safe_name(member)
+                if name is None:
+                    self.unsafe.append(f"{member.name!r}"[:200])
+                if name is None or source is None or self._ignored(name):
+                    self._pass_over(member.size)
+                else:
+                    yield from self._enter(name.rpartition("/")[0])
+                    self._add(name, member.size, source)
+                    if self._is_part(self._open[-1]):
+                        yield self._part()
+        except _TooLargeError as error:
+            self.failure = TOO_LARGE, str(error)
+        except _BROKEN as error:
+            # A full disk is no defect of an archive: the run stops and can be resumed.
+            if isinstance(error, OSError) and trouble(error, "") is not None:
+                raise
+            self.failure = UNREADABLE, f"{type(error).__name__}: {error}"[:300]
+        if self.failure is not None:
+            yield self._unfinished(), self._place
+            return
+        yield from self._enter("")
+        if self._open[0].files or not self._given_out:
+            yield self._open[0], self._place
+
+    def _enter(self, path: str) -> Iterator[tuple[Folder, Path]]:
+        """Leave the folders that do not hold a path, enter those that do; yield what is whole."""
+        while not _is_below(path, self._open[-1].path):
+            left = self._open.pop()
+            if left.is_part and not left.files:
+                continue
+            if left.is_part or self._is_whole(left):
+                place = self._place
+                self._move_rest()
+                self._given_out += 1
+                yield left, place
+            else:
+                self._open[-1].take(left)
+        here = self._open[-1].path
+        for part in path[len(here) :].strip("/").split("/"):
+            if part:
+                here = f"{here}/{part}" if here else part
+                self._open.append(Folder(here))
+
+    def _part(self) -> tuple[Folder, Path]:
+        """Take what the innermost folder holds so far, and go on with it empty."""
+        part, place = self._open[-1], self._place
+        part.is_part = True
+        self._open[-1] = Folder(part.path, is_part=True)
+        self._move_rest()
+        self._given_out += 1
+        return part, place
+
+    def _add(self, name: str, size: int, source: BinaryIO) -> None:
+        """Store one file of the innermost folder."""
+        self._bytes += size
+        self._count += 1
+        if self._bytes > self._max_bytes or self._count > self._max_files:
+            raise _TooLargeError(f"{self._count} files, {self._bytes / 1e6:.0f} MB")
+        place = self._place / str(self._count)
+        with open(place, "wb") as target:
+            shutil.copyfileobj(source, target, _BLOCK_BYTES)
+        if place.stat().st_size != size:
+            raise EOFError(f"{name} ends after {place.stat().st_size} of {size} bytes")
+        self._open[-1].files[name.rpartition("/")[2]] = place
+
+    def _pass_over(self, size: int) -> None:
+        self._passed_over += size
+        if self._passed_over > self._max_bytes:
+            raise _TooLargeError(f"{self._passed_over / 1e6:.0f} MB that are not read")
+
+    def _unfinished(self) -> Folder:
+        """Return what was being read when the stream broke off."""
+        while len(self._open) > 1 and not self._is_whole(self._open[-1]):
+            left = self._open.pop()
+            self._open[-1].take(left)
+        return self._open[-1]
+
+    def _move_rest(self) -> None:
+        """Files of folders still open move to a new place: the old one goes with what was given."""
+        old = self._place
+        self._new_place()
+        for folder in self._open:
+            for name, place in folder.files.items():
+                if place.parent == old:
+                    self._count += 1
+                    self._bytes += place.stat().st_size
+                    folder.files[name] = Path(shutil.move(place, self._place / str(self._count)))
+
+
+class _StrictTarInfo(tarfile.TarInfo):
+    """Tells damage from the end: tarfile takes a broken header for the end of the archive.
+
+    And tarfile reads the long names and attributes before a member whole, however long they are.
+    """
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> "_StrictTarInfo":
+        stream: Any = archive.fileobj
+        source: _Unpacked = stream.fileobj
+        try:
+            with source.at_most(_MAX_HEADER_BYTES):
+                member = super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        # A header may be followed by others that belong to it, and those by others.
+        except (tarfile.HeaderError, RecursionError) as error:
+            raise tarfile.ReadError(
+                f"{error or 'no end of archive'} at {archive.offset}"
+            ) from error
+        if sum(len(name) + len(value) for name, value in archive.pax_headers.items()) > (
+            _MAX_HEADER_BYTES
+        ):
+            raise tarfile.ReadError("attributes of the archive are too long")
+        return member
+
+
+class _Unpacked:
+    """The bytes of a stream, unpacked; the last ones can be put back.
+
+    What follows the end of compressed data, and is none, is not part of it: zeros that fill a
+    block, a line that a server added. A second compressed file behind the first goes on with it.
+    """
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        head = packed.read(_INPUT_BYTES)
+        kind = next((magic for magic in _UNPACKERS if head.startswith(magic)), None)
+        if kind is None and not _is_header(head[: tarfile.BLOCKSIZE]):
+            # A mail program or server may have put something in front.
+            place = head.find(_GZIP_MAGIC, 0, _MAX_PREAMBLE)
+            kind, head = (_GZIP, head[place:]) if place > 0 else (None, head)
+        self._kind = kind or b""
+        self._unpacker: Any = _UNPACKERS[kind]() if kind else None
+        self._head, self._input = head, b""
+        self._tail = b""
+        self._left: int | None = None
+        self._put_back = b""
+        self.part = 1
+        """Which of the compressed files that follow each other is being read."""
+        self.position = 0
+        """How many bytes were given out."""
+
+    @contextlib.contextmanager
+    def at_most(self, size: int) -> Iterator[None]:
+        """Give out no more than so many bytes while this is entered; one may be in another."""
+        outer, self._left = self._left, size if self._left is None else min(size, self._left)
+        before = self._left
+        try:
+            yield
+        finally:
+            self._left = None if outer is None else outer - (before - self._left)
+
+    def read(self, size: int) -> bytes:
+        """Return up to so many bytes, and none only at the end."""
+        if self._left is not None and self._left <= 0:
+            raise tarfile.ReadError("a header is too long")
+        given, self._put_back = self._put_back[:size], self._put_back[size:]
+        given = given or self._unpacked(size)
+        self.position += len(given)
+        self._tail = (self._tail + given)[-_TAIL_BYTES:]
+        if self._left is not None:
+            self._left -= len(given)
+        return given
+
+    def back_to(self, position: int) -> None:
+        """Give out the bytes from a position on again, one of the last read."""
+        count = self.position - position
+        self._put_back = (self._tail[-count:] if count else b"") + self._put_back
+        self.position = position
+
+    def _unpacked(self, size: int) -> bytes:
+        if self._unpacker is None:
+            given, self._head = self._head[:size], self._head[size:]
+            return given or self._packed.read(size)
+        while True:
+            if self._unpacker.eof:
+                if not self._goes_on():
+                    return b""
+                self._unpacker = _UNPACKERS[self._kind]()
+                self.part += 1
+            given = self._unpack(size)
+            if given:
+                return given
+
+    def _unpack(self, size: int) -> bytes:
+        """Return what the next input gives, which may be nothing."""
+        unpacker = self._unpacker
+        needs_input = not self._input and getattr(unpacker, "needs_input", True)
+        if needs_input:
+            self._input = self._next_input()
+            if not self._input:
+                raise EOFError("compressed data ends before its end")
+        given: bytes = unpacker.decompress(self._input, size)
+        if unpacker.eof:
+            self._input = unpacker.unused_data
+        else:
+            # zlib gives back what it did not take; the others keep it.
+            self._input = getattr(unpacker, "unconsumed_tail", b"")
+        return given
+
+    def _next_input(self) -> bytes:
+        given, self._head = self._head, b""
+        return given or self._packed.read(_INPUT_BYTES)
+
+    def _goes_on(self) -> bool:
+        """Return whether another compressed file follows; what else does is left alone."""
+        passed = 0
+        while passed <= _MAX_PADDING:
+            if len(self._input) < len(self._kind):
+                self._input += self._next_input()
+            rest = self._input.lstrip(b"\0")
+            passed += len(self._input) - len(rest)
+            self._input = rest
+            if len(rest) >= len(self._kind):
+                return rest.startswith(self._kind)
+            more = self._next_input()
+            if not more:
+                return False
+            self._input += more
+        return False
+
+
+_GZIP, _GZIP_MAGIC = b"\x1f\x8b", b"\x1f\x8b\x08"
+_UNPACKERS: dict[bytes, Callable[[], Any]] = {
+    _GZIP: lambda: zlib.decompressobj(wbits=31),
+    b"BZh": bz2.BZ2Decompressor,
+    b"\xfd7zXZ": lambda: lzma.LZMADecompressor(memlimit=_MAX_LZMA_BYTES),
+}
+
+
+def _is_header(block: bytes) -> bool:
+    """Return whether a block is the header of a tar's member, or of its end."""
+    try:
+        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return not any(block)
+    return True
+
+
+def _members(stream: BinaryIO, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo, BinaryIO | None]]:
+    # tarfile's own streams do not look at checksums. Of a file it needs no more than ``read``.
+    plain = _Unpacked(stream)
+    file: Any = plain
+    while True:
+        start = plain.position
+        with tarfile.open(
+            fileobj=file, mode="r|", errors="surrogateescape", tarinfo=_StrictTarInfo
+        ) as opened:
+            archive: Any = opened
+            while (member := archive.next()) is not None:
+                yield member, archive.extractfile(member) if member.isreg() else None
+                # tarfile would hold every member that it has seen.
+                archive.members.clear()
+            plain.back_to(start + archive.offset)
+        part = plain.part
+        try:
+            if not _is_followed(plain, max_bytes):
+                return
+        except (EOFError, zlib.error, lzma.LZMAError):
+            # What only began like another compressed file belongs to nothing.
+            if plain.part == part:
+                raise
+            return
+
+
+def _is_followed(plain: _Unpacked, max_bytes: int) -> bool:
+    """Return whether another archive follows the end of one, as ``cat`` makes them.
+
+    The checksum stands after the last byte, so it is read up to there.
+    """
+    is_padding = True
+    for _ in range(max_bytes // tarfile.BLOCKSIZE + 1):
+        block = plain.read(tarfile.BLOCKSIZE if is_padding else _BLOCK_BYTES)
+        if not block:
+            return False
+        if is_padding and any(block):
+            while len(block) < tarfile.BLOCKSIZE and (
+                more := plain.read(tarfile.BLOCKSIZE - len(block))
+            ):
+                block += more
+            if _is_header(block):
+                plain.back_to(plain.position - len(block))
+                return True
+            is_padding = False
+    raise tarfile.ReadError("the archive goes on after its end")
+
+
+def _safe_name(member: tarfile.TarInfo) -> str | None:
+    """Return a member's normal name, or None for what must not be taken from a stranger."""
+    name = member.name
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        return None
+    if name.startswith(("/", "\\")) or "\0" in name or "\\" in name or len(name) > _MAX_NAME:
+        return None
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts or len(parts) > _MAX_DEPTH or (parts and ":" in parts[0][:2]):
+        return None
+    return "/".join(parts)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return not folder or path == folder or path.startswith(folder + "/")

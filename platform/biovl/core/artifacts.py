@@ -1,0 +1,482 @@
+"""Artifacts: the folders that jobs read and publish, on local disks and ``s3://`` alike.
+
+A folder is published by its ``manifest.json``, written last: a folder with a manifest is complete
+and one without never is. Until then a ``.draft`` folder inside it holds what a killed job needs to
+go on: the configuration, the plan and a receipt for every finished unit of work. Manifests hold no
+times and no paths of the output, so that the same input gives the same bytes.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
+from typing import Any, BinaryIO
+
+import pyarrow.fs as pafs
+
+import biovl
+from biovl.core import config as configs
+from biovl.core.errors import ArtifactError, StorageError
+from biovl.core.filesystems import described, is_within, open_location, told, trouble
+
+MANIFEST = "manifest.json"
+COLUMNS = "columns"
+"""The kind of folders that hold columns, and where they are in a table's folder."""
+_DRAFT = ".draft"
+_STARTED = ("begun", "lease", "reserved")
+_OTHER_FORMAT = (
+    " (output_format is the version of what the job writes: this version of biovl writes other "
+    "bytes, and no folder mixes those of two.)"
+)
+_SCRATCH = (f"{_DRAFT}/unfinished/", f"{_DRAFT}/ray/")
+"""What is in a draft before any work is done: who makes it, and what Ray Train keeps of itself."""
+_DELETE_TRIES = 100
+"""How often a folder that is written to is deleted before that is an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """A published folder that a job read."""
+
+    name: str
+    uri: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a published folder is, how it was made, and what became of every row."""
+
+    kind: str
+    config: Mapping[str, Any]
+    counts: Mapping[str, Any]
+    inputs: Sequence[Input] = ()
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Each file of the table: its rows and size in bytes; of an index also its ``sha256``."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What a reader of the folder must know: versions, qualities, conventions."""
+    code: str = f"biovl {biovl.__version__}"
+
+
+class Folder:
+    """A folder, local or in a bucket. Files appear whole or not at all.
+
+    Every method raises StorageError where the disk or bucket does not do its work, and OSError
+    where there is something with one file alone.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.filesystem, self.path = open_location(uri)
+        self._is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+        self.described = described(self.filesystem, self.path)
+        """The location without credentials, for errors."""
+
+    def at(self, name: str) -> str:
+        """Return the path of a file for use with ``filesystem``."""
+        return f"{self.path}/{name}"
+
+    def create(self) -> None:
+        """Create the folder and its parents where they do not exist; a bucket needs none.
+
+        Raises:
+            ArtifactError: If it can be no folder.
+        """
+        if self._is_local:
+            with self._told():
+                self._make_local_folder(self.path)
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+        with self._told(), self._as_a_folder():
+            return bool(self.filesystem.get_file_info(self.at(name)).type == pafs.FileType.File)
+
+    def names(self, folder: str, suffix: str = "") -> list[str]:
+        """Return the names of the files in a sub-folder, sorted; none without such a folder."""
+        selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
+        with self._told():
+            found = self.filesystem.get_file_info(selector)
+        return sorted(
+            info.base_name
+            for info in found
+            if info.type == pafs.FileType.File and info.base_name.endswith(suffix)
+        )
+
+    def entries(self) -> list[str]:
+        """Return the names of all that is in the folder, sorted; none if it does not exist.
+
+        Raises:
+            ArtifactError: If it can be no folder, because it is a file.
+        """
+        selector = pafs.FileSelector(self.path, allow_not_found=True)
+        with self._told(), self._as_a_folder():
+            return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file."""
+        with self._told(), self.filesystem.open_input_stream(self.at(name)) as stream:
+            data: bytes = stream.read()
+        return data
+
+    @contextlib.contextmanager
+    def reader(self, name: str) -> Iterator[Any]:
+        """Yield a stream of the bytes of a file, for those that are too large to hold."""
+        with self._told(), self.filesystem.open_input_stream(self.at(name)) as stream:
+            yield stream
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file whole or not at all."""
+        with self.writer(name) as stream:
+            stream.write(data)
+
+    @contextlib.contextmanager
+    def writer(self, name: str) -> Iterator[BinaryIO]:
+        """Yield a stream whose bytes become the file when the block ends without an exception."""
+        with self._told():
+            write = self._local_writer if self._is_local else self._bucket_writer
+            with write(name) as stream:
+                yield stream
+
+    @contextlib.contextmanager
+    def _local_writer(self, name: str) -> Iterator[BinaryIO]:
+        # In the draft, so that what a killed process leaves goes when the folder is published.
+        unfinished = self.at(f"{_DRAFT}/unfinished/{uuid.uuid4().hex}")
+        self._make_local_folder(self.at(name).rpartition("/")[0])
+        self._make_local_folder(unfinished.rpartition("/")[0])
+        try:
+            with open(unfinished, "wb") as stream:
+                yield stream
+            self.filesystem.move(unfinished, self.at(name))
+        except BaseException:
+            # On a full disk, room for those that go on.
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+            raise
+
+    def _make_local_folder(self, path: str) -> None:
+        """Create a folder and its parents."""
+        with self._as_a_folder():
+            self.filesystem.create_dir(path, recursive=True)
+
+    @contextlib.contextmanager
+    def _as_a_folder(self) -> Iterator[None]:
+        """Explain why there is no folder and can be none: a parent is a file, a name too long.
+
+        Raises:
+            ArtifactError: With the first parent that is no folder, if it is that.
+        """
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, PermissionError) or trouble(error, self.described):
+                raise
+            parents = [self.path, *map(str, PurePath(self.path).parents)]
+            nearest = next(place for place in parents if os.path.lexists(place) or place == "/")
+            reason = "" if os.path.isdir(nearest) else f"{nearest} is no folder. "
+            raise ArtifactError(
+                f"{self.described} cannot be used as a folder, choose another one. "
+                f"{reason}Found: {error}"
+            ) from error
+
+    @contextlib.contextmanager
+    def _bucket_writer(self, name: str) -> Iterator[BinaryIO]:
+        # Closing a stream to S3 publishes what was written so far, also after an exception.
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            stream.seek(0)
+            with self.filesystem.open_output_stream(self.at(name)) as upload:
+                while block := stream.read(1 << 24):
+                    upload.write(block)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            with told(self.described):
+                yield
+        # Of a package of somebody's it may be a defect; without a folder of its own no job works.
+        except PermissionError as error:
+            raise StorageError(
+                f"{self.described}: this user may not read or write there: change its owner or "
+                f"permissions, or choose another folder. Found: {error}"
+            ) from error
+
+    def delete_folder(self, name: str) -> None:
+        """Delete a sub-folder and all it holds, if it is there."""
+        with self._told():
+            for tries_left in reversed(range(_DELETE_TRIES)):
+                info = self.filesystem.get_file_info(self.at(name))
+                if info.type != pafs.FileType.Directory:
+                    return
+                try:
+                    self.filesystem.delete_dir(self.at(name))
+                    return
+                # A file was written or deleted meanwhile, as by the thread that refreshes a lease.
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or not tries_left:
+                        raise
+
+
+def find_manifest(uri: str) -> Manifest | None:
+    """Return the manifest of a folder, or None where nothing is published.
+
+    Raises:
+        ArtifactError: If there is a manifest that cannot be read.
+    """
+    folder = Folder(uri)
+    if not folder.exists(MANIFEST):
+        return None
+    try:
+        values = json.loads(folder.read(MANIFEST))
+        inputs = [Input(**item) for item in values.pop("inputs")]
+        return Manifest(**values, inputs=inputs)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ArtifactError(f"{uri}/{MANIFEST} is not a manifest of biovl: {error}") from error
+
+
+def read_manifest(uri: str, *kinds: str) -> Manifest:
+    """Return the manifest of a folder of one of these kinds.
+
+    Raises:
+        ArtifactError: If the folder is not published or holds something else.
+    """
+    manifest = find_manifest(uri)
+    if manifest is None:
+        raise _unpublished(uri)
+    if manifest.kind not in kinds:
+        raise ArtifactError(f"{uri} holds {manifest.kind}, expected {' or '.join(kinds)}")
+    return manifest
+
+
+def fingerprint(uri: str) -> str:
+    """Return what identifies the content of a published folder: a hash of its manifest.
+
+    Raises:
+        ArtifactError: If the folder is not published.
+    """
+    if not Folder(uri).exists(MANIFEST):
+        raise _unpublished(uri)
+    return hashlib.sha256(Folder(uri).read(MANIFEST)).hexdigest()
+
+
+class Draft:
+    """A folder being made. Killed and begun again, it goes on where it was."""
+
+    def __init__(self, uri: str) -> None:
+        self.folder = Folder(uri)
+
+    @classmethod
+    def begin(
+        cls,
+        uri: str,
+        kind: str,
+        plain_config: Mapping[str, Any],
+        inputs: Sequence[Input] = (),
+        *,
+        defaults: configs.Defaults | None = None,
+        output_format: int = 1,
+        plans: Sequence[str] = (),
+    ) -> "Draft":
+        """Return a new draft, or the one that an earlier run of the same job left.
+
+        The version of biovl that left it does not matter. A draft in which nothing was done yet is
+        begun again where the configuration changed.
+
+        Args:
+            uri: The folder to publish.
+            kind: Of the folder.
+            plain_config: What the published bytes depend on.
+            inputs: Published folders that are read.
+            defaults: ``configs.defaults`` of the configuration: a setting that an earlier version
+                did not have counts as what it is by default.
+            output_format: Of what the job writes. Raise it with a change of code that makes other
+                bytes, so that no folder mixes what two versions made.
+            plans: Notes that are made again in a moment, and so are no work that was done.
+
+        Raises:
+            ArtifactError: If the folder was begun or published by another configuration, or holds
+                something else.
+        """
+        draft = cls(uri)
+        wanted = _identity(kind, plain_config, inputs, output_format)
+        if draft.folder.exists(f"{_DRAFT}/begun.json"):
+            begun = json.loads(draft.folder.read(f"{_DRAFT}/begun.json"))
+            try:
+                _refuse_changes(uri, "was begun", begun, wanted, defaults)
+            except ArtifactError:
+                if not draft._is_untouched(plans):
+                    raise
+                for name in plans:
+                    if draft.folder.exists(f"{_DRAFT}/{name}.json"):
+                        draft.folder.filesystem.delete_file(
+                            draft.folder.at(f"{_DRAFT}/{name}.json")
+                        )
+                draft.folder.write(f"{_DRAFT}/begun.json", to_json(wanted))
+            draft.folder.delete_folder(f"{_DRAFT}/unfinished")
+            return draft
+        present = [name for name in draft.folder.entries() if name != _DRAFT]
+        if present:
+            raise ArtifactError(
+                f"{uri} is not empty ({', '.join(present[:3])} …) and was not begun by this job: "
+                "choose another folder for out, or empty this one"
+            )
+        draft.folder.write(f"{_DRAFT}/begun.json", to_json(wanted))
+        return draft
+
+    def _is_untouched(self, plans: Sequence[str]) -> bool:
+        """Return whether nothing was made here yet but what every start makes."""
+        selector = pafs.FileSelector(self.folder.path, recursive=True, allow_not_found=True)
+        with told(self.folder.described):
+            present = self.folder.filesystem.get_file_info(selector)
+        made_by_starting = {f"{_DRAFT}/{name}.json" for name in (*_STARTED, *plans)}
+        for info in present:
+            name = info.path.removeprefix(self.folder.path.rstrip("/") + "/")
+            if info.type == pafs.FileType.File and not (
+                name in made_by_starting or name.startswith(_SCRATCH)
+            ):
+                return False
+        return True
+
+    def note(self, name: str, values: Any) -> None:
+        """Keep something for a later run of this job."""
+        self.folder.write(f"{_DRAFT}/{name}.json", to_json(values))
+
+    def noted(self, name: str) -> Any | None:
+        """Return what an earlier run kept, or None."""
+        if not self.folder.exists(f"{_DRAFT}/{name}.json"):
+            return None
+        return json.loads(self.folder.read(f"{_DRAFT}/{name}.json"))
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what an earlier run kept under a name, else make it and keep it."""
+        if not self.folder.exists(f"{_DRAFT}/{name}.json"):
+            self.note(name, make())
+        # Read back even when it was just made: a resumed run must see the very same.
+        return self.noted(name)
+
+    def names_noted(self, prefix: str) -> list[str]:
+        """Return the names of what was kept under ``prefix/``, sorted."""
+        names = self.folder.names(f"{_DRAFT}/{prefix}", ".json")
+        return [f"{prefix}/{name.removesuffix('.json')}" for name in names]
+
+    def publish(self, manifest: Manifest) -> Manifest:
+        """Write the manifest, which makes the folder complete, and clear the draft away."""
+        values = asdict(manifest)
+        self.folder.write(MANIFEST, to_json(values))
+        self.clear()
+        return manifest
+
+    def abandon(self) -> None:
+        """Delete all that was written, so that another configuration may begin here.
+
+        A draft begins in an empty folder: what is there now is of this job.
+        """
+        with told(self.folder.described):
+            self.folder.filesystem.delete_dir_contents(self.folder.path, missing_dir_ok=True)
+        if isinstance(self.folder.filesystem, pafs.LocalFileSystem):
+            # A mount or a link stays.
+            with contextlib.suppress(OSError):
+                os.rmdir(self.folder.path)
+
+    def clear(self) -> None:
+        """Delete what only an unfinished folder needs."""
+        self.folder.delete_folder(_DRAFT)
+
+
+def published(
+    uri: str,
+    kind: str,
+    plain_config: Mapping[str, Any],
+    inputs: Sequence[Input] = (),
+    *,
+    defaults: configs.Defaults | None = None,
+) -> Manifest | None:
+    """Return the manifest of a folder that this very job published, or None if it has not.
+
+    Arguments are those of ``Draft.begin``.
+
+    Raises:
+        ArtifactError: If something else is published there, or it shares a folder with an input.
+    """
+    manifest = find_manifest(uri)
+    if manifest is None:
+        # Columns may stand in the folder of the table that they are about.
+        refuse_overlap(
+            uri, {item.name: item.uri for item in inputs}, may_lie_within=kind == COLUMNS
+        )
+        return None
+    found = _identity(manifest.kind, manifest.config, manifest.inputs)
+    wanted = _identity(kind, plain_config, inputs)
+    _refuse_changes(uri, "was published", found, wanted, defaults)
+    Draft(uri).clear()
+    return manifest
+
+
+def refuse_overlap(out: str, inputs: Mapping[str, str], *, may_lie_within: bool = False) -> None:
+    """Refuse to publish within a folder that is read: the next job would read what is published.
+
+    Args:
+        out: The folder to publish.
+        inputs: By the name of a setting, the folders that are read.
+        may_lie_within: Whether ``out`` may be a folder within one of them.
+
+    Raises:
+        ArtifactError: If one of them is ``out``, lies within it, or holds it.
+    """
+    for name, uri in inputs.items():
+        if is_within(uri, out):
+            where = "is what" if is_within(out, uri) else "holds what"
+            raise ArtifactError(
+                f"out: {out} {where} is read ({name}: {uri}): publish to a folder of its own"
+            )
+        if is_within(out, uri) and not may_lie_within:
+            raise ArtifactError(
+                f"out: {out} lies within what is read ({name}: {uri}), so that it would be read as "
+                f"a part of it next time: publish to a folder outside of {uri}"
+            )
+
+
+def _identity(
+    kind: str, plain_config: Mapping[str, Any], inputs: Sequence[Input], output_format: int = 1
+) -> dict[str, Any]:
+    """Return what must be the same for two runs to be the same job."""
+    read = {f"{item.name} {item.uri}": item.fingerprint for item in inputs}
+    config = dict(plain_config)
+    return {"kind": kind, "config": config, "inputs": read, "output_format": output_format}
+
+
+def _unpublished(uri: str) -> ArtifactError:
+    return ArtifactError(
+        f"{uri} has no {MANIFEST}: it is not there, or the job that writes it has not finished"
+    )
+
+
+def _refuse_changes(
+    uri: str,
+    happened: str,
+    found: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    defaults: configs.Defaults | None,
+) -> None:
+    # Drafts of the first versions say which version began them, and not which format they have.
+    found = {"output_format": 1, **found}
+    found.pop("code", None)
+    found["config"] = configs.with_defaults(found["config"], wanted["config"], defaults or {})
+    changes = configs.differences(found, wanted)
+    if changes:
+        raise ArtifactError(
+            f"{uri} {happened} by another configuration; what differs now:\n  "
+            + "\n  ".join(changes)
+            + "\nChoose another folder for out, or remove this one."
+            + (_OTHER_FORMAT if found["output_format"] != wanted["output_format"] else "")
+        )
+
+
+def to_json(values: Any) -> bytes:
+    """Return plain values as JSON whose bytes depend on nothing else."""
+    return json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"

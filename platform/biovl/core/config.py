@@ -1,0 +1,458 @@
+"""The only place that validates settings: frozen dataclasses in, plain JSON out, one override."""
+
+import argparse
+import ast
+import copy
+import dataclasses
+import difflib
+import inspect
+import itertools
+import json
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+from pydantic.config import ConfigDict
+from pydantic_core import to_jsonable_python
+
+from biovl.core.errors import BiovlError, ConfigError
+from biovl.core.filesystems import open_location
+
+Config = TypeVar("Config")
+
+Recipe = Callable[[], dict[str, Any]]
+"""A named configuration: settings by name, complete but for what only the user knows."""
+
+
+def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = None) -> Config:
+    """Return a configuration from plain values; an error calls it by its name.
+
+    Raises:
+        ConfigError: If a setting is unknown, missing or not valid; every one is listed.
+    """
+    try:
+        return _adapter(cls).validate_python(_changed(cls, {}, values))
+    except ValidationError as error:
+        lines = [f"{name or cls.__name__} is not valid:"]
+        for problem in error.errors(include_url=False):
+            where = ".".join(str(part) for part in problem["loc"]) or "(whole)"
+            got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.100})"
+            is_unknown = problem["type"] in ("unexpected_keyword_argument", "extra_forbidden")
+            meant = nearest(where, _setting_names(cls)) if is_unknown else ""
+            lines.append(f"  {where}: {problem['msg']}{got}{meant}")
+        raise ConfigError("\n".join(lines)) from error
+
+
+def to_plain(config: Any) -> dict[str, Any]:
+    """Return a configuration as JSON-ready values; ``build`` takes them back."""
+    plain: dict[str, Any] = _adapter(type(config)).dump_python(config, mode="json")
+    return plain
+
+
+def override(config: Config, changes: Mapping[str, Any]) -> Config:
+    """Return a configuration with settings replaced: ``{"optim.peak_lr": 3e-4}``.
+
+    A mapping takes the place of a setting that is one: ``{"batch.later": {"4": 128}}`` forgets what
+    was there, ``{"batch.later.4": 128}`` sets that entry alone. For a section such as ``optim`` it
+    stands for the settings it names. ``{"rules+": "min_side(300)"}`` adds to a list, and
+    ``{"rules-": "min_side"}`` removes from it.
+
+    Raises:
+        ConfigError: If a setting is unknown or its new value not valid.
+    """
+    return build(type(config), _changed(type(config), to_plain(config), changes))
+
+
+Defaults = Mapping[tuple[str, ...], Any]
+"""Default values, JSON-ready, by the names of the sections that they are in and their own."""
+
+
+def defaults(cls: type, *within: str) -> dict[tuple[str, ...], Any]:
+    """Return the defaults of a class and of its sections.
+
+    Args:
+        cls: A configuration.
+        within: The sections in which it is itself.
+    """
+    found: dict[tuple[str, ...], Any] = {}
+    for item in dataclasses.fields(cls):
+        path, section = (*within, item.name), _section(cls, item.name)
+        if section is not None:
+            found |= defaults(section, *path)
+        elif item.default is not dataclasses.MISSING:
+            found[path] = to_jsonable_python(item.default)
+        elif item.default_factory is not dataclasses.MISSING:
+            found[path] = to_jsonable_python(item.default_factory())
+    return found
+
+
+def with_defaults(
+    old: Mapping[str, Any], new: Mapping[str, Any], defaults: Defaults
+) -> dict[str, Any]:
+    """Return a plain configuration of an earlier version with the settings that it did not have.
+
+    Args:
+        old: Plain.
+        new: A plain one of this version; settings that are not in it are not added.
+        defaults: Of this version.
+    """
+    filled: dict[str, Any] = copy.deepcopy(dict(old))
+    for (*sections, name), value in defaults.items():
+        here: Any = filled
+        there: Any = new
+        for section in sections:
+            there = there.get(section, {})
+            here = here.setdefault(section, {}) if there else {}
+        if name in there:
+            here.setdefault(name, value)
+    return filled
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question for the known name that a mistyped one may stand for, or nothing."""
+    names = sorted(known)
+    last = name.rpartition(".")[2]
+    # Of a setting that is known elsewhere its whole name; else the one that looks most like it.
+    found = [
+        *(each for each in names if each.rpartition(".")[2] == last),
+        *difflib.get_close_matches(name, names, n=1),
+        *(each for each in names if len(last) > 1 and last in each.rpartition(".")[2]),
+    ]
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def parse_call(text: str) -> dict[str, Any]:
+    """Return the name and settings that ``min_side(300)`` or ``years(minimum=2015)`` stand for.
+
+    Values are Python's and JSON's; a word without quotes is text. Those without a name are called
+    ``0``, ``1`` … by their place.
+
+    Raises:
+        ConfigError: If it is no such thing.
+    """
+    name, bracket, rest = text.partition("(")
+    if not bracket:
+        return {"name": text.strip()}
+    try:
+        call = ast.parse(f"f({rest}", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("it goes on after the bracket")
+        settings = {str(place): _literal(node) for place, node in enumerate(call.args)}
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                raise ValueError("** is not read")
+            settings[keyword.arg] = _literal(keyword.value)
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(
+            f"{text!r} cannot be read as NAME(VALUE) or NAME(SETTING=VALUE, …): {error}"
+        ) from error
+    return {"name": name.strip(), **settings}
+
+
+def _literal(node: ast.expr) -> Any:
+    if isinstance(node, ast.Name):
+        return {"null": None, "true": True, "false": False}.get(node.id, node.id)
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_literal(item) for item in node.elts]
+    return ast.literal_eval(node)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with dotted names unfolded: ``{"a.b": 1}`` gives ``{"a": {"b": 1}}``."""
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        head, _, rest = name.partition(".")
+        inner = nested({rest: value}) if rest else value
+        if isinstance(inner, Mapping):
+            inner = nested(inner)
+        result = _merged(result, {head: inner})
+    return result
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return a line per setting that differs between two plain configurations."""
+    before, after = flat(old), flat(new)
+    return [
+        f"{name}: {before.get(name, '(absent)')!r} -> {after.get(name, '(absent)')!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def from_command_line(
+    cls: type[Config],
+    recipes: Mapping[str, Recipe],
+    *,
+    about: str | None,
+    flags: Mapping[str, str] | None = None,
+    arguments: Sequence[str] | None = None,
+) -> tuple[Config, set[str]]:
+    """Return the configuration that a command line asks for: ``RECIPE --set name=value …``.
+
+    Ends the process with status 2 and the reason on standard error when it is not valid.
+
+    Args:
+        cls: The configuration.
+        recipes: By name. A file with settings may be given in place of one.
+        about: What the script does.
+        flags: Options without a value, such as ``dry-run``, and what they do.
+        arguments: None takes those of the process.
+
+    Returns:
+        The configuration, and which of the flags were given.
+    """
+    parser = argparse.ArgumentParser(
+        description=textwrap.dedent(about or "").strip(),
+        epilog=_manual(cls, recipes),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "recipe", help="a named configuration, see below, or a file with one (.yaml or .json)"
+    )
+    parser.add_argument(
+        "--set",
+        dest="changes",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="replace one setting; repeat for more (image.short_side_px=288). A mapping is given "
+        'whole (batch.later={"8":65536}) or by entry (batch.later.8=65536). NAME+=VALUE adds to a '
+        "list and NAME-=VALUE removes from it (rules+=min_side(300), rules-=min_side)",
+    )
+    parser.set_defaults(flags=[])
+    for flag, what in (flags or {}).items():
+        parser.add_argument(
+            f"--{flag}", dest="flags", action="append_const", const=flag, default=[], help=what
+        )
+    given = parser.parse_args(arguments)
+    try:
+        plain = _changed(cls, {}, _recipe(given.recipe, recipes))
+        for text in given.changes:
+            plain = _changed(cls, plain, dict([change_of(text)]))
+        return build(cls, plain), set(given.flags)
+    except ConfigError as error:
+        parser.exit(2, f"{error}\n")
+
+
+def _recipe(name: str, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
+    if name in recipes:
+        return recipes[name]()
+    if not name.endswith((".yaml", ".yml", ".json")):
+        known = ", ".join(sorted(recipes))
+        raise ConfigError(
+            f"there is no recipe called {name!r}; choose from {known}, or give a file"
+            f"{nearest(name, recipes)}"
+        )
+    try:
+        filesystem, path = open_location(name)
+        with filesystem.open_input_stream(path) as stream:
+            values = yaml.safe_load(stream.read())
+    except (OSError, yaml.YAMLError, BiovlError) as error:
+        raise ConfigError(f"{name} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{name} holds no settings by name")
+    return values
+
+
+def change_of(text: str) -> tuple[str, Any]:
+    """Return the name and the value of ``NAME=VALUE``, as ``--set`` takes it.
+
+    Of ``NAME+=VALUE`` and ``NAME-=VALUE`` the sign is the last character of the name.
+
+    Raises:
+        ConfigError: If it is no such thing.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"--set takes NAME=VALUE, got {text!r}")
+    # Numbers stay text: validation reads them where a number is wanted, and a folder called
+    # 2024_01 or 1e3 keeps its name.
+    if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):
+        try:
+            return name, json.loads(value)
+        except ValueError as error:
+            raise ConfigError(f"--set {name}: {value!r} is not JSON: {error}") from error
+    return name, value
+
+
+def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
+    # Unknown settings are typing errors of the user's; strictness belongs to the outermost class
+    # and pydantic passes it on to the dataclasses inside.
+    if "__pydantic_config__" not in cls.__dict__:
+        cls.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # type: ignore[attr-defined]
+    return TypeAdapter(cls)
+
+
+def _changed(
+    cls: type | None, plain: Mapping[str, Any], changes: Mapping[Any, Any]
+) -> dict[str, Any]:
+    """Return plain values of a class, or of a free mapping where it is None, after changes."""
+    result = dict(plain)
+    for name, value in changes.items():
+        head, _, rest = str(name).partition(".")
+        if cls is not None and not rest and head[-1:] in ("+", "-"):
+            result = _with_items(cls, result, head, value)
+            continue
+        if cls is None and not rest and head[-1:] in ("+", "-") and head in result:
+            # For the class that will read this mapping: several are one after the other.
+            result[head] = together(result[head], value)
+            continue
+        section = _section(cls, head)
+        if rest or (section is not None and isinstance(value, Mapping)):
+            old = result.get(head)
+            inner = old if isinstance(old, Mapping) else {}
+            result[head] = _changed(section, inner, {rest: value} if rest else value)
+        else:
+            result[head] = _changed(None, {}, value) if isinstance(value, Mapping) else value
+    return result
+
+
+def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) -> dict[str, Any]:
+    """Return plain values of a class with items added to a list of it, or removed."""
+    name, sign = change[:-1], change[-1]
+    items = {item.name: item for item in dataclasses.fields(cls)}
+    if name not in items:
+        raise ConfigError(f"{change}=: there is no setting {name!r}{nearest(name, items)}")
+    old = plain.get(name)
+    if name not in plain:
+        old = _default(items[name])
+    if not isinstance(old, list | tuple):
+        raise ConfigError(f"{change}=: {name} is no list")
+    given = together([], value)
+    kept = list(old)
+    for item in given:
+        if sign == "+":
+            kept.append(item)
+            continue
+        named = _named(item)
+        left = [each for each in kept if each != item and not _is_meant(named, _named(each))]
+        if len(left) == len(kept):
+            names = [str(_named(each)["name"]) for each in kept]
+            raise ConfigError(
+                f"{change}=: {name} holds no {item!r}; it holds {', '.join(names) or 'nothing'}"
+                f"{nearest(str(named['name']), names)}"
+            )
+        kept = left
+    return {**plain, name: kept}
+
+
+def together(*values: Any) -> list[Any]:
+    """Return the items of several changes to a list, each one item or a list of them."""
+    return [
+        item for value in values for item in (value if isinstance(value, list | tuple) else [value])
+    ]
+
+
+def _default(item: dataclasses.Field[Any]) -> Any:
+    """Return the default of a setting as a plain value, None where it has none."""
+    if item.default_factory is not dataclasses.MISSING:
+        value = item.default_factory()
+    elif item.default is not dataclasses.MISSING:
+        value = item.default
+    else:
+        return None
+    own_type: Any = item.type
+    return TypeAdapter(own_type).dump_python(value, mode="json")
+
+
+def _named(item: Any) -> dict[str, Any]:
+    """Return an item of a list by its name, with the settings that are given with it."""
+    if isinstance(item, Mapping):
+        return {"name": "", **item}
+    return parse_call(item) if isinstance(item, str) and "(" in item else {"name": item}
+
+
+def _is_meant(asked: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
+    return all(name in item and item[name] == value for name, value in asked.items())
+
+
+def _setting_names(cls: type, prefix: str = "") -> list[str]:
+    """Return every setting of a class by its dotted name."""
+    found: list[str] = []
+    for item in dataclasses.fields(cls):
+        section = _section(cls, item.name)
+        own = f"{prefix}{item.name}"
+        found += [own] if section is None else _setting_names(section, f"{own}.")
+    return found
+
+
+def _section(cls: type | None, name: str) -> type | None:
+    """Return the class of settings that a name of another stands for, None for one setting."""
+    types = {} if cls is None else {item.name: item.type for item in dataclasses.fields(cls)}
+    found = types.get(name)
+    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+        return None
+    # A plug-in is one setting: which others there are depends on its name.
+    return None if found.__name__ == "Plugin" else found
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for name, value in changes.items():
+        old = result.get(name)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[name] = _merged(old, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return values by dotted names, the opposite of ``nested``."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _manual(cls: type, recipes: Mapping[str, Recipe]) -> str:
+    lines = ["recipes:"]
+    for name, recipe in sorted(recipes.items()):
+        lines.append(f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}")
+    return "\n".join([*lines, "", "settings:", *settings_manual(cls)])
+
+
+def settings_manual(cls: type, prefix: str = "") -> list[str]:
+    """Return a line per setting: its name, default and the docstring under the field."""
+    about = _field_docstrings(cls)
+    lines = []
+    for item in dataclasses.fields(cls):
+        section = _section(cls, item.name)
+        if section is not None:
+            lines += settings_manual(section, f"{prefix}{item.name}.")
+            continue
+        default = "required"
+        if item.default is not dataclasses.MISSING:
+            default = f"default {_shown(item.default)}"
+        elif item.default_factory is not dataclasses.MISSING:
+            default = f"default {_shown(item.default_factory())}"
+        text = " ".join(about.get(item.name, "").split())
+        entry = f"{prefix}{item.name} ({default}) {text}".strip()
+        lines += textwrap.wrap(entry, 100, initial_indent="  ", subsequent_indent="      ")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    """Return a default as a person would type it: plug-ins as they are called."""
+    if isinstance(value, tuple) and any(dataclasses.is_dataclass(item) for item in value):
+        return ", ".join(map(str, value))
+    return str(value) if dataclasses.is_dataclass(value) else repr(value)
+
+
+def _field_docstrings(cls: type) -> dict[str, str]:
+    """Return the strings that stand under the fields of a dataclass; Python itself drops them."""
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    found: dict[str, str] = {}
+    body = node.body if isinstance(node, ast.ClassDef) else []
+    for statement, after in itertools.pairwise(body):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            found[statement.target.id] = str(after.value.value)
+    return found

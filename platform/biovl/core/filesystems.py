@@ -1,0 +1,353 @@
+"""Where a location is and what lies below it: local folders and buckets alike.
+
+What is wrong with a disk or a bucket itself, and with nothing that is stored there, is told apart
+here (``trouble``): it ends a job, which goes on when it is mended, and is never the defect of a
+package.
+"""
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from biovl.core.errors import ArtifactError, StorageError
+
+LINK = "a link out of the source or to a folder"
+SPECIAL = "no file or folder"
+NOT_UTF8 = "its name is not UTF-8"
+
+_DISK = {
+    errno.ENOSPC: "the disk is full: make room, or choose another folder",
+    errno.EDQUOT: "the quota is used up: make room, or choose another folder",
+    errno.EROFS: "the disk is mounted read-only: choose another folder",
+    errno.EMFILE: "too many files are open in this process: raise the limit (ulimit -n 65536)",
+    errno.ENFILE: "too many files are open on this machine: end what holds them",
+    errno.ESTALE: "the network disk has lost the file: see whether its server is up",
+    errno.ENOTCONN: "the disk is no longer connected: mount it again",
+    errno.ETIMEDOUT: "the network disk does not answer: see whether its server is up",
+}
+
+_CREDENTIAL = (
+    "give one that is valid in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and "
+    "AWS_SESSION_TOKEN of one that expires) of every machine that works"
+)
+_BUCKET = (
+    ("NO_SUCH_BUCKET", "there is no such bucket: look at its name, or make it"),
+    ("ExpiredToken", f"the credential has expired: {_CREDENTIAL}"),
+    (
+        "INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidToken|INVALID_CLIENT_TOKEN_ID|"
+        "UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN",
+        f"the credential is not accepted: {_CREDENTIAL}",
+    ),
+    # A bucket gives no reasons in its answers to HEAD.
+    (
+        r"ACCESS_DENIED|HTTP status 40[13]\b",
+        f"the bucket does not allow it. The credential is wrong or lacks this right: {_CREDENTIAL}",
+    ),
+    (
+        r"HTTP status 400\b[^:]*: *(No response body|$)",
+        f"the bucket refuses the request, as it does when a credential has expired: {_CREDENTIAL}",
+    ),
+    (
+        "NETWORK_CONNECTION|REQUEST_TIMEOUT",
+        "the bucket cannot be reached: look at the network, and at AWS_ENDPOINT_URL_S3 and "
+        "AWS_ENDPOINT_URL if they are set",
+    ),
+    (
+        r"SLOW_DOWN|THROTTLING|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|HTTP status 5\d\d",
+        "the bucket does not serve, also when asked again: try later, or with fewer workers",
+    ),
+    ("", "the bucket refuses the request"),
+)
+"""What the errors of Arrow's client for S3 say -> what it means. The first that is found."""
+
+_OF_ONE_OBJECT = "INVALID_OBJECT_STATE|NO_SUCH_KEY|RESOURCE_NOT_FOUND"
+
+
+def trouble(error: OSError, where: str) -> StorageError | None:
+    """Return what is wrong with a disk or a bucket, or None where it is only one file.
+
+    Args:
+        error: Of a local file system, or of Arrow's for S3, which has tried for six seconds.
+        where: What was worked with, without credentials.
+
+    Source:
+        The texts were seen with pyarrow 26, whose errors of S3 have no number.
+    """
+    text = str(error)
+    if "AWS Error" in text:
+        if re.search(_OF_ONE_OBJECT, text):
+            return None
+        meaning = next(meaning for found, meaning in _BUCKET if re.search(found, text))
+    elif error.errno in _DISK:
+        meaning = _DISK[error.errno]
+    else:
+        return None
+    return StorageError(f"{where}: {meaning}. Found: {text[:500]}")
+
+
+@contextlib.contextmanager
+def told(where: str) -> Iterator[None]:
+    """Raise trouble in the block as ours; other errors pass.
+
+    Raises:
+        StorageError: If a disk or bucket does not do its work.
+    """
+    try:
+        yield
+    except OSError as error:
+        found = trouble(error, where)
+        if found is None:
+            raise
+        raise found from error
+
+
+def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a location and the path in it.
+
+    Args:
+        uri: A local path, ``file:///…`` or ``s3://bucket/prefix``. Credentials, region and
+            endpoint come from the environment as for every AWS client (``AWS_ENDPOINT_URL_S3``,
+            else ``AWS_ENDPOINT_URL``) or from the URI, as in
+            ``s3://bucket/prefix?endpoint_override=localhost:9000&scheme=http``. Requests to
+            ``s3://anonymous@bucket/prefix`` are not signed: for public buckets. Without a region
+            in either place, a request to AWS asks for the bucket's.
+
+    Raises:
+        ArtifactError: If the location is of no kind we know.
+        StorageError: If the bucket must be asked for its region, and does not answer.
+
+    Source:
+        arrow.apache.org/docs/cpp/api/filesystem.html, ``S3Options``; the two variables and the
+        missing signature were also seen in the requests of pyarrow 26.
+    """
+    if not uri.strip() or "\0" in uri:
+        raise ArtifactError(f"expected a folder or file, got {uri!r}: give its path")
+    if slip := re.match(r"(s3|gs|gcs|file|https?|abfss?):/?(?=[^/])", uri):
+        scheme = slip[1]
+        raise ArtifactError(
+            f"{uri} is no location that can be opened: expected {scheme}://{uri[slip.end() :]}"
+        )
+    if "://" not in uri:
+        return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri))
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(uri)
+    except (ValueError, OSError, pa.ArrowNotImplementedError) as error:
+        found = trouble(error, without_credentials(uri)) if isinstance(error, OSError) else None
+        if found is not None:
+            raise found from error
+        raise ArtifactError(f"{uri} is no location that can be opened: {error}") from error
+    return filesystem, path.rstrip("/")
+
+
+def without_credentials(uri: str) -> str:
+    """Return a location as it may stand in a log."""
+    return re.sub(r"://[^/@]*@", "://", uri).partition("?")[0]
+
+
+def is_within(inner: str, outer: str) -> bool:
+    """Return whether a location is another one or lies below it; links are followed.
+
+    Args:
+        inner: A local path or URI. It need not exist.
+        outer: The same.
+    """
+    (kind, path), (other_kind, folder) = _comparable(inner), _comparable(outer)
+    return kind == other_kind and (path == folder or path.startswith(folder.rstrip("/") + "/"))
+
+
+def _comparable(uri: str) -> tuple[str, str]:
+    """Return the kind of a location and its one spelling there; nothing is asked of a bucket."""
+    scheme, separator, rest = without_credentials(uri).partition("://")
+    if not separator:
+        return "file", os.path.realpath(os.path.expanduser(uri))
+    if scheme == "file":
+        return "file", os.path.realpath(rest)
+    return scheme, re.sub("/+", "/", rest).rstrip("/")
+
+
+def described(filesystem: pafs.FileSystem, path: str) -> str:
+    """Return a path as people write it, without credentials."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return path
+    return f"{filesystem.type_name}://{path}"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What stands in one folder, without what is hidden."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    """Name -> size in bytes, sorted."""
+    folders: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """What is not touched, and why; links to folders end in a slash."""
+
+
+class Tree:
+    """Files below a location that strangers filled: nothing outside a local folder is reached.
+
+    Links that stand directly in the folder and lead out of it are the user's own, who may gather
+    packages that way, and are followed. Below, links to files are followed inside the folder only,
+    and links to folders never: what they lead to is read where it is, and no walk goes round in
+    circles. Pipes are not opened, as that may block.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.filesystem, self.path = open_location(uri)
+        self.is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+        self._prefix = "file://" if self.is_local else f"{self.filesystem.type_name}://"
+        folder = self.path if os.path.isdir(self.path) else os.path.dirname(self.path)
+        self._root = os.path.realpath(folder) if self.is_local else ""
+
+    def uri(self, path: str) -> str:
+        """Return where a path is, without credentials."""
+        return self._prefix + path
+
+    def _described(self, path: str) -> str:
+        return described(self.filesystem, path)
+
+    def path_of(self, uri: str) -> str:
+        """Return the path that ``uri`` was made of, without a slash at its end."""
+        return uri.removeprefix(self._prefix).rstrip("/")
+
+    def has(self, path: str, kind: pafs.FileType) -> bool:
+        """Return whether there is a file or folder at a path."""
+        with told(self._described(path)):
+            return bool(self.filesystem.get_file_info(path).type == kind)
+
+    def folder(self, path: str) -> Listing:
+        """Return what stands in a folder.
+
+        Raises:
+            OSError: If it cannot be listed.
+            StorageError: If the disk or bucket does not do its work.
+        """
+        with told(self._described(path)):
+            return self._folder(path)
+
+    def _folder(self, path: str) -> Listing:
+        files: dict[str, int] = {}
+        folders: list[str] = []
+        refused: dict[str, str] = {}
+        if self.is_local:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if is_hidden(entry.name):
+                        continue
+                    reason = self._refused(entry)
+                    if reason is not None:
+                        # Nobody knows what a link to nothing was: it may have been a package.
+                        is_folder = entry.is_dir() or not os.path.exists(entry)
+                        refused[printable(entry.name) + "/" * is_folder] = reason
+                    elif entry.is_dir():
+                        folders.append(entry.name)
+                    else:
+                        files[entry.name] = entry.stat().st_size
+        else:
+            for info in self.filesystem.get_file_info(pafs.FileSelector(path)):
+                if is_hidden(info.base_name):
+                    continue
+                if info.type == pafs.FileType.Directory:
+                    folders.append(info.base_name)
+                else:
+                    files[info.base_name] = info.size
+        return Listing(dict(sorted(files.items())), sorted(folders), dict(sorted(refused.items())))
+
+    def below(self, path: str) -> Listing:
+        """Return every file below a folder by its path relative to it; no folders.
+
+        Raises:
+            OSError: If a folder cannot be listed.
+        """
+        files: dict[str, int] = {}
+        refused: dict[str, str] = {}
+        todo = [""]
+        while todo:
+            inner = todo.pop()
+            found = self.folder(f"{path}/{inner}".rstrip("/"))
+            files |= {inner + name: size for name, size in found.files.items()}
+            refused |= {inner + name: reason for name, reason in found.refused.items()}
+            todo += [f"{inner}{name}/" for name in found.folders]
+        return Listing(dict(sorted(files.items())), [], dict(sorted(refused.items())))
+
+    def refusal(self, path: str) -> str | None:
+        """Return why what was listed at a path is not touched, or None where it may be."""
+        if path == self.path or not self.is_local:
+            return None
+        is_folder = os.path.isdir(path) and (not os.path.islink(path) or self._is_gathered(path))
+        if self._is_reachable(path) and (is_folder or os.path.isfile(path)):
+            return None
+        folder, _, name = path.rpartition("/")
+        refused = self.folder(folder).refused
+        return refused.get(name) or refused.get(f"{name}/")
+
+    def is_link(self, path: str) -> bool:
+        """Return whether a path is a link itself."""
+        return self.is_local and os.path.islink(path)
+
+    def read(self, path: str, size_bytes: int | None = None) -> bytes:
+        """Return the bytes of a file, or only the first of them.
+
+        Raises:
+            OSError: If they cannot be had.
+            StorageError: If the disk or bucket does not do its work.
+        """
+        with (
+            told(self._described(path)),
+            self.filesystem.open_input_stream(path, compression=None) as stream,
+        ):
+            data: bytes = stream.read(size_bytes)
+        return data
+
+    def is_inside(self, path: str) -> bool:
+        """Return whether a path leads to nowhere outside: through links, where there are any."""
+        if not self.is_local:
+            return True
+        return os.path.realpath(path).startswith(os.path.join(self._root, ""))
+
+    def _is_gathered(self, path: str) -> bool:
+        """Return whether a path is a link of the user's: in the folder itself, and out of it."""
+        if os.path.dirname(path) != self.path or not os.path.islink(path):
+            return False
+        target = os.path.realpath(path)
+        around = os.path.join(target, "")
+        inside = os.path.join(self._root, "")
+        return (
+            os.path.exists(target)
+            and not around.startswith(inside)
+            and not inside.startswith(around)
+        )
+
+    def _is_reachable(self, path: str) -> bool:
+        if self.is_inside(path):
+            return True
+        first = path.removeprefix(self.path).strip("/").partition("/")[0]
+        link = os.path.join(self.path, first)
+        around = os.path.join(os.path.realpath(link), "")
+        return self._is_gathered(link) and os.path.join(os.path.realpath(path), "").startswith(
+            around
+        )
+
+    def _refused(self, entry: "os.DirEntry[str]") -> str | None:
+        if printable(entry.name) != entry.name:
+            return NOT_UTF8
+        is_strange = entry.is_symlink() and not self._is_gathered(entry.path)
+        if is_strange and (entry.is_dir() or not self._is_reachable(entry.path)):
+            return LINK
+        return None if entry.is_dir() or entry.is_file() else SPECIAL
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether a path is of those that systems leave behind: ``.DS_Store``."""
+    return any(part.startswith((".", "__MACOSX")) for part in path.split("/"))
+
+
+def printable(name: str) -> str:
+    r"""Return a file name as text that can be stored: bytes that are no UTF-8 become ``\udcff``."""
+    return name.encode("utf-8", "backslashreplace").decode()

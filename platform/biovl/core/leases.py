@@ -1,0 +1,216 @@
+"""One driver for a folder being made: a lease in its draft, refreshed for as long as it works.
+
+    out/.draft/lease.json    who makes the folder, and when it was last heard of
+
+There is no lock that local disks, shared ones and buckets all have, so this is none: two drivers
+that begin within the same half second are told apart by whose name stands in the file after it.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from biovl.core.artifacts import Draft
+from biovl.core.errors import ArtifactError, StorageError
+
+REFRESH_S = 15.0
+STALE_S = 75.0
+"""After so long without a refresh others may take over: the clocks of hosts differ by less."""
+
+SETTLE_S = 0.5
+"""How long another that begins at the same moment may take to write its name."""
+
+_NAME = "lease"
+
+_LEFT: set[str] = set()
+"""Leases that this process holds no longer, and could not delete."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Owner:
+    id: str
+    host: str
+    machine: str
+    """What a process id is unique in: a boot, and a namespace of processes (a container)."""
+
+    pid: int
+    began: str
+    """When the process did, in ticks of the machine: process ids are given again."""
+
+    since: float
+    """Unix time in seconds, as ``refreshed``."""
+
+    refreshed: float
+
+    @classmethod
+    def me(cls) -> "_Owner":
+        now = time.time()
+        return cls(
+            id=uuid.uuid4().hex,
+            host=socket.gethostname(),
+            machine=_machine(),
+            pid=os.getpid(),
+            began=_began(os.getpid()),
+            since=now,
+            refreshed=now,
+        )
+
+    def is_dead(self) -> bool:
+        """Return whether it is certain that the process has ended, or let go."""
+        if self.id in _LEFT:
+            return True
+        if not self.machine or (self.host, self.machine) != (socket.gethostname(), _machine()):
+            return False
+        return _began(self.pid) != self.began
+
+
+class Lease:
+    """What a driver holds; see ``held``."""
+
+    def __init__(self, uri: str, owner: _Owner, refresh_s: float) -> None:
+        self._uri, self._owner, self._refresh_s = uri, owner, refresh_s
+        self._draft, self._over = Draft(uri), threading.Event()
+        self._taken_by: _Owner | None = None
+        self._thread = threading.Thread(target=self._refresh, name="lease", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Make sure that nobody has taken over, as may happen to a process that was suspended.
+
+        Raises:
+            ArtifactError: If somebody has, with who.
+        """
+        if self._taken_by is not None:
+            raise ArtifactError(
+                f"{self._uri} was taken over by {_described(self._taken_by)}, as this process was "
+                "not heard of for too long"
+            )
+
+    def _refresh(self) -> None:
+        while not self._over.wait(self._refresh_s):
+            # A disk that is full or a bucket that is away for a moment: the next try may succeed.
+            with contextlib.suppress(OSError, StorageError):
+                found = _read(self._draft)
+                if found is None:
+                    # The draft is cleared away: the folder is published.
+                    return
+                if found.id != self._owner.id:
+                    self._taken_by = found
+                    _log.error("%s was taken over by %s", self._uri, _described(found))
+                    return
+                _write(self._draft, self._owner)
+
+    def _close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        try:
+            self._let_go()
+        # Why the bucket is closed to us now has ended the job already, and is told as its reason.
+        except (OSError, StorageError):
+            _LEFT.add(self._owner.id)
+            _log.warning("the lease of %s could not be deleted", self._draft.folder.described)
+
+    def _let_go(self) -> None:
+        found = _read(self._draft)
+        if found is not None and found.id != self._owner.id:
+            return
+        if found is not None:
+            folder = self._draft.folder
+            folder.filesystem.delete_file(folder.at(f".draft/{_NAME}.json"))
+        if not self._draft.folder.exists(".draft/begun.json"):
+            # Published, or never begun: what the lease alone made goes.
+            self._draft.clear()
+
+
+@contextlib.contextmanager
+def held(
+    uri: str,
+    *,
+    refresh_s: float = REFRESH_S,
+    stale_s: float = STALE_S,
+    settle_s: float = SETTLE_S,
+) -> Iterator[Lease]:
+    """Keep others from making a folder while the block runs; enter it before the draft is begun.
+
+    A lease that its owner left is taken over: at once where the owner ran on this machine and has
+    ended, else when it was not refreshed for ``stale_s``.
+
+    Args:
+        uri: The folder, local or ``s3://``.
+        refresh_s: Between two signs of life.
+        stale_s: Without one, after which an owner counts as dead.
+        settle_s: Between writing a lease and believing it.
+
+    Raises:
+        ArtifactError: If somebody else makes the folder, with who and since when.
+    """
+    draft, owner = Draft(uri), _Owner.me()
+    found = _read(draft)
+    if found is not None and not found.is_dead():
+        unheard_s = time.time() - found.refreshed
+        if unheard_s < stale_s:
+            raise _refusal(uri, found, stale_s)
+    _write(draft, owner)
+    time.sleep(settle_s)
+    found = _read(draft)
+    if found is not None and found.id != owner.id:
+        raise _refusal(uri, found, stale_s)
+    lease = Lease(uri, owner, refresh_s)
+    try:
+        yield lease
+    finally:
+        lease._close()
+
+
+def _refusal(uri: str, owner: _Owner, stale_s: float) -> ArtifactError:
+    return ArtifactError(
+        f"{uri} is being made by {_described(owner)}: wait for it or end it. One that has died on "
+        f"another machine counts as such {stale_s:.0f} s after it was last heard of"
+    )
+
+
+def _described(owner: _Owner) -> str:
+    since = datetime.fromtimestamp(owner.since, UTC).isoformat(" ", "seconds")
+    return f"process {owner.pid} on {owner.host} since {since}"
+
+
+def _read(draft: Draft) -> _Owner | None:
+    try:
+        values = draft.noted(_NAME)
+        return None if values is None else _Owner(**values)
+    # Written by another version of us, or cleared away while it was read.
+    except (ValueError, TypeError, FileNotFoundError):
+        return None
+
+
+def _write(draft: Draft, owner: _Owner) -> None:
+    draft.note(_NAME, {**asdict(owner), "refreshed": time.time()})
+
+
+def _machine() -> str:
+    """Return what the processes of this machine and container have in common, "" if unknown."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return ""
+
+
+def _began(pid: int) -> str:
+    """Return when a process began, "" if there is none of this id or it has ended."""
+    try:
+        # After the name, which is in brackets and may hold anything: the state, then 18 others.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    # A zombie has ended and waits for its parent to notice.
+    return "" if fields[0] in ("Z", "X") else fields[19]

@@ -1,0 +1,150 @@
+"""Tables written as Parquet parts of bounded size, from rows that arrive one by one."""
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.core import records
+from biovl.core.artifacts import Folder
+
+_ROW_GROUP_BYTES = 16_000_000
+"""Rows are held until they weigh this much: the memory of a writer, and what a reader must load."""
+
+
+def part_name(table: str, unit: int, number: int) -> str:
+    """Return the name of a part: sorted by name, parts are in the order of the source."""
+    return f"{table}/part-{unit:06d}-{number:03d}.parquet"
+
+
+class PartWriter:
+    """Writes one unit's rows of a record; a new part begins when one is full.
+
+    Each part appears whole when it is full or at the end; there is always at least one, so that a
+    table without rows can be read like any other.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        table: str,
+        unit: int,
+        record: type,
+        part_bytes: int,
+        *,
+        first: int = 0,
+    ) -> None:
+        """Write rows of a record as parts of a table.
+
+        Args:
+            folder: Where the table stands.
+            table: Its name, that of the parts' folder.
+            unit: In the names of the parts.
+            record: A class of ``records``.
+            part_bytes: A part is closed when its rows weigh this much.
+            first: The number of the first part in its name.
+        """
+        self._folder, self._table, self._unit = folder, table, unit
+        self._first = first
+        self._record, self._part_bytes = record, part_bytes
+        self._rows: list[Any] = []
+        self._held_bytes = self._written_bytes = self._part_rows = 0
+        self._open: contextlib.ExitStack | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self.files: dict[str, dict[str, int]] = {}
+
+    def add(self, row: Any) -> None:
+        """Take one more row."""
+        self._rows.append(row)
+        self._held_bytes += _weight(row)
+        if self._held_bytes >= min(_ROW_GROUP_BYTES, self._part_bytes):
+            self._flush()
+        if self._written_bytes >= self._part_bytes:
+            self._finish_part()
+
+    def __enter__(self) -> "PartWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._abandon(kind, error, trace)
+            return
+        try:
+            if self._rows or not self.files:
+                self._flush()
+            self._finish_part()
+        except BaseException:
+            # Also where the disk is full: the unfinished part goes, and gives its room back.
+            self._abandon(*sys.exc_info())
+            raise
+
+    def _abandon(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._open is not None:
+            self._open.__exit__(kind, error, trace)
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            self._open = contextlib.ExitStack()
+            name = self._next_name()
+            stream = self._open.enter_context(self._folder.writer(name))
+            self._writer = self._open.enter_context(_parquet_writer(stream, self._record))
+        self._writer.write_table(records.table(self._record, self._rows))
+        self._part_rows += len(self._rows)
+        self._written_bytes += self._held_bytes
+        self._rows, self._held_bytes = [], 0
+
+    def _next_name(self) -> str:
+        return part_name(self._table, self._unit, self._first + len(self.files))
+
+    def _finish_part(self) -> None:
+        if self._open is None:
+            return
+        name = self._next_name()
+        self._open.close()
+        size = self._folder.filesystem.get_file_info(self._folder.at(name)).size
+        self.files[name] = {"rows": self._part_rows, "size_bytes": size}
+        self._open = self._writer = None
+        self._written_bytes = self._part_rows = 0
+
+
+@contextlib.contextmanager
+def _parquet_writer(stream: BinaryIO, record: type) -> Iterator[pq.ParquetWriter]:
+    schema: pa.Schema = records.schema(record)
+    # Images are compressed already and differ: a dictionary or statistics of them only cost.
+    plain = [name for name in schema.names if name != "image"]
+    with pq.ParquetWriter(
+        stream, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
+    ) as writer:
+        yield writer
+
+
+def _weight(row: Any) -> int:
+    """Return about how many bytes of memory the long fields of a row take."""
+    weight = 1_000
+    for item in dataclasses.fields(row):
+        value = getattr(row, item.name)
+        if isinstance(value, str | bytes):
+            weight += len(value)
+        elif isinstance(value, list):
+            weight += sum(
+                len(part.text) + 50 * len(part.superscripts)
+                if isinstance(part, records.Mention)
+                else 50
+                for part in value
+            )
+    return weight

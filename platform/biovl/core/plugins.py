@@ -1,0 +1,107 @@
+"""A plug-in is a file: the file name is the name used in a configuration.
+
+Each file defines ``Config``, a frozen dataclass of settings, and ``build(config)``.
+"""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from biovl.core import config
+from biovl.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A description of a plug-in that can travel to a worker; the object is built there.
+
+    Written flat in a configuration: ``{"name": "packages", "path": "…"}``, or as it would be
+    called: ``packages(path=…)``.
+    """
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        settings = ", ".join(f"{name}={json.dumps(v)}" for name, v in self.settings.items())
+        return f"{self.name}({settings})" if settings else self.name
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def unflatten(value: Any) -> Any:
+            if isinstance(value, str):
+                value = config.parse_call(value)
+            if isinstance(value, Mapping) and "settings" not in value:
+                settings = {key: item for key, item in value.items() if key != "name"}
+                return {**{k: value[k] for k in ("name",) if k in value}, "settings": settings}
+            return value
+
+        def flatten(plugin: "Plugin") -> dict[str, Any]:
+            return {"name": plugin.name, **plugin.settings}
+
+        # Spelled out: what the handler returns is used without this wrapper where a configuration
+        # has a second plug-in.
+        fields = [
+            core_schema.dataclass_field("name", core_schema.str_schema(coerce_numbers_to_str=True)),
+            core_schema.dataclass_field(
+                "settings",
+                core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()),
+            ),
+        ]
+        inner = core_schema.dataclass_schema(
+            cls,
+            core_schema.dataclass_args_schema(cls.__name__, fields),
+            [f["name"] for f in fields],
+        )
+        return core_schema.no_info_before_validator_function(
+            unflatten,
+            inner,
+            serialization=core_schema.plain_serializer_function_ser_schema(flatten),
+        )
+
+
+def names(kind: str) -> list[str]:
+    """Return the plug-ins of a kind, sorted, without importing them.
+
+    Args:
+        kind: The package with their files, below ``biovl``: ``harvest.sources``.
+    """
+    package = importlib.import_module(f"biovl.{kind}")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def make(kind: str, plugin: Plugin) -> Any:
+    """Build the object that a description stands for.
+
+    Raises:
+        ConfigError: If there is no such plug-in or its settings are not valid.
+    """
+    module, settings = found(kind, plugin)
+    return module.build(settings)
+
+
+def found(kind: str, plugin: Plugin) -> tuple[ModuleType, Any]:
+    """Return the module of a plug-in and its settings, a valid ``Config`` of it.
+
+    Raises:
+        ConfigError: If there is no such plug-in or its settings are not valid.
+    """
+    if plugin.name not in names(kind):
+        known = ", ".join(names(kind))
+        raise ConfigError(
+            f"{_last(kind)} has no plug-in called {plugin.name!r}; choose from {known}"
+            f"{config.nearest(plugin.name, names(kind))}"
+        )
+    module = importlib.import_module(f"biovl.{kind}.{plugin.name}")
+    return module, config.build(module.Config, plugin.settings, name=f"{_last(kind)}/{plugin.name}")
+
+
+def _last(kind: str) -> str:
+    return kind.rpartition(".")[2]

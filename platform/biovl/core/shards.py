@@ -1,0 +1,245 @@
+"""Shards: WebDataset tars in which every pair can be found by its place.
+
+A pair is a run of tar members ``<key>.jpg``, ``<key>.txt`` … that stand together. Its offset and
+size enclose their headers and padding, so that one range request gets the pair. The same pairs
+give the same bytes: headers hold no times, users or modes of the machine.
+"""
+
+import io
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import open_location
+
+MAX_FILE_BYTES = 1 << 30
+"""Longer members are refused when reading: a header may claim any size."""
+
+_BLOCK = tarfile.BLOCKSIZE
+_KEY = re.compile(r"[A-Za-z0-9_-]+")
+# The reader's key ends at the first dot of the name; what follows names the kind of file.
+_MEMBER = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_.-]+)")
+_MAX_PAX_BYTES = 64 * _BLOCK
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pair is in its shard."""
+
+    offset: int
+    """First byte of its first header."""
+
+    size: int
+    """Bytes from there to the end of the padding of its last file; a multiple of 512."""
+
+
+@dataclass(frozen=True)
+class StoredPair:
+    """A pair as it is in a shard."""
+
+    key: str
+    files: dict[str, bytes]
+    """By kind: ``jpg``, ``txt``, ``json`` …"""
+    place: Place
+
+
+class ShardWriter:
+    """Writes pairs to a stream, one after the other. Does not close the stream."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._offset = 0
+
+    def add(self, key: str, files: Mapping[str, bytes]) -> Place:
+        """Write a pair and return where it is.
+
+        Args:
+            key: Letters, digits, ``_`` and ``-``; not that of the pair before.
+            files: By kind, in the order in which they are written.
+
+        Raises:
+            ValueError: If the key would be read as another one, or there are no files.
+        """
+        if not _KEY.fullmatch(key) or not files:
+            raise ValueError(
+                f"a pair needs files and a key of letters, digits, _ and -, not {key!r}"
+            )
+        start = self._offset
+        for kind, data in files.items():
+            header = tarfile.TarInfo(f"{key}.{kind}")
+            header.size = len(data)
+            self._write(header.tobuf(tarfile.PAX_FORMAT))
+            self._write(data)
+            self._write(bytes(-len(data) % _BLOCK))
+        return Place(start, self._offset - start)
+
+    def copy(self, stored: bytes) -> Place:
+        """Write a pair as it stands in another shard, and return where it is in this one.
+
+        Args:
+            stored: The bytes of its place there.
+        """
+        if len(stored) % _BLOCK:
+            raise ValueError(f"a stored pair is a multiple of {_BLOCK} bytes, not {len(stored)}")
+        place = Place(self._offset, len(stored))
+        self._write(stored)
+        return place
+
+    def finish(self) -> None:
+        """Write the end of the archive."""
+        self._write(bytes(2 * _BLOCK))
+        self._write(bytes(-self._offset % tarfile.RECORDSIZE))
+
+    def _write(self, data: bytes) -> None:
+        self._stream.write(data)
+        self._offset += len(data)
+
+
+def read_pair(uri: str, offset: int, size: int) -> dict[str, bytes]:
+    """Return the files of one pair by kind, reading nothing but them.
+
+    Args:
+        uri: Of the shard, local or ``s3://``.
+        offset: Of the pair's place in it.
+        size: Of the pair's place in it.
+
+    Raises:
+        ArtifactError: If the shard cannot be read or there is no pair at this place.
+    """
+    filesystem, path = open_location(uri)
+    where = f"{uri} at {offset}"
+    try:
+        with filesystem.open_input_file(path) as file:
+            data = file.read_at(size, offset)
+    except OSError as error:
+        raise ArtifactError(f"{uri} cannot be read: {error}") from error
+    if len(data) != size:
+        raise ArtifactError(f"{where}: the shard ends before the pair does")
+    return parse_pair(data, where)
+
+
+def parse_pair(data: bytes, where: str) -> dict[str, bytes]:
+    """Return the files by kind of the one pair that fills its place.
+
+    Args:
+        data: The bytes of the place.
+        where: What the place is called in an error.
+
+    Raises:
+        ArtifactError: If it is not exactly one pair.
+    """
+    pairs = list(_pairs(_Stream(io.BytesIO(data).read, where)))
+    if len(pairs) != 1 or pairs[0].place != Place(0, len(data)):
+        raise ArtifactError(
+            f"{where}: {len(data)} bytes hold {len(pairs)} pairs, expected exactly one"
+        )
+    return pairs[0].files
+
+
+def read_shard(uri: str) -> Iterator[StoredPair]:
+    """Yield the pairs of a shard in order, holding one at a time.
+
+    Raises:
+        ArtifactError: If the shard cannot be read, is cut short or holds anything but pairs.
+    """
+    filesystem, path = open_location(uri)
+    try:
+        with filesystem.open_input_stream(path) as file:
+            stream = _Stream(file.read, uri)
+            yield from _pairs(stream)
+            if not stream.has_end:
+                raise ArtifactError(f"{uri} has no end: it was cut short")
+    except OSError as error:
+        raise ArtifactError(f"{uri} cannot be read: {error}") from error
+
+
+class _Stream:
+    """Bytes that are read once, with a count of them and the name of where they are from."""
+
+    def __init__(self, read: Callable[[int], bytes], name: str) -> None:
+        self._read = read
+        self.name = name
+        self.offset = 0
+        self.has_end = False
+
+    def block(self) -> bytes:
+        """Return the next block, or nothing at the end of the archive or of the bytes."""
+        data = self._read(_BLOCK)
+        if data and len(data) < _BLOCK:
+            raise ArtifactError(f"{self.name}: ends within a header at {self.offset}")
+        self.has_end = bool(data) and not any(data)
+        self.offset += len(data)
+        return b"" if self.has_end else data
+
+    def padded(self, size: int) -> bytes:
+        """Return so many bytes and pass over the padding after them."""
+        padded = size + -size % _BLOCK
+        data = self._read(padded)
+        if len(data) < padded:
+            raise ArtifactError(f"{self.name}: ends within a file at {self.offset}")
+        self.offset += padded
+        return data[:size]
+
+
+def _pairs(stream: _Stream) -> Iterator[StoredPair]:
+    key, files, start = "", dict[str, bytes](), 0
+    for name, offset, data in _members(stream):
+        member = _MEMBER.fullmatch(name)
+        if member is None:
+            raise ArtifactError(f"{stream.name}: {name!r:.200} is not the name of a pair's file")
+        if member[1] != key and files:
+            yield StoredPair(key, files, Place(start, offset - start))
+            files = {}
+        if not files:
+            key, start = member[1], offset
+        if member[2] in files:
+            raise ArtifactError(f"{stream.name}: {name!r:.200} is there twice")
+        files[member[2]] = data
+    if files:
+        end = stream.offset - (_BLOCK if stream.has_end else 0)
+        yield StoredPair(key, files, Place(start, end - start))
+
+
+def _members(stream: _Stream) -> Iterator[tuple[str, int, bytes]]:
+    """Yield name, offset and content of each file. Only what ``ShardWriter`` writes is read."""
+    while True:
+        start = stream.offset
+        header = _header(stream)
+        if header is None:
+            return
+        name = None
+        if header.type == tarfile.XHDTYPE:
+            name = _long_name(stream, header.size)
+            header = _header(stream)
+            if header is None:
+                raise ArtifactError(f"{stream.name}: a long name at {start} belongs to no file")
+        if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise ArtifactError(f"{stream.name}: {header.name!r:.200} is not a plain file")
+        if not 0 <= header.size <= MAX_FILE_BYTES:
+            raise ArtifactError(f"{stream.name}: {header.name!r:.200} claims {header.size} bytes")
+        yield name or header.name, start, stream.padded(header.size)
+
+
+def _header(stream: _Stream) -> tarfile.TarInfo | None:
+    at = stream.offset
+    block = stream.block()
+    if not block:
+        return None
+    try:
+        return tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+    except (tarfile.HeaderError, ValueError) as error:
+        raise ArtifactError(f"{stream.name}: no tar header at {at}: {error}") from error
+
+
+def _long_name(stream: _Stream, size: int) -> str:
+    """Return the path that an extended header gives to the file after it."""
+    if not 0 < size <= _MAX_PAX_BYTES:
+        raise ArtifactError(f"{stream.name}: an extended header claims {size} bytes")
+    record = stream.padded(size)
+    length, _, field = record.partition(b" ")
+    if length != str(size).encode() or not field.startswith(b"path=") or field[-1:] != b"\n":
+        raise ArtifactError(f"{stream.name}: an extended header holds more than a path")
+    return field[len(b"path=") : -1].decode("ascii", "replace")

@@ -1,1 +1,0 @@
-"""Deciding which pairs we train on, from columns only."""

@@ -1,0 +1,1 @@
+"""The command ``enrich``: columns of what PubMed knows of articles, through the E-utilities."""

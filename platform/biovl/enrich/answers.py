@@ -1,0 +1,298 @@
+"""Answers of NCBI's E-utilities to records, keyed by the ids that stand in them.
+
+An answer with status 200 may be an error, a web page, cut short or about other ids than those asked
+for: what is none raises NotAnAnswer, and which ids are missing is for the caller to see.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lxml import etree
+
+from biovl.articles.pubmed_dates import date_in, published, text_of
+from biovl.core.xml import parsed
+
+_NO_KNOWN_IDS = "id list is empty"
+_RETRACTED = "Retracted Publication"
+CITED_IN = "pubmed_pubmed_citedin"
+"""The link from an article to those that cite it."""
+
+
+class NotAnAnswer(ValueError):
+    """What came is no answer to what was asked; the text says what it is instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qualifier:
+    """A subheading: ``diagnostic imaging`` of ``Lung Neoplasms``."""
+
+    qualifier: str
+    ui: str
+    major: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MeshTerm:
+    """A MeSH heading, as PubMed has it."""
+
+    descriptor: str
+    ui: str
+    major: bool
+    """Of the descriptor alone. Where a heading has qualifiers, it is they that are major."""
+    qualifiers: list[Qualifier]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PubmedRecord:
+    """What PubMed knows of an article."""
+
+    pmid: int
+    status: str
+    """``ok``, ``book`` or ``deleted``."""
+    doi: str | None = None
+    pmcid: str | None = None
+    mesh_terms: list[MeshTerm] = field(default_factory=list)
+    published: str | None = None
+    """ISO 8601 at the precision that was published."""
+    published_from: str | None = None
+    """The element it stood in: ArticleDate, PubDate, MedlineDate …"""
+    publication_types: list[str] = field(default_factory=list)
+    keywords: list[str] = field(default_factory=list)
+    retracted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer of esearch."""
+
+    count: int
+    """Of all that is found, of which ``ids`` may be a part."""
+    ids: list[str]
+    webenv: str
+    query_key: str
+    refused: str
+    """Why the query could not be searched for; else empty."""
+
+
+def read_records(data: bytes) -> dict[int, PubmedRecord]:
+    """Return the records of a ``PubmedArticleSet`` by PMID; none where no id is known.
+
+    Raises:
+        NotAnAnswer: If it is none.
+    """
+    root = _root(data, ("PubmedArticleSet", "eFetchResult"))
+    if root is None:
+        return {}
+    found: dict[int, PubmedRecord] = {}
+    versions: dict[int, int] = {}
+    for element in root:
+        for record, version in _records(element):
+            # An article may come in several versions: the last is the one that holds.
+            if version >= versions.get(record.pmid, 0):
+                found[record.pmid], versions[record.pmid] = record, version
+    return found
+
+
+def read_citations(data: bytes) -> dict[int, list[int]]:
+    """Return the PMIDs that cite each PMID of an ``eLinkResult``, sorted; none that cite: ``[]``.
+
+    Raises:
+        NotAnAnswer: If it is none, or one of several ids together.
+    """
+    root = _root(data, ("eLinkResult",))
+    citing: dict[int, list[int]] = {}
+    for links in () if root is None else root.iterfind("LinkSet"):
+        own = [number for number in map(_number, links.iterfind("IdList/Id")) if number]
+        if len(own) > 1:
+            raise NotAnAnswer("citations of several ids together")
+        if own:
+            (pmid,) = own
+            ids = {
+                _number(element)
+                for linked in links.iterfind("LinkSetDb")
+                if text_of(linked.find("LinkName")) == CITED_IN
+                for element in linked.iterfind("Link/Id")
+            }
+            citing[pmid] = sorted(ids - {0})
+    return citing
+
+
+def read_found(data: bytes) -> Found:
+    """Return what esearch found, answered as XML or JSON.
+
+    Raises:
+        NotAnAnswer: If it is none.
+    """
+    if data.lstrip().startswith(b"{"):
+        return _found_in_json(data)
+    root = _root(data, ("eSearchResult",), errors_are_answers=True)
+    if root is None:
+        raise NotAnAnswer("empty answer")
+    count = text_of(root.find("Count"))
+    refused = text_of(root.find("ERROR"))
+    if not refused and not count.isdecimal():
+        raise NotAnAnswer("a search without its count")
+    return Found(
+        count=int(count) if count.isdecimal() else 0,
+        ids=[text_of(element) for element in root.iterfind("IdList/Id")],
+        webenv=text_of(root.find("WebEnv")),
+        query_key=text_of(root.find("QueryKey")),
+        refused=_passed(refused),
+    )
+
+
+def _found_in_json(data: bytes) -> Found:
+    try:
+        # NCBI writes line breaks into the strings of its errors.
+        answer = json.loads(data, strict=False)
+    except ValueError as error:
+        raise NotAnAnswer("malformed JSON") from error
+    result = answer.get("esearchresult")
+    if not isinstance(result, dict):
+        raise NotAnAnswer(_error_of(answer))
+    refused = _passed(str(result.get("ERROR", "")))
+    count = str(result.get("count", ""))
+    if not refused and not count.isdecimal():
+        raise NotAnAnswer("a search without its count")
+    return Found(
+        count=int(count) if count.isdecimal() else 0,
+        ids=[str(number) for number in result.get("idlist", [])],
+        webenv=str(result.get("webenv", "")),
+        query_key=str(result.get("querykey", "")),
+        refused=refused,
+    )
+
+
+def _passed(refused: str) -> str:
+    """Return why a query is refused; what only the moment refuses is not an answer."""
+    if re.search(r"backend|temporar|unavailable|timed? ?out|try again|exception", refused, re.I):
+        raise NotAnAnswer(f"error: {refused[:200]}")
+    return refused
+
+
+def _root(
+    data: bytes, expected: tuple[str, ...], *, errors_are_answers: bool = False
+) -> etree._Element | None:
+    """Return the root of an answer, or None where it says that no id is known."""
+    data = data.removeprefix(codecs.BOM_UTF8)
+    begin = data.lstrip()[:1]
+    if begin == b"{":
+        try:
+            raise NotAnAnswer(_error_of(json.loads(data, strict=False)))
+        except json.JSONDecodeError as error:
+            raise NotAnAnswer("malformed JSON") from error
+    if begin != b"<":
+        raise NotAnAnswer("text instead of XML" if begin else "empty answer")
+    # NCBI's answers name a DTD and declare nothing themselves.
+    if b"<!ENTITY" in data:
+        raise NotAnAnswer("XML that declares entities")
+    try:
+        root = parsed(data)
+    except etree.XMLSyntaxError as error:
+        is_page = re.match(rb"\s*<(!doctype\s+)?html", data[:200], re.I)
+        raise NotAnAnswer("a web page" if is_page else "malformed XML") from error
+    is_expected = root.tag in expected
+    for element in root.iter("ERROR") if not (errors_are_answers and is_expected) else ():
+        text = text_of(element)
+        if _NO_KNOWN_IDS in text.lower():
+            return None
+        raise NotAnAnswer(f"error: {text[:200]}")
+    if not is_expected:
+        name = str(root.tag).lower()
+        raise NotAnAnswer("a web page" if name == "html" else f"unexpected <{str(root.tag)[:40]}>")
+    if root.tag == "eFetchResult":
+        raise NotAnAnswer("an empty eFetchResult")
+    return root
+
+
+def _error_of(answer: object) -> str:
+    # The whole may hold the key of whoever asked.
+    error = answer.get("error") if isinstance(answer, dict) else None
+    return f"error: {str(error)[:200]}" if error else "JSON instead of XML"
+
+
+def _records(element: etree._Element) -> Iterator[tuple[PubmedRecord, int]]:
+    if element.tag == "PubmedArticle":
+        citation = element.find("MedlineCitation")
+        pmid = _number(None if citation is None else citation.find("PMID"))
+        if citation is not None and pmid:
+            yield _article(element, citation, pmid), _version(citation.find("PMID"))
+    elif element.tag == "PubmedBookArticle":
+        book = element.find("BookDocument")
+        pmid = _number(None if book is None else book.find("PMID"))
+        if book is not None and pmid:
+            yield _book(book, pmid), _version(book.find("PMID"))
+    elif element.tag == "DeleteCitation":
+        for gone in element.iterfind("PMID"):
+            if _number(gone):
+                yield PubmedRecord(pmid=_number(gone), status="deleted"), 0
+
+
+def _article(element: etree._Element, citation: etree._Element, pmid: int) -> PubmedRecord:
+    types = _texts(citation.iterfind("Article/PublicationTypeList/PublicationType"))
+    notices = {link.get("RefType") for link in citation.iter("CommentsCorrections")}
+    date, origin = published(element, citation)
+    ids = element.find("PubmedData/ArticleIdList")
+    return PubmedRecord(
+        pmid=pmid,
+        status="ok",
+        doi=_id(ids, "doi"),
+        pmcid=_id(ids, "pmc"),
+        mesh_terms=[
+            MeshTerm(
+                descriptor=text_of(heading.find("DescriptorName")),
+                ui=heading.find("DescriptorName").get("UI", ""),
+                major=heading.find("DescriptorName").get("MajorTopicYN") == "Y",
+                qualifiers=[
+                    Qualifier(text_of(name), name.get("UI", ""), name.get("MajorTopicYN") == "Y")
+                    for name in heading.iterfind("QualifierName")
+                ],
+            )
+            for heading in citation.iterfind("MeshHeadingList/MeshHeading")
+            if heading.find("DescriptorName") is not None
+        ],
+        published=date,
+        published_from=origin,
+        publication_types=types,
+        keywords=_texts(citation.iterfind("KeywordList/Keyword")),
+        retracted=_RETRACTED in types or "RetractionIn" in notices,
+    )
+
+
+def _book(book: etree._Element, pmid: int) -> PubmedRecord:
+    date = date_in(book.find("Book/PubDate"))
+    return PubmedRecord(
+        pmid=pmid,
+        status="book",
+        doi=_id(book.find("ArticleIdList"), "doi"),
+        pmcid=_id(book.find("ArticleIdList"), "pmc"),
+        published=date,
+        published_from="PubDate" if date else None,
+        publication_types=_texts(book.iterfind("PublicationType")),
+        keywords=_texts(book.iterfind("KeywordList/Keyword")),
+    )
+
+
+def _id(ids: etree._Element | None, kind: str) -> str | None:
+    for element in () if ids is None else ids.iterfind("ArticleId"):
+        if element.get("IdType") == kind:
+            return text_of(element) or None
+    return None
+
+
+def _number(element: etree._Element | None) -> int:
+    """Return an id, 0 where there is none."""
+    text = text_of(element)
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def _version(element: etree._Element) -> int:
+    text = element.get("Version", "1")
+    return int(text) if text.isascii() and text.isdecimal() else 1
+
+
+def _texts(elements: Iterator[etree._Element]) -> list[str]:
+    return list(dict.fromkeys(text for text in map(text_of, elements) if text))

@@ -1,0 +1,153 @@
+"""PMIDs to rows: asked for in batches, in halves where a batch fails or lacks some, until settled.
+
+Every answer is kept as soon as it came, so that a killed run asks for nothing twice.
+"""
+
+import dataclasses
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from biovl.enrich.answers import CITED_IN, PubmedRecord, read_citations, read_records
+from biovl.enrich.cache import FAILED, Cache
+from biovl.enrich.client import Client, ServiceError, Unanswered
+
+IDS_PER_REQUEST = 200
+"""Those that NCBI wants in one request."""
+
+MERGED = "merged into "
+UNASKED = "answers about ids not asked for"
+
+_DOUBT = 4
+"""Requests that fail one after another, with none answered between, before the service is asked
+for something harmless: whether it is the ids or the service."""
+_HARMLESS = 1
+"""A PMID that any answer will do for; it was the first."""
+_TRIES_BETWEEN = 2
+"""For what is asked for only to find the id at fault."""
+
+Row = dict[str, Any]
+Ask = Callable[[list[int], Counter[str], int | None], tuple[list[Row], list[int]]]
+"""Of ids to the rows that are settled and the ids that are not."""
+
+
+class Asker:
+    """Asks one service; for as many threads as want."""
+
+    def __init__(self, client: Client, *, clock: Callable[[], float] = time.time) -> None:
+        """Prepare to ask.
+
+        Args:
+            client: Sends requests.
+            clock: Unix time, kept with every answer.
+        """
+        self._client, self._clock = client, clock
+        self._lock = threading.Lock()
+        self._failures = 0
+
+    def records(self, pmids: Sequence[int], cache: Cache) -> None:
+        """Settle the records of at most 200 PMIDs.
+
+        Raises:
+            ServiceError: If the service is not reached, or answers nothing any more.
+        """
+        self._settle(pmids, self._ask_records, cache)
+
+    def citations(self, pmids: Sequence[int], cache: Cache) -> None:
+        """Settle who cites each of at most 200 PMIDs.
+
+        Raises:
+            ServiceError: If the service is not reached, or answers nothing any more.
+        """
+        self._settle(pmids, self._ask_citations, cache)
+
+    def _settle(self, pmids: Sequence[int], ask: Ask, cache: Cache) -> None:
+        groups, troubles = [list(pmids)], Counter[str]()
+        while groups:
+            group = groups.pop()
+            is_between = 1 < len(group) < len(pmids)
+            try:
+                rows, open_ids = ask(group, troubles, _TRIES_BETWEEN if is_between else None)
+            except Unanswered as error:
+                alone = len(group) == 1
+                self._count_failure(error, is_verdict=alone, ask=ask)
+                rows = [self._row(group[0], f"{FAILED}{error}")] if alone else []
+                open_ids = [] if alone else group
+            else:
+                self._failures = 0
+            if rows:
+                cache.keep(rows, troubles)
+                troubles = Counter()
+            middle = (len(open_ids) + 1) // 2
+            groups += [half for half in (open_ids[middle:], open_ids[:middle]) if half]
+
+    def _count_failure(self, error: Unanswered, *, is_verdict: bool, ask: Ask) -> None:
+        """Make sure that the service answers others before an id is held to be at fault."""
+        with self._lock:
+            self._failures += 1
+            if not is_verdict and self._failures < _DOUBT:
+                return
+        try:
+            ask([_HARMLESS], Counter(), None)
+        except Unanswered as other:
+            raise ServiceError(
+                f"the service does not even answer about PMID {_HARMLESS}: {other}; what was asked "
+                f"for before: {error}. What was answered is kept: the same command goes on with "
+                "what is left."
+            ) from error
+        self._failures = 0
+
+    def _ask_records(
+        self, pmids: list[int], troubles: Counter[str], tries: int | None
+    ) -> tuple[list[Row], list[int]]:
+        asked = {"db": "pubmed", "retmode": "xml", "id": ",".join(map(str, pmids))}
+        found = self._client.ask("efetch", asked, read_records, troubles=troubles, tries=tries)
+        wanted = set(pmids)
+        # By PMID: unknown ones are left out of an answer without a word, and its order is its own.
+        rows = [self._found(pmid, found[pmid]) for pmid in pmids if pmid in found]
+        missing = [pmid for pmid in pmids if pmid not in found]
+        others = [record for pmid, record in found.items() if pmid not in wanted]
+        if others:
+            troubles[UNASKED] += len(others)
+        if others and len(pmids) > 1:
+            # One of the missing may have been merged into another; asked for alone, it tells.
+            return rows, missing
+        if missing and len(others) == 1:
+            (other,) = others
+            merged = dataclasses.replace(other, status=f"{MERGED}{other.pmid}")
+            return [self._found(missing[0], merged)], []
+        return [*rows, *(self._row(pmid, "missing") for pmid in missing)], []
+
+    def _ask_citations(
+        self, pmids: list[int], troubles: Counter[str], tries: int | None
+    ) -> tuple[list[Row], list[int]]:
+        asked = {
+            "dbfrom": "pubmed",
+            "db": "pubmed",
+            "linkname": CITED_IN,
+            "retmode": "xml",
+            # One by one: ids with commas between them are answered together.
+            "id": [str(pmid) for pmid in pmids],
+        }
+        found = self._client.ask("elink", asked, read_citations, troubles=troubles, tries=tries)
+        others = len(found.keys() - set(pmids))
+        if others:
+            troubles[UNASKED] += others
+        rows = [
+            self._row(pmid, "ok") | {"cited_by": found[pmid]} for pmid in pmids if pmid in found
+        ]
+        missing = [pmid for pmid in pmids if pmid not in found]
+        if missing and len(pmids) == 1:
+            return [self._row(pmids[0], "missing")], []
+        return rows, missing
+
+    def _found(self, pmid: int, record: PubmedRecord) -> Row:
+        row = self._row(pmid, record.status)
+        if record.status == "deleted":
+            return row
+        return {**dataclasses.asdict(record), **row, "answered_pmid": record.pmid}
+
+    def _row(self, pmid: int, status: str) -> Row:
+        return {"pmid": pmid, "status": status, "asked_at": int(self._clock())}

@@ -1,0 +1,276 @@
+"""What PubMed knows of articles: ask, join.
+
+1. records    200 PMIDs a request: MeSH terms, dates, types, keywords
+2. citations  200 a request: who cites each
+3. join       a part of columns beside every part of ``articles/``
+
+NCBI's limit is that of an address or a key, so one process asks, with a few threads that share it.
+Reading the answers costs a small part of the time between two requests: there is no work left for
+other machines, and no task of Ray. A killed job goes on from the answers it has kept.
+"""
+
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.core import config as configs
+from biovl.core.artifacts import (
+    Draft,
+    Folder,
+    Input,
+    Manifest,
+    fingerprint,
+    published,
+    read_manifest,
+)
+from biovl.core.errors import ArtifactError
+from biovl.core.leases import held
+from biovl.core.tables import COLUMNS
+from biovl.enrich.asking import IDS_PER_REQUEST, Asker
+from biovl.enrich.cache import CITATIONS, NOTHING, RECORDS, Cache, Index, first_of_each
+from biovl.enrich.client import Client
+from biovl.enrich.config import EnrichConfig
+from biovl.enrich.joining import ARTICLE_COLUMNS, Answers, pmids_of, schema
+from biovl.runtime.failures import check_usable, leaving_nothing, resumable
+from biovl.runtime.progress import Progress
+
+_ARTICLES = "articles/"
+_DAY_S = 86_400
+_THREADS = 8
+"""Threads that read and write parts: of a bucket most of the time is waiting."""
+
+FORMAT = 1
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+
+def enrich(config: EnrichConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Ask PubMed about the articles of a harvest and publish what it knows, row for row.
+
+        out/
+          part-000000-000.parquet …   the parts of articles/, by the same names and row for row:
+                                      joining.schema
+          manifest.json               rows by status, and what went wrong while asking
+
+    Raises:
+        ArtifactError: If there are no articles, or ``out`` holds something else or is being made by
+            another process.
+        ServiceError: If PubMed is not reached or refuses everything; the job can be run again.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
+    """
+    with resumable(config.out), leaving_nothing(config.out):
+        return _enrich(config, Progress("enrich", progress))
+
+
+def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
+    inputs, names = _harvest_of(config)
+    plain = configs.to_plain(config)
+    # The same answers give the same bytes, whoever gives them and however fast; nobody's key is
+    # written down.
+    del plain["out"], plain["cache"], plain["entrez"], plain["may_be_empty"]
+    done = published(config.out, COLUMNS, plain, inputs, defaults=configs.defaults(EnrichConfig))
+    if done is not None:
+        return done
+    with held(config.out) as lease:
+        draft = Draft.begin(
+            config.out,
+            COLUMNS,
+            plain,
+            inputs,
+            defaults=configs.defaults(EnrichConfig),
+            output_format=FORMAT,
+            plans=["began"],
+        )
+        work = _Work(config, draft, names, report)
+        work.ask()
+        receipts = work.join()
+        counts = work.counts(receipts)
+        statuses = counts["status"]
+        known = sum(statuses.get(name, 0) for name in ("ok", "merged", "book"))
+        check_usable(
+            known,
+            f"{counts['rows']:,} articles of {config.articles}: PubMed knows none of them",
+            statuses,
+            may_be_empty=config.may_be_empty,
+        )
+        manifest = Manifest(
+            kind=COLUMNS,
+            config=plain,
+            inputs=inputs,
+            counts=counts,
+            files={
+                name.removeprefix(_ARTICLES): {key: receipt[key] for key in ("rows", "size_bytes")}
+                for name, receipt in zip(names, receipts, strict=True)
+            },
+            notes={
+                "columns": schema(citations=config.citations).names,
+                "rows_of": _ARTICLES,
+                "service": "NCBI E-utilities: efetch db=pubmed"
+                + (", elink pubmed_pubmed_citedin" if config.citations else ""),
+            },
+        )
+        lease.check()
+        return draft.publish(manifest)
+
+
+def estimate(config: EnrichConfig) -> str:
+    """Return what will be asked for, and how long the limit makes that take at least.
+
+    Raises:
+        ArtifactError: If there are no articles.
+    """
+    _, names = _harvest_of(config)
+    pmids = pmids_of_harvest(config, names)
+    known = 0
+    if config.cache:
+        oldest = time.time() - config.max_age_days * _DAY_S
+        index = Cache(Folder(config.cache), "records", RECORDS).index(oldest=oldest, began=math.inf)
+        known = len(pmids) - len(index.missing(pmids))
+    requests = math.ceil((len(pmids) - known) / IDS_PER_REQUEST) * (2 if config.citations else 1)
+    rate = config.entrez.rate()
+    return (
+        f"{len(pmids):,} PMIDs, of which {known:,} are in the cache\n"
+        f"{requests:,} requests, at {rate:g} a second {requests / rate / 3600:.2f} h or more\n"
+    )
+
+
+class _Work:
+    """One run of a job; what it keeps is in the draft and the cache."""
+
+    def __init__(
+        self, config: EnrichConfig, draft: Draft, names: Sequence[str], report: Progress
+    ) -> None:
+        self._config, self._draft, self._names, self._report = config, draft, names, report
+        self._source = Folder(config.articles)
+        folder = Folder(config.cache) if config.cache else draft.folder
+        prefix = "" if config.cache else ".draft/entrez/"
+        self._records = Cache(folder, f"{prefix}records", RECORDS)
+        self._citations = Cache(folder, f"{prefix}citations", CITATIONS)
+        # Kept, so that a resumed job finds the same answers too old.
+        self._began = int(draft.once("began", lambda: int(time.time())))
+        self._oldest = self._began - config.max_age_days * _DAY_S
+        self._pmids = self._citable = np.zeros(0, np.int64)
+        self._found = NOTHING
+        self._cited: Index | None = None
+
+    def ask(self) -> None:
+        """Ask for what neither an earlier run nor an earlier job has."""
+        pmids = pmids_of_harvest(self._config, self._names)
+        if "email" not in self._config.entrez.credentials():
+            self._report.say("NCBI asks for an address to write to: set NCBI_EMAIL")
+        with Client(self._config.entrez) as client:
+            asker = Asker(client)
+            self._pmids = pmids
+            self._found = self._settle("records", pmids, asker.records, self._records)
+            if not self._config.citations:
+                return
+            # In the order of rows, like the records: a part needs few files of the cache.
+            answered = self._found.answered_N[np.searchsorted(self._found.pmids_N, pmids)]
+            self._citable = first_of_each(answered[answered > 0])
+            self._cited = self._settle("citations", self._citable, asker.citations, self._citations)
+
+    def _settle(
+        self,
+        name: str,
+        pmids: np.ndarray,
+        ask: Callable[[Sequence[int], Cache], None],
+        cache: Cache,
+    ) -> Index:
+        """Return where everything that was wanted is, asking for what is not there yet."""
+        index = cache.index(oldest=self._oldest, began=self._began)
+        missing = index.missing(pmids).tolist()
+        size = IDS_PER_REQUEST
+        batches = [missing[first : first + size] for first in range(0, len(missing), size)]
+        if not batches:
+            return index
+        self._report.say(f"{name} of {len(pmids):,} PMIDs; {len(missing):,} are asked for")
+        self._report.stage(f"{name}, request", len(batches))
+        with ThreadPoolExecutor(self._config.entrez.connections) as pool:
+            asked = [pool.submit(ask, batch, cache) for batch in batches]
+            try:
+                for one in as_completed(asked):
+                    one.result()
+                    self._report.add()
+            finally:
+                for one in asked:
+                    one.cancel()
+        return cache.index(oldest=self._oldest, began=self._began)
+
+    def join(self) -> list[dict[str, Any]]:
+        """Write the parts that an earlier run has not; return the receipts of all."""
+        cited = (self._citations, self._cited) if self._cited is not None else None
+        answers = Answers((self._records, self._found), cited)
+        finished = set(self._draft.names_noted("joined"))
+        keys = [f"joined/{number:06d}" for number in range(len(self._names))]
+        pending = [number for number, key in enumerate(keys) if key not in finished]
+        self._report.stage("joining part", len(keys), done_before=len(finished))
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for _ in pool.map(lambda number: self._join(answers, keys[number], number), pending):
+                self._report.add()
+        return [self._draft.noted(key) or {} for key in keys]
+
+    def _join(self, answers: Answers, key: str, number: int) -> None:
+        name = self._names[number]
+        table, counts = answers.join(_read(self._source, name, ARTICLE_COLUMNS))
+        folder, out = self._draft.folder, name.removeprefix(_ARTICLES)
+        with folder.writer(out) as stream:
+            pq.write_table(table, stream, compression="zstd")
+        size = folder.filesystem.get_file_info(folder.at(out)).size
+        receipt = {"rows": len(table), "size_bytes": size, "counts": dict(counts)}
+        self._draft.note(key, receipt)
+
+    def counts(self, receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what came of all rows, and what went wrong before."""
+        counted = sum((Counter(receipt["counts"]) for receipt in receipts), Counter[str]())
+        troubles = self._found.troubles_of(self._pmids)
+        counts = {
+            "rows": sum(receipt["rows"] for receipt in receipts),
+            "pmids": len(self._pmids),
+            "status": _below(counted, "status/"),
+            "with_mesh_terms": counted["with mesh terms"],
+            "retracted": counted["retracted"],
+        }
+        if self._cited is not None:
+            troubles += self._cited.troubles_of(self._citable)
+            counts["citations"] = _below(counted, "citations/")
+            counts["cited"] = counted["cited"]
+        return {**counts, "troubles": dict(sorted(troubles.items()))}
+
+
+def _harvest_of(config: EnrichConfig) -> tuple[list[Input], list[str]]:
+    """Return the harvest as a manifest names it, and its parts of articles, sorted."""
+    harvest = read_manifest(config.articles, "figures")
+    names = sorted(name for name in harvest.files if name.startswith(_ARTICLES))
+    if not names:
+        raise ArtifactError(f"{config.articles} holds no parts of articles")
+    known = fingerprint(config.articles)
+    return [Input(name="articles", uri=config.articles, fingerprint=known)], names
+
+
+def pmids_of_harvest(config: EnrichConfig, names: Sequence[str]) -> np.ndarray:
+    """Return the PMIDs of articles, each once, in the order of their rows. Shape [N]."""
+    source = Folder(config.articles)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        read = pool.map(lambda name: pmids_of(_read(source, name, ["pmid"])), names)
+        pmids = np.concatenate(list(read))
+    return first_of_each(pmids[pmids > 0])
+
+
+def _read(folder: Folder, name: str, columns: list[str]) -> pa.Table:
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        return pq.read_table(stream, columns=columns)
+
+
+def _below(counted: Counter[str], prefix: str) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): count
+        for name, count in sorted(counted.items())
+        if name.startswith(prefix)
+    }

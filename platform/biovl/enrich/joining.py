@@ -1,0 +1,138 @@
+"""Articles and what PubMed answered to columns beside them, by PMID."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.enrich.asking import MERGED
+from biovl.enrich.cache import RECORDS, Cache, Index
+
+ARTICLE_COLUMNS = ["article_id", "pmid", "doi"]
+"""What is read of ``articles/``."""
+
+NO_PMID, NOT_A_PMID = "no pmid", "not a pmid"
+_PMID = re.compile(r"\s*(?:PMID:?\s*)?0*([1-9]\d{0,8})\s*", re.IGNORECASE | re.ASCII)
+
+_RECORD_COLUMNS = pa.schema(
+    [
+        pa.field("entrez_status", pa.string(), nullable=False),
+        pa.field("entrez_pmid", pa.string()),
+        RECORDS.field("mesh_terms"),
+        pa.field("pubmed_published", pa.string()),
+        pa.field("pubmed_published_from", pa.string()),
+        pa.field("publication_types", pa.list_(pa.string())),
+        pa.field("pubmed_keywords", pa.list_(pa.string())),
+        pa.field("retracted_in_pubmed", pa.bool_()),
+    ]
+)
+_CITATION_COLUMNS = pa.schema(
+    [
+        pa.field("cited_by_pmids", pa.list_(pa.string())),
+        pa.field("cited_by_date", pa.string()),
+        pa.field("cited_by_status", pa.string(), nullable=False),
+    ]
+)
+
+
+def schema(*, citations: bool) -> pa.Schema:
+    """Return the columns that are made, with those of citations or without."""
+    return pa.unify_schemas([_RECORD_COLUMNS, *([_CITATION_COLUMNS] if citations else [])])
+
+
+def pmid_of(text: str | None) -> int:
+    """Return the number in an article's PMID, 0 where it has none."""
+    match = _PMID.fullmatch(text or "")
+    return int(match[1]) if match else 0
+
+
+def pmids_of(articles: pa.Table) -> np.ndarray:
+    """Return the PMIDs of articles, shape [N]; 0 where there is none."""
+    return np.array([pmid_of(text) for text in articles["pmid"].to_pylist()], np.int64)
+
+
+class Answers:
+    """What was answered about PMIDs: records, and who cites them."""
+
+    def __init__(
+        self, records: tuple[Cache, Index], citations: tuple[Cache, Index] | None = None
+    ) -> None:
+        """Read nothing yet."""
+        self._records, self._citations = records, citations
+
+    def join(self, articles: pa.Table) -> tuple[pa.Table, Counter[str]]:
+        """Return the columns of articles, row for row, and how many rows have which values.
+
+        Args:
+            articles: ``ARTICLE_COLUMNS``.
+        """
+        rows = [self._row(article) for article in articles.to_pylist()]
+        table = pa.Table.from_pylist(rows, schema(citations=self._citations is not None))
+        counts: Counter[str] = Counter()
+        for row in rows:
+            status = row["entrez_status"]
+            counts[f"status/{'merged' if status.startswith(MERGED) else status}"] += 1
+            counts["with mesh terms"] += bool(row.get("mesh_terms"))
+            counts["retracted"] += bool(row.get("retracted_in_pubmed"))
+            if self._citations is not None:
+                counts[f"citations/{row['cited_by_status']}"] += 1
+                counts["cited"] += bool(row.get("cited_by_pmids"))
+        return table, counts
+
+    def _row(self, article: Mapping[str, Any]) -> dict[str, Any]:
+        pmid = pmid_of(article["pmid"])
+        if not pmid:
+            status = NOT_A_PMID if (article["pmid"] or "").strip() else NO_PMID
+            return {"entrez_status": status, "cited_by_status": status}
+        cache, index = self._records
+        record = cache.row(index, pmid)
+        status, answered = record["status"], record["answered_pmid"]
+        agrees = None if answered in (None, pmid) else _agrees(article, record)
+        if agrees is False:
+            # Another article came where this one should have: of this one nothing is known.
+            status, answered = "missing", None
+        if answered is None or (agrees is None and status.startswith(MERGED)):
+            return {
+                "entrez_status": status,
+                "entrez_pmid": None if answered is None else str(answered),
+                "cited_by_status": status,
+            }
+        return {
+            "entrez_status": status,
+            "entrez_pmid": str(answered),
+            "mesh_terms": record["mesh_terms"],
+            "pubmed_published": record["published"],
+            "pubmed_published_from": record["published_from"],
+            "publication_types": record["publication_types"],
+            "pubmed_keywords": record["keywords"],
+            "retracted_in_pubmed": record["retracted"],
+            **self._cited_by(answered),
+        }
+
+    def _cited_by(self, pmid: int) -> dict[str, Any]:
+        if self._citations is None:
+            return {}
+        cache, index = self._citations
+        found = cache.row(index, pmid)
+        if found["cited_by"] is None:
+            return {"cited_by_status": found["status"]}
+        return {
+            "cited_by_pmids": [str(number) for number in found["cited_by"]],
+            "cited_by_date": datetime.fromtimestamp(found["asked_at"], UTC).date().isoformat(),
+            "cited_by_status": found["status"],
+        }
+
+
+def _agrees(article: Mapping[str, Any], record: Mapping[str, Any]) -> bool | None:
+    """Return whether a record of another PMID is the article's; None if nothing tells."""
+    own = {"doi": article["doi"], "pmcid": article["article_id"]}
+    pairs = [
+        (value.strip().lower(), record[name].strip().lower())
+        for name, value in own.items()
+        if value and record[name] and (name == "doi" or value.upper().startswith("PMC"))
+    ]
+    return any(ours == theirs for ours, theirs in pairs) if pairs else None

@@ -1,0 +1,93 @@
+"""Searches: every id that a query finds, however many there are."""
+
+from datetime import date, timedelta
+
+from biovl.core.errors import SourceError
+from biovl.enrich.answers import Found, read_found
+from biovl.enrich.client import Client
+
+PAGE = 9_999
+"""Ids in one answer: 10,000 at most, and PubMed cuts that to 9,999 without a word."""
+
+_FIRST_DAY, _LAST_DAY = date(1700, 1, 1), date(2199, 12, 31)
+
+
+def esearch(client: Client, db: str, term: str, *, limit: int | None = None) -> list[str]:
+    """Return the ids of a database that a query finds, each once, in the order they are given.
+
+    Pages are taken from the history server, where the result stands still. PubMed gives the first
+    9,999 only: larger results are asked for by date of entry into PubMed, in windows that are
+    halved until each is small enough.
+
+    Args:
+        client: Asks.
+        db: ``pubmed``, ``pmc`` …; ids of PMC are the digits of PMCIDs.
+        term: As in the search field of its page.
+        limit: The most ids; the first of them, in the order of the service. None: all.
+
+    Raises:
+        SourceError: If the query is refused, or more ids than can be asked for are of one day.
+        Unanswered: If the service keeps failing.
+        ServiceError: If it is not reached, or refuses everything.
+    """
+    most = PAGE if limit is None else min(limit, PAGE)
+    first = _page(client, db, term, {"usehistory": "y", "retmax": str(most)})
+    if limit is not None and len(first.ids) >= limit:
+        return first.ids[:limit]
+    wanted = first.count if limit is None else min(first.count, limit)
+    if db == "pubmed" and first.count > PAGE:
+        ids = _by_windows(client, term, _FIRST_DAY, _LAST_DAY)
+    else:
+        ids = _rest(client, db, term, first, wanted)
+    unique = list(dict.fromkeys(ids))[:limit]
+    # While windows are asked for one after another, PubMed may gain some articles and lose others.
+    changed = first.count // 100 if first.count > PAGE else 0
+    if len(unique) < wanted - changed:
+        raise SourceError(
+            f"the search {term!r} of {db} finds {first.count:,} ids, and {len(unique):,} could be "
+            "had: search again, or in narrower terms"
+        )
+    return unique
+
+
+def _rest(client: Client, db: str, term: str, first: Found, wanted: int) -> list[str]:
+    """Return so many ids of a result or a few more, page after page."""
+    ids = list(first.ids)
+    while len(ids) < wanted:
+        place = {"retstart": str(len(ids))}
+        if first.webenv:
+            place |= {"WebEnv": first.webenv, "query_key": first.query_key, "usehistory": "y"}
+        page = _page(client, db, term, place)
+        if not page.ids:
+            break
+        ids += page.ids
+    return ids
+
+
+def _by_windows(client: Client, term: str, begin: date, end: date) -> list[str]:
+    window = {
+        "datetype": "edat",
+        "mindate": begin.strftime("%Y/%m/%d"),
+        "maxdate": end.strftime("%Y/%m/%d"),
+    }
+    found = _page(client, "pubmed", term, {**window, "usehistory": "y"})
+    if found.count <= PAGE:
+        return _rest(client, "pubmed", term, found, found.count)
+    if begin == end:
+        raise SourceError(
+            f"the search {term!r} finds {found.count:,} articles that came into PubMed on {begin}, "
+            f"and no more than {PAGE:,} of a day can be had: search in narrower terms"
+        )
+    middle = begin + (end - begin) // 2
+    return [
+        *_by_windows(client, term, begin, middle),
+        *_by_windows(client, term, middle + timedelta(days=1), end),
+    ]
+
+
+def _page(client: Client, db: str, term: str, more: dict[str, str]) -> Found:
+    asked = {"db": db, "term": term, "retmax": str(PAGE), "retmode": "xml", "retstart": "0"}
+    found = client.ask("esearch", {**asked, **more}, read_found)
+    if found.refused:
+        raise SourceError(f"the search {term!r} of {db} is refused: {found.refused}")
+    return found

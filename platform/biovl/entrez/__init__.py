@@ -1,1 +1,0 @@
-"""Asking PubMed through NCBI's E-utilities, within its limits, and keeping what it answered."""

@@ -1,0 +1,394 @@
+"""Packages to ``figures/`` and ``articles/``: a source is read in units, each by one Ray task.
+
+A unit is a fixed run of packages in the order of the source and writes parts of its own, so which
+worker did it and when leaves no trace in the bytes. A receipt per unit is what a killed job goes
+on from.
+"""
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TextIO
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import ray
+
+from biovl.core import config as configs
+from biovl.core import plugins
+from biovl.core.artifacts import Draft, Folder, Manifest, published, refuse_overlap
+from biovl.core.errors import SourceError
+from biovl.core.leases import held
+from biovl.core.parts import PartWriter
+from biovl.core.plugins import Plugin
+from biovl.core.records import Article, Figure
+from biovl.harvest import pmc_job as acquire
+from biovl.harvest.pmc.estimate import told
+from biovl.harvest.rows import rows
+from biovl.harvest.sources import Address, Package, Source, Warns
+from biovl.runtime.connection import connected
+from biovl.runtime.failures import check_usable, checked, leaving_nothing, resumable, returned
+from biovl.runtime.progress import Progress
+
+KIND = "figures"
+FORMAT = 2
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarvestConfig:
+    """What to read and where to put it."""
+
+    source: Plugin
+    """Where packages come from: ``source.name`` is a file in ``biovl/harvest/sources`` (packages,
+    table, pmc_open_data), the rest are its settings: ``source.path``, a folder, archive or bucket
+    of packages, or a table; ``source.images`` and ``source.columns.caption=…`` of a table;
+    ``source.search``, ``source.licenses`` … of pmc_open_data, see docs/acquire.md."""
+
+    out: str
+    """The folder to publish, local or ``s3://``."""
+
+    packages_per_unit: int = 32
+    """Packages read by one task; its parts and its receipt are what a killed job keeps."""
+
+    part_size_mb: int = 256
+    """A part is closed when its rows weigh this much: no file grows with an archive."""
+
+    may_be_empty: bool = False
+    """Whether a result without anything usable is published; else it is an error."""
+
+    def __post_init__(self) -> None:
+        if self.packages_per_unit < 1 or self.part_size_mb < 1:
+            raise ValueError("packages_per_unit and part_size_mb must be positive")
+
+
+def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Read every package of a source and publish its figures and articles.
+
+        out/
+          articles/part-000000-000.parquet …   one row per article seen (records.Article)
+          figures/part-000000-000.parquet …    one row per figure image (records.Figure)
+          manifest.json                        counts, with the reason of every defect
+          catalogue/part-000000-000.parquet …  of pmc_open_data: every version, and its fate
+          tombstones.parquet                   of an increment: what no longer holds
+          unfetched.parquet                    files that could not be had, if any
+
+    Raises:
+        SourceError: If the source as a whole cannot be read, or holds what we published.
+        NothingUsable: If no figure is usable; says why, and where the first was looked for.
+        ArtifactError: If ``out`` holds something else, lies within the source or is being made by
+            another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
+    """
+    with resumable(config.out), leaving_nothing(config.out):
+        return _harvest(config, Progress("harvest", progress))
+
+
+def estimate(config: HarvestConfig) -> str:
+    """Return what a harvest will bring and take, as text; nothing is written.
+
+    Raises:
+        SourceError: If the source as a whole cannot be read.
+        StorageError: If it, a disk or a bucket does not do its work.
+    """
+    if config.source.name == acquire.NAME:
+        return told(acquire.settings_of(config.source))
+    source = _source(config)
+    sizes = [address.size_bytes for address in source.addresses()]
+    known = [size for size in sizes if size is not None]
+    return (
+        f"articles    {len(sizes):,} or more: one for each folder, archive or range of rows\n"
+        f"size        {sum(known) / 1e6:,.0f} MB in the {len(known):,} whose listing tells it\n"
+        "Figures and time are not known before packages are read. Nothing was written.\n"
+    )
+
+
+def check(config: HarvestConfig) -> None:
+    """Refuse settings of a source that are not valid, and a source that holds nothing.
+
+    Raises:
+        ConfigError: If there is no such source, or its settings are not valid.
+        SourceError: If the source as a whole cannot be read, or holds nothing.
+        ArtifactError: If ``out`` lies within the source, or the source within it.
+    """
+    if config.source.name == acquire.NAME:
+        acquire.inputs(acquire.settings_of(config.source))
+    elif next(_source(config).addresses(), None) is None:
+        raise SourceError("the source holds no packages")
+
+
+def _source(config: HarvestConfig) -> Source:
+    """Return the source, once it is certain that nothing is published among what it reads.
+
+    Raises:
+        ArtifactError: If ``out`` lies within the source, or the source within it.
+        SourceError: If the source as a whole cannot be read.
+    """
+    source: Source = plugins.make("harvest.sources", config.source)
+    # Sources of other people's need not say.
+    folders: Iterable[str] = getattr(source, "folders", list)()
+    for folder in folders:
+        refuse_overlap(config.out, {"source": folder})
+    return source
+
+
+def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
+    plain = _published_config(config)
+    if config.source.name == acquire.NAME:
+        return _harvest_service(config, plain, report)
+    done = published(config.out, KIND, plain, defaults=configs.defaults(HarvestConfig))
+    if done is not None:
+        return done
+    # Listed once and kept, so that a resumed job reads the same; and before anything is written,
+    # so that a mistyped path leaves nothing behind.
+    planned = Draft(config.out).noted("plan")
+    if planned is None:
+        _source(config)
+        planned = plan_units(config)
+    with held(config.out) as lease:
+        draft = Draft.begin(
+            config.out, KIND, plain, defaults=configs.defaults(HarvestConfig), output_format=FORMAT
+        )
+        units: list[list[dict[str, Any]]] = draft.once("plan", lambda: planned)
+        warnings: list[str] = draft.once("warnings", lambda: warnings_of(config))
+        for warning in warnings:
+            report.say(f"warning: {warning}")
+
+        def read(task: Mapping[str, Any]) -> dict[str, int]:
+            return read_unit(config, task["unit"], task["addresses"])
+
+        _read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
+        manifest = _manifest(draft, plain, len(units), warnings)
+        _check_usable(config, manifest)
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progress) -> Manifest:
+    """Harvest what a service gives object by object."""
+    settings = acquire.settings_of(config.source)
+    inputs = acquire.inputs(settings)
+    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(HarvestConfig))
+    if done is not None:
+        return done
+    acquire.refuse_other_settings(settings, plain["source"])
+    planned = Draft(config.out).noted("acquisition") or acquire.plan(settings, config.out)
+    with held(config.out) as lease:
+        draft = Draft.begin(
+            config.out,
+            KIND,
+            plain,
+            inputs,
+            defaults=configs.defaults(HarvestConfig),
+            output_format=FORMAT,
+        )
+        plan: dict[str, Any] = draft.once("acquisition", lambda: planned)
+        with connected(), acquire.place_of(settings, config.out) as place:
+            found = acquire.acquire(place, plan, draft, config.packages_per_unit, report)
+            # The limit that all share cannot travel in the code of a task.
+            shared = ray.put((place, plan["url"]))
+
+            def read(task: Mapping[str, Any]) -> dict[str, int]:
+                place, url = ray.get(shared)
+                unit, rows = task["unit"], task["rows"]
+                seen = write_unit(config, unit, acquire.packages(place, url, unit, rows))
+                acquire.forget(place, unit)
+                return seen
+
+            _read_units(config, draft, [{"rows": unit} for unit in found.units], read, report)
+            unfetched = acquire.publish_unfetched(place)
+        if not found.units and draft.noted("units/000000") is None:
+            write_unit(config, 0, ())
+        whole = _manifest(draft, plain, max(len(found.units), 1))
+        # Of what changed since, nothing may be new.
+        if not settings.since:
+            _check_usable(config, whole)
+        manifest = replace(
+            whole,
+            inputs=inputs,
+            counts={**whole.counts, "versions": found.counts},
+            files={**whole.files, **found.files, **unfetched},
+            notes={**whole.notes, **found.notes},
+        )
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _check_usable(config: HarvestConfig, manifest: Manifest) -> None:
+    """Refuse a harvest without a usable figure.
+
+    Raises:
+        NothingUsable: If there is none.
+    """
+    articles, figures = manifest.counts["articles"], manifest.counts["figures"]
+    if figures["usable"] or config.may_be_empty:
+        return
+    check_usable(
+        figures["usable"],
+        f"{figures['seen']:,} figures of {articles['seen']:,} articles",
+        {**_prefixed("article: ", articles["defects"]), **figures["defects"]},
+        may_be_empty=config.may_be_empty,
+        first=_first_defect(config.out, manifest.files),
+        hint="Look at the settings of source.",
+    )
+
+
+def _prefixed(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
+    return {f"{prefix}{name}": count for name, count in counts.items()}
+
+
+def _first_defect(out: str, files: Iterable[str]) -> str:
+    """Return the first defect of a figure, else of an article, and where it was looked for."""
+    folder = Folder(out)
+    for kind, name in (("figures/", "figure_id"), ("articles/", "article_id")):
+        for path in sorted(path for path in files if path.startswith(kind)):
+            columns = [name, "source_uri", "defect", "defect_detail"]
+            with folder.filesystem.open_input_file(folder.at(path)) as stream:
+                rows = pq.read_table(stream, columns=columns)
+            rows = rows.filter(pc.is_valid(rows["defect"]))
+            if len(rows):
+                row = rows.slice(0, 1).to_pylist()[0]
+                detail = f": {row['defect_detail']}" if row["defect_detail"] else ""
+                return f"{row[name]}, {row['defect']}{detail} (of {row['source_uri']})"
+    return ""
+
+
+def _manifest(
+    draft: Draft, plain: dict[str, Any], units: int, warnings: Sequence[str] = ()
+) -> Manifest:
+    receipts: list[dict[str, Any]] = [
+        draft.noted(f"units/{number:06d}") or {} for number in range(units)
+    ]
+    return Manifest(
+        kind=KIND,
+        config=plain,
+        counts=_counts(sum((Counter(r["seen"]) for r in receipts), Counter())),
+        files=dict(itertools.chain.from_iterable(r["files"].items() for r in receipts)),
+        notes={
+            "offsets": "code points of the text they belong to, end exclusive",
+            "phash": "ImageHash phash, 64 bits",
+            **({"warnings": list(warnings)} if warnings else {}),
+        },
+    )
+
+
+def _read_units(
+    config: HarvestConfig,
+    draft: Draft,
+    units: Sequence[Mapping[str, Any]],
+    read_one: Callable[[Mapping[str, Any]], dict[str, int]],
+    report: Progress,
+) -> None:
+    """Read the units that an earlier run has not, each by a task."""
+    finished = {int(name.rpartition("/")[2]) for name in draft.names_noted("units")}
+    pending = [number for number in range(len(units)) if number not in finished]
+    if not pending:
+        return
+    with connected():
+        report.stage("unit", len(units), done_before=len(finished))
+        seen: Counter[str] = Counter()
+        tasks = ray.data.from_items(
+            [{"unit": number, **units[number]} for number in pending],
+            override_num_blocks=len(pending),
+        )
+
+        def read(task: Mapping[str, Any]) -> dict[str, Any]:
+            return returned(config.out, lambda: {"seen": read_one(task)})
+
+        for receipt in tasks.map(read, num_cpus=1).iter_rows():
+            # Ray fills the keys that a row lacks with None.
+            found = checked(receipt)["seen"]
+            seen.update({key: count for key, count in found.items() if count})
+            report.add(_rates(seen, report.seconds))
+
+
+def _published_config(config: HarvestConfig) -> dict[str, Any]:
+    plain = configs.to_plain(config)
+    # The same input gives the same bytes wherever they are published.
+    del plain["out"], plain["may_be_empty"]
+    if config.source.name == acquire.NAME:
+        plain["source"] = acquire.plain_settings(config.source)
+    return plain
+
+
+def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:
+    """Return the addresses of each unit of a configuration, in the order of the source."""
+    source: Source = plugins.make("harvest.sources", config.source)
+    addresses = [{"uri": a.uri, "name": a.name} for a in source.addresses()]
+    if not addresses:
+        raise SourceError("the source holds no packages")
+    size = config.packages_per_unit
+    return [addresses[start : start + size] for start in range(0, len(addresses), size)]
+
+
+def warnings_of(config: HarvestConfig) -> list[str]:
+    """Return what the source warns of."""
+    source: Source = plugins.make("harvest.sources", config.source)
+    return source.warnings() if isinstance(source, Warns) else []
+
+
+def read_unit(
+    config: HarvestConfig, unit: int, addresses: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """Read a unit's packages and write their rows; see ``write_unit``."""
+    source: Source = plugins.make("harvest.sources", config.source)
+    read = (source.read(Address(address["uri"], address["name"])) for address in addresses)
+    return write_unit(config, unit, itertools.chain.from_iterable(read))
+
+
+def write_unit(config: HarvestConfig, unit: int, packages: Iterable[Package]) -> dict[str, int]:
+    """Write the parts of a unit, and last its receipt. Knows nothing of Ray.
+
+    Returns:
+        How many rows have which defect, by ``articles/<defect>`` and ``figures/<defect>``.
+    """
+    folder = Draft(config.out).folder
+    part_bytes = config.part_size_mb * 1_000_000
+    seen: Counter[str] = Counter()
+    with (
+        PartWriter(folder, "articles", unit, Article, part_bytes) as articles,
+        PartWriter(folder, "figures", unit, Figure, part_bytes) as figures,
+    ):
+        for row in itertools.chain.from_iterable(map(rows, packages)):
+            if isinstance(row, Figure):
+                figures.add(row)
+                seen[f"figures/{row.defect or ''}"] += 1
+                seen["mentions"] += len(row.mentions)
+            else:
+                articles.add(row)
+                seen[f"articles/{row.defect or ''}"] += 1
+    files = {**articles.files, **figures.files}
+    Draft(config.out).note(f"units/{unit:06d}", {"seen": dict(seen), "files": files})
+    return dict(seen)
+
+
+def _rates(seen: Counter[str], seconds: float) -> str:
+    counts = _counts(seen)
+    articles, figures = counts["articles"], counts["figures"]
+    return (
+        f"{articles['seen']:,} articles ({articles['seen'] / seconds:.0f}/s), "
+        f"{figures['seen']:,} figures ({figures['seen'] / seconds:.0f}/s), "
+        f"defective: {articles['defective']:,} articles, {figures['defective']:,} figures"
+    )
+
+
+def _counts(seen: Counter[str]) -> dict[str, Any]:
+    return {
+        "articles": _usable_and_defective(seen, "articles/"),
+        "figures": _usable_and_defective(seen, "figures/"),
+        "mentions": seen["mentions"],
+    }
+
+
+def _usable_and_defective(seen: Counter[str], prefix: str) -> dict[str, Any]:
+    found = {k.removeprefix(prefix): n for k, n in seen.items() if k.startswith(prefix)}
+    usable = found.pop("", 0)
+    defective = sum(found.values())
+    return {
+        "seen": usable + defective,
+        "usable": usable,
+        "defective": defective,
+        "defects": dict(sorted(found.items())),
+    }

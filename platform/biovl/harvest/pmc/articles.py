@@ -1,0 +1,208 @@
+"""An article version to a package: its XML, then only the media that its figures refer to."""
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from biovl.articles.content import ArticleContent
+from biovl.articles.graphics import Files
+from biovl.articles.jats import read_article
+from biovl.harvest.pmc.choosing import is_cleared
+from biovl.harvest.pmc.records import Medium, Record
+from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.store import Store
+from biovl.harvest.pmc.unfetched import Unfetched
+from biovl.harvest.sources import FileError, Package, Stated
+
+XML_DEFECT = "xml: "
+"""Before the reason why the XML of an article could not be had."""
+
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The largest files that are believed."""
+
+    xml_mb: int
+    file_mb: int
+
+    @property
+    def xml_bytes(self) -> int:
+        return self.xml_mb * 1_000_000
+
+    @property
+    def file_bytes(self) -> int:
+        return self.file_mb * 1_000_000
+
+
+class Media:
+    """Fetches one article's media, ahead of time and each once."""
+
+    def __init__(
+        self,
+        record: Record,
+        service: Service,
+        store: Store,
+        sizes: Sizes,
+        pool: ThreadPoolExecutor,
+        unfetched: Unfetched,
+    ) -> None:
+        self._record, self._service, self._store = record, service, store
+        self._sizes, self._pool, self._unfetched = sizes, pool, unfetched
+        self._media = {medium.name: medium for medium in record.media}
+        self._coming: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, names: Sequence[str]) -> None:
+        """Begin to fetch files."""
+        for name in names:
+            with self._lock:
+                if name not in self._coming:
+                    self._coming[name] = self._pool.submit(self._fetch, self._media[name])
+
+    def read(self, name: str) -> bytes:
+        """Return a file.
+
+        Raises:
+            FileError: If it cannot be had.
+        """
+        if name not in self._media:
+            raise FileNotFoundError(f"{name} is not among the media of {self._record.name}")
+        self.begin([name])
+        medium = self._media[name]
+        key = self._key(medium)
+        try:
+            self._coming[name].result()
+            return self._store.read(
+                self._service, key, medium.md5, max_bytes=self._sizes.file_bytes
+            )
+        except FileError as error:
+            self._unfetched.add(self._record, key, error)
+            raise
+
+    def _fetch(self, medium: Medium) -> None:
+        self._store.fetch(
+            self._service, self._key(medium), medium.md5, max_bytes=self._sizes.file_bytes
+        )
+
+    def _key(self, medium: Medium) -> str:
+        return f"{self._record.name}/{medium.name}"
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """An article whose XML was fetched and read, and whose media are on their way."""
+
+    xml: bytes | None
+    content: ArticleContent | None
+    defect: str | None
+    detail: str | None
+    files: Media
+
+
+def packages(
+    records: Sequence[Record],
+    service: Service,
+    store: Store,
+    *,
+    bucket: str,
+    sizes: Sizes,
+    threads: int,
+    unfetched: Unfetched | None = None,
+) -> Iterator[Package]:
+    """Yield the package of each record, in order. Those that come next are fetched meanwhile.
+
+    Args:
+        records: Of versions that were chosen.
+        service: The bucket.
+        store: Where what is fetched is kept.
+        bucket: Its name in addresses.
+        sizes: The largest files that are believed.
+        threads: So many of XML and so many of media are fetched at a time.
+        unfetched: Is told what could not be had, by the time the next package is asked for.
+
+    Raises:
+        StorageError: If the service, a disk or a bucket does not do its work.
+    """
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
+    # Media have threads of their own: an article waits for none that waits for it.
+    media_pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch-media")
+    told = unfetched or Unfetched()
+    try:
+        coming: list[Future[_Begun]] = []
+        for number, record in enumerate(records):
+            for later in records[len(coming) : number + threads]:
+                files = Media(later, service, store, sizes, media_pool, told)
+                coming.append(pool.submit(_begun, later, files, service, store, sizes, told))
+            begun = coming[number].result()
+            # Not held any longer than it is looked at.
+            coming[number] = Future()
+            yield _package(record, begun, bucket)
+    finally:
+        # What was not begun is not wanted any more; what was ends first, as its turn counts.
+        pool.shutdown(wait=True, cancel_futures=True)
+        media_pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begun(
+    record: Record,
+    files: Media,
+    service: Service,
+    store: Store,
+    sizes: Sizes,
+    unfetched: Unfetched,
+) -> _Begun:
+    key = f"{record.name}/{record.xml_name}"
+    try:
+        xml = store.read(service, key, record.xml_md5, max_bytes=sizes.xml_bytes)
+    except FileError as error:
+        unfetched.add(record, key, error)
+        return _Begun(None, None, XML_DEFECT + error.defect, str(error)[:300], files)
+    reading = read_article(xml)
+    if reading.content is not None:
+        files.begin(referenced(reading.content, record))
+    return _Begun(xml, reading.content, reading.defect, reading.detail, files)
+
+
+def referenced(content: ArticleContent, record: Record) -> list[str]:
+    """Return the media that may be the image of one of the figures, thumbnails left aside."""
+    files = Files(medium.name for medium in record.media)
+    names = [
+        name
+        for figure in content.figures
+        for graphic in figure.graphics
+        for name in files.candidates(graphic.hrefs)
+    ]
+    return list(dict.fromkeys(names))
+
+
+def _package(record: Record, begun: _Begun, bucket: str) -> Package:
+    refused = f"; media refused: {'; '.join(record.refused[:3])}" if record.refused else ""
+    return Package(
+        name=_NOT_IN_NAME.sub("-", record.name),
+        uri=source_uri(record.name, bucket),
+        xml=begun.xml,
+        content=begun.content,
+        stated=Stated(
+            article_id=f"PMC{record.number}",
+            version=str(record.version),
+            license_code=record.license_code,
+            cleared=is_cleared(record),
+            retracted=record.is_retracted,
+            snapshot=record.last_modified,
+            pmid=record.pmid,
+            doi=record.doi,
+        ),
+        files={medium.name: None for medium in record.media},
+        read=begun.files.read,
+        defect=begun.defect,
+        defect_detail=f"{begun.detail}{refused}"[:300] if begun.defect else None,
+    )
+
+
+def source_uri(name: str, bucket: str) -> str:
+    """Return where the XML of a version is, however it is reached."""
+    return f"s3://{bucket}/{name}/{name}.xml"

@@ -1,0 +1,36 @@
+"""Where a bucket is: an endpoint serves it at its root, or below the bucket's name."""
+
+from urllib.parse import urlsplit
+
+from biovl.core.errors import SourceError, StorageError
+from biovl.core.limits import Limiter
+from biovl.harvest.pmc.service import Patience, Service
+
+
+def bucket_url(endpoint: str, bucket: str, limiter: Limiter, patience: Patience) -> str:
+    """Return where a bucket is: the endpoint itself, or what is called like the bucket below it.
+
+    Raises:
+        SourceError: If neither can be listed.
+        StorageError: If the endpoint does not work.
+    """
+    if endpoint.startswith("s3://"):
+        endpoint = f"https://{endpoint.removeprefix('s3://').strip('/')}.s3.amazonaws.com"
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise SourceError(
+            f"source.endpoint: expected http://… or https://…, where the bucket is, got {endpoint}"
+        )
+    base = endpoint.rstrip("/")
+    tried = [base] if base.endswith(f"/{bucket}") else [base, f"{base}/{bucket}"]
+    reasons = []
+    for url in tried:
+        with Service(url, limiter, patience) as service:
+            try:
+                service.folders("inventory-reports/")
+                return url
+            except (SourceError, StorageError) as error:
+                if isinstance(error, StorageError) and "NoSuchBucket" not in str(error):
+                    raise
+                reasons.append(error)
+    raise reasons[-1]

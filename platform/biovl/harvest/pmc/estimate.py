@@ -1,0 +1,211 @@
+"""What a harvest of the bucket will bring and take, from its list and a sample of its articles."""
+
+import math
+import mimetypes
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from biovl.core.limits import HEADROOM, LocalLimiter
+from biovl.harvest.pmc import listing, steps
+from biovl.harvest.pmc.choosing import chosen
+from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.records import Record
+from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.settings import Config
+from biovl.harvest.pmc.store import Store
+from biovl.harvest.sources import FileError
+
+RECORDS, SIZED = 200, 30
+"""Articles whose records are read, and those of them whose files are asked for their size."""
+
+_MB_PER_S = 50.0
+"""What a machine's network is taken to carry, beside the limits."""
+_TWO_SIDED = 1.96
+
+
+@dataclass(frozen=True)
+class Extrapolated:
+    """A total, and how far off it may be (95 %)."""
+
+    total: float
+    error: float
+
+    def __str__(self) -> str:
+        if self.error < 0.5:
+            return f"{self.total:,.0f}"
+        return f"{_rounded(self.total)} ± {_rounded(self.error)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What will come."""
+
+    listed: int
+    asked: int
+    sampled: int
+    articles: Extrapolated
+    figures: Extrapolated
+    size_bytes: Extrapolated
+    requests: float
+    seconds: float
+    answer_s: float
+
+
+def estimate(config: Config) -> Estimate:
+    """Return what a harvest will bring; reads the list of everything, and writes nothing.
+
+    Raises:
+        SourceError: If the source as a whole cannot be read.
+        StorageError: If it does not work.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(config=config, out=folder, limiter=LocalLimiter(config.limits))
+        plan = listing.plan(place)
+        files = len(plan.get("lists") or plan["files"])
+        read = [listing.read_inventory(place, plan, number) for number in range(files)]
+        parts = listing.parts_of(read)
+        for number in range(len(parts)):
+            steps.compare(place, plan, files, parts, number)
+        asked, sample = _sample(place, len(parts))
+        with place.service(plan["url"]) as service:
+            service.known = plan["known"]
+            return _of_sample(
+                config, service, place.store("sample"), sample, asked,
+                sum(receipt["rows"] for receipt in read),
+            )  # fmt: skip
+
+
+def _sample(place: Place, parts: int) -> tuple[int, list[list[dict[str, Any]]]]:
+    """Return how many articles there are, and the versions of some, drawn by chance."""
+    numbers = [
+        np.unique(place.table("versions", part)["number"].to_numpy()) for part in range(parts)
+    ]
+    every = np.concatenate(numbers)
+    # By chance, not at equal distances: what comes regularly would be met always or never.
+    rng = np.random.default_rng(0)
+    wanted = rng.choice(every, min(RECORDS, len(every)), replace=False)
+    found: dict[int, list[dict[str, Any]]] = {}
+    for part in range(parts):
+        table = place.table("versions", part)
+        for row in table.filter(np.isin(table["number"], wanted)).to_pylist():
+            found.setdefault(row["number"], []).append(row)
+    return len(every), list(found.values())
+
+
+def _of_sample(
+    config: Config,
+    service: Service,
+    store: Store,
+    sample: Sequence[Sequence[dict[str, Any]]],
+    asked: int,
+    listed: int,
+) -> Estimate:
+    waited: list[float] = []
+
+    def record_of(versions: Sequence[dict[str, Any]]) -> Record | None:
+        etags = {row["version"]: row["etag"] for row in versions}
+        begun = time.monotonic()
+        choice = chosen(
+            [steps.known_of(row) for row in versions],
+            lambda known: steps.read_record(config, service, store, known, etags[known.version]),
+            config.filters,
+        )
+        waited.append(time.monotonic() - begun)
+        return choice.record
+
+    def size_of(record: Record) -> float:
+        names = [record.xml_name, *(name for name in _images(record))]
+        return float(sum(_size(service, f"{record.name}/{name}") for name in names))
+
+    with ThreadPoolExecutor(min(config.threads, 8)) as pool:
+        found = list(pool.map(record_of, sample))
+        taken = [record for record in found if record is not None]
+        sizes = list(pool.map(size_of, taken[:: max(1, len(taken) // SIZED)][:SIZED]))
+    articles = _extrapolated([float(record is not None) for record in found], asked)
+    images = [float(len(_images(record))) if record is not None else 0.0 for record in found]
+    figures = _extrapolated(images, asked)
+    size = _extrapolated(sizes, round(articles.total))
+    requests = asked + articles.total + figures.total
+    # Most wait for their turn first: the fastest tell how long an answer takes.
+    answer_s = float(np.percentile(waited, 10)) if waited else 0.0
+    seconds = max(
+        requests / (HEADROOM * config.requests_per_s),
+        requests * answer_s / config.concurrent,
+        size.total / (_MB_PER_S * 1e6),
+    )
+    return Estimate(
+        listed=listed,
+        asked=asked,
+        sampled=len(sample),
+        articles=articles,
+        figures=figures,
+        size_bytes=size,
+        requests=requests,
+        seconds=seconds,
+        answer_s=answer_s,
+    )
+
+
+def told(config: Config) -> str:
+    """Return an estimate as it is read."""
+    found = estimate(config)
+    size = found.size_bytes
+    gb = Extrapolated(size.total / 1e6, size.error / 1e6)
+    return (
+        f"listed      {found.listed:,} versions, {found.asked:,} articles asked for\n"
+        f"sampled     {found.sampled:,} articles\n"
+        f"articles    {found.articles}\n"
+        f"figures     {found.figures}  (images among the media of their records)\n"
+        f"size        {gb} MB\n"
+        f"requests    {found.requests:,.0f}\n"
+        f"time        {_duration(found.seconds)} at least, with {config.requests_per_s:g} requests "
+        f"a second and {config.concurrent} at a time; an answer takes {found.answer_s:.3f} s\n"
+        "An error is given where only a sample was looked at (95 %). Nothing was written.\n"
+    )
+
+
+def _images(record: Record) -> list[str]:
+    return [
+        medium.name
+        for medium in record.media
+        if medium.name.lower().endswith(".webp")
+        or (mimetypes.guess_type(medium.name)[0] or "").startswith("image/")
+    ]
+
+
+def _size(service: Service, key: str) -> int:
+    try:
+        return service.size(key) or 0
+    except FileError:
+        return 0
+
+
+def _extrapolated(values: Sequence[float], total: int) -> Extrapolated:
+    if not values:
+        return Extrapolated(0.0, 0.0)
+    mean = float(np.mean(values))
+    if len(values) >= total or len(values) < 2:
+        return Extrapolated(mean * total, 0.0)
+    left = math.sqrt(1 - len(values) / total)
+    error = _TWO_SIDED * float(np.std(values, ddof=1)) / math.sqrt(len(values)) * left
+    return Extrapolated(mean * total, error * total)
+
+
+def _rounded(value: float) -> str:
+    """Return three digits, as more are not known."""
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    return f"{round(value, digits):,.{max(0, digits)}f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"

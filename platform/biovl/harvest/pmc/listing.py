@@ -1,0 +1,143 @@
+"""Which versions there are: what is asked for of which inventory, and its files to tables.
+
+What these steps write into the draft is read by those of ``steps.py``.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biovl.core.errors import SourceError, StorageError
+from biovl.harvest.pmc import catalogue, inventory
+from biovl.harvest.pmc.endpoint import bucket_url
+from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.search import asked
+from biovl.harvest.pmc.service import MISSING, Service
+from biovl.harvest.sources import FileError
+
+LISTED_AT_ONCE = 500
+"""Articles that one task looks up."""
+ROWS_PER_RANGE = 500_000
+
+_INVENTORY_FILE_BYTES = 8_000_000_000
+
+
+def plan(place: Place) -> dict[str, Any]:
+    """Return which bucket, inventory and articles a harvest is about, as plain values.
+
+    Raises:
+        SourceError: If there is no such bucket, inventory or article.
+        StorageError: If the service does not work.
+    """
+    config = place.config
+    wanted = asked(config)
+    url = bucket_url(config.endpoint, config.bucket, place.limiter, config.patience)
+    numbers = None if wanted is None else [int(number) for number in wanted]
+    if numbers is not None and len(numbers) <= config.listed_up_to and not config.snapshot:
+        lists = [
+            numbers[start : start + LISTED_AT_ONCE]
+            for start in range(0, len(numbers), LISTED_AT_ONCE)
+        ]
+        today = datetime.now(UTC).date().isoformat()
+        return {"url": url, "asked": numbers, "lists": lists, "date": today, "known": ""}
+    where = config.inventory or f"inventory-reports/{config.bucket}/metadata/"
+    with place.service(url) as service:
+        found = inventory.newest(service, where, config.snapshot)
+    return {
+        "url": url,
+        "asked": numbers,
+        "date": found.date,
+        "files": found.files,
+        "columns": found.columns,
+        "known": found.manifest_key,
+    }
+
+
+def read_inventory(place: Place, plan: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Read one file of the inventory, or look up one list of articles."""
+    refused: Counter[str] = Counter()
+    with place.service(plan["url"]) as service:
+        if "lists" in plan:
+            tables = [_looked_up(place, service, plan["lists"][number], refused)]
+        else:
+            service.known = plan["known"]
+            tables = list(_file(place, service, plan, number, refused))
+    table = pa.concat_tables([inventory.LISTED.empty_table(), *tables])
+    place.write("inventory", number, table.sort_by("number"))
+    return {
+        "rows": table.num_rows,
+        "refused": dict(refused),
+        "counted": catalogue.counted(table),
+        "modified": _latest(table),
+    }
+
+
+def _looked_up(
+    place: Place, service: Service, numbers: Sequence[int], refused: Counter[str]
+) -> pa.Table:
+    # The dot keeps PMC11 from being taken for PMC1.
+    prefixes = [f"{inventory.RECORDS}PMC{number}." for number in numbers]
+    with ThreadPoolExecutor(place.config.threads) as pool:
+        found = list(pool.map(lambda prefix: list(service.listed(prefix)), prefixes))
+    return inventory.of_listing([item for items in found for item in items], refused)
+
+
+def _file(
+    place: Place, service: Service, plan: Mapping[str, Any], number: int, refused: Counter[str]
+) -> Iterator[pa.Table]:
+    key, md5 = plan["files"][number]["key"], plan["files"][number]["md5"]
+    with tempfile.TemporaryFile() as packed:
+        try:
+            # Without a checksum there is nothing to keep it by.
+            if md5 is None:
+                service.download(key, packed, max_bytes=_INVENTORY_FILE_BYTES)
+            else:
+                store = place.store(f"inventory-{number:06d}")
+                store.fetch(service, key, md5, max_bytes=_INVENTORY_FILE_BYTES)
+                with store.open(md5) as stream:
+                    while block := stream.read(1 << 22):
+                        packed.write(block)
+        except FileError as error:
+            # A list that lacks a part would make its articles gone: there is no going on without.
+            if error.defect == MISSING:
+                raise SourceError(
+                    f"{key}, a part of the inventory of {plan['date']}, is not there: {error}. "
+                    "Inventories are kept for 30 days; harvest by another (source.snapshot) into "
+                    "another folder, or delete this one's draft"
+                ) from error
+            raise StorageError(
+                f"{key}, a part of the inventory, cannot be had: {error.defect}: {error}"
+            ) from error
+        size = packed.tell()
+        packed.seek(0)
+        columns, bucket = plan["columns"], place.config.bucket
+        yield from inventory.rows(packed, size, columns, bucket, refused)
+
+
+def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Return the ranges of article numbers, given what each file of the inventory gave.
+
+    Raises:
+        SourceError: If there is no article version at all.
+    """
+    if not any(receipt["rows"] for receipt in read):
+        refused = sum((Counter(receipt["refused"]) for receipt in read), Counter())
+        raise SourceError(f"the source lists no article; what it lists: {dict(refused)}")
+    found = catalogue.ranges([receipt["counted"] for receipt in read], ROWS_PER_RANGE)
+    return [(part.begin, part.end) for part in found]
+
+
+def listed_dropped(place: Place, number: int) -> None:
+    """Forget a file of the inventory, once all are compared."""
+    place.store(f"inventory-{number:06d}").drop()
+
+
+def _latest(table: pa.Table) -> str:
+    when = pc.max(table["last_modified"]).as_py()
+    return when.date().isoformat() if when is not None else ""

@@ -1,0 +1,98 @@
+"""Which articles are asked for: a list of ids, or what a search in PMC or PubMed finds."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from lxml import etree
+
+from biovl.core.errors import SourceError
+from biovl.core.filesystems import open_location
+from biovl.core.xml import parsed
+from biovl.enrich.answers import NotAnAnswer
+from biovl.enrich.client import Client
+from biovl.enrich.searching import esearch
+from biovl.harvest.pmc.settings import Config
+
+_ID = re.compile(r"(?:PMC)?([1-9]\d{0,11})(?:\.\d+)?", re.IGNORECASE)
+_AT_ONCE = 200
+"""Ids of one request; NCBI asks for no more."""
+
+
+def asked(config: Config) -> np.ndarray | None:
+    """Return the numbers of the articles that are asked for, sorted; None for all.
+
+    Raises:
+        SourceError: If the list is none, or nothing is found.
+        BiovlError: If the search does not work.
+    """
+    if config.ids:
+        return _listed(config.ids)
+    if config.search:
+        return _found(config)
+    return None
+
+
+def _listed(uri: str) -> np.ndarray:
+    filesystem, path = open_location(uri)
+    try:
+        with filesystem.open_input_stream(path) as stream:
+            lines = stream.read().decode("utf-8-sig", "replace").splitlines()
+    except OSError as error:
+        raise SourceError(f"source.ids: {uri} cannot be read: {error}") from error
+    numbers = set()
+    for place, line in enumerate(lines, start=1):
+        text = line.partition("#")[0].strip().strip(",;\"'")
+        if not text:
+            continue
+        match = _ID.fullmatch(text)
+        if match is None:
+            raise SourceError(
+                f"source.ids: {uri}, line {place}: expected a PMCID such as PMC7096724, got "
+                f"{text[:50]!r}"
+            )
+        numbers.add(int(match[1]))
+    if not numbers:
+        raise SourceError(f"source.ids: {uri} names no article")
+    return np.array(sorted(numbers), np.int64)
+
+
+def _found(config: Config) -> np.ndarray:
+    client = Client(config.entrez)
+    try:
+        if config.search_in == "pmc":
+            ids = esearch(client, "pmc", config.search, limit=config.search_limit)
+        else:
+            term = f"({config.search}) AND pubmed pmc[sb]"
+            pmids = esearch(client, "pubmed", term, limit=config.search_limit)
+            ids = _in_pmc(client, pmids)
+    finally:
+        client.close()
+    numbers = {int(number) for number in ids if _ID.fullmatch(number)}
+    if not numbers:
+        raise SourceError(
+            f"source.search: nothing is found in {config.search_in} by {config.search!r}"
+        )
+    return np.array(sorted(numbers), np.int64)
+
+
+def _in_pmc(client: Client, pmids: Sequence[str]) -> list[str]:
+    """Return the numbers in PMC of those articles that are there."""
+    found: list[str] = []
+    for start in range(0, len(pmids), _AT_ONCE):
+        form = {
+            **{"dbfrom": "pubmed", "db": "pmc", "linkname": "pubmed_pmc", "retmode": "xml"},
+            "id": pmids[start : start + _AT_ONCE],
+        }
+        found += client.ask("elink", form, _linked)
+    return found
+
+
+def _linked(answer: bytes) -> list[str]:
+    try:
+        root = parsed(answer)
+    except etree.XMLSyntaxError as error:
+        raise NotAnAnswer("no XML") from error
+    if root.tag != "eLinkResult":
+        raise NotAnAnswer(f"a {root.tag}")
+    return [element.text or "" for element in root.iterfind("LinkSet/LinkSetDb/Link/Id")]

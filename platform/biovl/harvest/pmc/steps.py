@@ -1,0 +1,243 @@
+"""From a bucket to the records of what is to be harvested, in steps that each can be run again.
+
+    plan          which inventory, which articles are asked for                       listing.py
+    inventory     its files to tables of versions             one task for each file
+    comparison    versions in order, and what is different    one for each range of article numbers
+    records       what they say, and which version is taken   one for each thousand articles
+    catalogue     every version with what became of it        one for each range      outcome.py
+
+Each writes what the next reads into the draft, below ``.draft/acquired``; what it returns is small.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.core.artifacts import Folder
+from biovl.harvest.pmc import catalogue, choosing, inventory, records, unfetched
+from biovl.harvest.pmc.choosing import Known
+from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.records import Record
+from biovl.harvest.pmc.service import DAMAGED_TRIES, FAILING, Service
+from biovl.harvest.pmc.settings import Config
+from biovl.harvest.pmc.store import Store
+from biovl.harvest.sources import FileError
+
+ARTICLES_PER_CHUNK = 1_000
+"""Whose records one task reads."""
+
+_VERSIONS = catalogue.SCHEMA.append(pa.field("same", pa.bool_(), nullable=False)).append(
+    pa.field("asked", pa.bool_(), nullable=False)
+)
+STATES = pa.schema(
+    [
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("version", pa.int32(), nullable=False),
+        pa.field("state", pa.string(), nullable=False),
+        # As it was harvested before: neither ended nor harvested again.
+        pa.field("stands", pa.bool_(), nullable=False),
+    ]
+)
+
+
+def chunks_of(compared: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]]:
+    """Return the chunks of all ranges: range, first row and row after the last."""
+    return [
+        (part, start, stop)
+        for part, receipt in enumerate(compared)
+        for start, stop in receipt["chunks"]
+    ]
+
+
+def compare(
+    place: Place,
+    plan: Mapping[str, Any],
+    files: int,
+    parts: Sequence[tuple[int, int]],
+    number: int,
+) -> dict[str, Any]:
+    """Put the versions of a range in order, and find what is different from the earlier harvest."""
+    range_ = catalogue.Range(*parts[number])
+    folder = Folder(place.out)
+    paths = [folder.at(f".draft/acquired/inventory/{n:06d}.parquet") for n in range(files)]
+    refused: Counter[str] = Counter()
+    new = catalogue.distinct(
+        pq.read_table(
+            paths, filesystem=folder.filesystem, filters=range_.filters(), schema=inventory.LISTED
+        ),
+        refused,
+    )
+    old = _earlier(place.config.since, range_)
+    numbers = None if plan["asked"] is None else np.array(plan["asked"], np.int64)
+    broken = unfetched.numbers_before(place.config.since, range_).to_numpy(zero_copy_only=False)
+    found = catalogue.difference(new, old, numbers, broken)
+    is_asked = (
+        np.ones(new.num_rows, bool)
+        if numbers is None
+        else np.isin(new["number"].to_numpy(), numbers)
+    )
+    states = pa.array([state or "" for state in found.state], pa.string())
+    whole = pa.table(
+        [*new.columns, states, pa.array(found.same), pa.array(is_asked)], schema=_VERSIONS
+    )
+    touched = whole.filter(pa.array(found.touched & is_asked))
+    rest = whole.filter(pa.array(~(found.touched & is_asked)))
+    # What is not asked for needs no record.
+    state = pc.if_else(rest["asked"], rest["state"], catalogue.NOT_ASKED)
+    at = rest.schema.get_field_index("state")
+    rest = rest.set_column(at, _VERSIONS.field("state"), state)
+    place.write("versions", number, touched)
+    place.write("rest", number, rest.select(catalogue.SCHEMA.names))
+    place.write("ended", number, found.ended)
+    return {
+        "chunks": _chunks(touched["number"].to_numpy()),
+        "refused": dict(refused),
+        "changes": found.counts,
+        "states": tally(rest["state"], catalogue.HARVESTED),
+    }
+
+
+def _earlier(since: str, range_: catalogue.Range) -> pa.Table:
+    if not since:
+        return catalogue.SCHEMA.empty_table()
+    folder = Folder(since)
+    paths = [folder.at(f"catalogue/{name}") for name in folder.names("catalogue", ".parquet")]
+    found = pq.read_table(
+        paths, filesystem=folder.filesystem, filters=range_.filters(), schema=catalogue.SCHEMA
+    )
+    return found.sort_by([("number", "ascending"), ("version", "ascending")]).combine_chunks()
+
+
+def _chunks(numbers: np.ndarray) -> list[list[int]]:
+    """Return runs of rows of so many articles each, given the article of each row in order."""
+    begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
+    starts = [int(begin) for begin in begins[::ARTICLES_PER_CHUNK]]
+    ends = [*starts[1:], len(numbers)][: len(starts)]
+    return [[begin, end] for begin, end in zip(starts, ends, strict=True)]
+
+
+def read_records(
+    place: Place, plan: Mapping[str, Any], chunks: Sequence[tuple[int, int, int]], number: int
+) -> dict[str, Any]:
+    """Read the records of a chunk's articles and choose a version of each."""
+    part, start, stop = chunks[number]
+    rows = place.table("versions", part).slice(start, stop - start).to_pylist()
+    articles: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        articles.setdefault(row["number"], []).append(row)
+    store = place.store(f"records-{number:06d}")
+    with place.service(plan["url"]) as service, ThreadPoolExecutor(place.config.threads) as pool:
+        service.known = plan["known"]
+        choose = _chooser(place.config, service, store)
+        try:
+            choices = list(pool.map(choose, articles.values()))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    taken: list[dict[str, Any]] = []
+    states: list[dict[str, Any]] = []
+    for versions, choice in zip(articles.values(), choices, strict=True):
+        stands = _stands(versions, choice)
+        if choice.record is not None and not stands:
+            taken.append(asdict(choice.record))
+        for row, state in zip(versions, choice.states, strict=True):
+            is_kept = stands and state == catalogue.HARVESTED
+            states.append(
+                {
+                    "number": row["number"],
+                    "version": row["version"],
+                    "state": state,
+                    "stands": is_kept,
+                }
+            )
+    place.write("records", number, pa.Table.from_pylist(taken, records.SCHEMA))
+    place.write("states", number, pa.Table.from_pylist(states, STATES))
+    return {
+        "chosen": len(taken),
+        "stand": sum(state["stands"] for state in states),
+        "states": dict(Counter(s["state"] for s in states if s["state"] != catalogue.HARVESTED)),
+    }
+
+
+def dropped(place: Place, number: int) -> None:
+    """Forget what a chunk's task fetched, once its receipt is written."""
+    place.store(f"records-{number:06d}").drop()
+
+
+def _chooser(
+    config: Config, service: Service, store: Store
+) -> Callable[[Sequence[Mapping[str, Any]]], choosing.Choice]:
+    def choose(versions: Sequence[Mapping[str, Any]]) -> choosing.Choice:
+        etags = {row["version"]: row["etag"] for row in versions}
+
+        def record_of(known: Known) -> Record | str:
+            return read_record(config, service, store, known, etags[known.version])
+
+        return choosing.chosen([known_of(row) for row in versions], record_of, config.filters)
+
+    return choose
+
+
+def known_of(row: Mapping[str, Any]) -> Known:
+    """Return a version by its row of a catalogue."""
+    return Known(row["number"], row["version"], row["last_modified"].date().isoformat())
+
+
+def read_record(
+    config: Config, service: Service, store: Store, known: Known, etag: str
+) -> Record | str:
+    """Return the record of a version, or the reason why there is none."""
+    key = f"{inventory.RECORDS}PMC{known.number}.{known.version}.json"
+
+    def read(data: bytes) -> Record:
+        place = (known.number, known.version, known.modified, config.bucket)
+        return records.read(data, *place)
+
+    def is_whole(data: bytes) -> bool:
+        try:
+            read(data)
+        except records.RecordError:
+            return False
+        return True
+
+    def fetch() -> bytes:
+        # Nothing tells the MD5 of a record: one that cannot be read may have come damaged.
+        for _ in range(DAMAGED_TRIES - 1):
+            data = service.get(key, max_bytes=records.RECORD_BYTES)
+            if is_whole(data):
+                return data
+        return service.get(key, max_bytes=records.RECORD_BYTES)
+
+    try:
+        return read(store.kept(f"{config.bucket}/{key} {etag}", fetch, is_whole))
+    except FileError as error:
+        return catalogue.FAILED if error.defect == FAILING else catalogue.MISSING
+    except records.RecordError:
+        return catalogue.UNREADABLE
+
+
+def _stands(versions: Sequence[Mapping[str, Any]], choice: choosing.Choice) -> bool:
+    """Return whether the chosen version is as it was harvested before."""
+    return any(
+        state == catalogue.HARVESTED and row["same"] and row["state"] == catalogue.HARVESTED
+        for row, state in zip(versions, choice.states, strict=True)
+    )
+
+
+def chosen_records(place: Place, chunk: int, start: int, stop: int) -> list[Record]:
+    """Return some of the records that a chunk's task chose."""
+    rows = place.table("records", chunk).slice(start, stop - start).to_pylist()
+    return [records.from_row(row) for row in rows]
+
+
+def tally(column: pa.ChunkedArray, *without: str) -> dict[str, int]:
+    """Return how often each value of a column comes, those that are named left aside."""
+    counts = pc.value_counts(column).to_pylist() if len(column) else []
+    return {c["values"]: c["counts"] for c in counts if c["values"] not in without}

@@ -1,0 +1,75 @@
+"""What was fetched already: objects by their MD5, so that none is fetched a second time."""
+
+import hashlib
+from collections.abc import Callable
+from typing import BinaryIO
+
+from biovl.core.artifacts import Folder
+from biovl.harvest.pmc.service import Service
+
+
+class Store:
+    """Objects in a folder: one that a user keeps, or a part of a draft, which goes with it."""
+
+    def __init__(self, folder: Folder, under: str, *, is_kept: bool) -> None:
+        self._folder, self._under, self._is_kept = folder, under, is_kept
+        self._verified: set[str] = set()
+
+    def fetch(self, service: Service, key: str, md5: str, *, max_bytes: int) -> None:
+        """Make sure that an object is here, whole and as its MD5 says.
+
+        Raises:
+            FileError: If it cannot be had.
+            StorageError: If the service, a disk or a bucket does not do its work.
+        """
+        if self._read(md5) is None:
+            with self._folder.writer(self._name(md5)) as stream:
+                service.download(key, stream, max_bytes=max_bytes, md5=md5)
+            self._verified.add(md5)
+
+    def read(self, service: Service, key: str, md5: str, *, max_bytes: int) -> bytes:
+        """Return an object, from here or else from the service."""
+        found = self._read(md5)
+        if found is None:
+            self.fetch(service, key, md5, max_bytes=max_bytes)
+            found = self._folder.read(self._name(md5))
+        return found
+
+    def kept(
+        self, name: str, fetch: Callable[[], bytes], is_whole: Callable[[bytes], bool]
+    ) -> bytes:
+        """Return what has no checksum, by the MD5 of what it is called and what marks its state."""
+        mark = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
+        if self._folder.exists(self._name(mark)):
+            data = self._folder.read(self._name(mark))
+            if is_whole(data):
+                return data
+        data = fetch()
+        self._folder.write(self._name(mark), data)
+        return data
+
+    def open(self, md5: str) -> BinaryIO:
+        """Return an object that was fetched, as a stream."""
+        stream: BinaryIO = self._folder.filesystem.open_input_file(self._folder.at(self._name(md5)))
+        return stream
+
+    def drop(self) -> None:
+        """Delete what is here, unless it is kept: what it was fetched for is done."""
+        if not self._is_kept:
+            self._folder.delete_folder(self._under)
+
+    def _read(self, md5: str) -> bytes | None:
+        """Return an object; what was damaged since is not here."""
+        name = self._name(md5)
+        if not self._folder.exists(name):
+            return None
+        data = self._folder.read(name)
+        if md5 in self._verified:
+            return data
+        if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
+            return None
+        self._verified.add(md5)
+        return data
+
+    def _name(self, md5: str) -> str:
+        return f"{self._under}/{md5[:2]}/{md5}"

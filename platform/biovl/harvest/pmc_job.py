@@ -1,0 +1,232 @@
+"""The steps from a bucket to the records of what is harvested, each step's tasks on workers."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from biovl.core import config as configs
+from biovl.core import plugins
+from biovl.core.artifacts import Draft, Input, fingerprint, read_manifest
+from biovl.core.errors import ArtifactError
+from biovl.core.limits import LocalLimiter
+from biovl.core.plugins import Plugin
+from biovl.harvest.pmc import listing, outcome, steps
+from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.settings import HOW, Config
+from biovl.harvest.pmc.unfetched import Unfetched
+from biovl.harvest.sources import Package
+from biovl.harvest.sources.pmc_open_data import OpenData
+from biovl.runtime import limiter
+from biovl.runtime.progress import Progress
+from biovl.runtime.units import Stages
+
+NAME = "pmc_open_data"
+"""The source that this module is about."""
+
+Unit = tuple[int, int, int]
+"""A chunk of records, and the first and the last but one of those that one task reads."""
+
+
+@dataclass(frozen=True)
+class Acquired:
+    """What is to be read, and what became of everything else."""
+
+    units: list[Unit]
+    counts: dict[str, Any]
+    files: dict[str, dict[str, int]]
+    notes: dict[str, Any]
+
+
+def settings_of(source: Plugin) -> Config:
+    """Return the settings of the source."""
+    found: Config = plugins.found("harvest.sources", source)[1]
+    return found
+
+
+def inputs(config: Config) -> list[Input]:
+    """Return the earlier harvest that this one goes on from, if any.
+
+    Raises:
+        ArtifactError: If it is none, or was made with other settings.
+    """
+    if not config.since:
+        return []
+    earlier = read_manifest(config.since, "figures")
+    source = dict(earlier.config.get("source") or {})
+    if source.get("name") != NAME:
+        raise ArtifactError(
+            f"source.since: {config.since} was harvested from {source.get('name')}, not from {NAME}"
+        )
+    return [Input(name="since", uri=config.since, fingerprint=fingerprint(config.since))]
+
+
+def plain_settings(source: Plugin) -> dict[str, Any]:
+    """Return what was set of what changes the published bytes, spelled one way."""
+    default = configs.to_plain(Config())
+    given = configs.to_plain(settings_of(source))
+    return {
+        "name": source.name,
+        **{k: v for k, v in given.items() if k not in HOW and v != default[k]},
+    }
+
+
+def refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
+    """Make sure that an increment asks for what the earlier harvest asked for.
+
+    Args:
+        config: Of the increment.
+        plain: Its source as it stands in a manifest.
+
+    Raises:
+        ArtifactError: If it does not: then no sum of the two is a harvest.
+    """
+    if not config.since:
+        return
+    earlier = dict(read_manifest(config.since, "figures").config["source"])
+    may_differ = {"since", "snapshot", "endpoint", "max_xml_mb", "max_file_mb"}
+    # What was not set is as it is by default.
+    names = sorted((earlier.keys() | plain.keys()) - may_differ)
+    told = [
+        f"source.{name}: {earlier.get(name, '(default)')!r} -> {plain.get(name, '(default)')!r}"
+        for name in names
+        if earlier.get(name) != plain.get(name)
+    ]
+    if told:
+        raise ArtifactError(
+            f"source.since: {config.since} was harvested with other settings; what differs now:\n  "
+            + "\n  ".join(told)
+            + "\nGive the same, or harvest anew."
+        )
+
+
+@contextmanager
+def place_of(config: Config, out: str) -> Iterator[Place]:
+    """Yield what the tasks of a job need, with the limit they share. Needs Ray."""
+    with limiter.shared(config.limits) as shared:
+        yield Place(config=config, out=out, limiter=shared)
+
+
+def plan(config: Config, out: str) -> dict[str, Any]:
+    """Return what is asked of which inventory; see ``listing.plan``. Needs no Ray."""
+    return listing.plan(Place(config=config, out=out, limiter=LocalLimiter(config.limits)))
+
+
+def acquire(
+    place: Place,
+    plan: Mapping[str, Any],
+    draft: Draft,
+    packages_per_unit: int,
+    report: Progress,
+) -> Acquired:
+    """Find out what is to be read, and publish the catalogue and the tombstones beside it.
+
+    Raises:
+        SourceError: If the source as a whole cannot be read.
+        StorageError: If it, a disk or a bucket does not do its work.
+    """
+    config = place.config
+    stages = Stages(draft, report)
+    files = len(plan.get("lists") or plan["files"])
+    read = stages.run("reading list", files, listing.read_inventory, (place, plan))
+    parts = listing.parts_of(read)
+    shared: tuple[Any, ...] = (place, plan, files, parts)
+    compared = stages.run("comparing range", len(parts), steps.compare, shared)
+    for number in range(files):
+        listing.listed_dropped(place, number)
+    chunks = steps.chunks_of(compared)
+    chosen = stages.run("reading records", len(chunks), steps.read_records, (place, plan, chunks))
+    for number in range(len(chunks)):
+        steps.dropped(place, number)
+    finished = stages.run("writing catalogue", len(parts), outcome.finish, (place, plan, chunks))
+    published: dict[str, dict[str, int]] = {}
+    for receipt in finished:
+        published |= receipt["files"]
+    if config.since:
+        published |= outcome.publish_tombstones(place, len(parts))
+    counts = _counts(read, compared, chosen, finished, is_increment=bool(config.since))
+    report.say(
+        f"{counts['listed']:,} versions listed, {sum(r['chosen'] for r in chosen):,} articles to "
+        f"read; left out: {_told(counts['left_out']) or 'none'}"
+    )
+    return Acquired(
+        units=_units([receipt["chosen"] for receipt in chosen], packages_per_unit),
+        counts=counts,
+        files=published,
+        notes={
+            "snapshot": plan["date"],
+            "snapshot of a row": "the day on which the article's record was changed last",
+        },
+    )
+
+
+def _units(chosen: Sequence[int], size: int) -> list[Unit]:
+    return [
+        (chunk, start, min(start + size, count))
+        for chunk, count in enumerate(chosen)
+        for start in range(0, count, size)
+    ]
+
+
+def _counts(
+    read: Sequence[Mapping[str, Any]],
+    compared: Sequence[Mapping[str, Any]],
+    chosen: Sequence[Mapping[str, Any]],
+    finished: Sequence[Mapping[str, Any]],
+    *,
+    is_increment: bool,
+) -> dict[str, Any]:
+    refused = _sum([*read, *compared], "refused")
+    listed = sum(receipt["rows"] for receipt in read)
+    counts: dict[str, Any] = {
+        "listed": listed,
+        "harvested": sum(receipt["chosen"] for receipt in chosen),
+        "left_out": _sum([*compared, *chosen], "states"),
+        "refused": refused,
+    }
+    if is_increment:
+        as_before = listed - refused.get("row comes twice", 0)
+        as_before -= counts["harvested"] + sum(counts["left_out"].values())
+        counts |= {
+            "as_before": as_before,
+            "difference": _sum(compared, "changes"),
+            "ended": _sum(finished, "ended"),
+        }
+    return counts
+
+
+def _sum(receipts: Sequence[Mapping[str, Any]], name: str) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for receipt in receipts:
+        total.update(receipt[name])
+    return dict(sorted(total.items()))
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
+
+
+def packages(place: Place, url: str, unit: int, rows: Unit) -> Iterator[Package]:
+    """Yield the packages of a unit, fetched into a part of the store of its own."""
+    config = place.config
+    chunk, start, stop = rows
+    records = steps.chosen_records(place, chunk, start, stop)
+    source = OpenData(config)
+    with place.service(url) as service:
+        # Read a moment ago: what tells a bucket that is gone from an article that is.
+        service.known = f"metadata/{records[0].name}.json"
+        unfetched = Unfetched()
+        yield from source.packages(records, service, place.store(f"unit-{unit:06d}"), unfetched)
+    # Before the unit's receipt, which comes when no package is left.
+    outcome.write_unfetched(place, unit, unfetched.table())
+
+
+def publish_unfetched(place: Place) -> dict[str, dict[str, int]]:
+    """Publish what could not be had of all units, if anything."""
+    return outcome.publish_unfetched(place)
+
+
+def forget(place: Place, unit: int) -> None:
+    """Delete what a finished unit fetched."""
+    place.store(f"unit-{unit:06d}").drop()

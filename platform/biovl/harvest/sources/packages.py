@@ -1,0 +1,474 @@
+"""PMC packages in a folder or bucket: ``<id>/``, ``<id>.tar.gz``, tars of many, loose XML.
+
+A folder with XML is a package: what else lies in and below it are its media and supplements. Only
+where it plainly holds more than one article do archives and folders beside XML count as packages.
+"""
+
+import functools
+import hashlib
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import pyarrow.fs as pafs
+
+from biovl.core import archives
+from biovl.core.artifacts import MANIFEST
+from biovl.core.errors import ArtifactError, SourceError
+from biovl.core.filesystems import Listing, Tree, is_hidden, printable, trouble
+from biovl.harvest.sources import Address, Package
+
+NO_XML = "package has no XML"
+EMPTY = "package is empty"
+XML_TOO_LARGE = "xml too large"
+UNREADABLE = "package cannot be read"
+REFUSED = "package is refused"
+"""A link out of the source, a pipe, a name that is not UTF-8."""
+
+_ARCHIVE = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.bz2|tar\.xz)$", re.IGNORECASE)
+_XML = re.compile(r"\.n?xml$", re.IGNORECASE)
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_HEAD_BYTES = 65_536
+_MANY = 1_000
+"""XML files with no other file among them are a bulk archive's, and no package waits for media."""
+_NAME_LENGTH = 120
+_MOST_MANIFEST_BYTES = 1 << 26
+_ROOT = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?"
+    rb"(?>\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*+(?:\[.*?\]\s*+)?>)*+"
+    rb"<(?:[\w.-]+:)?([\w.-]+)[\s>/]",
+    re.DOTALL | re.IGNORECASE,
+)
+_ARTICLE_ROOTS = (
+    b"article pmc-articleset pmc-articles articles records record oai-pmh getrecord listrecords"
+).split()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Where the packages are, and how much of one is believed."""
+
+    path: str
+    """A folder or bucket of packages, one package, one archive or one XML file."""
+
+    max_xml_mb: int = 100
+    """Larger XML is a defect; the largest real articles have 30 MB."""
+
+    max_file_mb: int = 512
+    """Larger image files are not read; a TIFF of a whole slide may reach this."""
+
+    max_package_mb: int = 8_192
+    """What one package of an archive may unpack to: above it, it is taken for a bomb."""
+
+    max_package_files: int = 200_000
+    """Files that one package of an archive may hold; bulk archives have many articles a folder."""
+
+    def __post_init__(self) -> None:
+        for limit in fields(self)[1:]:
+            if getattr(self, limit.name) < 1:
+                raise ValueError(f"{limit.name} must be positive")
+
+
+def build(config: Config) -> "PackageSource":
+    """Return the source."""
+    return PackageSource(config)
+
+
+class PackageSource:
+    """Packages under one location."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._last_beside: tuple[str, Mapping[str, int]] | None = None
+
+    def folders(self) -> list[str]:
+        """Return the folders that are read with all they hold."""
+        return [self._config.path]
+
+    @functools.cached_property
+    def _tree(self) -> Tree:
+        try:
+            return Tree(self._config.path)
+        except ArtifactError as error:
+            raise SourceError(f"source.path: {error}") from error
+
+    def addresses(self) -> Iterator[Address]:
+        """Return folders, archives and XML files in the order of their paths."""
+        tree, names = self._tree, _Names()
+        try:
+            is_file = tree.has(tree.path, pafs.FileType.File)
+            if not is_file and not tree.has(tree.path, pafs.FileType.Directory):
+                raise SourceError(f"source.path: there is nothing at {self._config.path}")
+            for path in [tree.path] if is_file else _walk(tree):
+                base = path.rstrip("/").rpartition("/")[2]
+                stem = _XML.sub("", _ARCHIVE.sub("", base))
+                yield Address(tree.uri(path), names.new(stem, path.removeprefix(tree.path)))
+        except OSError as error:
+            raise SourceError(f"source.path: {self._config.path}: {error}") from error
+
+    def read(self, address: Address) -> Iterator[Package]:
+        """Return the packages at an address."""
+        tree = self._tree
+        path = tree.path_of(address.uri)
+        try:
+            refusal = tree.refusal(path)
+            if refusal is not None:
+                yield _broken(address, REFUSED, refusal)
+            elif address.uri.endswith("/"):
+                yield from self._folder(address, path)
+            elif _XML.search(path):
+                yield from self._loose(address, path)
+            else:
+                yield from self._archive(address, path)
+        # What was listed may be gone, locked or out of reach by now.
+        except OSError as error:
+            found = trouble(error, tree.uri(path))
+            if found is not None:
+                raise found from error
+            yield _broken(address, UNREADABLE, str(error)[:300])
+
+    def _folder(self, address: Address, path: str) -> Iterator[Package]:
+        found = self._tree.below(path)
+        group = _Group(
+            found.files,
+            lambda name, size_bytes: self._tree.read(f"{path}/{name}", size_bytes),
+            [f"{name}: {reason}" for name, reason in found.refused.items()],
+        )
+        yield from self._packages(address.name, address.uri, group, _Names())
+
+    def _loose(self, address: Address, path: str) -> Iterator[Package]:
+        folder, _, base = path.rpartition("/")
+        size_bytes = self._tree.filesystem.get_file_info(path).size or 0
+        group = _Group(
+            {**self._beside(folder), base: size_bytes},
+            lambda name, size_bytes: self._tree.read(f"{folder}/{name}", size_bytes),
+        )
+        yield from self._packages(address.name, address.uri[: -len(base)], group, _Names())
+
+    def _beside(self, folder: str) -> Mapping[str, int]:
+        """Return what XML files that share a folder share: each graphic says which is its own."""
+        # They come one after the other: their folder is listed once for all of them.
+        if self._last_beside is None or self._last_beside[0] != folder:
+            files = self._tree.folder(folder).files
+            shared = {n: files[n] for n in files if not (_XML.search(n) or _ARCHIVE.search(n))}
+            self._last_beside = folder, shared
+        return self._last_beside[1]
+
+    def _archive(self, address: Address, path: str) -> Iterator[Package]:
+        config, names = self._config, _Names()
+        with self._tree.filesystem.open_input_stream(path, compression=None) as stream:
+            for folder in archives.folders(
+                stream,
+                is_whole=_is_package,
+                is_part=_is_bulk,
+                ignored=is_hidden,
+                max_bytes=config.max_package_mb * 1_000_000,
+                max_files=config.max_package_files,
+            ):
+                place = f"{address.uri}#{printable(folder.path)}{'/' if folder.path else ''}"
+                group = _unpacked(folder)
+                if folder.defect is not None:
+                    if group.is_bulk():
+                        # Every article that is there is whole: the damage is to none of them.
+                        yield from self._packages(
+                            address.name, place, group, names, are_articles=folder.is_part
+                        )
+                        group = _Group({}, group.read)
+                    yield self._damaged(address, place, folder, group, names)
+                    continue
+                # What is left at the end may be several packages, none of them with an article.
+                parts = (
+                    {"": group}
+                    if folder.path or not group.files
+                    else group.by_folder(is_all=folder.is_only)
+                )
+                for inner, part in parts.items():
+                    name = address.name
+                    if not (folder.is_only or folder.is_part) or len(parts) > 1:
+                        name += f"_{_last(inner or folder.path) or 'rest'}"
+                    yield from self._packages(
+                        name, place + inner, part, names, are_articles=folder.is_part
+                    )
+
+    def _damaged(
+        self,
+        address: Address,
+        place: str,
+        folder: archives.Folder,
+        group: "_Group",
+        names: "_Names",
+    ) -> Package:
+        """Return what a damaged archive ends in, with its XML where it still holds some."""
+        inner = next((name for name in sorted(group.files) if _XML.search(name)), "")
+        is_only = folder.is_only and not names.are_given
+        name = address.name if is_only else f"{address.name}_rest"
+        return Package(
+            name=names.new(name, place),
+            uri=names.new_uri(place + inner),
+            xml=self._xml(group, inner)[0] if inner else None,
+            defect=folder.defect,
+            defect_detail=folder.detail,
+        )
+
+    def _packages(
+        self,
+        name: str,
+        place: str,
+        group: "_Group",
+        names: "_Names",
+        *,
+        are_articles: bool = False,
+    ) -> Iterator[Package]:
+        """Yield the article of a folder; more than one where several XML files are articles."""
+        xml_names = group.xml()
+        media = dict(group.files)
+        for inner in xml_names:
+            del media[inner]
+
+        def read_media(inner: str) -> bytes:
+            if inner not in media:
+                raise FileNotFoundError(f"{inner} is not in the package")
+            limit_mb = self._config.max_file_mb
+            if media[inner] > limit_mb * 1_000_000:
+                size_mb = media[inner] / 1e6
+                raise OSError(f"file too large: {inner} has {size_mb:.0f} MB, over {limit_mb}")
+            return group.read(inner, None)
+
+        if not xml_names:
+            there = [*sorted(media)[:5], *group.refused[:5]]
+            yield Package(
+                name=names.new(name, place),
+                uri=names.new_uri(place),
+                defect=NO_XML if there else EMPTY,
+                defect_detail=", ".join(there)[:300] or None,
+            )
+            return
+        # Supplements may be XML too. Where there is no article, or more than one, whatever an XML
+        # file is must be judged: it may be an article that was damaged.
+        articles = [inner for inner in xml_names if group.is_article(inner)]
+        if are_articles or len(articles) != 1:
+            articles = xml_names
+        for inner in articles:
+            xml, defect, detail = self._xml(group, inner)
+            own = (
+                name if len(articles) == 1 and not are_articles else f"{name}_{_XML.sub('', inner)}"
+            )
+            yield Package(
+                name=names.new(own, place + inner),
+                uri=names.new_uri(place + inner),
+                xml=xml,
+                files=media,
+                read=read_media,
+                defect=defect,
+                defect_detail=detail,
+            )
+
+    def _xml(self, group: "_Group", name: str) -> tuple[bytes | None, str | None, str | None]:
+        """Return the bytes of an XML file, or the defect and its detail."""
+        if group.files[name] > self._config.max_xml_mb * 1_000_000:
+            return None, XML_TOO_LARGE, f"{group.files[name]} bytes"
+        try:
+            return group.read(name, None), None, None
+        except OSError as error:
+            return None, UNREADABLE, str(error)[:300]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Files that belong together, wherever they are."""
+
+    files: Mapping[str, int]
+    """Name relative to the folder they share -> size in bytes."""
+    read: Callable[[str, int | None], bytes]
+    """Return a file, or its first bytes only."""
+    refused: Sequence[str] = ()
+    """What else stands there, and why it is not touched."""
+
+    def xml(self) -> list[str]:
+        return sorted(name for name in self.files if "/" not in name and _XML.search(name))
+
+    def is_bulk(self) -> bool:
+        """Return whether there is article upon article and nothing else."""
+        xml = self.xml()
+        return len(xml) == len(self.files) and sum(map(self.is_article, xml)) > 1
+
+    def has_article(self) -> bool:
+        return any(self.is_article(name) for name in self.xml())
+
+    def is_article(self, name: str) -> bool:
+        """Return whether XML may be an article: it is not plainly something else."""
+        try:
+            head = self.read(name, _HEAD_BYTES)
+        except OSError:
+            return True
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            head = head.decode("utf-16", "ignore").encode()
+        root = _ROOT.search(head)
+        return root is None or root[1].lower() in _ARTICLE_ROOTS
+
+    def by_folder(self, *, is_all: bool) -> dict[str, "_Group"]:
+        """Return the files of each outermost folder that holds any: ``{"PMC1/": …, "": …}``.
+
+        Lists and notes beside packages are left out, unless these files are all there is.
+        """
+        folders: list[str] = []
+        parts: dict[str, dict[str, int]] = {}
+        for name in sorted(self.files, key=lambda name: name.rpartition("/")):
+            folder = "".join(name.rpartition("/")[:2])
+            if folder and not (folders and folder.startswith(folders[-1])):
+                folders.append(folder)
+            own = folders[-1] if folder else ""
+            parts.setdefault(own, {})[name.removeprefix(own)] = self.files[name]
+        if not self.xml() and not (is_all and len(parts) < 2):
+            parts.pop("", None)
+        return {own: self._part(own, files) for own, files in parts.items()}
+
+    def _part(self, own: str, files: Mapping[str, int]) -> "_Group":
+        return _Group(files, lambda name, size_bytes: self.read(own + name, size_bytes))
+
+
+def _is_package(folder: archives.Folder) -> bool:
+    """Return whether a folder of an archive is a package, and not one of supplements inside one."""
+    group = _unpacked(folder)
+    return bool(group.xml()) and ("/" not in folder.path or group.has_article())
+
+
+def _is_bulk(folder: archives.Folder) -> bool:
+    """Return whether a folder of an archive holds article upon article and nothing else so far."""
+    return len(folder.files) >= _MANY and all(map(_XML.search, folder.files))
+
+
+def _unpacked(folder: archives.Folder) -> _Group:
+    places = {printable(name): place for name, place in folder.files.items()}
+
+    def read(name: str, size_bytes: int | None) -> bytes:
+        with open(places[name], "rb") as stream:
+            return stream.read(size_bytes)
+
+    return _Group({name: place.stat().st_size for name, place in places.items()}, read)
+
+
+class _Names:
+    """Names that are unique among those given here, of letters, digits, ``_`` and ``-`` only.
+
+    None is another one followed by ``_``: what the archive ``a`` holds is called ``a_…``.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._starts: set[str] = set()
+        self._uris: Counter[str] = Counter()
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there was any so far."""
+        return bool(self._taken)
+
+    def new(self, wanted: str, place: str) -> str:
+        """Return a name; the second one wanted alike gets a hash of the place it is at."""
+        name = _NOT_IN_NAME.sub("-", wanted).strip("-")[:_NAME_LENGTH] or "package"
+        parts = name.split("_")
+        starts = {"_".join(parts[:count]) for count in range(1, len(parts))}
+        is_free = name not in self._taken | self._starts and self._taken.isdisjoint(starts)
+        while not is_free:
+            place = hashlib.sha256(place.encode()).hexdigest()[:12]
+            is_free = f"{name}-{place}" not in self._taken
+            name = f"{name}-{place}" if is_free else name
+        self._taken.add(name)
+        self._starts |= starts
+        return name
+
+    def new_uri(self, uri: str) -> str:
+        """Return a URI; an archive may hold the same name twice."""
+        self._uris[uri] += 1
+        return uri if self._uris[uri] == 1 else f"{uri} ({self._uris[uri]})"
+
+
+def _walk(tree: Tree) -> Iterator[str]:
+    """Yield the packages below a folder: folders end in a slash, archives and XML files do not."""
+    # A list and no recursion: folders may be nested a thousand deep.
+    todo = [tree.path + "/"]
+    while todo:
+        item = todo.pop()
+        if not item.endswith("/"):
+            yield item
+            continue
+        path = item.rstrip("/")
+        is_root = path == tree.path
+        if tree.is_link(path) and tree.refusal(path) is not None:
+            yield item
+            continue
+        try:
+            found = tree.folder(path)
+            _refuse_published(tree, path, found)
+            inside = _packages_in(tree, path, found, is_root=is_root)
+        except OSError:
+            # A bucket that does not answer is no package that cannot be read.
+            if is_root or not tree.is_local:
+                raise
+            yield item
+            continue
+        if inside is not None:
+            todo += [f"{path}/{name}" for name in sorted(inside, reverse=True)]
+        # An empty source is an error of the user's and not a package.
+        elif not is_root or found.files:
+            yield item
+
+
+def _refuse_published(tree: Tree, path: str, found: Listing) -> None:
+    """Refuse a folder that a job of ours published: its parts and shards are no packages.
+
+    Raises:
+        SourceError: If it is one.
+    """
+    size_bytes = found.files.get(MANIFEST, 0)
+    if not 0 < size_bytes <= _MOST_MANIFEST_BYTES:
+        return
+    try:
+        manifest = json.loads(tree.read(f"{path}/{MANIFEST}", size_bytes))
+    except (OSError, ValueError, RecursionError):
+        # Of somebody else's: a package may hold a file of this name.
+        return
+    if isinstance(manifest, dict) and str(manifest.get("code", "")).startswith("biovl "):
+        raise SourceError(
+            f"source.path: {tree.uri(path)} holds {manifest.get('kind')} that biovl published, and "
+            "no packages: give a folder of packages alone"
+        )
+
+
+def _packages_in(tree: Tree, path: str, found: Listing, *, is_root: bool) -> list[str] | None:
+    """Return the packages and folders to walk in a folder, or None if it is a package itself."""
+    xml = [name for name in found.files if _XML.search(name)]
+    tars = [name for name in found.files if _ARCHIVE.search(name)]
+    folders = [f"{name}/" for name in found.folders]
+    # What is refused is named as a package if it would have been one.
+    refused = [name for name in found.refused if name.endswith("/") or _ARCHIVE.search(name)]
+    if is_root:
+        refused += [name for name in found.refused if _XML.search(name)]
+    everything = [*xml, *tars, *folders, *refused]
+    if not xml or (is_root and (tars or len(xml) > 1)):
+        return everything or None
+    group = _Group(found.files, lambda name, size_bytes: tree.read(f"{path}/{name}", size_bytes))
+    # A package may hold archives, and folders, of supplements.
+    if tars and len(list(itertools.islice(filter(group.is_article, xml), 2))) > 1:
+        return everything
+    if any(_has_article(tree, path, name) for name in found.folders):
+        return everything
+    return None
+
+
+def _has_article(tree: Tree, path: str, folder: str) -> bool:
+    below = tree.below(f"{path}/{folder}").files
+    group = _Group(below, lambda name, size_bytes: tree.read(f"{path}/{folder}/{name}", size_bytes))
+    return any(group.is_article(name) for name in below if _XML.search(name))
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _broken(address: Address, defect: str, detail: str) -> Package:
+    return Package(name=address.name, uri=address.uri, defect=defect, defect_detail=detail)

@@ -1,0 +1,103 @@
+"""PMC's open-data bucket: single objects by article version, as PMC is distributed since 2026.
+
+Steps that many workers share stand in ``biovl/harvest/pmc``; the job ``harvest`` runs them. What is
+here does the same one after the other in one process.
+"""
+
+import tempfile
+from collections.abc import Iterator
+
+from biovl.core.artifacts import Folder
+from biovl.core.limits import Limiter, LocalLimiter
+from biovl.harvest.pmc import articles, listing, steps
+from biovl.harvest.pmc.choosing import Known
+from biovl.harvest.pmc.endpoint import bucket_url
+from biovl.harvest.pmc.inventory import RECORDS
+from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.records import Record
+from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.settings import HOW, Config
+from biovl.harvest.pmc.store import Store
+from biovl.harvest.pmc.unfetched import Unfetched
+from biovl.harvest.sources import Address, Package
+
+__all__ = ["HOW", "Config", "OpenData", "build"]
+
+GONE = "article is not to be had"
+
+
+def build(config: Config) -> "OpenData":
+    """Return the source."""
+    return OpenData(config)
+
+
+class OpenData:
+    """The bucket, in one process."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.limiter: Limiter = LocalLimiter(config.limits)
+        self._url = ""
+
+    def addresses(self) -> Iterator[Address]:
+        """Return the version of each article that is chosen, in the order of their numbers."""
+        with tempfile.TemporaryDirectory() as folder:
+            place = Place(config=self.config, out=folder, limiter=self.limiter)
+            for record in _all_records(place):
+                uri = articles.source_uri(record.name, self.config.bucket)
+                yield Address(uri, record.name)
+
+    def read(self, address: Address) -> Iterator[Package]:
+        """Return the article of an address, with its record as it is now."""
+        number, _, version = address.name.removeprefix("PMC").partition(".")
+        known = Known(int(number), int(version), "")
+        with tempfile.TemporaryDirectory() as folder, self._service() as service:
+            store = Store(Folder(folder), "store", is_kept=False)
+            found = next(iter(service.listed(f"{RECORDS}{address.name}.json")), None)
+            if found is None:
+                yield Package(name=address.name, uri=address.uri, defect=GONE)
+                return
+            known = Known(known.number, known.version, found.last_modified[:10])
+            record = steps.read_record(self.config, service, store, known, found.etag)
+            if isinstance(record, str):
+                yield Package(name=address.name, uri=address.uri, defect=record)
+                return
+            yield from self.packages([record], service, store)
+
+    def packages(
+        self,
+        records: list[Record],
+        service: Service,
+        store: Store,
+        unfetched: Unfetched | None = None,
+    ) -> Iterator[Package]:
+        """Return the package of each record, in order; ``unfetched`` is told what was not had."""
+        config = self.config
+        return articles.packages(
+            records,
+            service,
+            store,
+            bucket=config.bucket,
+            sizes=config.sizes,
+            threads=config.threads,
+            unfetched=unfetched,
+        )
+
+    def _service(self) -> Service:
+        config = self.config
+        if not self._url:
+            self._url = bucket_url(config.endpoint, config.bucket, self.limiter, config.patience)
+        return Service(self._url, self.limiter, config.patience, config.threads)
+
+
+def _all_records(place: Place) -> Iterator[Record]:
+    plan = listing.plan(place)
+    files = len(plan.get("lists") or plan["files"])
+    read = [listing.read_inventory(place, plan, number) for number in range(files)]
+    parts = listing.parts_of(read)
+    compared = [steps.compare(place, plan, files, parts, number) for number in range(len(parts))]
+    chunks = steps.chunks_of(compared)
+    for number in range(len(chunks)):
+        done = steps.read_records(place, plan, chunks, number)
+        steps.dropped(place, number)
+        yield from steps.chosen_records(place, number, 0, done["chosen"])

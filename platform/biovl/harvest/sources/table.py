@@ -1,0 +1,431 @@
+"""A folder of images and a table of captions: private data, or whatever is not JATS."""
+
+import csv
+import datetime
+import functools
+import hashlib
+import io
+import itertools
+import json
+import logging
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from biovl.articles.content import ArticleContent, FigureContent, Graphic
+from biovl.articles.graphics import Files
+from biovl.articles.licenses import license_from_text
+from biovl.core import spreadsheets
+from biovl.core.errors import ArtifactError, SourceError
+from biovl.core.filesystems import Tree, told
+from biovl.harvest.sources import Address, Package
+
+log = logging.getLogger(__name__)
+
+SPILLS = "row has more cells than the header"
+
+_NEEDED = ("image", "caption")
+_KNOWN = (
+    *_NEEDED,
+    *("article_id", "figure_label", "title", "abstract", "journal", "license", "published", "year"),
+    *("language", "doi", "pmid", "article_type", "group"),
+)
+_CALLED = {"group": "group_id"}
+"""What our columns are called in a table unless ``columns`` says otherwise, where not the same:
+``group`` is what many tables call the arm of a trial."""
+_GROUPS = re.compile(
+    "patient|subject|participant|person|individual|volunteer|donor|animal|mouse|specimen|biopsy"
+    "|study|case|mrn|accession|encounter|exam|visit|group",
+    re.IGNORECASE,
+)
+"""Names of columns whose images look alike, and so belong into one split."""
+_IDS = re.compile(r"(?:^|[^A-Za-z])(?:id|uid|no|nr|number)$|[a-z]I[Dd]$|[a-z]Uid$", re.IGNORECASE)
+_SPILLED = "\0more"
+_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_PER_ADDRESS = 64
+"""Articles read by one address: the table is read once for all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Where the table and its images are."""
+
+    path: str
+    """A .csv, .tsv, .jsonl or .parquet file, local or ``s3://``. Needs the columns image
+    (a path below ``images``) and caption; rows that share an article_id are one article, whose
+    title and so on are the first given. Also read: figure_label, title, abstract, journal,
+    license, published (2011, 2011-07 or 2011-07-18) or year, language, doi, pmid, article_type,
+    and group: what must stay in one split, such as the patient (``columns.group=patient_id``; by
+    itself only a column group_id is taken for it)."""
+
+    images: str = ""
+    """The folder that image paths start from; the table's own folder if empty."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Our name of a column -> the table's: ``columns.caption=text``."""
+
+    encoding: str = "utf-8"
+    """Of a .csv, .tsv or .jsonl file without a byte-order mark: cp1252 for Excel's plain "CSV" of
+    Western Europe and America. Semicolons and tabs between columns are recognised."""
+
+
+def build(config: Config) -> "TableSource":
+    """Return the source."""
+    unknown = sorted(set(config.columns) - set(_KNOWN))
+    if unknown:
+        raise SourceError(
+            f"source.columns: there is no column {', '.join(unknown)}; "
+            f"choose from {', '.join(_KNOWN)}"
+        )
+    try:
+        " ".encode(config.encoding)
+    except LookupError:
+        raise SourceError(
+            f"source.encoding: Python knows no encoding {config.encoding!r}; "
+            "Excel's plain CSV is usually in cp1252"
+        ) from None
+    return TableSource(config)
+
+
+class TableSource:
+    """Articles made of the rows of a table."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._articles: list[tuple[str, list[dict[str, str]]]] | None = None
+        self._columns = _Columns()
+
+    def warnings(self) -> list[str]:
+        """Return what is likely to be wrong with the splits of a corpus made of this table."""
+        self._read_table()
+        return self._columns.warnings(self._config)
+
+    def addresses(self) -> Iterator[Address]:
+        """Return runs of articles, in the order in which the table names them."""
+        images, folder = self._images
+        if not images.has(folder, pafs.FileType.Directory):
+            raise SourceError(f"source.images: there is no folder {images.uri(folder)}")
+        for start in range(0, len(self._read_table()), _PER_ADDRESS):
+            yield Address(self._uri(start), f"rows-{start:09d}")
+
+    def read(self, address: Address) -> Iterator[Package]:
+        """Return the articles of a run."""
+        start = int(address.uri.rpartition("#")[2])
+        articles = self._read_table()[start : start + _PER_ADDRESS]
+        for number, (article_id, rows) in enumerate(articles, start=start):
+            name = _NOT_IN_NAME.sub("-", article_id).strip("-")[:100] or "article"
+            if name != article_id:
+                name = f"{name}-{hashlib.sha256(article_id.encode()).hexdigest()[:12]}"
+            yield _package(name, self._uri(number), article_id, rows, *self._images)
+
+    def folders(self) -> list[str]:
+        """Return the folders that hold images; not that of the table, where other things stand."""
+        images, folder = self._images
+        inside = {
+            row["image"].rpartition("/")[0]
+            for _, rows in self._read_table()
+            for row in rows
+            if row["image"]
+        }
+        if self._config.images:
+            return [images.uri(folder)]
+        tops = {path.partition("/")[0] for path in inside} - {""}
+        return [images.uri(f"{folder}/{top}") for top in sorted(tops)]
+
+    def _uri(self, number: int) -> str:
+        return f"{self._table.uri(self._table.path)}#{number}"
+
+    @functools.cached_property
+    def _table(self) -> Tree:
+        return _tree("path", self._config.path)
+
+    @functools.cached_property
+    def _images(self) -> tuple[Tree, str]:
+        """The tree of the images, and the folder in it that their paths start from."""
+        if self._config.images:
+            images = _tree("images", self._config.images)
+            return images, images.path
+        return self._table, self._table.path.rpartition("/")[0]
+
+    def _read_table(self) -> list[tuple[str, list[dict[str, str]]]]:
+        """Return the articles of the table in order, each with its rows."""
+        if self._articles is None:
+            articles: dict[str, list[dict[str, str]]] = {}
+            for number, row in enumerate(_rows(self._table, self._config, self._columns)):
+                # A row without an article is one of its own.
+                articles.setdefault(row["article_id"] or f"row-{number:09d}", []).append(row)
+            if not articles:
+                raise SourceError(f"source.path: {self._config.path} has no rows")
+            _join_groups(articles.values())
+            self._articles = list(articles.items())
+        return self._articles
+
+
+@dataclass
+class _Columns:
+    """What a table has besides what is read of it."""
+
+    names: dict[str, None] = field(default_factory=dict)
+    rows: int = 0
+    values: dict[str, set[str]] = field(default_factory=dict)
+    """Of columns that may name a patient or the like and are not read: the values."""
+    filled: Counter[str] = field(default_factory=Counter)
+    """Of the same: the rows that have one."""
+
+    def add(self, row: Mapping[str, Any], read: set[str]) -> None:
+        """Count a row."""
+        self.rows += 1
+        self.names.update(dict.fromkeys(name for name in row if name != _SPILLED))
+        for name, value in row.items():
+            if name in read or not (_GROUPS.search(name) or _IDS.search(name)):
+                continue
+            if value not in (None, "") and not isinstance(value, dict | list | bytes):
+                self.values.setdefault(name, set()).add(str(value))
+                self.filled[name] += 1
+
+    def warnings(self, config: Config) -> list[str]:
+        """Return why figures of one patient may end in several splits."""
+        if _called(config, "group") in self.names:
+            return []
+        first = "no column says what must stay in one split: "
+        if _called(config, "article_id") in self.names:
+            first += "rows that share an article_id do; a patient of several articles does not"
+        else:
+            first += f"each of the {self.rows:,} rows counts as an article of its own"
+        found = [f"{first}. --set source.columns.group=COLUMN names the patient, or the like"]
+        for name, values in sorted(self.values.items()):
+            count = self.filled[name]
+            if len(values) < count:
+                found.append(
+                    f"PATIENTS MAY LEAK ACROSS SPLITS: column {name} has {len(values):,} values in "
+                    f"{count:,} rows; rows that share one are divided among train, val and test. "
+                    f"--set source.columns.group={name} keeps them together"
+                )
+            elif _GROUPS.search(name):
+                found.append(
+                    f"column {name} is not read; where it names patients that another table "
+                    f"repeats, --set source.columns.group={name}"
+                )
+        return found
+
+
+def _called(config: Config, ours: str) -> str:
+    """Return what the table calls one of our columns."""
+    return config.columns.get(ours, _CALLED.get(ours, ours))
+
+
+def _join_groups(articles: Iterable[list[dict[str, str]]]) -> None:
+    """Give groups that share an article one name: neither may be divided among splits."""
+    above: dict[str, str] = {}
+
+    def root(group: str) -> str:
+        while above.get(group, group) != group:
+            above[group] = above.get(above[group], above[group])
+            group = above[group]
+        return group
+
+    whole = list(articles)
+    for rows in whole:
+        roots = sorted({root(row["group"]) for row in rows if row["group"]})
+        above.update(dict.fromkeys(roots, roots[0]) if roots else {})
+    for rows in whole:
+        shared = next((root(row["group"]) for row in rows if row["group"]), "")
+        for row in rows:
+            row["group"] = shared
+
+
+def _package(
+    name: str,
+    uri: str,
+    article_id: str,
+    rows: list[dict[str, str]],
+    images: Tree,
+    folder: str,
+) -> Package:
+    spilled = next((row[_SPILLED] for row in rows if row[_SPILLED]), None)
+    if spilled is not None:
+        # What stands in which column of such a row is anyone's guess: a comma lacks its quotes.
+        return Package(name=name, uri=uri, defect=SPILLS, defect_detail=spilled[:300])
+    sizes = {path: _size(images, folder, path) for path in {row["image"] for row in rows} - {""}}
+    found = Files(path for path, size_bytes in sizes.items() if size_bytes is not None)
+    figures, files, paths = [], {}, {}
+    for number, row in enumerate(rows, start=1):
+        path = row["image"]
+        graphics = []
+        if path:
+            # A table means the very file it names, and no other with the same stem or name.
+            is_plain = all(other == path for other in found.candidates([path]))
+            image_name = path if is_plain else f"{path}#{number}"
+            graphics = [Graphic([image_name])]
+            size_bytes = sizes[path]
+            if size_bytes is not None:
+                files[image_name], paths[image_name] = size_bytes, path
+        figures.append(
+            FigureContent(
+                key=str(number),
+                label=row["figure_label"] or None,
+                caption="\n".join(
+                    " ".join(line.split()) for line in row["caption"].splitlines()
+                ).strip(),
+                license=license_from_text(row["license"]),
+                graphics=graphics,
+                group_id=row["group"] or None,
+            )
+        )
+
+    def read(image_name: str) -> bytes:
+        if image_name not in paths:
+            raise FileNotFoundError(f"{image_name} is not among the images below {folder}")
+        return images.read(f"{folder}/{paths[image_name]}")
+
+    def first(*columns: str) -> str | None:
+        return next((row[column] for column in columns for row in rows if row[column]), None)
+
+    published = _DATE.match(first("published", "year") or "")
+    content = ArticleContent(
+        pmcid=article_id if re.fullmatch(r"PMC\d+", article_id) else None,
+        pmid=first("pmid"),
+        doi=first("doi"),
+        title=first("title"),
+        abstract=first("abstract"),
+        journal=first("journal"),
+        published=published[0] if published else None,
+        article_type=first("article_type"),
+        language=(first("language") or "").lower() or None,
+        license=license_from_text(first("license") or ""),
+        figures=figures,
+    )
+    place = images.uri(folder)
+    return Package(name=name, uri=uri, content=content, files=files, place=place, read=read)
+
+
+def _size(images: Tree, folder: str, path: str) -> int | None:
+    """Return the size of an image in bytes, or None where the folder has none of this name."""
+    full = f"{folder}/{path}"
+    parts = path.replace("\\", "/").split("/")
+    try:
+        if path.startswith(("/", "\\")) or ".." in parts or not images.is_inside(full):
+            log.warning("not looked at, as it leads out of %s: %s", folder, path[:300])
+            return None
+        with told(images.uri(full)):
+            info = images.filesystem.get_file_info(full)
+    # A name may be too long, or no name at all.
+    except (OSError, ValueError):
+        return None
+    return int(info.size) if info.type == pafs.FileType.File else None
+
+
+def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, str]]:
+    """Yield the rows of the table with our names for the columns, all values as text.
+
+    Raises:
+        SourceError: If a column that is needed or named is nowhere.
+    """
+    raw = _raw_rows(table, config)
+    first = next(raw, None)
+    if first is None:
+        return
+    names = {ours: _called(config, ours) for ours in _KNOWN}
+    there = [name for name in first if name != _SPILLED]
+    absent = [names[ours] for ours in _NEEDED if names[ours] not in first]
+    if absent:
+        raise SourceError(
+            f"{config.path} has no column {', '.join(absent)}; it has {', '.join(there)}. "
+            "Name yours with --set source.columns.caption=…"
+        )
+    ignored = sorted(set(there) - set(names.values()))
+    if ignored:
+        log.warning("columns not read of %s: %s", config.path, ", ".join(ignored))
+    names[_SPILLED] = _SPILLED
+    read = set(names.values())
+    for row in itertools.chain([first], raw):
+        columns.add(row, read)
+        yield {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
+    # In JSON any row may be the first that has a column.
+    lacking = [
+        f"{ours}={name}" for ours, name in config.columns.items() if name not in columns.names
+    ]
+    if lacking:
+        raise SourceError(
+            f"source.columns: {config.path} has no column for {', '.join(lacking)}; it has "
+            f"{', '.join(columns.names)}"
+        )
+
+
+def _raw_rows(table: Tree, config: Config) -> Iterator[dict[str, Any]]:
+    path = config.path
+    kind = table.path.rpartition(".")[2].lower()
+    if kind not in ("csv", "tsv", "jsonl", "ndjson", "parquet"):
+        raise SourceError(f"source.path: {path} is no .csv, .tsv, .jsonl or .parquet")
+    try:
+        with table.filesystem.open_input_file(table.path) as stream:
+            if kind == "parquet":
+                for batch in pq.ParquetFile(stream).iter_batches(batch_size=1_000):
+                    yield from batch.to_pylist()
+                return
+            encoding = spreadsheets.encoding_of(stream.read(4), config.encoding)
+            stream.seek(0)
+            # The csv module wants line ends as they are; in JSON nothing but \n is one.
+            newline = "\n" if kind in ("jsonl", "ndjson") else ""
+            text = io.TextIOWrapper(stream, encoding, newline=newline)
+            if kind in ("jsonl", "ndjson"):
+                for number, line in enumerate(text, start=1):
+                    if line.strip():
+                        yield _json_object(path, number, line)
+                return
+            needed = [config.columns.get(ours, ours) for ours in _NEEDED]
+            delimiter = "\t" if kind == "tsv" else ","
+            yield from _csv_rows(path, spreadsheets.rows(text, delimiter=delimiter, needed=needed))
+    except UnicodeDecodeError as error:
+        hint = spreadsheets.encoding_hint(error, "source.encoding")
+        raise SourceError(f"source.path: {path} cannot be read: {hint}") from error
+    except (OSError, ValueError, csv.Error) as error:
+        raise SourceError(f"source.path: {path} cannot be read: {error}") from error
+
+
+def _csv_rows(path: str, lines: Iterator[tuple[int, list[str]]]) -> Iterator[dict[str, Any]]:
+    header = [name.strip() for name in next(lines, (1, []))[1]]
+    twice = sorted(name for name, count in Counter(header).items() if name and count > 1)
+    if twice:
+        raise SourceError(f"{path} has more than one column {', '.join(twice)}")
+    for number, cells in lines:
+        row: dict[str, Any] = dict(itertools.zip_longest(header, cells[: len(header)]))
+        if len(cells) > len(header):
+            row[_SPILLED] = f"line {number}: {len(cells)} cells, {len(header)} in the header"
+        yield row
+
+
+def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
+    try:
+        values = json.loads(line)
+    except ValueError as error:
+        raise SourceError(f"{path}, line {number}: {error}") from error
+    if not isinstance(values, dict):
+        raise SourceError(f"{path}, line {number}: expected an object, got {line[:50]}")
+    return values
+
+
+def _text(column: str, value: Any) -> str:
+    if isinstance(value, dict | list | bytes):
+        raise SourceError(f"source.path: column {column} holds {type(value).__name__}, not text")
+    # Libraries write whole numbers as 7.0 and absent ones as NaN.
+    if isinstance(value, float):
+        value = None if math.isnan(value) else int(value) if value.is_integer() else value
+    if isinstance(value, datetime.datetime):
+        value = value.date()
+    # JSON may hold halves of characters, which no file takes.
+    return "" if value is None else str(value).encode("utf-8", "replace").decode().strip()
+
+
+def _tree(setting: str, uri: str) -> Tree:
+    try:
+        return Tree(uri)
+    except ArtifactError as error:
+        raise SourceError(f"source.{setting}: {error}") from error

@@ -1,0 +1,230 @@
+"""Which of the letters in a figure are its labels: those that look alike and stand in order."""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from biovl.images.boxes import Box
+from biovl.images.labels.network import CHARACTERS, alike, near
+
+_INDEX = {character: i for i, character in enumerate(CHARACTERS)}
+_MAX_STYLES = 24
+"""Letters after which others are judged: the surest."""
+_SPREAD = 0.19
+"""Of the logarithm of heights in a figure: from a small letter a capital's is only guessed."""
+_MAX_OPTIONS = 8
+"""Of one label that fit a pattern best."""
+
+# Heights of letters against a capital's, of typefaces in common use.
+_LOW = "acemnorsuvwxzαε"
+_TAIL = "gpqyγ"
+_LONG = "βζj"
+_X_HEIGHT, _WITH_TAIL, _WITH_BOTH = 0.72, 0.98, 1.27
+
+
+@dataclass(frozen=True)
+class Word:
+    """A mark that stands alone, or a few in a row, and what each may be."""
+
+    box: Box
+    """Around all of it."""
+    probabilities: np.ndarray
+    """Of each character, and of none, for each mark. Shape [marks, characters + 1]."""
+    heights_px: tuple[float, ...]
+    is_dark: bool
+    is_free: float
+    """How empty it is around the word, 0..1."""
+    prominence: float = 1.0
+    """How large it is beside the other letters of the figure, 0..1."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A word read as one of the labels that may be there."""
+
+    text: str
+    box: Box
+    fit: float
+    """How well the ink reads so, 0..1, and how free it stands."""
+    capital_px: float
+    """Height of a capital of the same size."""
+    is_dark: bool
+    has_bracket: bool
+
+
+Scored = tuple[Reading, float]
+
+
+def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) -> list[Reading]:
+    """Return every way in which a word reads as one of the expected labels."""
+    by_length: dict[int, list[tuple[Word, slice, bool]]] = {}
+    for word in words:
+        core, has_bracket = _without_brackets(word.probabilities)
+        by_length.setdefault(core.stop - core.start, []).append((word, core, has_bracket))
+    found = []
+    for text in expected:
+        of_length = by_length.get(len(text), [])
+        if not of_length or not text:
+            continue
+        odds = np.stack([word.probabilities[core] for word, core, _ in of_length])
+        fits = np.min([odds[:, i] @ _weights(c) for i, c in enumerate(text)], axis=0)
+        for at in np.flatnonzero(fits >= least):
+            word, core, has_bracket = of_length[at]
+            # Brackets are put around labels, and seldom around what is shown.
+            fit = float(fits[at]) * word.is_free * word.prominence
+            fit *= 1.0 if has_bracket else 0.92
+            if fit >= least:
+                tall = zip(word.heights_px[core], text, strict=True)
+                capital = max(height / _relative_height(c) for height, c in tall)
+                found.append(Reading(text, word.box, fit, capital, word.is_dark, has_bracket))
+    return _distinct(found)
+
+
+def _distinct(found: list[Reading]) -> list[Reading]:
+    """Return the best of the readings of one text in one place: ink is cut at several values."""
+    best: dict[tuple[str, int, int], Reading] = {}
+    for reading in sorted(found, key=lambda r: -r.fit):
+        x, y = (round(v / 4) for v in reading.box.centre)
+        if not any((reading.text, x + i, y + j) in best for i in (-1, 0, 1) for j in (-1, 0, 1)):
+            best[reading.text, x, y] = reading
+    return list(best.values())
+
+
+@functools.cache
+def _weights(character: str) -> np.ndarray:
+    """Return how much each class speaks for a character. Shape [characters + 1]."""
+    weights = np.zeros(len(CHARACTERS) + 1, np.float32)
+    for others, weight in ((near(character), 0.4), (alike(character), 1.0)):
+        for other in others:
+            if other in _INDEX:
+                weights[_INDEX[other]] = weight
+    return weights
+
+
+def _without_brackets(odds: np.ndarray) -> tuple[slice, bool]:
+    """Return which marks of a word are between its brackets, and whether it has any."""
+    last = len(odds)
+    closes = last > 1 and bool(odds[last - 1, _INDEX[")"]] > 0.3)
+    opening = float(odds[0, _INDEX["("]])
+    # Before a closing bracket, what cannot be read is an opening one that is frayed.
+    opens = last > 1 and (opening > 0.3 or (closes and last > 2 and odds[0, -1] + opening > 0.6))
+    return slice(int(opens), max(last - int(closes), int(opens))), opens or closes
+
+
+def _relative_height(character: str) -> float:
+    if character in _LOW:
+        return _X_HEIGHT
+    if character in _LONG:
+        return _WITH_BOTH
+    return _WITH_TAIL if character in _TAIL else 1.0
+
+
+def choose(
+    found: Sequence[Reading],
+    expected: Sequence[str],
+    *,
+    least: float,
+    keep: Callable[[list[Scored]], list[Scored]] = list,
+) -> list[Scored]:
+    """Return at most one reading for each expected label, with its score, 0..1.
+
+    Labels of one figure have one height and one setting, stand below or beside one another, and in
+    the order of their names. So every sure letter is tried as the pattern of all, and the pattern
+    that explains the most labels wins.
+
+    Args:
+        found: What reads as one of the labels.
+        expected: In their order.
+        least: Score of a label that is believed.
+        keep: What a choice is reduced to before it is compared with others.
+    """
+    best: list[Scored] = []
+    most = 0.0
+    by_text: dict[str, list[Reading]] = {}
+    for reading in found:
+        by_text.setdefault(reading.text, []).append(reading)
+    rank = {text: i for i, text in enumerate(expected)}
+    patterns = sorted(found, key=lambda r: -r.fit)[:_MAX_STYLES]
+    for pattern in patterns:
+        if any(pattern is reading for reading, _ in best):
+            continue  # it is explained, and would explain the same
+        near = {text: _likest(options, pattern) for text, options in by_text.items()}
+        chosen = _aligned({text: options[0] for text, options in near.items()}, near, rank)
+        kept = keep([(reading, score) for reading, score in chosen if score >= least])
+        if len(kept) == 1 and len(expected) > 1 and not kept[0][0].has_bracket:
+            # One letter alone is as likely to be part of what is shown.
+            continue
+        total = sum(score for _, score in kept)
+        if total > most + 1e-6:
+            best, most = kept, total
+    return sorted(best, key=lambda pair: rank[pair[0].text])
+
+
+def likeness(reading: Reading, pattern: Reading) -> float:
+    """Return how alike two labels are set, 0..1."""
+    apart = math.log(reading.capital_px / pattern.capital_px) / _SPREAD
+    same = math.exp(-0.5 * apart * apart)
+    same *= 1.0 if reading.is_dark == pattern.is_dark else 0.8
+    return same * (1.0 if reading.has_bracket == pattern.has_bracket else 0.45)
+
+
+def _likest(options: Sequence[Reading], pattern: Reading) -> list[Scored]:
+    """Return the readings of one label that best fit a pattern, the best first."""
+    scored = [(reading, reading.fit * likeness(reading, pattern)) for reading in options]
+    return sorted(scored, key=lambda pair: -pair[1])[:_MAX_OPTIONS]
+
+
+def _aligned(
+    chosen: dict[str, Scored], near: dict[str, list[Scored]], rank: dict[str, int]
+) -> list[Scored]:
+    """Choose again, each label in the light of where the others stand."""
+    for _ in range(2):
+        believed = [reading for reading, score in chosen.values() if score > 0.2]
+        chosen = {
+            text: max(
+                ((reading, score * _place(reading, believed, rank)) for reading, score in options),
+                key=lambda pair: pair[1],
+            )
+            for text, options in near.items()
+        }
+    return list(chosen.values())
+
+
+def _place(reading: Reading, believed: Sequence[Reading], rank: dict[str, int]) -> float:
+    """Return how well a label stands among others: in line with one, after those before it."""
+    others = [other for other in believed if other.text != reading.text]
+    if not others:
+        return 0.85
+    box, capital = reading.box, reading.capital_px
+    slack, order = 0.35 * capital, rank[reading.text]
+    wrong, is_level, apart = 0, False, math.inf
+    for other in others:
+        x, y = other.box.x0 - box.x0, other.box.y0 - box.y0
+        is_level |= abs(x) < slack or abs(y) < slack or abs(other.box.y1 - box.y1) < slack
+        apart = min(apart, max(abs(x), abs(y)))
+        # Against the order of names both in rows and in columns.
+        sign = 1 if rank[other.text] > order else -1
+        wrong += sign * x < 0.5 * capital and sign * y < 0.5 * capital
+    in_order = max(1 - wrong / len(others), 0.2)
+    # Letters on an axis stand closer together than panels do.
+    spread = min(max(apart / (4 * capital), 0.3), 1.0)
+    return float((1.0 if is_level else 0.8) * in_order**0.7 * spread**0.5)
+
+
+def from_the_first(chosen: list[Scored], names: Sequence[str]) -> list[Scored]:
+    """Return those that follow one another from the first name on, with gaps of one at most."""
+    have = {pair[0].text: pair for pair in chosen}
+    kept: list[Scored] = []
+    missed = 0
+    for name in names:
+        if name in have:
+            kept.append(have[name])
+            missed = 0
+        else:
+            missed += 1
+            if missed > 1 or not kept:
+                break
+    return kept

@@ -1,0 +1,161 @@
+"""Printed panel labels: find the letters beside panels, and read them.
+
+Ink is cut from paper at several grey values; what is as large as a letter and stands alone, or in a
+word of a few, is read by a small network; and of what reads as a label those are kept that look
+alike and stand in order. The caption tells which labels to look for, if it is known.
+"""
+
+import functools
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from biovl.images.boxes import Box
+from biovl.images.labels.choice import Reading, Word, choose, from_the_first, readings
+from biovl.images.labels.marks import Marks, patches, sampled
+from biovl.images.labels.marks import find_words as find_short_words
+from biovl.images.labels.network import Network, shipped
+
+MAX_PIXELS = 1_000_000
+"""Larger images are read at this size: a label is then still 10 pixels high."""
+MAX_ENLARGED = 2.0
+"""Smaller ones are enlarged towards that size, so many times at most."""
+
+_FIT, _SCORE = 0.2, 0.3
+"""Least a letter must read as one, and least it must look like a label among the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label as it is printed in a figure."""
+
+    text: str
+    """Without brackets and full stops: ``A`` for ``(A)``."""
+    box: Box
+    """Around its ink, in pixels of the image."""
+    score: float
+    """How sure it is that this is a label and reads so, 0..1."""
+
+
+def read_labels(pixels: np.ndarray, *, expected: Sequence[str] = ()) -> list[Label]:
+    """Return the printed labels of a figure.
+
+    Args:
+        pixels: RGB, uint8, shape [H, W, 3]; of any size.
+        expected: Labels that the caption names, in its order. Only these are looked for, each once,
+            and the case of a letter is theirs. Without them, letters from A or a on that follow one
+            another.
+
+    Returns:
+        In the order of ``expected``, or of the alphabet; each with its place in ``pixels``.
+    """
+    grey, scale = _small_grey(pixels)
+    if min(grey.shape) < 12:
+        return []
+    found = find_words(grey, shipped())
+    chosen = _expected(found, expected) if expected else _unexpected(found)
+    return [Label(r.text, r.box.scaled(1 / scale), round(score, 4)) for r, score in chosen]
+
+
+def find_words(grey: np.ndarray, network: Network) -> list[Word]:
+    """Return what stands alone or in short words, with what each mark may be.
+
+    Args:
+        grey: uint8, shape [H, W].
+        network: Reads the marks.
+    """
+    found = []
+    for is_dark in (True, False):
+        marks, short = find_short_words(grey, is_dark=is_dark)
+        if not short:
+            continue
+        boxes = marks.boxes
+        aspects = (boxes[:, 2] - boxes[:, 0]) / (boxes[:, 3] - boxes[:, 1])
+        odds = network.read(patches(grey, marks), aspects)
+        free = _freedom(grey, marks)
+        heights = boxes[:, 3] - boxes[:, 1]
+        usual = float(np.median(heights[odds[:, -1] < 0.5])) if (odds[:, -1] < 0.5).any() else 1.0
+        is_nothing = (odds[:, -1] > 0.97).tolist()
+        for word in short:
+            # A bracket may be frayed beyond recognition, a letter may not.
+            if sum(is_nothing[i] for i in word) > (len(word) > 2):
+                continue
+            at = list(word)
+            x0, y0 = boxes[at, :2].min(0).tolist()
+            x1, y1 = boxes[at, 2:].max(0).tolist()
+            tall = heights[at].tolist()
+            # Labels are seldom smaller than what is written on axes, and often larger.
+            prominence = min(max(0.45 + 0.4 * max(tall) / usual, 0.6), 1.0)
+            box, room = Box(x0, y0, x1, y1), float(free[at].mean())
+            found.append(Word(box, odds[at], tuple(tall), is_dark, room, prominence))
+    return found
+
+
+def _expected(found: list[Word], expected: Sequence[str]) -> list[tuple[Reading, float]]:
+    """Return the labels of the caption that are there, in its case or, as happens, the other."""
+    names = list(dict.fromkeys(expected))
+    best: list[tuple[Reading, float]] = []
+    for case in (str, str.swapcase):
+        other = {case(name): name for name in names}
+        chosen = choose(readings(found, list(other), least=_FIT), list(other), least=_SCORE)
+        renamed = [(_named(reading, other[reading.text]), score) for reading, score in chosen]
+        if sum(s for _, s in renamed) > 1.3 * sum(s for _, s in best):
+            best = renamed
+        if sum(s for _, s in best) > 0.5 * len(names):
+            break
+    return best
+
+
+def _named(reading: Reading, text: str) -> Reading:
+    return Reading(
+        *(text, reading.box, reading.fit, reading.capital_px),
+        *(reading.is_dark, reading.has_bracket),
+    )
+
+
+def _unexpected(found: list[Word]) -> list[tuple[Reading, float]]:
+    """Return the letters from A on that could be labels; none unless there are A and B."""
+    best: list[tuple[Reading, float]] = []
+    for names in (string.ascii_uppercase, string.ascii_lowercase):
+        letters = readings(found, list(names), least=2 * _FIT)
+        follow = functools.partial(from_the_first, names=names)
+        kept = choose(letters, list(names), least=1.5 * _SCORE, keep=follow)
+        total = sum(score for _, score in kept)
+        is_sure = len(kept) >= 2 and total >= 2 * _SCORE * len(kept)
+        if is_sure and total > sum(score for _, score in best):
+            best = kept
+    return best
+
+
+def _freedom(grey: np.ndarray, marks: Marks) -> np.ndarray:
+    """Return how empty it is above and below each mark, 0..1. Shape [N]."""
+    boxes = marks.boxes.astype(np.float32)
+    high = (boxes[:, 3] - boxes[:, 1])[:, None]
+    steps = np.linspace(0, 1, 8, dtype=np.float32)
+    x = boxes[:, :1] + steps * (boxes[:, 2:3] - boxes[:, :1])
+    near = np.array([0.12, 0.2, 0.3], np.float32)
+    ink = []
+    for y in (boxes[:, 1:2] - near * high - 1, boxes[:, 3:4] + near * high + 1):
+        seen = sampled(grey, x, y)
+        at = marks.thresholds[:, None, None]
+        on_page = ((y >= 0) & (y <= len(grey)))[:, :, None]
+        ink.append(((seen < at if marks.is_dark else seen > at) & on_page).mean((1, 2)))
+    return np.asarray(1 - 0.5 * np.maximum(*ink))
+
+
+def _small_grey(pixels: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return a figure in grey, at a size in which it is read well and quickly, and its scale."""
+    height, width = pixels.shape[:2]
+    # A scan of hundreds of megapixels is thinned out before anything copies it.
+    step = max(1, int((height * width / (8 * MAX_PIXELS)) ** 0.5))
+    image = Image.fromarray(np.ascontiguousarray(pixels[::step, ::step])).convert("L")
+    scale = min(MAX_ENLARGED, (MAX_PIXELS / (image.width * image.height)) ** 0.5)
+    if scale < 1 or scale > 1.3:
+        size = max(round(image.width * scale), 1), max(round(image.height * scale), 1)
+        # Letters of eight pixels have strokes of one, which part when they are cut from paper.
+        way = Image.Resampling.BOX if scale < 1 else Image.Resampling.BICUBIC
+        image = image.resize(size, way, reducing_gap=2 if scale < 1 else None)
+    return np.asarray(image), image.width / width

@@ -1,0 +1,301 @@
+"""Which regions of a figure are its panels: the labels, the layout and the caption decide together.
+
+Of all ways to cut the figure down its tree of regions, the one is taken whose panels hold one label
+each, in the same corner, whose cuts are clean, and whose number is what the caption says. This is a
+dynamic programme: the best way to cut a region into n panels follows from those of its parts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from biovl.images.panels.ink import Cut
+from biovl.images.panels.proposals import Proposed, agreement, partition
+from biovl.images.panels.tree import Mark, Region, area
+
+_CORNERS = (
+    *(("left", "top", 1.0), ("middle", "top", 0.75), ("right", "top", 0.7)),
+    *(("left", "bottom", 0.85), ("middle", "bottom", 0.8), ("right", "bottom", 0.7)),
+)
+"""Where labels are printed, and how much they are believed there: of 29,000 labels of published
+figures 66 % stand top left, 17 % bottom left, 6 % bottom middle, 5 % bottom right."""
+
+_SHIFTED = 0.65
+"""Of the same for labels that stand at one distance from that corner."""
+
+_REACH = 0.3
+"""Of a panel's mean side: labels farther than this from where they should be say nothing."""
+
+_ONE_LABEL = 3.0
+_NO_LABEL = -1.5
+_UNREAD = -0.2
+_MORE_LABELS = -5.0
+_CORNER = 2.5
+_COUNT = 2.5
+_CUT = 1.0
+_BALANCE = 0.6
+_BALANCE_ALONE = 1.0
+_SMALL, _TINY = 1.4, 2.0
+_STRIP = -0.4
+_STRIP_SIDE = 0.09
+_HOPELESS = 9.0
+_UNCUT = 0.5
+"""Cost of a panel that a detector proposes and no cut gives."""
+
+_PROPOSED = 2.0
+"""Of a panel that is just what a detector is sure of."""
+
+_ODDS = (3.9, 1.7, -3.1, -0.65, -1.7, -0.45)
+"""Logistic regression on 1,400 panels, nine in ten of them drawn, the others published: constant,
+fit, imbalance, cost, the logarithm by which a panel is smaller than the others, its own cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A region that is one panel."""
+
+    box: Cut
+    marks: tuple[Mark, ...]
+    cost: float
+    """Of the last cut that made it."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Panels, and what speaks for them."""
+
+    leaves: tuple[Leaf, ...]
+    fit: float
+    """How near the labels are to where all of them should be: mean over the panels, 0..1."""
+
+    imbalance: float
+    """How much panels differ in area from equal shares of the figure: mean of the logarithm."""
+
+    cost: float
+    """Of the cuts that made them, mean."""
+
+    agreement: float = 0.0
+    """How much they are what a detector proposes: mean over the panels, 0..1."""
+
+    def confidence(self, leaf: Leaf) -> float:
+        """Return how likely it is that a panel has this box, 0..1."""
+        usual = sum(area(other.box) for other in self.leaves) / len(self.leaves)
+        small = max(0.0, math.log(usual / area(leaf.box)))
+        odds = (
+            _ODDS[0]
+            + _ODDS[1] * self.fit
+            + _ODDS[2] * self.imbalance
+            + _ODDS[3] * self.cost
+            + _ODDS[4] * small
+            + _ODDS[5] * leaf.cost
+        )
+        return 1 / (1 + math.exp(-odds))
+
+    @property
+    def quality(self) -> float:
+        """Higher is better, also between choices that go by different labels."""
+        return 2 * self.fit - self.imbalance - self.cost + _PROPOSED * self.agreement
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in its panel a label is: so many pixels from a corner."""
+
+    across: str
+    down: str
+    dx: float
+    dy: float
+    prior: float
+
+    def fit(self, box: Cut, mark: Mark) -> float:
+        """Return how near a label of a region is to this place, 0 (far) to 1."""
+        dx, dy = _offset(self.across, self.down, box, mark)
+        reach = _REACH * math.sqrt(area(box))
+        return max(0.0, 1 - (abs(dx - self.dx) + abs(dy - self.dy)) / reach)
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    value: float
+    parting: int
+    first: int
+
+
+class Chooser:
+    """Chooses among the regions of one figure."""
+
+    def __init__(
+        self,
+        regions: dict[Cut, Region],
+        marks: Sequence[Mark],
+        count: int,
+        *,
+        most: int,
+        proposed: Sequence[Proposed] = (),
+    ) -> None:
+        """Prepare.
+
+        Args:
+            regions: The figure's regions, larger before smaller.
+            marks: The labels to go by, at most one of each text.
+            count: How many panels there should be; 0 if nothing is known.
+            most: No more panels than these.
+            proposed: What a detector takes for panels.
+        """
+        self.regions = regions
+        self.marks = marks
+        self.count = count
+        self.most = most
+        self.root = next(iter(regions))
+        self.usual_area = area(self.root) / max(count, len(marks), 2)
+        self.places = _places(self.root, marks)
+        self.proposed = proposed
+        self.likely: Mapping[Cut, float] = agreement(regions, proposed) if proposed else {}
+
+    def choose(self) -> Choice:
+        """Return the best panels: with each label in its likeliest place, then all in one."""
+        leaves = self._best_leaves(None)
+        place = self._place(leaves)
+        if place is not None:
+            leaves = self._best_leaves(place)
+        return self._judged(leaves, place)
+
+    def as_proposed(self) -> Choice:
+        """Return the proposals themselves: panels that no cut from side to side gives."""
+        leaves = [
+            Leaf(box, tuple(mark for mark in self.marks if mark.within(box)), _UNCUT)
+            for box in partition(self.proposed, self.count)
+        ]
+        return self._judged(leaves, self._place(leaves))
+
+    def _judged(self, leaves: Sequence[Leaf], place: Place | None) -> Choice:
+        if len(leaves) < 2:
+            return Choice(tuple(leaves), 0.0, _HOPELESS, _HOPELESS)
+        single = [leaf for leaf in leaves if len(leaf.marks) == 1]
+        fits = sum(self._fit(leaf.box, leaf.marks[0], place) for leaf in single)
+        shares = [abs(math.log(area(leaf.box) / self.usual_area)) for leaf in leaves]
+        return Choice(
+            tuple(leaves),
+            fits / len(leaves),
+            sum(shares) / len(leaves),
+            sum(leaf.cost for leaf in leaves) / len(leaves),
+            sum(self._agreement([leaf.box for leaf in leaves])) / len(leaves),
+        )
+
+    def _agreement(self, boxes: Sequence[Cut]) -> list[float]:
+        if not self.proposed:
+            return [0.0]
+        if not all(box in self.likely for box in boxes):
+            return list(agreement(boxes, self.proposed).values())
+        return [self.likely[box] for box in boxes]
+
+    def _best_leaves(self, place: Place | None) -> list[Leaf]:
+        best: dict[Cut, dict[int, _Best]] = {}
+        for box in reversed(self.regions):
+            best[box] = self._ways(box, best, place)
+        ways = best[self.root]
+        number = max(ways, key=lambda n: (ways[n].value - self._off(n), -n))
+        return self._leaves(self.root, number, best, 0.0)
+
+    def _place(self, leaves: Sequence[Leaf]) -> Place | None:
+        """Return where most labels are, None if there are none."""
+        single = [leaf for leaf in leaves if len(leaf.marks) == 1]
+        sums = [
+            (sum(place.fit(leaf.box, leaf.marks[0]) for leaf in single) * place.prior, place)
+            for place in self.places
+        ]
+        most, place = max(sums, key=lambda pair: pair[0])
+        return place if most > 0 else None
+
+    def _off(self, number: int) -> float:
+        if not self.count:
+            return 0.0
+        return _COUNT * abs(number - self.count)
+
+    def _ways(
+        self, box: Cut, best: dict[Cut, dict[int, _Best]], place: Place | None
+    ) -> dict[int, _Best]:
+        inside = len(self.regions[box].marks)
+        missing = max(self.count - len(self.marks), 0) if self.marks else self.most
+        low, high = max(1, inside - 1), min(inside + missing + (inside > 0), self.most)
+        ways = {1: _Best(self._leaf_value(box, place), -1, 0)}
+        if self._is_strip(box):
+            ways[0] = _Best(_STRIP, -1, 0)
+        for at, parting in enumerate(self.regions[box].partings):
+            firsts, seconds = best[parting.first], best[parting.second]
+            for i, first in firsts.items():
+                for j, second in seconds.items():
+                    if not low <= i + j <= high:
+                        continue
+                    value = first.value + second.value - _CUT * parting.cost
+                    if i + j not in ways or value > ways[i + j].value:
+                        ways[i + j] = _Best(value, at, i)
+        return ways
+
+    def _is_strip(self, box: Cut) -> bool:
+        """Return whether a region can be a heading or a shared axis title: it has no label."""
+        short = min(box[2] - box[0], box[3] - box[1])
+        long = max(self.root[2] - self.root[0], self.root[3] - self.root[1])
+        return not self.regions[box].marks and short < _STRIP_SIDE * long
+
+    def _leaf_value(self, box: Cut, place: Place | None) -> float:
+        inside = self.regions[box].marks
+        balance = _BALANCE if self.marks else _BALANCE_ALONE
+        larger = math.log(area(box) / self.usual_area)
+        value = -balance * abs(larger) - _TINY * max(0.0, -larger - _SMALL)
+        aspect = (box[2] - box[0]) / (box[3] - box[1])
+        value -= max(0.0, abs(math.log(aspect)) - math.log(4))
+        value += _PROPOSED * self.likely.get(box, 0.0)
+        if not self.marks:
+            return value
+        if not inside:
+            return value + (_UNREAD if self.count > len(self.marks) else _NO_LABEL)
+        fits = sorted(
+            _ONE_LABEL * mark.score + _CORNER * self._fit(box, mark, place) for mark in inside
+        )
+        return value + fits[-1] + _MORE_LABELS * sum(sorted(m.score for m in inside)[:-1])
+
+    def _fit(self, box: Cut, mark: Mark, place: Place | None) -> float:
+        if place is not None:
+            return place.fit(box, mark)
+        return max(other.fit(box, mark) * other.prior for other in self.places)
+
+    def _leaves(
+        self, box: Cut, number: int, best: dict[Cut, dict[int, _Best]], cost: float
+    ) -> list[Leaf]:
+        way = best[box][number]
+        if number == 0:
+            return []
+        if way.parting < 0:
+            return [Leaf(box, self.regions[box].marks, cost)]
+        parting = self.regions[box].partings[way.parting]
+        return [
+            *self._leaves(parting.first, way.first, best, parting.cost),
+            *self._leaves(parting.second, number - way.first, best, parting.cost),
+        ]
+
+
+def _offset(across: str, down: str, box: Cut, mark: Mark) -> tuple[float, float]:
+    """Return how far within a region a label is from a corner, in pixels."""
+    x0, y0, x1, y1 = box
+    a0, b0, a1, b1 = mark.box
+    dx = {"left": a0 - x0, "right": x1 - a1, "middle": abs(a0 + a1 - x0 - x1) / 2}[across]
+    dy = b0 - y0 if down == "top" else y1 - b1
+    return max(dx, 0.0), max(dy, 0.0)
+
+
+def _places(root: Cut, marks: Sequence[Mark]) -> list[Place]:
+    """Return the corners, and the places that the outermost labels suggest.
+
+    In a grid of panels, all labels are as far from their corner as the first is from the figure's.
+    """
+    corners = [Place(across, down, 0.0, 0.0, prior) for across, down, prior in _CORNERS]
+    if not marks:
+        return corners
+    found = list(corners)
+    for corner in corners:
+        if corner.across != "middle":
+            offsets = [_offset(corner.across, corner.down, root, mark) for mark in marks]
+            dx, dy = min(x for x, _ in offsets), min(y for _, y in offsets)
+            found.append(Place(corner.across, corner.down, dx, dy, corner.prior * _SHIFTED))
+    return found

@@ -1,0 +1,61 @@
+"""Boxes that a detector proposes, seen beside the regions that a figure can be cut into."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from biovl.images.boxes import Box, Proposal, iou
+from biovl.images.panels.ink import Cut, Ink
+
+_SAME = 0.5
+"""Shared area over both from which on a region is at all what is proposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A proposal in the copy of the figure, without the background around it."""
+
+    box: Cut
+    score: float
+
+
+def proposed_in(ink: Ink, proposals: Sequence[Proposal]) -> list[Proposed]:
+    """Return the proposals that hold any ink, each once, the surest first."""
+    found: dict[Cut, float] = {}
+    for one in sorted(proposals, key=lambda one: -one.score):
+        x0, x1 = (min(max(round(x / ink.scale_x), 0), ink.width) for x in (one.box.x0, one.box.x1))
+        y0, y1 = (min(max(round(y / ink.scale_y), 0), ink.height) for y in (one.box.y0, one.box.y1))
+        box = ink.trimmed((x0, y0, x1, y1)) if x0 < x1 and y0 < y1 else None
+        if box is not None and one.score > 0:
+            found.setdefault(box, one.score)
+    return [Proposed(box, score) for box, score in found.items()]
+
+
+def agreement(regions: Iterable[Cut], proposed: Sequence[Proposed]) -> dict[Cut, float]:
+    """Return how much each region is one that is proposed: 0, or up to the proposal's score."""
+    boxes_N4 = np.array(list(regions), np.float64).reshape(-1, 4)
+    best_N = np.zeros(len(boxes_N4))
+    for one in proposed:
+        low = np.maximum(boxes_N4[:, :2], one.box[:2])
+        high = np.minimum(boxes_N4[:, 2:], one.box[2:])
+        shared = np.clip(high - low, 0, None).prod(1)
+        own = (boxes_N4[:, 2:] - boxes_N4[:, :2]).prod(1)
+        both = own + np.prod(np.subtract(one.box[2:], one.box[:2])) - shared
+        over = np.clip((shared / both - _SAME) / (1 - _SAME), 0, None)
+        best_N = np.maximum(best_N, one.score * over)
+    return {
+        (int(x0), int(y0), int(x1), int(y1)): float(value)
+        for (x0, y0, x1, y1), value in zip(boxes_N4.tolist(), best_N, strict=True)
+    }
+
+
+def partition(proposed: Sequence[Proposed], count: int) -> list[Cut]:
+    """Return the surest so many proposals if they keep clear of each other, else none."""
+    chosen = [one.box for one in proposed[:count]]
+    clear = all(
+        iou(Box(*first), Box(*second)) < 0.05
+        for number, first in enumerate(chosen)
+        for second in chosen[:number]
+    )
+    return chosen if clear and len(chosen) == count else []

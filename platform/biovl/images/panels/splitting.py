@@ -1,0 +1,148 @@
+"""Compound figures to their panels: where each lies, and which label it bears.
+
+The figure is cut straight through at gaps and seams in all possible ways (``panel_tree``); labels
+read in it and the labels that its caption names decide which way is meant (``panel_choice``).
+Without any of them a figure stays whole.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from biovl.images.boxes import Box, PanelFound, Proposal
+from biovl.images.labels.reading import Label
+from biovl.images.matching import cut_axes, matched_names, reading_order
+from biovl.images.panels.choice import Choice, Chooser, Leaf
+from biovl.images.panels.ink import Ink, ink_of
+from biovl.images.panels.proposals import Proposed, proposed_in
+from biovl.images.panels.tree import Mark, regions_of
+
+__all__ = ["MIN_SIDE_PX", "MOST_PANELS", "PanelFound", "split_figure"]
+
+MOST_PANELS = 60
+
+MIN_SIDE_PX = 24
+"""Smaller figures have no panels."""
+
+_FIRST = ("a", "1", "i", "α")
+_LEAST = 0.4
+"""Mean confidence below which a figure stays whole: a wrong panel is worse than none."""
+
+_ORDERLY = 0.85
+"""Labels that fit so well need no second look."""
+
+_SURE = 0.5
+"""Score of labels that are believed without a caption that names them."""
+
+
+def split_figure(
+    pixels: np.ndarray,
+    *,
+    labels: Sequence[Label] = (),
+    expected: Sequence[str] = (),
+    proposals: Sequence[Proposal] = (),
+) -> list[PanelFound]:
+    """Return the panels of a figure in reading order; one box if it is not compound.
+
+    Args:
+        pixels: RGB, uint8, shape [H, W, 3].
+        labels: What was read in the figure (``images.labels``).
+        expected: The labels that the caption names, in its order.
+        proposals: What a detector takes for panels (``detection.detector``): they count beside
+            cuts, labels and number, and are panels themselves where no cut does as well.
+    """
+    height, width = pixels.shape[:2]
+    expected = list(dict.fromkeys(expected))
+    known = _known(labels, expected)
+    count = len(expected) if len(expected) > 1 else len(known)
+    if count < 2 or min(height, width) < MIN_SIDE_PX:
+        return [_whole(width, height)]
+    ink = ink_of(pixels)
+    choice = _chosen(ink, known, expected, proposed_in(ink, proposals))
+    if choice is None or len(choice.leaves) < 2:
+        return [_whole(width, height)]
+    found = _found(choice, known, ink)
+    if sum(panel.confidence for panel in found) < _LEAST * len(found):
+        return [_whole(width, height)]
+    return [found[at] for at in reading_order([panel.box for panel in found])]
+
+
+def _chosen(
+    ink: Ink, known: Sequence[Label], expected: Sequence[str], proposed: Sequence[Proposed]
+) -> Choice | None:
+    """Return the best panels, None of a blank figure.
+
+    Letters on an axis are read as labels at times. Panels are also looked for without any, and
+    taken where those with labels are in no order.
+    """
+    count = max(len(expected), len(known)) if len(expected) > 1 else len(known)
+    axes = cut_axes(expected)
+    best: Choice | None = None
+    for labels in (known, ()):
+        marks = [_mark(index, label, ink) for index, label in enumerate(labels)]
+        regions = regions_of(ink, marks, missing=max(count - len(marks), 0), axes=axes)
+        if not regions:
+            return None
+        most = min(count + 1, MOST_PANELS)
+        chooser = Chooser(regions, marks, count, most=most, proposed=proposed)
+        choices = [chooser.choose(), chooser.as_proposed()] if proposed else [chooser.choose()]
+        for choice in choices:
+            if best is None or choice.quality > best.quality:
+                best = choice
+        if best is None or best.fit > _ORDERLY or len(expected) < 2:
+            break
+    return best
+
+
+def _whole(width: int, height: int) -> PanelFound:
+    return PanelFound(Box(0, 0, width, height), None, None, 1.0, "whole")
+
+
+def _known(labels: Sequence[Label], expected: Sequence[str]) -> list[Label]:
+    """Return the labels to go by: the caption's, each once, in its spelling.
+
+    Without a caption that names any, labels are believed that are sure and begin an alphabet.
+    """
+    best: dict[str, Label] = {}
+    for label in sorted(labels, key=lambda label: -label.score):
+        best.setdefault(label.text, label)
+    read = list(best.values())
+    if len(expected) > 1:
+        names = matched_names([label.text for label in read], expected)
+        return [Label(name, read[at].box, read[at].score) for at, (name, _) in names.items()]
+    sure = [label for label in read if label.score >= _SURE]
+    starts = {label.text.casefold() for label in sure} & set(_FIRST)
+    return sure if starts and len(sure) > 1 else []
+
+
+def _mark(index: int, label: Label, ink: Ink) -> Mark:
+    box = label.box
+    x0, x1 = box.x0 / ink.scale_x, box.x1 / ink.scale_x
+    y0, y1 = box.y0 / ink.scale_y, box.y1 / ink.scale_y
+    return Mark(index, (x0, y0, x1, y1), label.score)
+
+
+def _found(choice: Choice, labels: Sequence[Label], ink: Ink) -> list[PanelFound]:
+    found = []
+    for leaf in choice.leaves:
+        label = _label(leaf, labels)
+        x0, y0, x1, y1 = leaf.box
+        found.append(
+            PanelFound(
+                Box(
+                    round(x0 * ink.scale_x),
+                    round(y0 * ink.scale_y),
+                    round(x1 * ink.scale_x),
+                    round(y1 * ink.scale_y),
+                ),
+                label.text if label else None,
+                label.box if label else None,
+                choice.confidence(leaf),
+                "labels" if label else "layout",
+            )
+        )
+    return found
+
+
+def _label(leaf: Leaf, labels: Sequence[Label]) -> Label | None:
+    return labels[leaf.marks[0].index] if len(leaf.marks) == 1 else None

@@ -1,0 +1,269 @@
+"""All ways to cut a figure straight through: a tree of regions at all levels, of bounded size.
+
+A region is cut where a strip has the colour of a background from side to side (a gap), or where the
+colour jumps along a whole line (a seam). What is between text and its plot is a gap too: which cuts
+are meant is decided in ``panel_choice``. Labels tell which cuts are worth following.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from biovl.images.panels.ink import Cut, Ink
+
+MAX_REGIONS = 1000
+"""Bounds time: text-heavy figures have gaps without end. What clean cuts lead to is cut first.
+Beyond, regions of several labels are cut in one way, between these."""
+
+_OVERTIME = 250
+"""So many regions more."""
+
+_BETWEEN = 3
+"""Cuts one way that are followed between the same labels."""
+
+_BESIDE = 2
+"""Cuts that are followed where all labels are on one side: what they cut off is a heading."""
+
+_BLIND = 5
+"""Cuts that are followed where labels are not known."""
+
+_MANY = 6
+"""Labels of a region beyond which there is no time for more than the cheapest of either."""
+
+_DEARER, _DEARER_BESIDE = 2.0, 1.2
+"""Cuts are not followed that cost so much more than the cheapest between the same labels."""
+
+_LEAST_SIDE = 0.04
+"""Of the figure's longer side: nothing thinner is a panel."""
+
+_CLEAN = 0.006
+"""Share of a gap that specks and hairlines may cross."""
+
+_CROSSED = 0.07
+"""Share of a gap that axis titles, arrows and connecting lines may cross, at a price."""
+
+_VALLEYS = 12
+_UNKNOWN = 1.6
+"""Cost of a wide gap of one colour that is no background elsewhere."""
+
+_BRIDGE_PX = 3
+"""Gaps as wide are no bridge by chance."""
+
+_SEAM = 0.72
+"""Least share of a line along which the colour jumps."""
+
+_Line = tuple[int, int, float]
+"""Where a gap starts and ends, and what it costs to cut there."""
+
+_Candidate = tuple[float, int, int, int, int | None]
+"""Least cost, start, a number that tells equals apart, end; and the background whose gap this is,
+if something crosses it that has no price yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A label in the copy of the figure."""
+
+    index: int
+    box: tuple[float, float, float, float]
+    score: float
+
+    def within(self, cut: Cut) -> bool:
+        x, y = (self.box[0] + self.box[2]) / 2, (self.box[1] + self.box[3]) / 2
+        return cut[0] <= x < cut[2] and cut[1] <= y < cut[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """One cut of a region in two."""
+
+    first: Cut
+    second: Cut
+    cost: float
+    """0.1 for a wide clean gap, up to 4 for one that is crossed."""
+
+    def divides(self, marks: Sequence[Mark]) -> bool:
+        """Return whether there are labels on both sides."""
+        return all(any(m.within(side) for m in marks) for side in (self.first, self.second))
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the figure, without the background around it, and how it can be cut."""
+
+    box: Cut
+    marks: tuple[Mark, ...]
+    partings: tuple[Parting, ...]
+
+
+def regions_of(
+    ink: Ink, marks: Sequence[Mark], *, missing: int, axes: Sequence[int] = (0, 1)
+) -> dict[Cut, Region]:
+    """Return the regions by their boxes, larger before smaller; empty for a blank figure.
+
+    Args:
+        ink: The figure.
+        marks: Its labels.
+        missing: How many panels may have a label that is not among ``marks``.
+        axes: 0 to cut the left from the right, 1 to cut the upper from the lower.
+    """
+    root = ink.trimmed((0, 0, ink.width, ink.height))
+    if root is None:
+        return {}
+    found: dict[Cut, Region] = {}
+    reached = 0
+    queue = [(0.0, root)]
+    while queue:
+        spent, box = heapq.heappop(queue)
+        if box in found:
+            continue
+        inside = tuple(mark for mark in marks if mark.within(box))
+        partings: list[Parting] = []
+        if (len(inside) > 1 or missing) and reached < MAX_REGIONS:
+            partings = _partings(ink, box, inside, axes, blind=missing > 0)
+        elif len(inside) > 1 and reached < MAX_REGIONS + _OVERTIME:
+            every = _partings(ink, box, inside, axes, blind=False)
+            partings = sorted(
+                (parting for parting in every if parting.divides(inside)), key=lambda p: p.cost
+            )[:1]
+        found[box] = Region(box, inside, tuple(partings))
+        for parting in partings:
+            reached += 2
+            heapq.heappush(queue, (spent + parting.cost, parting.first))
+            heapq.heappush(queue, (spent + parting.cost, parting.second))
+    by_area = sorted(found.values(), key=lambda region: (-area(region.box), region.box))
+    return {region.box: region for region in by_area}
+
+
+def area(box: Cut) -> int:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _partings(
+    ink: Ink, box: Cut, marks: Sequence[Mark], axes: Sequence[int], *, blind: bool
+) -> list[Parting]:
+    x0, y0, x1, y1 = box
+    least = max(4, round(_LEAST_SIDE * max(ink.width, ink.height)))
+    found: list[Parting] = []
+    for axis in axes:
+        start = box[axis]
+        spans = sorted((mark.box[axis] - start, mark.box[axis + 2] - start) for mark in marks)
+        for a, b, cost in _followed(ink, box, axis, least, spans, blind=blind):
+            if axis == 0:
+                sides = (x0, y0, x0 + a, y1), (x0 + b, y0, x1, y1)
+            else:
+                sides = (x0, y0, x1, y0 + a), (x0, y0 + b, x1, y1)
+            first, second = ink.trimmed(sides[0]), ink.trimmed(sides[1])
+            if first is not None and second is not None:
+                found.append(Parting(first, second, cost))
+    return found
+
+
+def _followed(
+    ink: Ink, box: Cut, axis: int, least: int, spans: Sequence[tuple[float, float]], *, blind: bool
+) -> list[_Line]:
+    """Return the cheapest lines between any two labels, and some beside them all."""
+    kept: list[_Line] = []
+    taken: dict[int, int] = {}
+    cheapest: dict[int, float] = {}
+    waiting = _lines(ink, box, axis, least)
+    heapq.heapify(waiting)
+    while waiting:
+        cost, a, order, b, crossed = heapq.heappop(waiting)
+        if any(start + 1 < a and b < end - 1 for start, end in spans):
+            continue
+        before = sum((start + end) / 2 < (a + b) / 2 for start, end in spans)
+        most = _BETWEEN if 0 < before < len(spans) else _BLIND if blind else _BESIDE
+        if taken.get(before, 0) >= most or not all(a > d + 2 or b < c - 2 for c, d, _ in kept):
+            continue
+        if cost > cheapest.get(before, cost) + _DEARER:
+            continue
+        if crossed is not None:
+            # What crosses a gap is looked at only where it still may be followed.
+            dearer = cost + _bridged(ink, ink.inked[crossed], box, axis, a, b)
+            heapq.heappush(waiting, (dearer, a, order, b, None))
+            continue
+        cheapest.setdefault(before, cost)
+        taken[before] = taken.get(before, 0) + 1
+        kept.append((a, b, cost))
+    return kept
+
+
+def _lines(ink: Ink, box: Cut, axis: int, least: int) -> list[_Candidate]:
+    """Return where a region can be cut across an axis, without the price of what crosses it."""
+    counted = ink.columns if axis == 0 else ink.rows
+    length, side = box[axis + 2] - box[axis], box[3 - axis] - box[1 - axis]
+    low, high = least // 2, length - least // 2
+    unit = max(ink.width, ink.height) / 100
+    found: list[_Candidate] = []
+
+    def add(a: int, b: int, cost: float, crossed: int | None = None) -> None:
+        if low <= a and b <= high:
+            found.append((cost, a, len(found), b, crossed))
+
+    for number, table in enumerate(ink.inked):
+        share = counted(table, box) / side
+        for a, b in _runs(share <= _CLEAN):
+            width = (b - a) / unit
+            is_crossed = share[a:b].min() > 0
+            cost = 0.1 + 0.9 / (1 + width * width) + 0.3 * (number > 0)
+            add(a, b, cost, number if is_crossed else None)
+        for a, b in _valleys(share):
+            add(a, b, 1.0 + 40 * float(share[a]) + 0.5 * (number > 0), number)
+    jumps = counted(ink.jumps_across if axis == 0 else ink.jumps_down, box) / side
+    smooth = counted(ink.jumps_down if axis == 0 else ink.jumps_across, box)
+    for a, b in _runs(smooth == 0):
+        width = (b - a) / unit
+        add(a, b, _UNKNOWN + 0.9 / (1 + width * width))
+    for at in _peaks(jumps):
+        add(at + 1, at + 1, 1.2 + 5 * (1 - float(jumps[at])))
+    return found
+
+
+def _bridged(ink: Ink, table: np.ndarray, box: Cut, axis: int, a: int, b: int) -> float:
+    """Return what it costs that lines run through a gap from side to side, as axes and frames do.
+
+    Those of plots run along its ends; a connecting line or arrow may be anywhere.
+    """
+    x0, y0, x1, y1 = box
+    if axis == 0:
+        through = ink.rows(table, (x0 + a, y0, x0 + b, y1))
+    else:
+        through = ink.columns(table, (x0, y0 + a, x1, y0 + b))
+    at = np.flatnonzero(through == b - a)
+    if b - a < _BRIDGE_PX or not len(at):
+        return 0.0
+    edge = len(through) / 4
+    return 0.3 + 1.0 * bool(at[0] < edge) + 1.0 * bool(at[-1] >= len(through) - edge)
+
+
+def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
+    """Return where a mask is true without a break: starts and ends."""
+    padded = np.zeros(len(mask) + 2, np.bool_)
+    padded[1:-1] = mask
+    edges = np.flatnonzero(padded[1:] != padded[:-1]).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _valleys(share: np.ndarray) -> list[tuple[int, int]]:
+    """Return where a strip is least crossed, between places that are crossed more: the best."""
+    runs = _runs((share > _CLEAN) & (share <= _CROSSED))
+    if len(runs) > _VALLEYS:
+        edges = [edge for run in runs for edge in run]
+        lowest = np.minimum.reduceat(np.append(share, np.inf), edges)[::2]
+        runs = [runs[at] for at in np.argsort(lowest, kind="stable")[:_VALLEYS]]
+    found = []
+    for a, b in runs:
+        strip = share[a:b]
+        c = int(strip.argmin())
+        higher = strip[c:] > strip[c]
+        d = int(higher.argmax())
+        found.append((a + c, a + c + d if higher[d] else b))
+    return found
+
+
+def _peaks(share: np.ndarray) -> list[int]:
+    """Return where the jumps are most among their neighbours."""
+    return [a + int(np.argmax(share[a:b])) for a, b in _runs(share >= _SEAM)]

@@ -1,0 +1,166 @@
+"""The cells of an index that hold rows which fit, nearest first: where a filter is looked for."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import faiss
+import numpy as np
+
+from biovl.index.filters import Selection
+
+# Shapes: N rows, C cells, H cells that hold rows that fit, D dimensions, K results.
+
+_FAISS: Any = faiss
+"""Its type stubs do not know the keywords that its Python classes take."""
+_COUNTED = 1_000_000
+"""Of selections of more rows an even sample of so many is counted: a tenth of a second at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """The cells that hold rows which fit."""
+
+    cells_H: np.ndarray
+    fits_H: np.ndarray
+    """How many of their rows fit."""
+    sizes_H: np.ndarray
+    """How many rows they have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """Cells that hold rows which fit, the nearest to a query first."""
+
+    cells_H: np.ndarray
+    products_H: np.ndarray
+    """Inner products of the query and their centres, float32."""
+    fits_H: np.ndarray
+    """How many rows fit in them and in those before, int64."""
+    seen_H: np.ndarray
+    """How many rows there are in them and in those before, int64."""
+
+
+class Cells:
+    """Of one index. Threads may share it."""
+
+    def __init__(self, index: Any) -> None:
+        self._transforms: list[Any] = []
+        if isinstance(index, faiss.IndexPreTransform):
+            chain: Any = index.chain
+            self._transforms = [
+                faiss.downcast_VectorTransform(chain.at(n)) for n in range(chain.size())
+            ]
+        self._ivf = _FAISS.downcast_index(faiss.try_extract_index_ivf(index))
+        self._keeps_alive = index
+        # Of a graph the vectors that it connects.
+        quantizer: Any = faiss.downcast_index(self._ivf.quantizer)
+        if isinstance(quantizer, faiss.IndexHNSW):
+            quantizer = faiss.downcast_index(quantizer.storage)
+        centres = faiss.rev_swig_ptr(quantizer.get_xb(), self._ivf.nlist * self._ivf.d)
+        # In a mapped file they begin anywhere, and NumPy would copy them for every product.
+        self._centres_CD = np.require(centres, requirements="A").reshape(self._ivf.nlist, -1)
+        self._lock = threading.Lock()
+        self._sizes_C: np.ndarray | None = None
+        self._cell_N = np.empty(0, np.uint16)
+        self._held: WeakKeyDictionary[Selection, Held] = WeakKeyDictionary()
+
+    def holding(self, selection: Selection) -> Held:
+        """Return the cells that hold what fits; kept as long as the selection is."""
+        with self._lock:
+            known = self._held.get(selection)
+            if known is None:
+                known = self._held[selection] = self._computed(selection)
+        return known
+
+    def nearest(self, query_D: np.ndarray, held: Held) -> Nearest:
+        """Return those cells by their distance from a query, float32, shape [D]."""
+        # Where few hold anything the others' centres need not be read.
+        few = len(held.cells_H) * 8 < len(self._centres_CD)
+        query_1D = self._transformed(query_D[None])
+        if few:
+            products_H = self._centres_CD[held.cells_H] @ query_1D[0]
+        else:
+            products_H = (self._centres_CD @ query_1D[0])[held.cells_H]
+        order = np.argsort(-products_H, kind="stable")
+        return Nearest(
+            held.cells_H[order],
+            products_H[order],
+            np.cumsum(held.fits_H[order]),
+            np.cumsum(held.sizes_H[order]),
+        )
+
+    def search(
+        self,
+        query_D: np.ndarray,
+        k: int,
+        within: Nearest,
+        first: int,
+        end: int,
+        selection: Selection,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores and rows of the ``k`` nearest that fit in some of the cells, or fewer."""
+        selector = _FAISS.IDSelectorBitmap(selection.bitmap)
+        parameters = _FAISS.SearchParametersIVF(nprobe=end - first, sel=selector)
+        # Not its wrapper for arrays, which takes no parameters.
+        scores_K, rows_K = np.empty(k, np.float32), np.empty(k, np.int64)
+        cells = np.ascontiguousarray(within.cells_H[first:end])
+        products = np.ascontiguousarray(within.products_H[first:end], np.float32)
+        query_1D = np.ascontiguousarray(self._transformed(query_D[None]))
+        at = faiss.swig_ptr
+        with one_thread():
+            self._ivf.search_preassigned_c(
+                1,
+                at(query_1D),
+                k,
+                at(cells),
+                at(products),
+                at(scores_K),
+                at(rows_K),
+                False,
+                parameters,
+            )
+        is_found = rows_K >= 0
+        return scores_K[is_found], rows_K[is_found]
+
+    def _transformed(self, query_1D: np.ndarray) -> np.ndarray:
+        for transform in self._transforms:
+            query_1D = transform.apply(query_1D)
+        return query_1D
+
+    def _computed(self, selection: Selection) -> Held:
+        if self._sizes_C is None:
+            self._sizes_C = self._look()
+        step = max(1, selection.count // _COUNTED)
+        rows_M = selection.rows(step)
+        fits_C = self._sizes_C
+        if rows_M is not None:
+            fits_C = step * np.bincount(self._cell_N[rows_M], minlength=self._ivf.nlist)
+        cells_H = np.flatnonzero(fits_C)
+        return Held(cells_H, fits_C[cells_H], self._sizes_C[cells_H])
+
+    def _look(self) -> np.ndarray:
+        """Note the cell of each row; return the sizes of cells."""
+        lists = self._ivf.invlists
+        small = self._ivf.nlist <= 1 << 16
+        self._cell_N = np.zeros(self._ivf.ntotal, np.uint16 if small else np.int32)
+        sizes_C = np.array([lists.list_size(cell) for cell in range(self._ivf.nlist)], np.int64)
+        for cell in np.flatnonzero(sizes_C).tolist():
+            self._cell_N[faiss.rev_swig_ptr(lists.get_ids(cell), int(sizes_C[cell]))] = cell
+        return sizes_C
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Search with this thread alone."""
+    # A query is too small to share between threads; requests run beside each other instead. The
+    # number belongs to the calling thread and to faiss' own OpenMP: Torch's is another.
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)

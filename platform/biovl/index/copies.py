@@ -1,0 +1,218 @@
+"""The files of an index on this machine: where they are, or copied out of a bucket once."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path, PurePosixPath
+
+import pyarrow.fs as pafs
+
+from biovl.core.artifacts import MANIFEST, Folder, Manifest, to_json
+from biovl.core.errors import ArtifactError
+
+log = logging.getLogger(__name__)
+
+MANIFEST_SHA256 = "manifest_sha256"
+"""Note of an index's manifest: the SHA-256 of the manifest without this note."""
+
+_UNFINISHED = ".unfinished-"
+_THREADS = 4
+"""That compute checksums: together they read faster than most disks (2 GB/s each)."""
+_VERIFIED_MOST = 10_000
+_verified: set[tuple[object, ...]] = set()
+"""Files whose checksum this process has verified: device, inode, size, time of change, checksum."""
+
+
+def is_local(uri: str) -> bool:
+    """Return whether files are read where they are."""
+    return isinstance(Folder(uri).filesystem, pafs.LocalFileSystem)
+
+
+def in_place(uri: str, manifest: Manifest) -> Path:
+    """Return a local index's folder after verifying its files.
+
+    Raises:
+        ArtifactError: If one is missing, truncated or damaged.
+    """
+    folder = Path(Folder(uri).path)
+    verify(folder, manifest)
+    return folder
+
+
+def copied(uri: str, manifest: Manifest, print_: str, cache: Path) -> Path:
+    """Return a folder of the cache with the files of an index, copied if they are not there.
+
+    A copy that is not whole is made anew: what it was made from still is.
+
+    Raises:
+        ArtifactError: If it cannot be copied; what was copied so far is deleted.
+    """
+    target = cache / print_
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _alone_in(cache):
+            # Of those that were killed: nobody copies beside whoever is alone.
+            for left in cache.glob(f"{_UNFINISHED}*"):
+                shutil.rmtree(left, ignore_errors=True)
+            if target.is_dir() and not _is_whole(target, manifest):
+                discard(target)
+            if not target.is_dir():
+                _copy(Folder(uri), manifest, target)
+    except OSError as error:
+        raise ArtifactError(f"{uri} cannot be copied to {cache}: {error}") from error
+    return target
+
+
+def discard(copy: Path) -> None:
+    """Delete a copy. Who has it open keeps what is open."""
+    gone = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=copy.parent))
+    with contextlib.suppress(FileNotFoundError):
+        # Renamed first, so that no copy is ever half there under its name.
+        copy.rename(gone / copy.name)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def check_sizes(folder: Path, manifest: Manifest) -> None:
+    """Refuse what was cut short: what is mapped into memory and is not there ends the process."""
+    for name, about in manifest.files.items():
+        path = folder / _checked(name)
+        found = path.stat().st_size if path.is_file() else None
+        if found != about["size_bytes"]:
+            raise ArtifactError(f"{path} has {found} bytes, expected {about['size_bytes']}")
+
+
+def verify(folder: Path, manifest: Manifest) -> None:
+    """Verify the sizes and checksums of an index's files.
+
+    A file is read once by a process, and again only if it has changed. An index of an earlier
+    version has no checksums: of it only the sizes are verified, and a warning is logged.
+
+    Raises:
+        ArtifactError: If a file is damaged; names the file.
+    """
+    check_sizes(folder, manifest)
+    known = {
+        folder / name: about["sha256"]
+        for name, about in manifest.files.items()
+        if "sha256" in about
+    }
+    if len(known) < len(manifest.files):
+        log.warning(
+            "%s: %d files have no checksum, so damage to them is not noticed: the index was built "
+            "by an earlier version",
+            folder,
+            len(manifest.files) - len(known),
+        )
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="verify") as threads:
+        # Each result is asked for, so that an exception is raised here.
+        list(threads.map(_verify_file, known.keys(), known.values()))
+
+
+def verify_manifest(uri: str, manifest: Manifest) -> None:
+    """Verify the checksum of an index's manifest, if it has one.
+
+    Raises:
+        ArtifactError: If it is damaged.
+    """
+    expected = manifest.notes.get(MANIFEST_SHA256)
+    if expected is not None and manifest_sha256(manifest) != expected:
+        raise ArtifactError(
+            f"{uri}/{MANIFEST} is damaged: its checksum differs. Copy the index again, or rebuild "
+            "it"
+        )
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal; the file is read block by block."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def manifest_sha256(manifest: Manifest) -> str:
+    """Return the SHA-256 of a manifest without its own checksum, in hexadecimal."""
+    notes = {name: value for name, value in manifest.notes.items() if name != MANIFEST_SHA256}
+    # As they are once read again: keys are texts, and sorted as such.
+    values = json.loads(to_json(asdict(replace(manifest, notes=notes))))
+    return hashlib.sha256(to_json(values)).hexdigest()
+
+
+def with_checksum(manifest: Manifest) -> Manifest:
+    """Return a manifest with the checksum of itself among its notes."""
+    notes = {**manifest.notes, MANIFEST_SHA256: manifest_sha256(manifest)}
+    return replace(manifest, notes=notes)
+
+
+def _verify_file(path: Path, expected: str) -> None:
+    try:
+        status = path.stat()
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, expected)
+        if key in _verified:
+            return
+        is_whole = sha256_of(path) == expected
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error}") from error
+    if not is_whole:
+        raise ArtifactError(
+            f"{path} is damaged: its SHA-256 differs from the one in {MANIFEST}. Copy the index "
+            "again, or rebuild it"
+        )
+    # A change right after another may leave the time of the first.
+    if time.time_ns() - status.st_ctime_ns > 10**9:
+        if len(_verified) >= _VERIFIED_MOST:
+            _verified.clear()
+        _verified.add(key)
+
+
+def _copy(source: Folder, manifest: Manifest, target: Path) -> None:
+    draft = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=target.parent))
+    try:
+        for name in (*map(_checked, manifest.files), MANIFEST):
+            (draft / name).parent.mkdir(parents=True, exist_ok=True)
+            with (
+                source.filesystem.open_input_stream(source.at(name)) as stream,
+                (draft / name).open("wb") as file,
+            ):
+                shutil.copyfileobj(stream, file, 1 << 24)
+                # Without checksums a size is all that is verified later: what a crash leaves must
+                # not have it.
+                file.flush()
+                os.fsync(file.fileno())
+        verify(draft, manifest)
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_whole(folder: Path, manifest: Manifest) -> bool:
+    try:
+        verify(folder, manifest)
+    except ArtifactError:
+        return False
+    return True
+
+
+def _checked(name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ArtifactError(f"{MANIFEST} names {name!r:.200}, which is not in its folder")
+    return name
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process copies into a folder; one that ends lets go."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)

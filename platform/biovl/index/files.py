@@ -1,0 +1,213 @@
+"""The files of an index, made of its parts. Vectors and thumbnails pass through, never held whole.
+
+Filters, words and the check of recall map these files into memory, so they are made in a local
+folder: the one that is published, or one that is copied to the bucket when all is right.
+"""
+
+import contextlib
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import faiss
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from biovl.core.artifacts import MANIFEST, Draft, Folder
+from biovl.core.errors import ArtifactError
+from biovl.index import metadata, vectors
+from biovl.index import rows as parts
+from biovl.index.config import IndexConfig
+from biovl.index.copies import sha256_of
+from biovl.index.filters import FilterTable
+from biovl.index.metadata import MetadataTable
+from biovl.index.previous import CONTENTS, THUMBNAILS
+from biovl.index.units import ROW, hash_of, part
+from biovl.index.words import Words
+
+# Shapes: N rows, S rows of the sample, D embedding.
+
+
+@contextlib.contextmanager
+def workplace(out: str) -> Iterator[Path]:
+    """Yield the local folder in which the files of an index are made; then they are in ``out``."""
+    folder = Folder(out)
+    if isinstance(folder.filesystem, pafs.LocalFileSystem):
+        yield Path(folder.path)
+        return
+    with tempfile.TemporaryDirectory(prefix="biovl-index-") as name:
+        yield Path(name)
+        for path in sorted(Path(name).rglob("*")):
+            if path.is_file():
+                with (
+                    path.open("rb") as source,
+                    folder.filesystem.open_output_stream(
+                        folder.at(str(path.relative_to(name)))
+                    ) as upload,
+                ):
+                    while block := source.read(1 << 24):
+                        upload.write(block)
+
+
+def write_vectors(config: IndexConfig, place: Path, name: str, shape: tuple[int, int]) -> None:
+    """Write ``<name>.f16.npy``, float16, shape [N, D]."""
+    about = {"descr": "<f2", "fortran_order": False, "shape": shape}
+    with (place / f"{name}.f16.npy").open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, about)
+        for data in _gathered(config, name, shape[0]):
+            stream.write(data)
+
+
+def train(config: IndexConfig, place: Path, name: str, factory: str) -> bytes:
+    """Return an empty index trained on a sample of ``<name>.f16.npy``."""
+    vectors_ND = np.load(place / f"{name}.f16.npy", mmap_mode="r")
+    count = vectors.sample_rows(factory, len(vectors_ND))
+    rng = np.random.default_rng(config.seed)
+    rows_S = np.sort(rng.choice(len(vectors_ND), count, replace=False))
+    return vectors.to_bytes(vectors.train(factory, vectors_ND[rows_S]))
+
+
+def write_index(config: IndexConfig, place: Path, name: str, rows: int) -> None:
+    """Write ``<name>.faiss``: the parts joined. Holds all codes in memory, once."""
+    folder = Draft(config.out).folder
+    data = (folder.read(parts.filled(name, n)) for n in range(parts.part_count(config, rows)))
+    index = vectors.merged(folder.read(parts.trained(name)), data)
+    faiss.write_index(index, str(place / f"{name}.faiss"))
+
+
+def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Counter[str]:
+    """Write the table, its look-up, thumbnails and contents; return rows by licence group.
+
+    Raises:
+        ArtifactError: If what stands beside a vector is not the pair of its row.
+    """
+    folder = Draft(config.out).folder
+    with (place / THUMBNAILS).open("wb") as stream:
+        for unit in range(units):
+            stream.write(folder.read(part("thumbnails", unit)))
+    about = {"descr": "|u1", "fortran_order": False, "shape": (rows, 16)}
+    groups: Counter[str] = Counter()
+    with (place / "table.arrow").open("wb") as stream, (place / CONTENTS).open("wb") as contents:
+        np.lib.format.write_array_header_1_0(contents, about)
+        tables = _tables(config, _records(config, rows, contents))
+        metadata.write_table(_counted(tables, groups), stream)
+    with pa.memory_map(str(place / "table.arrow")) as file:
+        reader = pa.ipc.open_file(file)
+        batches = (
+            reader.get_batch(n).column("figure_id") for n in range(reader.num_record_batches)
+        )
+        ids = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+        metadata.write_lookup(ids, place / "lookup")
+    return groups
+
+
+def _records(config: IndexConfig, rows: int, contents: BinaryIO) -> Iterator[np.ndarray]:
+    """Yield what stands beside the vectors of each part; keep what pairs are known by."""
+    for data in _gathered(config, "rows", rows):
+        own_W = np.frombuffer(data, ROW)
+        contents.write(np.ascontiguousarray(own_W["content"]).data)
+        yield own_W
+
+
+def _tables(config: IndexConfig, records: Iterator[np.ndarray]) -> Iterator[pa.Table]:
+    """Yield the rows of the index's table, checked against what stands beside the vectors."""
+    corpus = Folder(config.corpus)
+    first = done = 0
+    own_W = np.empty(0, ROW)
+    with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
+        for batch in pq.ParquetFile(stream).iter_batches(batch_size=16_384):
+            end = first + batch.num_rows
+            while not len(own_W) or own_W["position"][-1] < end:
+                more = next(records, None)
+                if more is None:
+                    break
+                own_W = np.concatenate([own_W, more])
+            here = own_W[: int(np.searchsorted(own_W["position"], end))]
+            if len(here):
+                about = pa.Table.from_batches([batch]).take(pa.array(here["position"] - first))
+                yield _table(config, about, here, done)
+            own_W = own_W[len(here) :]
+            first, done = end, done + len(here)
+    if len(own_W) or next(records, None) is not None:
+        raise ArtifactError(f"{config.corpus}/index.parquet has {first} rows, fewer than before")
+
+
+def _table(config: IndexConfig, about: pa.Table, here: np.ndarray, first: int) -> pa.Table:
+    table = metadata.from_index_rows(
+        about,
+        concepts=metadata.CONCEPTS if config.concept_columns is None else config.concept_columns,
+        image_type=config.image_type_column or metadata.IMAGE_TYPE,
+    )
+    for row, (figure_id, pair) in enumerate(
+        zip(table["figure_id"].to_pylist(), here["pair"], strict=True)
+    ):
+        if hash_of(figure_id.encode()) != pair.tobytes():
+            raise ArtifactError(f"row {first + row}: the vector is not that of {figure_id}")
+    is_absent = here["thumbnail_size"] == 0
+    for name in ("thumbnail_offset", "thumbnail_size"):
+        values = pa.array(here[name].astype(np.int64), mask=is_absent)
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(name), values)
+    return table
+
+
+def _counted(tables: Iterator[pa.Table], groups: Counter[str]) -> Iterator[pa.Table]:
+    for table in tables:
+        groups.update(table["license_group"].to_pylist())
+        yield table
+
+
+def _gathered(config: IndexConfig, kind: str, rows: int) -> Iterator[bytes]:
+    folder = Draft(config.out).folder
+    for number in range(parts.part_count(config, rows)):
+        yield folder.read(parts.gathered(kind, number))
+
+
+def describe_files(place: Path) -> dict[str, dict[str, Any]]:
+    """Return size and SHA-256 of every file of the index, by its path in it."""
+    found = {}
+    for path in sorted(place.rglob("*")):
+        name = path.relative_to(place).as_posix()
+        if path.is_file() and not name.startswith(".draft/") and name != MANIFEST:
+            found[name] = {"size_bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    return found
+
+
+_PARTS = {
+    ".faiss": "codes and cells",
+    ".f16.npy": "vectors",
+    "table.arrow": "table",
+    "lookup/": "table",
+    "filters/": "filters",
+    "words/": "words",
+    "thumbnails.bin": "thumbnails",
+}
+
+
+def bytes_by_part(described: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Return what each part of an index weighs: all of it is mapped into memory when it is opened.
+
+    Searching touches codes, cells, filters and words whole; vectors, table and thumbnails where
+    something is found or compared again. ``contents.npy`` is never opened by a service.
+    """
+    found: Counter[str] = Counter()
+    for name, about in described.items():
+        for where, kind in _PARTS.items():
+            if name.endswith(where) or name.startswith(where):
+                found[kind] += about["size_bytes"]
+    return dict(found)
+
+
+def write_filters_and_words(place: Path) -> list[str]:
+    """Write what filters and searches for words need; return the filters without any value."""
+    table = MetadataTable.open(place)
+    FilterTable.build(table, place / "filters")
+    batches = (batch.to_pylist() for batch in table.column("caption").iterchunks())
+    Words.build(itertools.chain.from_iterable(batches), place / "words")
+    facets = FilterTable.open(place / "filters").facets()
+    return sorted(name for name, values in facets.items() if not values)

@@ -1,0 +1,306 @@
+"""Which figures a filter admits, from columns made once and mapped into memory.
+
+fields.json              the rows, and of each field how it is stored
+facets.json              figures per value: the most frequent values of each field, and years
+<field>.values.arrow     its values, sorted; a value's number is its place + 1, 0 is unknown
+<field>.codes.npy        the number of each row's value: fields with one value a figure
+<field>.starts.npy       for each value where its rows begin in …
+<field>.rows.npy         … the rows by value: fields with several values, or with very many
+year.codes.npy           the year itself, 0 is unknown
+"""
+
+import functools
+import json
+import os
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biovl.core.errors import ArtifactError
+from biovl.index.mapped import mapped, mapped_texts
+from biovl.index.postings import ArrayFile, Runs, pieces, write_texts
+from biovl.index.query import Filter, Years
+
+FIELDS = tuple(field.name for field in fields(Filter) if field.name != "year")
+COLUMNS = {"concept": "concepts", "mesh_term": "mesh_terms"}
+"""Fields of ``Filter`` that the table calls otherwise, because a figure has several."""
+LATER = frozenset({"panel_type", "panel_subtype"})
+"""Fields that filters of earlier versions do not have: of no figure they are known there."""
+FACET_VALUES = 50
+"""So many values of a field are offered, the most frequent; years all."""
+
+_MOST_CODES = 65_535
+"""Fields with more values are stored by value: looking at every row would take longer."""
+_PIECE = 65_536
+"""Rows that are looked at at a time while filters are made."""
+_CACHE_BYTES = 256 << 20
+_CACHE_FILTERS = 256
+_CACHE_CHARS = 4_096
+"""Filters of longer values are not kept: whoever asks chooses how long."""
+
+Storage = Literal["codes", "rows"]
+
+
+class Table(Protocol):
+    """A ``MetadataTable``, or a ``pa.Table`` of ``metadata.SCHEMA``."""
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The rows that a filter admits."""
+
+    count: int
+    bitmap: np.ndarray | None = None
+    """Row i is bit ``i % 8`` of byte ``i // 8``; uint8. None: all rows."""
+
+    def rows(self, step: int = 1) -> np.ndarray | None:
+        """Return the rows in order, int64; None: all rows.
+
+        Args:
+            step: Of eight neighbours each, every so many are looked at; others do not count.
+        """
+        if self.bitmap is None:
+            return None
+        # Where few fit, most bytes are zero: a tenth of the time of unpacking all.
+        bytes_M = np.flatnonzero(self.bitmap[::step]) * step
+        bits_M8 = np.unpackbits(self.bitmap[bytes_M, None], axis=1, bitorder="little")
+        places, bits = np.nonzero(bits_M8)
+        return bytes_M[places] * 8 + bits
+
+    @functools.cached_property
+    def rows_kept(self) -> np.ndarray | None:
+        """The rows, found once: eight bytes of memory each as long as this is kept."""
+        return self.rows()
+
+
+class FilterTable:
+    """What a filter needs to know of every figure. Threads may share one."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], facets: Mapping[str, Any]) -> None:
+        self.count: int = about["rows"]
+        self._facets = {**{name: {} for name in FIELDS}, **facets}
+        self._fields: dict[str, _Codes | _Rows] = {}
+        for name, stored in about["fields"].items():
+            kind = _Codes if stored == "codes" else _Rows
+            self._fields[name] = kind(folder, name, self.count)
+        self._year_N = mapped(folder / "year.codes.npy", "i", (self.count,))
+        self._recent: OrderedDict[Filter, Selection] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def build(cls, table: Table, folder: str | os.PathLike[str]) -> None:
+        """Write what filters need of a table into a folder, which is made if it is not there."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        stored: dict[str, Storage] = {}
+        facets: dict[str, dict[str, int]] = {}
+        years = table.column("year")
+        for name in FIELDS:
+            column = table.column(COLUMNS.get(name, name))
+            stored[name], facets[name] = _write_field(target, name, column, len(years))
+        year_N = _numbers(pc.fill_null(years, 0)).astype(np.int16)
+        np.save(target / "year.codes.npy", year_N)
+        found, counts = np.unique(year_N[year_N != 0], return_counts=True)
+        facets["year"] = {str(y): int(c) for y, c in zip(found, counts, strict=True)}
+        _write_json(target / "facets.json", facets)
+        _write_json(target / "fields.json", {"rows": len(years), "fields": stored})
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "FilterTable":
+        """Map what ``build`` wrote into memory.
+
+        Raises:
+            ArtifactError: If a file is missing, damaged or does not belong to the others.
+        """
+        source = Path(folder)
+        try:
+            about = json.loads((source / "fields.json").read_bytes())
+            facets = json.loads((source / "facets.json").read_bytes())
+            if set(about["fields"]) | LATER != set(FIELDS):
+                raise ValueError(f"fields.json names {', '.join(about['fields'])}")
+            return cls(source, about, facets)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ArtifactError(f"{folder}: the filters cannot be read: {error}") from error
+
+    def select(self, wanted: Filter) -> Selection:
+        """Return the rows that fit a filter, by the definition of ``Filter``."""
+        # From other processes and from JSON, several values may come as lists.
+        wanted = Filter(**{n: tuple(getattr(wanted, n)) for n in FIELDS}, year=wanted.year)
+        if wanted == Filter():
+            return Selection(self.count)
+        with self._lock:
+            known = self._recent.get(wanted)
+            if known is not None:
+                self._recent.move_to_end(wanted)
+                return known
+        # Two threads may compute the same one; that is cheaper than to wait for each other.
+        selection = self._computed(wanted)
+        if sum(len(value) for name in FIELDS for value in getattr(wanted, name)) > _CACHE_CHARS:
+            return selection
+        with self._lock:
+            self._recent[wanted] = selection
+            most = max(1, min(_CACHE_FILTERS, _CACHE_BYTES // max(1, self.count // 8)))
+            while len(self._recent) > most:
+                self._recent.popitem(last=False)
+        return selection
+
+    def facets(self) -> dict[str, dict[str, int]]:
+        """Return for each field of ``Filter`` its most frequent values and their figures.
+
+        Of ``year`` it is all years, in order.
+        """
+        return {name: dict(values) for name, values in self._facets.items()}
+
+    def _computed(self, wanted: Filter) -> Selection:
+        fits_N = np.ones(self.count, bool)
+        for name in FIELDS:
+            values: tuple[str, ...] = getattr(wanted, name)
+            if values:
+                try:
+                    field = self._fields.get(name)
+                    fits_N &= field.fitting(values) if field else False
+                except IndexError as error:
+                    raise ArtifactError(f"the filters of {name} are damaged: {error}") from error
+        if wanted.year is not None and wanted.year != Years():
+            fits_N &= self._year_N != 0
+            if wanted.year.gte is not None:
+                fits_N &= self._year_N >= wanted.year.gte
+            if wanted.year.lte is not None:
+                fits_N &= self._year_N <= wanted.year.lte
+        count = int(np.count_nonzero(fits_N))
+        if count == self.count:
+            return Selection(count)
+        return Selection(count, np.packbits(fits_N, bitorder="little"))
+
+
+class _Codes:
+    """A field with one value a figure: the number of each row's value."""
+
+    def __init__(self, folder: Path, name: str, count: int) -> None:
+        self._values = _Values(folder, name)
+        self._codes_N = mapped(folder / f"{name}.codes.npy", "u", (count,))
+
+    def fitting(self, values: Sequence[str]) -> np.ndarray:
+        """Return for each row whether it has one of the values. Shape [N], bool."""
+        is_wanted = np.zeros(len(self._values) + 1, bool)
+        is_wanted[self._values.numbers(values)] = True
+        fits_N: np.ndarray = is_wanted[self._codes_N]
+        return fits_N
+
+
+class _Rows:
+    """A field with several values a figure, or very many in all: the rows of each value."""
+
+    def __init__(self, folder: Path, name: str, count: int) -> None:
+        self._values = _Values(folder, name)
+        self._starts = mapped(folder / f"{name}.starts.npy", "i", (len(self._values) + 1,))
+        self._rows = mapped(folder / f"{name}.rows.npy", "u", (int(self._starts[-1]),))
+        self._count = count
+
+    def fitting(self, values: Sequence[str]) -> np.ndarray:
+        """Return for each row whether it has one of the values. Shape [N], bool."""
+        fits_N = np.zeros(self._count, bool)
+        for number in self._values.numbers(values):
+            fits_N[self._rows[self._starts[number - 1] : self._starts[number]]] = True
+        return fits_N
+
+
+class _Values:
+    """The values of a field, sorted."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._values = mapped_texts(folder / f"{name}.values.arrow")
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def numbers(self, values: Sequence[str]) -> list[int]:
+        """Return the numbers, from 1, of those values that there are."""
+        found = []
+        for value in set(values):
+            place = bisect_left(self._values, value, key=lambda scalar: scalar.as_py())
+            if place < len(self._values) and self._values[place].as_py() == value:
+                found.append(place + 1)
+        return found
+
+
+def _write_field(
+    folder: Path, name: str, column: pa.ChunkedArray, count: int
+) -> tuple[Storage, dict[str, int]]:
+    """Write a field, piece by piece; return how it is stored, and its facets."""
+    several = pa.types.is_list(column.type)
+    values = None if several else _few_values(column)
+    stored: Storage = "rows" if values is None else "codes"
+    if values is not None:
+        counts = _write_codes(folder / f"{name}.codes.npy", column, values, count)
+    else:
+        with Runs(folder / "runs") as runs:
+            for first, piece in pieces(column.chunks, _PIECE):
+                _add(runs, piece, first)
+            values, counts, stretches = runs.joined()
+            np.save(folder / f"{name}.starts.npy", np.concatenate([[0], np.cumsum(counts)]))
+            kind = np.dtype(np.uint32)
+            with ArrayFile(folder / f"{name}.rows.npy", kind, int(counts.sum())) as file:
+                for stretch in stretches:
+                    file.write(stretch.rows_M)
+    write_texts(values, folder / f"{name}.values.arrow")
+    most = np.argsort(-counts, kind="stable")[:FACET_VALUES]
+    return stored, {values[int(place)].as_py(): int(counts[place]) for place in most}
+
+
+def _few_values(column: pa.ChunkedArray) -> pa.Array | None:
+    """Return the values of a column, sorted; None if there are too many to be stored as codes."""
+    found: set[str | None] = set()
+    for _, piece in pieces(column.chunks, _PIECE):
+        found.update(pc.unique(piece).to_pylist())
+        if len(found) > _MOST_CODES + 1:
+            return None
+    known = sorted(found - {None})  # type: ignore[type-var]
+    return pa.array(known, pa.string()) if len(known) <= _MOST_CODES else None
+
+
+def _write_codes(path: Path, column: pa.ChunkedArray, values: pa.Array, count: int) -> np.ndarray:
+    """Write the number of each row's value; return the rows of each value."""
+    kind = np.min_scalar_type(len(values))
+    counts = np.zeros(len(values) + 1, np.int64)
+    with ArrayFile(path, kind, count) as file:
+        for _, piece in pieces(column.chunks, _PIECE):
+            found = pc.fill_null(pc.index_in(piece, value_set=values), -1)
+            codes = _numbers(found).astype(np.int64) + 1
+            counts += np.bincount(codes, minlength=len(counts))
+            file.write(codes)
+    return counts[1:]
+
+
+def _add(runs: Runs, piece: pa.Array, first: int) -> None:
+    """Add what rows have, of which the first is given."""
+    texts = piece
+    row_M = np.arange(len(piece))
+    if pa.types.is_list(piece.type):
+        lengths = _numbers(pc.fill_null(pc.list_value_length(piece), 0))
+        texts, row_M = pc.list_flatten(piece), np.repeat(row_M, lengths)
+    own = texts.dictionary_encode()
+    number_M = _numbers(pc.fill_null(own.indices, -1))
+    is_known = number_M >= 0
+    runs.add(own.dictionary.to_pylist(), number_M[is_known], row_M[is_known] + first)
+
+
+def _numbers(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    numbers: np.ndarray = array.to_numpy()
+    return numbers
+
+
+def _write_json(path: Path, values: Any) -> None:
+    path.write_text(json.dumps(values, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,483 @@
+"""A published index, opened and searched.
+
+    manifest.json                   kind ``index``; the rest of this text says what is in it
+    images.faiss  captions.faiss    ``vectors.VectorIndex``
+    images.f16.npy captions.f16.npy the same unit vectors, float16, shape [N, D]
+    table.arrow                     ``metadata``: row i is what is known of id i
+    lookup/                         ``metadata``: from a figure's id to its row
+    thumbnails.bin                  JPEGs end to end; thumbnail_offset, thumbnail_size of the table
+    filters/                        ``filters.FilterTable``
+    words/                          ``words.Words``; not there if the index was built without
+
+The manifest's ``files`` has for **every** file its size and checksum, under its path in the folder,
+with ``/``: ``{"images.faiss": {"size_bytes": 1048, "sha256": "9f86d0…"}, …}``. Indexes of earlier
+versions have no checksums; they are opened with a warning.
+
+Its ``inputs`` are the ``model`` (whose fingerprint is ``Index.model_fingerprint``) and the
+``corpus`` (whose shards ``Index.image`` reads; ``corpus.find_corpus`` locates it). Its ``notes``
+have at least
+
+    rows        how many figures
+    dim         length of a vector
+    factories   {"images": "IVF1024,SQfp16", "captions": …}
+    settings    {"images": {"image": {"nprobe": 16}, "text": {"nprobe": 64}}, "captions": {…}}:
+                for vectors of images or captions (``Over``), for queries made from images or texts
+                (``Kind``), what ``tuning.choose`` chose; {} where every vector is compared
+    recall      {"images": {"image": 0.991, "text": 0.962}, …}: measured, with these settings
+"""
+
+import json
+import re
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.core.artifacts import MANIFEST, Manifest, fingerprint, read_manifest
+from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.shards import read_pair
+from biovl.index import planner
+from biovl.index.copies import copied, discard, in_place, is_local, verify_manifest
+from biovl.index.corpus import NOTE, find_corpus
+from biovl.index.filters import FilterTable, Selection
+from biovl.index.mapped import mapped
+from biovl.index.metadata import MetadataTable
+from biovl.index.query import Hit, Kind, Over, Part, Query, Results
+from biovl.index.ranking import Ranking, deepening, joined
+from biovl.index.vectors import VectorIndex
+from biovl.index.words import Words
+
+KIND = "index"
+VERSION_DIGITS = 12
+"""Of the fingerprint: what an index is called in answers."""
+
+_OVERS: tuple[Over, ...] = ("images", "captions")
+_LOOKED_FOR = 16
+"""So many rows, spread over all, are looked for by their own vectors when an index is opened."""
+_FOUND_SHARE, _FOUND_SHARE_OF_COARSE = 0.75, 0.25
+"""Of those, at least: coarse codes miss some; rows beyond the one where files part find none."""
+_FINE = re.compile(r"(RR\d+,)?(IVF[^,]*,)?(Flat|SQ8|SQfp16)|.*,(RFlat|Refine\(.*\))")
+
+
+class Index:
+    """A published index. Nothing in it changes, so threads may share one."""
+
+    def __init__(
+        self,
+        uri: str,
+        folder: Path,
+        manifest: Manifest,
+        version: str,
+        corpus: str | None = None,
+    ) -> None:
+        self.uri = uri
+        self.manifest = manifest
+        self._corpus = corpus
+        self.version = version
+        """The first digits of the fingerprint of its manifest."""
+        self._folder = folder
+        self._table = MetadataTable.open(folder)
+        self._filters = FilterTable.open(folder / "filters")
+        self._words = Words.open(folder / "words") if (folder / "words").is_dir() else None
+        self._indexes: dict[Over, VectorIndex] = {}
+        self._vectors: dict[Over, np.ndarray] = {}
+        for over in _OVERS:
+            if over in manifest.notes["factories"]:
+                self._indexes[over] = VectorIndex.open(folder / f"{over}.faiss")
+                self._vectors[over] = _vectors(folder / f"{over}.f16.npy")
+        self._check()
+
+    @classmethod
+    def open(cls, uri: str, cache_folder: str | None = None, corpus: str | None = None) -> "Index":
+        """Open an index, after checking that its files belong together.
+
+        Args:
+            uri: A local folder, which is mapped into memory, or ``s3://…``, which is copied first.
+            cache_folder: Where copies are kept, under their fingerprint; without it they are made
+                in a temporary folder at every opening.
+            corpus: Where the corpus is now; by default where the manifest says.
+
+        Raises:
+            ArtifactError: If it is no index, or its files are damaged or not of one index.
+        """
+        manifest = read_manifest(uri, KIND)
+        verify_manifest(uri, manifest)
+        print_ = fingerprint(uri)
+        notes = manifest.notes
+        missing = [n for n in ("rows", "dim", "factories", "settings", "recall") if n not in notes]
+        if missing:
+            raise ArtifactError(f"{uri}/{MANIFEST} notes no {', '.join(missing)}")
+        version = print_[:VERSION_DIGITS]
+        if is_local(uri):
+            return cls(uri, in_place(uri, manifest), manifest, version, corpus)
+        cache = Path(cache_folder or tempfile.mkdtemp(prefix="biovl-index-"))
+        copy = copied(uri, manifest, print_, cache)
+        try:
+            index = cls(uri, copy, manifest, version, corpus)
+        except ArtifactError:
+            # Of the right size and damaged all the same; if it is so in the bucket, it is refused.
+            discard(copy)
+            again = copied(uri, manifest, print_, cache)
+            index = cls(uri, again, manifest, version, corpus)
+        if cache_folder is None:
+            weakref.finalize(index, shutil.rmtree, cache, ignore_errors=True)
+        return index
+
+    @property
+    def model_fingerprint(self) -> str:
+        """Of the model folder that made the vectors, and whose queries are understood."""
+        return str(self._input("model").fingerprint)
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return int(self.manifest.notes["dim"])
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def vectors(self, over: Over) -> np.ndarray:
+        """Return all unit vectors, float16, mapped into memory. Shape [N, D]; [0, D] of none."""
+        return self._vectors.get(over, np.empty((0, self.dim), np.float16))
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column of ``metadata.IndexedFigure`` for all rows; it stays in its file."""
+        return self._table.column(name)
+
+    def search(self, query: Query) -> Results:
+        """Return the figures that answer a query best.
+
+        Raises:
+            BiovlError: If nothing is asked for, a figure is not there, the parts add up to nothing,
+                or a vector is not finite or of another length.
+        """
+        clock = _Clock()
+        if query.k < 1 or query.offset < 0:
+            raise BiovlError(
+                f"k must be positive and offset not negative, got {query.k} and {query.offset}"
+            )
+        with clock("filter"):
+            selection = self._filters.select(query.filter)
+        with clock("search"):
+            ways, plans = self._ways(query, selection)
+            depth = query.offset + query.k
+            found_by: dict[str, set[int]] = {}
+
+            def rank(level: int) -> Ranking:
+                rankings = {name: way(level) for name, way in ways.items()}
+                for name, ranking in rankings.items():
+                    found_by.setdefault(name, set()).update(ranking.rows_K.tolist())
+                return joined(rankings) if len(rankings) > 1 else rankings[next(iter(ways))]
+
+            page = deepening(rank, depth).cut(query.offset, depth)
+        with clock("metadata"):
+            rows = self._table.rows(page.rows_K)
+            hits = [
+                Hit(
+                    figure_id=about["figure_id"],
+                    rank=query.offset + place + 1,
+                    score=float(score),
+                    matched=tuple(name for name in ways if int(row) in found_by[name]),
+                    about=about,
+                )
+                for place, (row, score, about) in enumerate(
+                    zip(page.rows_K, page.scores_K, rows, strict=True)
+                )
+            ]
+        return Results(
+            hits=hits,
+            matching=selection.count,
+            plan="; ".join(f"{name}: {plan}" for name, plan in plans.items())
+            if len(plans) > 1
+            else next(iter(plans.values())),
+            index_version=self.version,
+            timings_ms=clock.ms,
+        )
+
+    def recall(self, over: Over, kind: Kind) -> float | None:
+        """Return recall@10 as measured with the settings of the index; None if it was not."""
+        measured = self.manifest.notes["recall"].get(over, {}).get(kind)
+        return None if measured is None else float(measured)
+
+    def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
+        """Return what is known of figures, in their order; None where there is no such figure."""
+        rows = [self._table.row_of(figure_id) for figure_id in figure_ids]
+        known = iter(self._table.rows([row for row in rows if row is not None]))
+        return [None if row is None else next(known) for row in rows]
+
+    def row_of(self, figure_id: str) -> int | None:
+        """Return the row of a figure, or None if it is not there."""
+        return self._table.row_of(figure_id)
+
+    def thumbnail(self, figure_id: str) -> bytes | None:
+        """Return a small JPEG of a figure, or None if there is no such figure or none is kept."""
+        (about,) = self.figures([figure_id])
+        if about is None or about["thumbnail_offset"] is None:
+            return None
+        with (self._folder / "thumbnails.bin").open("rb") as file:
+            file.seek(about["thumbnail_offset"])
+            return file.read(about["thumbnail_size"])
+
+    @cached_property
+    def corpus_uri(self) -> str:
+        """The folder that full images are read from."""
+        return find_corpus(
+            self.uri,
+            self._input("corpus"),
+            noted=self.manifest.notes.get(NOTE),
+            override=self._corpus,
+        )
+
+    def images_problem(self) -> str | None:
+        """Return why full images cannot be read, or None. Three figures are tried."""
+        if not len(self):
+            return None
+        rows = sorted({0, len(self) // 2, len(self) - 1})
+        for about in self._table.rows(rows, ["figure_id"]):
+            try:
+                self.image(about["figure_id"])
+            except (BiovlError, OSError, KeyError) as error:
+                return str(error)
+        return None
+
+    def image(
+        self,
+        figure_id: str,
+        size: Literal["thumbnail", "full"] = "full",
+        corpus_uri: str | None = None,
+    ) -> bytes:
+        """Return a figure's image, as it is in the corpus or small.
+
+        Args:
+            figure_id: Of the figure.
+            size: ``full`` reads it from its shard, and nothing else of that.
+            corpus_uri: Where the corpus is now; by default ``Index.corpus_uri``.
+
+        Raises:
+            ArtifactError: If there is no such figure, its image cannot be read, or another figure
+                stands in its place.
+        """
+        (about,) = self.figures([figure_id])
+        if about is None:
+            raise ArtifactError(f"there is no figure {figure_id!r:.100} in {self.uri}")
+        if size == "thumbnail":
+            thumbnail = self.thumbnail(figure_id)
+            if thumbnail is None:
+                raise ArtifactError(f"{self.uri} keeps no thumbnail of {figure_id}")
+            return thumbnail
+        corpus = (corpus_uri or self.corpus_uri).rstrip("/")
+        shard = PurePosixPath(about["shard"])
+        if shard.is_absolute() or ".." in shard.parts:
+            raise ArtifactError(f"{self.uri}: the shard of {figure_id} is not in the corpus")
+        files = read_pair(f"{corpus}/{about['shard']}", about["offset"], about["size"])
+        if not _is_of(figure_id, files.get("json", b"{}")):
+            raise ArtifactError(
+                f"{corpus}/{about['shard']} holds another figure in the place of {figure_id}: the "
+                "corpus was built anew since it was indexed"
+            )
+        images = [data for kind, data in files.items() if kind not in ("txt", "json")]
+        if len(images) != 1:
+            raise ArtifactError(
+                f"{corpus}/{about['shard']} holds {len(images)} images of {figure_id}"
+            )
+        return images[0]
+
+    def facets(self) -> dict[str, dict[str, int]]:
+        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        return self._filters.facets()
+
+    def license_groups(self) -> dict[str, int]:
+        """Return how many figures may be used for what."""
+        return self._filters.facets()["license_group"]
+
+    def _ways(
+        self, query: Query, selection: Selection
+    ) -> tuple[dict[str, Callable[[int], Ranking]], dict[str, str]]:
+        """Return what ranks figures for a query, by name, and by name how it does (once it has)."""
+        ways: dict[str, Callable[[int], Ranking]] = {}
+        plans: dict[str, str] = {}
+        if query.parts:
+            query_D = self._query_vector(query.parts)
+            kind: Kind = "image"
+            if any(
+                part.kind == "text" and part.figure_id is None and part.weight > 0
+                for part in query.parts
+            ):
+                kind = "text"
+            only_figures = all(part.figure_id is not None for part in query.parts)
+            own = [self._row(part.figure_id) for part in query.parts if part.figure_id]
+            left_out = np.array(own if only_figures else [], np.int64)
+            for over in dict.fromkeys(query.over):
+                ways[over] = self._near(over, query, query_D, kind, selection, left_out, plans)
+            if not ways:
+                raise BiovlError("over names neither images nor captions")
+        if query.words is not None:
+            words, text = self._words, query.words
+            if words is None:
+                raise BiovlError(f"{self.uri} was built without words")
+
+            def by_words(depth: int) -> Ranking:
+                plans["words"] = "BM25"
+                scores_K, rows_K = words.search(text, depth, selection)
+                return Ranking(rows_K, scores_K)
+
+            ways["words"] = by_words
+        if not ways:
+            raise BiovlError("nothing to search for: a query needs parts or words")
+        return ways, plans
+
+    def _near(
+        self,
+        over: Over,
+        query: Query,
+        query_D: np.ndarray,
+        kind: Kind,
+        selection: Selection,
+        left_out: np.ndarray,
+        plans: dict[str, str],
+    ) -> Callable[[int], Ranking]:
+        if over not in self._indexes:
+            raise BiovlError(
+                f"{self.uri} has no {over} to search; it has {', '.join(self._indexes)}"
+            )
+        chosen = self.manifest.notes["settings"].get(over, {}).get(kind, {})
+        settings = {**chosen, **query.settings}
+
+        def near(depth: int) -> Ranking:
+            ranking, plans[over] = planner.nearest(
+                self._indexes[over],
+                self._vectors[over],
+                query_D,
+                depth + len(left_out),
+                selection,
+                settings=settings,
+                exact=query.exact,
+            )
+            kept = ~np.isin(ranking.rows_K, left_out)
+            # Of short codes the product of unit vectors comes out above 1: it is a cosine still.
+            cosines_K = ranking.scores_K[kept].clip(-1, 1)
+            return Ranking(ranking.rows_K[kept], cosines_K).cut(0, depth)
+
+        return near
+
+    def _query_vector(self, parts: Sequence[Part]) -> np.ndarray:
+        """Return the weighted sum of parts, brought to unit length. Shape [D], float32."""
+        total_D = np.zeros(self.dim, np.float64)
+        for part in parts:
+            if (part.vector_D is None) == (part.figure_id is None):
+                raise BiovlError("a part of a query is either a vector or the id of a figure")
+            if not np.isfinite(part.weight):
+                raise BiovlError(f"a weight must be finite, got {part.weight}")
+            if part.figure_id is not None:
+                vector_D = self._vectors[self._own_vectors()][self._row(part.figure_id)]
+            else:
+                vector_D = np.asarray(part.vector_D)
+            if vector_D.shape != (self.dim,):
+                raise BiovlError(
+                    f"a vector has shape {vector_D.shape}, those of this index are {(self.dim,)}: "
+                    "it is of another model"
+                )
+            if not np.isfinite(vector_D).all():
+                raise BiovlError("a vector holds numbers that are not finite (NaN or infinity)")
+            total_D += part.weight * vector_D.astype(np.float64)
+        length = float(np.linalg.norm(total_D))
+        if length < 1e-6:
+            raise BiovlError("the parts of the query add up to nothing: change their weights")
+        return (total_D / length).astype(np.float32)
+
+    def _own_vectors(self) -> Over:
+        """Return which vectors stand for a figure: its image's, or its caption's without them."""
+        return "images" if "images" in self._vectors else "captions"
+
+    def _row(self, figure_id: str) -> int:
+        row = self._table.row_of(figure_id)
+        if row is None:
+            raise BiovlError(f"there is no figure {figure_id!r:.100} in the index")
+        return row
+
+    def _input(self, name: str) -> Any:
+        for read in self.manifest.inputs:
+            if read.name == name:
+                return read
+        raise ArtifactError(f"{self.uri}/{MANIFEST} does not say of what {name} it was made")
+
+    def _check(self) -> None:
+        """Refuse files that do not belong together: an index off by a row answers nonsense."""
+        notes = self.manifest.notes
+        counts = {"table.arrow": len(self._table), "filters": self._filters.count}
+        if self._words is not None:
+            counts["words"] = self._words.count
+        for over, index in self._indexes.items():
+            counts[f"{over}.faiss"] = index.count
+            counts[f"{over}.f16.npy"] = len(self._vectors[over])
+            dims = {index.dim, self._vectors[over].shape[1]}
+            if dims != {notes["dim"]}:
+                raise ArtifactError(
+                    f"{self.uri}: {over} have {sorted(dims)} dimensions, expected {notes['dim']}"
+                )
+        wrong = [f"{name} has {n}" for name, n in counts.items() if n != notes["rows"]]
+        if wrong:
+            raise ArtifactError(
+                f"{self.uri}: expected {notes['rows']} rows, but {', '.join(wrong)}"
+            )
+        for over, index in self._indexes.items():
+            if index.count:
+                self._check_own(over, index)
+
+    def _check_own(self, over: Over, index: VectorIndex) -> None:
+        vectors_ND = self._vectors[over]
+        rows = np.unique(np.linspace(0, index.count - 1, _LOOKED_FOR).astype(np.int64))
+        found = 0
+        for row in rows:
+            vector_D = vectors_ND[row].astype(np.float32)
+            ranking, _ = planner.nearest(
+                index, vectors_ND, vector_D, 10, Selection(index.count), settings={"nprobe": 8}
+            )
+            # Of equal vectors any may be found.
+            near_KD = vectors_ND[ranking.rows_K].astype(np.float32)
+            found += bool((near_KD @ vector_D).max() >= vector_D @ vector_D - 1e-3)
+        is_fine = _FINE.fullmatch(self.manifest.notes["factories"][over])
+        if found < (_FOUND_SHARE if is_fine else _FOUND_SHARE_OF_COARSE) * len(rows):
+            raise ArtifactError(
+                f"{self.uri}: of {len(rows)} vectors of {over}.f16.npy {found} find themselves in "
+                f"{over}.faiss: they are not of the same build"
+            )
+
+
+class _Clock:
+    """How long each step took, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.ms[name] = round(1_000 * (time.perf_counter() - begun), 3)
+
+
+def _vectors(path: Path) -> np.ndarray:
+    vectors_ND = mapped(path, "f", (None, None))
+    if vectors_ND.dtype != np.float16:
+        raise ArtifactError(f"{path} holds {vectors_ND.dtype}, expected float16")
+    return vectors_ND
+
+
+def _is_of(figure_id: str, about: bytes) -> bool:
+    """Return whether the ``.json`` beside an image says it is this figure's, or does not say."""
+    try:
+        said = json.loads(about)
+    except ValueError:
+        return False
+    named = said.get("figure_id") if isinstance(said, dict) else None
+    # A figure's panels have its id and more.
+    return named is None or figure_id.startswith(str(named))

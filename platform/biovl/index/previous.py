@@ -1,0 +1,105 @@
+"""An index of an earlier version of a corpus: what has not changed is taken from it."""
+
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pyarrow.fs as pafs
+
+from biovl.core.artifacts import Folder, Manifest
+from biovl.index.config import IndexConfig
+from biovl.index.metadata import MetadataTable
+from biovl.index.vectors import to_bytes
+
+CONTENTS = "contents.npy"
+"""For each row 16 bytes that change when its id, its image or its text does. Shape [N, 16]."""
+THUMBNAILS = "thumbnails.bin"
+PREPARED = 1
+"""How images and captions become vectors and thumbnails, by number: another number when decoding,
+cropping, tokenising or thumbnails change, so that an index never holds what two of them made."""
+
+
+def reason_not_to_reuse(config: IndexConfig, model: str, manifest: Manifest) -> str | None:
+    """Return why nothing of an index can be reused, None if it can.
+
+    Args:
+        config: Of the new index.
+        model: Fingerprint of the new index's model.
+        manifest: Of the previous index.
+    """
+    made_by = {item.fingerprint for item in manifest.inputs if item.name == "model"}
+    if made_by != {model}:
+        return "it was made with another model"
+    if manifest.notes.get("prepared") != PREPARED:
+        return "its images were prepared by another version"
+    for name in ("thumbnail_px", "precision"):
+        if manifest.config[name] != getattr(config, name):
+            return f"its {name} was {manifest.config[name]!r}"
+    if not set(config.over) <= set(manifest.config["over"]):
+        return f"it has vectors of {', '.join(manifest.config['over'])} only"
+    return None
+
+
+class Previous:
+    """A published index to take from. Where it is in a bucket, all but thumbnails is copied."""
+
+    def __init__(self, uri: str, over: tuple[str, ...]) -> None:
+        self._folder = Folder(uri)
+        local = Path(self._folder.path)
+        if not isinstance(self._folder.filesystem, pafs.LocalFileSystem):
+            kept = tempfile.TemporaryDirectory(prefix="biovl-index-")
+            weakref.finalize(self, kept.cleanup)
+            local = Path(kept.name)
+            names = ["table.arrow", "lookup/hashes.npy", "lookup/rows.npy", CONTENTS]
+            for name in [*names, *(f"{name}.f16.npy" for name in over)]:
+                _copy(self._folder, name, local / name)
+        self._table = MetadataTable.open(local)
+        self._contents_N16 = np.load(local / CONTENTS, mmap_mode="r")
+        self._vectors = {name: np.load(local / f"{name}.f16.npy", mmap_mode="r") for name in over}
+        self._thumbnails: Any = None
+
+    def find(self, pair_id: str, content: bytes) -> tuple[int | None, bool]:
+        """Return a pair's row, if it was indexed, and whether it is what it was."""
+        row = self._table.row_of(pair_id)
+        return row, row is not None and self._contents_N16[row].tobytes() == content
+
+    def vector(self, name: str, row: int) -> np.ndarray:
+        """Return a row's vector of images or captions: float16, shape [D]."""
+        return np.asarray(self._vectors[name][row])
+
+    def thumbnail(self, row: int) -> bytes:
+        """Return a row's thumbnail; nothing where there is none."""
+        (place,) = self._table.rows([row], ["thumbnail_offset", "thumbnail_size"])
+        if not place["thumbnail_size"]:
+            return b""
+        with self._folder.filesystem.open_input_file(self._folder.at(THUMBNAILS)) as file:
+            data: bytes = file.read_at(place["thumbnail_size"], place["thumbnail_offset"])
+        return data
+
+
+def trained_before(config: IndexConfig, name: str, manifest: Manifest, rows: int) -> Any | None:
+    """Return factory and trained, empty index of a previous one, if it fits so many rows.
+
+    Cells that were found in half as many vectors, or in twice, are good enough: that they were
+    found in other vectors costs less than finding them anew.
+    """
+    factory = manifest.notes["factories"].get(name)
+    same_choice = config.factory == manifest.config["factory"] and (
+        config.profile == manifest.config["profile"]
+    )
+    if not factory or not same_choice or not 0.5 <= rows / manifest.notes["rows"] <= 2:
+        return None
+    folder = Folder(config.previous or "")
+    index = faiss.deserialize_index(np.frombuffer(folder.read(f"{name}.faiss"), np.uint8))
+    index.reset()
+    return factory, to_bytes(index)
+
+
+def _copy(folder: Folder, name: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with folder.filesystem.open_input_file(folder.at(name)) as source, target.open("wb") as file:
+        while block := source.read(1 << 24):
+            file.write(block)

@@ -1,0 +1,311 @@
+"""Recall of an index against comparing with every vector, and the settings it is searched with.
+
+Queries are pairs of the index itself, drawn by a seed: the vectors of their images, and of their
+captions. A pair's own vector would always be found; so of images among images, and of captions
+among captions, the query's own row is taken out of both answers. Of captions among images nothing
+is: whether the pair's image ranks high is a question to the model, not to the index.
+
+Settings are chosen with one half of the queries, every other row, and recall is that of the other
+half, with its 95 % interval: the best of many settings on some queries is good on these by chance,
+too.
+
+It is measured the way that the service searches: as deep as it looks for a first page, with what it
+does where cells hold too few. Ten results are what is counted; more candidates are compared.
+
+Times are no part of this: they would be other ones each time. Settings are tried by how many codes
+they compare, least first, which is what they cost.
+"""
+
+import functools
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.core.errors import BiovlError
+from biovl.index import planner
+from biovl.index.config import IndexConfig
+from biovl.index.filters import Selection
+from biovl.index.metadata import MetadataTable
+from biovl.index.query import Kind
+from biovl.index.ranking import FIRST_LEVEL
+from biovl.index.units import stored_pairs
+from biovl.index.vectors import VectorIndex
+from biovl.models.encoder import load
+
+# Shapes: Q queries, N rows, K results, B rows of a block, D embedding.
+
+K = 10
+_BLOCK = 65_536
+_MOST_CELLS = 1_024
+"""Looking into more costs more than any target is worth."""
+_K_FACTORS = (1, 32, 64, 128, 256, 512)
+"""Below 2 * FIRST_LEVEL / 10 they are all the same: so many are compared again in any case."""
+_AGAIN = 8
+"""Comparing one again costs as much as so many the first time: it lies anywhere in the file."""
+_TIE = 1e-5
+"""Inner products so near are equal: of equal vectors any may be found."""
+
+VECTORS_OF: Mapping[Kind, str] = {"image": "images", "text": "captions"}
+
+
+def query_rows(config: IndexConfig, count: int) -> np.ndarray:
+    """Return the rows that queries are made of, sorted."""
+    rng = np.random.default_rng([config.seed, 1])
+    return np.sort(rng.choice(count, min(config.recall.queries, count), replace=False))
+
+
+def query_vectors(config: IndexConfig, place: Path, rows_Q: np.ndarray) -> dict[Kind, np.ndarray]:
+    """Return the vectors of the images and of the captions of rows, float32, shape [Q, D].
+
+    Those that the index does not hold are embedded here.
+    """
+    found: dict[Kind, np.ndarray] = {}
+    for kind, name in VECTORS_OF.items():
+        if name in config.over:
+            stored_ND = np.load(place / f"{name}.f16.npy", mmap_mode="r")
+            found[kind] = stored_ND[rows_Q].astype(np.float32)
+    if len(found) == len(VECTORS_OF):
+        return found
+    columns = ["figure_id", "shard", "offset", "size"]
+    places = MetadataTable.open(place).rows(rows_Q, columns)
+    order = sorted(range(len(places)), key=lambda i: (places[i]["shard"], places[i]["offset"]))
+    planned = pa.Table.from_pylist([places[number] for number in order])
+    pairs = list(stored_pairs(config.corpus, planned.rename_columns({"figure_id": "pair_id"})))
+    encoder = load(config.model, precision=config.precision)
+    if "image" in found:
+        embedded = encoder.embed_texts([pair.text for pair in pairs], batch_size=config.batch)
+    else:
+        embedded = encoder.embed_images([pair.image for pair in pairs], batch_size=config.batch)
+    missing: Kind = "text" if "image" in found else "image"
+    found[missing] = embedded[np.argsort(order)]
+    return found
+
+
+def evaluate(config: IndexConfig, place: Path) -> dict[str, Any]:
+    """Return settings and recall of each index for each kind of query, for the manifest's notes.
+
+    Args:
+        config: Says what recall is wanted.
+        place: The folder of the index.
+
+    Raises:
+        BiovlError: If no setting reaches the floor; holds all that was measured.
+    """
+    stored_ND = np.load(place / f"{config.over[0]}.f16.npy", mmap_mode="r")
+    rows_Q = query_rows(config, len(stored_ND))
+    queries = query_vectors(config, place, rows_Q)
+    notes: dict[str, Any] = {
+        **{"settings": {}, "recall": {}, "recall_intervals": {}, "recall_tables": {}}
+    }
+    failed = []
+    for name in config.over:
+        index = VectorIndex.open(place / f"{name}.faiss")
+        vectors_ND = np.load(place / f"{name}.f16.npy", mmap_mode="r")
+        settings, recall, intervals, tables = {}, {}, {}, {}
+        for kind, query_QD in queries.items():
+            own_Q = rows_Q if VECTORS_OF[kind] == name else np.full(len(rows_Q), -1)
+            wanted = config.recall.text if kind == "text" else config.recall.image
+            answered = choose_and_score(index, vectors_ND, query_QD, own_Q, wanted)
+            table, settings[kind] = answered.table, answered.settings
+            tables[kind], recall[kind] = table, answered.recall
+            intervals[kind] = list(answered.interval)
+            if recall[kind] < config.recall.floor:
+                failed.append(
+                    f"{kind} queries over {name}, recall@10 {recall[kind]}; by setting, on the "
+                    "queries it is chosen with:\n"
+                    + "\n".join(f"  {json.dumps(row)}" for row in table)
+                )
+        notes["settings"][name], notes["recall"][name] = settings, recall
+        notes["recall_intervals"][name], notes["recall_tables"][name] = intervals, tables
+    if failed:
+        raise BiovlError(
+            f"recall is below recall.floor ({config.recall.floor}); nothing is published. Choose "
+            "another factory, a lower floor or another profile, and run again with the same out: "
+            "nothing is embedded again.\n" + "\n".join(failed)
+        )
+    choosing, scoring = halves(len(rows_Q))
+    counts = {"queries": len(scoring), "queries_chosen_with": len(choosing)}
+    return {**notes, **counts, "queries_are": _ABOUT}
+
+
+_ABOUT = (
+    "pairs of this index, images and captions; a query's own row is left out of images among "
+    "images and of captions among captions; recall is of other queries than settings are chosen "
+    "with (recall_tables), with its 95 % interval"
+)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """How an index answers a kind of query."""
+
+    settings: dict[str, int]
+    recall: float
+    """At 10, of queries that had no part in the choice."""
+    interval: tuple[float, float]
+    """Of recall, 95 %."""
+    table: list[dict[str, Any]]
+    """Recall by setting, of the queries that settings are chosen with."""
+
+
+def choose_and_score(
+    index: VectorIndex,
+    vectors_ND: np.ndarray,
+    query_QD: np.ndarray,
+    own_Q: np.ndarray,
+    wanted: float,
+) -> Answered:
+    """Choose settings with one half of the queries, and measure recall with the other.
+
+    Args:
+        index: To search.
+        vectors_ND: The same vectors as they are, unit length.
+        query_QD: Unit length.
+        own_Q: The row that does not count for a query, -1 for none.
+        wanted: The recall that settings are chosen for.
+    """
+    choosing, scoring = halves(len(query_QD))
+    table = measured(index, vectors_ND, query_QD[choosing], own_Q[choosing], wanted)
+    chosen = choose(table, wanted)
+    settings: dict[str, int] = {
+        name: chosen[name] for name in ("nprobe", "k_factor") if name in chosen
+    }
+    recall = recall_of(index, vectors_ND, query_QD[scoring], own_Q[scoring], settings)
+    return Answered(settings, recall, interval(recall, len(scoring)), table)
+
+
+def halves(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the queries that settings are chosen with, and those that recall is measured with.
+
+    Both are the only one where there is one.
+    """
+    choosing, scoring = np.arange(0, count, 2), np.arange(1, count, 2)
+    return choosing, scoring if len(scoring) else choosing
+
+
+def interval(share: float, count: int) -> tuple[float, float]:
+    """Return the 95 % interval of a mean of ``count`` values between 0 and 1.
+
+    That of Wilson, which is for values that are 0 or 1; those between vary less, so that it is too
+    wide rather than too narrow.
+
+    Source:
+        Wilson 1927, J Am Stat Assoc 22:209.
+    """
+    z = 1.959964
+    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    spread = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    spread /= 1 + z * z / count
+    return round(max(0.0, centre - spread), 4), round(min(1.0, centre + spread), 4)
+
+
+def measured(
+    index: VectorIndex,
+    vectors_ND: np.ndarray,
+    query_QD: np.ndarray,
+    own_Q: np.ndarray,
+    wanted: float,
+) -> list[dict[str, Any]]:
+    """Return recall@10 of settings, cheapest first; dearer ones of no use are left out.
+
+    Args:
+        index: To search.
+        vectors_ND: The same vectors as they are, unit length.
+        query_QD: Unit length.
+        own_Q: The row that does not count for a query, -1 for none.
+        wanted: Where this is reached more probing is not tried.
+    """
+    exact_QK = _exact(vectors_ND, query_QD, own_Q)
+    if not index.cells and not index.refines:
+        return [{"recall_at_10": _recall(index, vectors_ND, query_QD, own_Q, exact_QK, {})}]
+    table = []
+    for k_factor in _K_FACTORS if index.refines else (None,):
+        for nprobe in _probes(index.cells):
+            given = {"nprobe": nprobe, "k_factor": k_factor}
+            settings = {name: value for name, value in given.items() if value is not None}
+            recall = _recall(index, vectors_ND, query_QD, own_Q, exact_QK, settings)
+            table.append({**settings, "recall_at_10": recall})
+            if recall >= wanted:
+                break
+    per_cell = index.count / max(index.cells, 1)
+    return sorted(table, key=functools.partial(_cost, per_cell=per_cell))
+
+
+def choose(table: list[dict[str, Any]], wanted: float) -> dict[str, Any]:
+    """Return the first row with the recall wanted, else that with the most."""
+    for row in table:
+        if row["recall_at_10"] >= wanted:
+            return row
+    return max(table, key=lambda row: float(row["recall_at_10"]))
+
+
+def _cost(row: Mapping[str, Any], per_cell: float) -> float:
+    again = max(10 * row.get("k_factor", 0), 2 * FIRST_LEVEL)
+    return float(row.get("nprobe", 1) * per_cell + _AGAIN * again)
+
+
+def _probes(cells: int) -> list[int | None]:
+    if not cells:
+        return [None]
+    most = min(cells, _MOST_CELLS)
+    return [*itertools.takewhile(lambda n: n < most, (2**power for power in range(11))), most]
+
+
+def recall_of(
+    index: VectorIndex,
+    vectors_ND: np.ndarray,
+    query_QD: np.ndarray,
+    own_Q: np.ndarray,
+    settings: Mapping[str, int],
+) -> float:
+    """Return recall@10 with these settings, searching as deep as the service does."""
+    exact_QK = _exact(vectors_ND, query_QD, own_Q)
+    return _recall(index, vectors_ND, query_QD, own_Q, exact_QK, settings)
+
+
+def _recall(
+    index: VectorIndex,
+    vectors_ND: np.ndarray,
+    query_QD: np.ndarray,
+    own_Q: np.ndarray,
+    exact_QK: np.ndarray,
+    settings: Mapping[str, int],
+) -> float:
+    """Return the share of the nearest that is found, searching as ``Index.search`` does."""
+    everything = Selection(index.count)
+    hits = 0
+    for query_D, own, exact_K in zip(query_QD, own_Q, exact_QK, strict=True):
+        depth = FIRST_LEVEL + int(own >= 0)
+        ranking, _ = planner.nearest(
+            index, vectors_ND, query_D, depth, everything, settings=settings
+        )
+        found = [row for row in ranking.rows_K if row != own][: len(exact_K)]
+        scores = vectors_ND[found].astype(np.float32) @ query_D
+        hits += int((scores >= exact_K[-1] - _TIE).sum()) if len(exact_K) else 0
+    return round(hits / max(exact_QK.size, 1), 4) if exact_QK.size else 1.0
+
+
+def _exact(vectors_ND: np.ndarray, query_QD: np.ndarray, own_Q: np.ndarray) -> np.ndarray:
+    """Return the largest inner products, largest first; float32, shape [Q, K], K at most 10."""
+    others = len(vectors_ND) - bool((own_Q >= 0).any())
+    best_QK = np.empty((len(query_QD), 0), np.float32)
+    for first, block_BD in _blocks(vectors_ND):
+        scores_QB = query_QD.astype(np.float32) @ block_BD.T
+        inside = np.flatnonzero((own_Q >= first) & (own_Q < first + len(block_BD)))
+        scores_QB[inside, own_Q[inside] - first] = -np.inf
+        both = np.concatenate([best_QK, scores_QB], axis=1)
+        keep = min(K, both.shape[1])
+        best_QK = -np.partition(-both, keep - 1, axis=1)[:, :keep]
+    return -np.sort(-best_QK, axis=1)[:, : min(K, others)]
+
+
+def _blocks(vectors_ND: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    for first in range(0, len(vectors_ND), _BLOCK):
+        yield first, vectors_ND[first : first + _BLOCK].astype(np.float32)

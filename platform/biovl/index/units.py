@@ -1,0 +1,352 @@
+"""Pairs to vectors: units of pairs, each read, embedded and written by one task.
+
+A row of an index is a pair in the order of ``index.parquet``, but a unit is a run of pairs in the
+order of their shards: their bytes stand together there, and a task gets them in a few large reads.
+At 24 M pairs of 100 kB that is about 75,000 requests of 32 MB, where pairs in the order of the
+index, which shuffling has spread over all shards, would take 24 M requests. The price is paid in
+``rows``: vectors, a hundredth of the bytes, are put into the order of the index.
+"""
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.core.artifacts import Draft, Folder
+from biovl.core.errors import ArtifactError, ConfigError, NothingUsable
+from biovl.core.harvests import Tombstones
+from biovl.core.shards import parse_pair
+from biovl.images.decode import decode_rgb
+from biovl.images.encode import thumbnail
+from biovl.index import metadata
+from biovl.index.config import IndexConfig
+from biovl.index.previous import Previous
+from biovl.models.encoder import Encoder
+
+# Shapes: N pairs of a unit, K those kept, D embedding.
+
+ROW = np.dtype(
+    [
+        ("position", "<i8"),
+        ("thumbnail_offset", "<i8"),
+        ("thumbnail_size", "<i4"),
+        ("pair", "u1", 16),
+        ("content", "u1", 16),
+    ]
+)
+"""What is kept beside a pair's vectors: its row in ``index.parquet``, where its thumbnail is in the
+unit's (size 0: none), and hashes of its id and of all that its vectors are made from."""
+
+_PLANS = "plans"
+_PLANNED = ["pair_id", "shard", "offset", "size"]
+_READ_BYTES = 32 << 20
+"""The most that is read at once, unless one pair is larger."""
+_GAP_BYTES = 1 << 20
+"""So little between two pairs is read along: cheaper than another request."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A pair as it is in its shard."""
+
+    pair_id: str
+    image: bytes
+    text: str
+
+
+def check_columns(config: IndexConfig) -> None:
+    """Refuse columns to filter by that the corpus does not have.
+
+    Raises:
+        ConfigError: With the columns of labels that it has.
+    """
+    corpus = Folder(config.corpus)
+    with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
+        schema = pq.read_schema(stream)
+    for setting, names in (
+        ("concept_columns", config.concept_columns or ()),
+        ("image_type_column", filter(None, [config.image_type_column])),
+    ):
+        absent = [name for name in names if name not in schema.names]
+        if absent:
+            known = (*metadata.CONCEPTS, metadata.IMAGE_TYPE)
+            labels = [name for name in known if name in schema.names]
+            raise ConfigError(
+                f"{setting}: {config.corpus} has no column {', '.join(absent)}; of columns with "
+                f"labels it has {', '.join(labels) or 'none'}. Give the folder that has the column "
+                "to pipelines/assemble.py: columns=[…]"
+            )
+
+
+def plan(config: IndexConfig) -> dict[str, Any]:
+    """Write what each unit has to embed.
+
+    Holds about 100 bytes a pair.
+
+    Returns:
+        ``pairs``: how many there are in all; ``ended``: those left out by tombstones, by reason.
+
+    Raises:
+        NothingUsable: If the corpus has none.
+    """
+    corpus = Folder(config.corpus)
+    found, first = [], 0
+    tombstones, over = Tombstones(config.updates), Counter[str]()
+    columns = [*_PLANNED, "split", *(["source_uri"] if config.updates else [])]
+    with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
+        parquet = pq.ParquetFile(stream)
+        for batch in parquet.iter_batches(columns=columns):
+            table = pa.Table.from_batches([batch])
+            positions = pa.array(np.arange(first, first + len(table)), pa.int64())
+            table = table.append_column("position", positions)
+            if config.splits:
+                table = table.filter(pc.is_in(table["split"], pa.array(config.splits)))
+            if config.updates:
+                reasons = tombstones.of(table["source_uri"])
+                over.update(reasons.drop_null().to_pylist())
+                table = table.filter(reasons.is_null()).drop_columns("source_uri")
+            table = table.drop_columns("split")
+            shards = table["shard"].cast(pa.string()).combine_chunks().dictionary_encode()
+            found.append(table.set_column(1, "shard", shards))
+            first += len(positions)
+    pairs = pa.concat_tables(found).unify_dictionaries() if found else None
+    if not pairs:
+        raise NothingUsable(
+            f"{config.corpus} has no pairs"
+            + f" of {', '.join(config.splits)}" * bool(config.splits)
+            + f", {over.total()} of them ended by tombstones" * bool(over)
+        )
+    pairs = pairs.set_column(1, "shard", pairs["shard"].cast(pa.string()))
+    pairs = pairs.sort_by([("shard", "ascending"), ("offset", "ascending")])
+    draft = Draft(config.out).folder
+    for number, start in enumerate(range(0, len(pairs), config.pairs_per_unit)):
+        with draft.writer(f".draft/{_PLANS}/{number:06d}.parquet") as stream:
+            pq.write_table(pairs.slice(start, config.pairs_per_unit), stream, compression="zstd")
+    return {"pairs": len(pairs), **({"ended": dict(sorted(over.items()))} if over else {})}
+
+
+def unit_count(config: IndexConfig, pairs: int) -> int:
+    """Return how many units so many pairs are."""
+    return -(-pairs // config.pairs_per_unit)
+
+
+def part(kind: str, number: int) -> str:
+    """Return where a unit's rows, vectors (images, captions) or thumbnails are."""
+    return f".draft/units/{kind}/{number:06d}.bin"
+
+
+def embed_unit(
+    config: IndexConfig, encoder: Encoder, previous: Previous | None, number: int, threads: int
+) -> dict[str, Any]:
+    """Embed a unit's pairs; write rows, vectors and thumbnails, all in the order of the index.
+
+    Returns:
+        The receipt: ``rows`` kept, ``embedded`` and ``reused`` of them, ``present`` (known to the
+        previous index, changed or not), ``left_out`` by reason, ``thumbnail_bytes``.
+    """
+    folder = Draft(config.out).folder
+    with folder.filesystem.open_input_file(folder.at(f".draft/{_PLANS}/{number:06d}.parquet")) as f:
+        planned = pq.read_table(f)
+    unit = _Unit(config, encoder, previous, planned["position"].to_numpy())
+    with (
+        folder.writer(part("thumbnails", number)) as thumbnails,
+        ThreadPoolExecutor(threads) as pool,
+    ):
+        looked = _ahead(pool, unit.look, stored_pairs(config.corpus, planned), 2 * config.batch)
+        for index, found in enumerate(looked):
+            thumbnails.write(unit.take(index, found))
+        unit.embed_pixels()
+    unit.embed_captions()
+    order = np.flatnonzero(unit.is_kept_N)
+    order = order[np.argsort(unit.rows_N["position"][order])]
+    folder.write(part("rows", number), unit.rows_N[order].tobytes())
+    for name, vectors_ND in unit.vectors.items():
+        folder.write(part(name, number), vectors_ND[order].tobytes())
+    return {**unit.counts, "rows": len(order), "left_out": dict(unit.left_out)}
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A pair before it is embedded."""
+
+    pair_id: str
+    content: bytes
+    text: str
+    pixels_HWC: np.ndarray | None
+    """As the model wants them; None if they are not needed."""
+    thumbnail: bytes
+    defect: str | None = None
+    reused: int | None = None
+    """Its row in the previous index, if nothing has changed."""
+    is_known: bool = False
+
+
+class _Unit:
+    """The pairs of a unit on their way to vectors."""
+
+    def __init__(
+        self,
+        config: IndexConfig,
+        encoder: Encoder,
+        previous: Previous | None,
+        positions_N: np.ndarray,
+    ) -> None:
+        count = len(positions_N)
+        self._config, self._encoder, self._previous = config, encoder, previous
+        self.rows_N = np.zeros(count, ROW)
+        self.rows_N["position"] = positions_N
+        self.vectors = {name: np.zeros((count, encoder.dim), "<f2") for name in config.over}
+        self.is_kept_N = np.zeros(count, bool)
+        self.left_out: Counter[str] = Counter()
+        self.counts = {"embedded": 0, "reused": 0, "present": 0, "thumbnail_bytes": 0}
+        self._pixels: list[tuple[int, np.ndarray]] = []
+        self._texts: list[tuple[int, str]] = []
+
+    def look(self, pair: Stored) -> _Looked:
+        """Decode a pair, or find it in the previous index. Threads may do this at once."""
+        content = content_of(pair)
+        row, is_same = None, False
+        if self._previous is not None:
+            row, is_same = self._previous.find(pair.pair_id, content)
+        known: dict[str, Any] = {"is_known": row is not None, "reused": row if is_same else None}
+        if self._previous is not None and row is not None and is_same:
+            small = self._previous.thumbnail(row)
+            return _Looked(pair.pair_id, content, pair.text, None, small, **known)
+        decoded = decode_rgb(pair.image)
+        if decoded.pixels is None:
+            return _Looked(pair.pair_id, content, "", None, b"", decoded.defect or "", **known)
+        pixels_HWC = None
+        if "images" in self.vectors:
+            pixels_HWC = self._encoder.preparation.crop(decoded.pixels)
+        side = self._config.thumbnail_px
+        small = thumbnail(decoded.pixels, longer_side_px=side) if side else b""
+        return _Looked(pair.pair_id, content, pair.text, pixels_HWC, small, **known)
+
+    def take(self, index: int, found: _Looked) -> bytes:
+        """Note a pair, embed when there are enough, and return its thumbnail."""
+        self.counts["present"] += found.is_known and found.defect is None
+        if found.defect is not None:
+            self.left_out[found.defect] += 1
+            return b""
+        self.is_kept_N[index] = True
+        row = self.rows_N[index]
+        row["thumbnail_offset"] = self.counts["thumbnail_bytes"]
+        row["thumbnail_size"] = len(found.thumbnail)
+        row["pair"] = np.frombuffer(hash_of(found.pair_id.encode()), np.uint8)
+        row["content"] = np.frombuffer(found.content, np.uint8)
+        self.counts["thumbnail_bytes"] += len(found.thumbnail)
+        if found.reused is not None and self._previous is not None:
+            self.counts["reused"] += 1
+            for name, vectors_ND in self.vectors.items():
+                vectors_ND[index] = self._previous.vector(name, found.reused)
+            return found.thumbnail
+        self.counts["embedded"] += 1
+        self._texts.append((index, found.text))
+        if found.pixels_HWC is not None:
+            self._pixels.append((index, found.pixels_HWC))
+        if len(self._pixels) == self._config.batch:
+            self.embed_pixels()
+        return found.thumbnail
+
+    def embed_pixels(self) -> None:
+        """Embed the images that wait."""
+        if self._pixels:
+            at = [index for index, _ in self._pixels]
+            pixels_BHWC = np.stack([pixels_HWC for _, pixels_HWC in self._pixels])
+            self.vectors["images"][at] = self._encoder.embed_pixels(pixels_BHWC)
+        self._pixels = []
+
+    def embed_captions(self) -> None:
+        """Embed the texts, those of similar length together: a batch is as wide as its longest."""
+        if "captions" not in self.vectors or not self._texts:
+            return
+        at = np.array([index for index, _ in self._texts])
+        tokens = self._encoder.preparation.encode([text for _, text in self._texts])
+        order = np.argsort([len(ids) for ids in tokens], kind="stable")
+        for first in range(0, len(order), self._config.batch):
+            some = order[first : first + self._config.batch]
+            text_BD = self._encoder.embed_tokens([tokens[number] for number in some])
+            self.vectors["captions"][at[some]] = text_BD
+
+
+def hash_of(*values: bytes) -> bytes:
+    """Return 16 bytes that tell values from others."""
+    whole = hashlib.blake2b(digest_size=16)
+    for value in values:
+        whole.update(len(value).to_bytes(8, "little"))
+        whole.update(value)
+    return whole.digest()
+
+
+def content_of(pair: Stored) -> bytes:
+    """Return a hash of all that a pair's vectors and thumbnail are made from."""
+    return hash_of(pair.pair_id.encode(), pair.image, pair.text.encode())
+
+
+def stored_pairs(corpus: str, planned: pa.Table) -> Iterator[Stored]:
+    """Yield pairs from their shards, in order, in few large reads.
+
+    Args:
+        corpus: The folder of the shards.
+        planned: ``pair_id``, ``shard``, ``offset`` and ``size``, sorted by shard and offset.
+
+    Raises:
+        ArtifactError: If a pair is not where the index of the corpus says.
+    """
+    folder = Folder(corpus)
+    for run in _runs(planned.select(_PLANNED).to_pylist()):
+        shard, start = run[0]["shard"], run[0]["offset"]
+        end = run[-1]["offset"] + run[-1]["size"]
+        try:
+            with folder.filesystem.open_input_file(folder.at(shard)) as file:
+                data = file.read_at(end - start, start)
+        except OSError as error:
+            raise ArtifactError(f"{corpus}/{shard} cannot be read: {error}") from error
+        for pair in run:
+            first = pair["offset"] - start
+            stored = data[first : first + pair["size"]]
+            files = parse_pair(stored, f"{corpus}/{shard} at {pair['offset']}")
+            yield _stored(pair["pair_id"], files)
+
+
+def _stored(pair_id: str, files: Mapping[str, bytes]) -> Stored:
+    image = next((data for kind, data in files.items() if kind not in ("txt", "json")), b"")
+    return Stored(pair_id, image, files.get("txt", b"").decode("utf-8", "replace"))
+
+
+def _runs(places: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield places that are read at once."""
+    run: list[Mapping[str, Any]] = []
+    for place in places:
+        if run:
+            end = run[-1]["offset"] + run[-1]["size"]
+            is_near = place["shard"] == run[0]["shard"] and place["offset"] - end <= _GAP_BYTES
+            if not is_near or place["offset"] + place["size"] - run[0]["offset"] > _READ_BYTES:
+                yield run
+                run = []
+        run.append(place)
+    if run:
+        yield run
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item], most: int
+) -> Iterator[Result]:
+    """Yield results in order, at most so many of them before they are asked for."""
+    waiting: deque[Future[Result]] = deque()
+    for item in items:
+        waiting.append(pool.submit(work, item))
+        if len(waiting) > most:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

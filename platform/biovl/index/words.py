@@ -1,0 +1,216 @@
+"""Figures whose captions hold given words, ranked by BM25 (bm25s), mapped into memory.
+
+    words.json               documents, and parameters
+    values.arrow             the words, sorted
+    scores/                  bm25s: for each word the captions that hold it and what it adds there
+
+A caption's words are in lower case, without a few of English grammar, and not stemmed: stems of
+gene names and abbreviations are other names. A compound counts whole, closed up and in parts, so
+that ``IL-6`` is found by ``IL-6``, ``IL6`` and ``6``.
+"""
+
+import itertools
+import json
+import math
+import os
+import re
+import unicodedata
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import bm25s
+import numpy as np
+import pyarrow as pa
+
+from biovl.core.errors import ArtifactError
+from biovl.index.filters import Selection
+from biovl.index.mapped import DAMAGED, mapped_texts
+from biovl.index.postings import ArrayFile, Runs, Stretch
+from biovl.index.ranking import largest
+
+STOP_WORDS = frozenset(
+    "a an and are as at be been but by for from had has have in into is it its of on or our that "
+    "the their then there these they this to was we were which while who will with".split()
+)
+
+# Letters and digits; what joins them in names: IL-6, 18F-FDG, α/β, 3.5, 5′-UTR, CD4+.
+_COMPOUND = re.compile(r"[^\W_]+(?:[-./'+][^\W_]+)*")
+_PARTS = re.compile(r"[-./'+]")
+_K1, _B = 1.5, 0.75
+_BLOCK = 32_768
+"""Captions whose words are counted at once: of each word of theirs, some 30 bytes are held."""
+_SCORED = 1_000_000
+_MOST_READ = 8
+"""Times all captions: so many entries of words are read for one text, those of the rarest first. A
+long text of frequent words would take seconds, and these words tell captions apart the least."""
+_DASHES = str.maketrans("\u2010\u2011\u2019\u2032", "--''")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in order: ``IL-6 levels`` gives il-6, il6, il, 6, levels."""
+    plain = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES).lower()
+    found = []
+    for compound in _COMPOUND.findall(plain):
+        parts = _PARTS.split(compound)
+        if len(parts) > 1:
+            found += [compound, "".join(parts)]
+        found += parts
+    return [word for word in found if word not in STOP_WORDS]
+
+
+class Words:
+    """An index of words. Threads may share one."""
+
+    def __init__(self, count: int, words: pa.Array, scores: "bm25s.BM25 | None") -> None:
+        self.count = count
+        """Captions."""
+        self._words = words
+        self._scores = scores
+
+    @classmethod
+    def build(cls, captions: Iterable[str | None], folder: str | os.PathLike[str]) -> None:
+        """Write the index of captions, in the order of rows, into a folder.
+
+        Holds four bytes a caption, every word once, and the words of some ten thousand captions.
+        """
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        with Runs(target / "runs") as runs:
+            lengths = [np.empty(0, np.int32)]
+            for block in _blocks(captions):
+                lengths.append(_add(runs, block, sum(map(len, lengths))))
+            length_N = np.concatenate(lengths)
+            words, counts_V, stretches = runs.joined()
+            batch = pa.record_batch([words], names=["word"])
+            with pa.ipc.new_file(str(target / "values.arrow"), batch.schema) as file:
+                file.write_batch(batch)
+            if len(words):
+                _write_scores(target / "scores", length_N, counts_V, stretches)
+        about = {"documents": len(length_N), "words": len(words)}
+        (target / "words.json").write_text(json.dumps(about) + "\n")
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "Words":
+        """Map what ``build`` wrote into memory.
+
+        Raises:
+            ArtifactError: If a file is missing, damaged or does not belong to the others.
+        """
+        source = Path(folder)
+        try:
+            about = json.loads((source / "words.json").read_bytes())
+            words = mapped_texts(source / "values.arrow")
+            scores = None
+            if about["words"]:
+                scores = bm25s.BM25.load(
+                    source / "scores", mmap=True, load_vocab=False, show_progress=False
+                )
+            return cls(about["documents"], words, scores)
+        except (*DAMAGED, LookupError, AttributeError) as error:
+            raise ArtifactError(f"{folder}: the words cannot be read: {error}") from error
+
+    def search(self, text: str, k: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+        """Return the captions that hold words of a text, best first; of equal ones the first.
+
+        Args:
+            text: In any form; words that no caption holds count for nothing.
+            k: At most so many.
+            selection: Only these rows.
+
+        Returns:
+            Scores of BM25, float32, all above zero, and rows, int64.
+        """
+        known = [
+            number for word in dict.fromkeys(words_of(text)) if (number := self._at(word)) >= 0
+        ]
+        if self._scores is None or not known:
+            return np.empty(0, np.float32), np.empty(0, np.int64)
+        try:
+            scores_N = self._scores.get_scores_from_ids(self._affordable(self._scores, known))
+        except (IndexError, ValueError) as error:
+            raise ArtifactError(f"the scores of words are damaged: {error}") from error
+        if selection.bitmap is not None:
+            scores_N *= np.unpackbits(selection.bitmap, count=self.count, bitorder="little")
+        rows = np.flatnonzero(scores_N > 0)
+        best = largest(scores_N[rows], k)
+        return scores_N[rows[best]], rows[best]
+
+    def _affordable(self, scores: Any, known: list[int]) -> list[int]:
+        """Return words in their order, without the most frequent where all would take too long."""
+        starts = scores.scores["indptr"]
+        captions_W = np.array([int(starts[word + 1] - starts[word]) for word in known])
+        order = np.argsort(captions_W, kind="stable")
+        is_within = np.cumsum(captions_W[order]) <= _MOST_READ * self.count
+        is_within[0] = True
+        return [known[place] for place in np.sort(order[is_within])]
+
+    def _at(self, word: str) -> int:
+        place = bisect_left(self._words, word, key=lambda scalar: scalar.as_py())
+        is_there = place < len(self._words) and self._words[place].as_py() == word
+        return place if is_there else -1
+
+
+def _blocks(captions: Iterable[str | None]) -> Iterator[list[str | None]]:
+    waiting = iter(captions)
+    while block := list(itertools.islice(waiting, _BLOCK)):
+        yield block
+
+
+def _add(runs: Runs, captions: list[str | None], first: int) -> np.ndarray:
+    """Add captions, of which the first is that of a row; return their lengths in words."""
+    numbers: dict[str, int] = {}
+    found = array("i")
+    length_B = np.empty(len(captions), np.int32)
+    for place, caption in enumerate(captions):
+        before = len(found)
+        found.extend(numbers.setdefault(word, len(numbers)) for word in words_of(caption or ""))
+        length_B[place] = len(found) - before
+    row_M = np.repeat(np.arange(first, first + len(captions)), length_B)
+    runs.add(list(numbers), np.frombuffer(found, np.int32), row_M)
+    return length_B
+
+
+def _write_scores(
+    folder: Path, length_N: np.ndarray, counts_V: np.ndarray, stretches: Iterable[Stretch]
+) -> None:
+    """Write what bm25s makes of the same captions, to the last bit, a stretch of words at a time.
+
+    bm25s itself holds every word of every caption as a Python number.
+    """
+    count = len(length_N)
+    scores = bm25s.BM25(k1=_K1, b=_B, method="lucene")
+    nothing = np.empty(0, np.int32)
+    scores.scores = {"data": nothing, "indices": nothing, "indptr": nothing, "num_docs": count}
+    scores.vocab_dict, scores.nonoccurrence_array = {}, None
+    scores.save(folder, show_progress=False)
+    (folder / "vocab.index.json").unlink()
+    starts = np.concatenate([[0], np.cumsum(counts_V)])
+    np.save(folder / "indptr.csc.index.npy", starts)
+    different, which_V = np.unique(counts_V, return_inverse=True)
+    # Lucene's: ln(1 + (N - n + 0.5) / (n + 0.5)).
+    idf = [math.log(1 + (count - n + 0.5) / (n + 0.5)) for n in different.tolist()]
+    idf_V = np.array(idf, np.float32)[which_V]
+    mean = length_N.mean()
+    total = int(starts[-1])
+    with (
+        ArrayFile(folder / "data.csc.index.npy", np.dtype(np.float32), total) as data,
+        ArrayFile(folder / "indices.csc.index.npy", np.dtype(np.int32), total) as indices,
+    ):
+        for some in stretches:
+            idf_W = idf_V[some.first : some.first + len(some.counts_W)]
+            ends_W = np.cumsum(some.counts_W)
+            for at, rows_B in _in_blocks(some.rows_M):
+                times_B = some.times_M[at].astype(np.float32)
+                damped_B = times_B / (_K1 * ((1 - _B) + _B * length_N[rows_B] / mean) + times_B)
+                word_B = np.searchsorted(ends_W, np.arange(at.start, at.stop), "right")
+                data.write(idf_W[word_B] * damped_B)
+                indices.write(rows_B)
+
+
+def _in_blocks(rows_M: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    for start in range(0, len(rows_M), _SCORED):
+        at = slice(start, min(start + _SCORED, len(rows_M)))
+        yield at, rows_M[at]

@@ -1,1 +1,0 @@
-"""A corpus to an index, in steps that know nothing of Ray."""

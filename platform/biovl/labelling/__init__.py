@@ -1,1 +1,0 @@
-"""From votes about clusters to labels of images."""

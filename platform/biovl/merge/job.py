@@ -1,0 +1,255 @@
+"""Two models to one: interpolated, scored on a corpus if there is one, published as a model.
+
+One process: a sweep is a few passes over the val pairs. Every score leaves a note in the draft,
+which is what a killed job goes on from.
+"""
+
+import hashlib
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from biovl.benchmark.merge_plots import sweep_plot
+from biovl.benchmark.retrieval import KS, evaluate_retrieval, mean_recall_at_1
+from biovl.core import config as configs
+from biovl.core.artifacts import (
+    Draft,
+    Folder,
+    Input,
+    Manifest,
+    find_manifest,
+    fingerprint,
+    published,
+    read_manifest,
+    to_json,
+)
+from biovl.core.errors import ArtifactError
+from biovl.core.shards import read_shard
+from biovl.models import encoder
+from biovl.models.builders.open_clip import Built
+from biovl.models.encoder import Encoder
+from biovl.models.weight_files import local_copy
+from biovl.models.wise_ft import (
+    MergeConfig,
+    check_same_architecture,
+    interpolate,
+    model_card,
+    read_model,
+)
+from biovl.runtime.progress import Progress
+
+KIND = "model"
+FORMAT = 1
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+BATCH_PAIRS = 64
+"""Pairs that are read and embedded at a time."""
+
+_HASHED = (".safetensors", ".bin", ".pt", ".pth", ".json", ".txt", ".model")
+"""Endings of the files that make a model."""
+
+
+def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Interpolate two models and publish one.
+
+        out/
+          open_clip_config.json  open_clip_model.safetensors …   stock open_clip loads local-dir:out
+          sweep.json       with a corpus: the scores of every alpha, and which was chosen
+          plots/sweep.png  the same, drawn
+          README.md        the model card
+          manifest.json    alpha, its scores, and what was merged
+
+    Without ``alpha``, the best by the mean of both recalls at 1 is published; of equal ones, that
+    nearest to ``base``.
+
+    Raises:
+        ArtifactError: If there is no model or corpus to read, the models are not of one
+            architecture, or ``out`` holds something else.
+    """
+    with ExitStack() as stack:
+        base = _there("base", config.base, stack.enter_context(local_copy(config.base)))
+        tuned = _there("tuned", config.tuned, stack.enter_context(local_copy(config.tuned)))
+        inputs = [_input("base", config.base, base), _input("tuned", config.tuned, tuned)]
+        if config.corpus is not None:
+            pairs = read_manifest(config.corpus, "corpus").counts["pairs"]
+            # Before the draft, which would refuse the corrected command.
+            if not pairs[config.split]:
+                raise ArtifactError(f"{config.corpus} has no {config.split} pairs to choose by")
+            inputs.append(
+                Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))
+            )
+        plain = configs.to_plain(config)
+        # The same input gives the same bytes wherever they are published.
+        del plain["out"]
+        done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(MergeConfig))
+        if done is not None:
+            return done
+        merger = _Merger(base, tuned)
+        draft = Draft.begin(
+            config.out,
+            KIND,
+            plain,
+            inputs,
+            defaults=configs.defaults(MergeConfig),
+            output_format=FORMAT,
+        )
+        found = _swept(config, merger, draft, Progress("merge", progress))
+        alpha = config.points[0] if found is None else found["chosen"]
+        weights_sha256 = merger.save(alpha, draft.folder)
+    scores = None
+    if found is not None:
+        draft.folder.write("sweep.json", to_json(found))
+        draft.folder.write("plots/sweep.png", sweep_plot(found))
+        scores = next(point for point in found["points"] if point["alpha"] == alpha)
+    manifest = Manifest(
+        kind=KIND,
+        config=plain,
+        inputs=inputs,
+        counts={"alpha": alpha, "parameters": merger.parameters},
+        notes={
+            "merged": "(1 - alpha) base + alpha tuned, every tensor (WiSE-FT, arXiv:2109.01903)",
+            "validation": scores,
+            "weights_sha256": weights_sha256,
+        },
+    )
+    draft.folder.write("README.md", model_card(manifest, found).encode())
+    return draft.publish(manifest)
+
+
+class _Merger:
+    """Holds two models' weights, and one model to put those between them into."""
+
+    def __init__(self, base: Path, tuned: Path) -> None:
+        self._built = read_model(tuned, tuned)
+        if base.is_dir():
+            start = read_model(base, base)
+            check_same_architecture(start, self._built)
+        else:
+            start = read_model(tuned, base)
+        self._base: dict[str, Tensor] = start.model.state_dict()
+        self._tuned = {name: t.clone() for name, t in self._built.model.state_dict().items()}
+        # Refused before anything is scored.
+        interpolate(self._base, self._tuned, 1)
+        described = json.loads((tuned / encoder.CONFIG).read_text(encoding="utf-8"))
+        self._preprocess: dict[str, Any] = described.get("preprocess_cfg", {})
+        self.parameters = sum(p.numel() for p in self._built.model.parameters())
+
+    def encoder_at(self, alpha: float) -> Encoder:
+        """Return the model at a point, for use until the next is asked for."""
+        self._built.model.load_state_dict(interpolate(self._base, self._tuned, alpha))
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return Encoder(self._built, preprocess=self._preprocess, device=device)
+
+    def save(self, alpha: float, folder: Folder) -> str:
+        """Write the model at a point, described as tuned is; return the weights' SHA-256."""
+        state = interpolate(self._base, self._tuned, alpha)
+        with tempfile.TemporaryDirectory(prefix="biovl-merged-") as name:
+            local = Path(name)
+            _save(local, self._built, state, self._preprocess)
+            for path in sorted(local.iterdir()):
+                with path.open("rb") as source, folder.writer(path.name) as stream:
+                    shutil.copyfileobj(source, stream, 1 << 24)
+            with (local / encoder.WEIGHTS).open("rb") as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _save(
+    folder: Path, built: Built, state: Mapping[str, Tensor], preprocess: Mapping[str, Any]
+) -> None:
+    encoder.save(folder, built, state)
+    path = folder / encoder.CONFIG
+    described = json.loads(path.read_text(encoding="utf-8"))
+    # How images are resized is a part of what was tuned.
+    described["preprocess_cfg"] |= preprocess
+    path.write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+
+
+def _swept(
+    config: MergeConfig, merger: _Merger, draft: Draft, report: Progress
+) -> dict[str, Any] | None:
+    """Return what every alpha scores and which is chosen; None without a corpus."""
+    if config.corpus is None:
+        return None
+    points = []
+    for alpha in config.points:
+        name = f"scores/{alpha}"
+        if draft.noted(name) is None:
+            draft.note(name, _scores(config, merger.encoder_at(alpha), alpha, report))
+        points.append({"alpha": alpha, **(draft.noted(name) or {})})
+    best = max(points, key=lambda point: (mean_recall_at_1(point), -point["alpha"]))
+    return {
+        "split": config.split,
+        "pairs": best["pairs"],
+        "points": points,
+        "best": best["alpha"],
+        "chosen": best["alpha"] if config.alpha is None else config.alpha,
+        "chosen_by": "mean R@1 of both directions" if config.alpha is None else "alpha was given",
+    }
+
+
+def _scores(
+    config: MergeConfig, model: Encoder, alpha: float, report: Progress
+) -> dict[str, float]:
+    corpus = str(config.corpus)
+    pairs = read_manifest(corpus, "corpus").counts["pairs"][config.split]
+    count = min(config.pairs or pairs, pairs)
+    report.stage(f"scoring alpha {alpha:g}, pairs", count)
+    images, texts = [], []
+    pairs_left = _pairs(corpus, config.split, count)
+    while batch := list(itertools.islice(pairs_left, BATCH_PAIRS)):
+        images.append(model.embed_images([image for image, _ in batch]))
+        texts.append(model.embed_texts([text for _, text in batch]))
+        for _ in batch:
+            report.add()
+    if not images:
+        raise ArtifactError(f"{corpus} has no {config.split} pairs to score models on")
+    image_ND, text_ND = np.concatenate(images), np.concatenate(texts)
+    ks = [k for k in KS if k <= len(image_ND)]
+    return evaluate_retrieval(image_ND, text_ND, model.logit_scale, ks=ks)
+
+
+def _pairs(corpus: str, split: str, count: int) -> Iterator[tuple[bytes, str]]:
+    """Yield image and text of the first pairs of a split; a corpus is shuffled."""
+    shards = Folder(corpus).names(split, ".tar")
+    stored = ((shard, pair) for shard in shards for pair in read_shard(f"{corpus}/{split}/{shard}"))
+    for shard, pair in itertools.islice(stored, count):
+        image = pair.files.get("jpg", pair.files.get("png"))
+        if image is None or "txt" not in pair.files:
+            raise ArtifactError(f"{corpus}/{split}/{shard}: {pair.key} has no image or no text")
+        yield image, pair.files["txt"].decode()
+
+
+def _there(name: str, uri: str, path: Path | None) -> Path:
+    if path is None:
+        raise ArtifactError(
+            f"{name}: {uri} is not there; give a folder in open_clip's local-dir: layout"
+            + (", or a file of weights" if name == "base" else "")
+        )
+    return path
+
+
+def _input(name: str, uri: str, path: Path) -> Input:
+    """Return a model as an input: by its manifest if we published it, else by its bytes."""
+    if path.is_dir():
+        if find_manifest(str(path)) is not None:
+            read_manifest(str(path), KIND)
+            return Input(name=name, uri=uri, fingerprint=fingerprint(str(path)))
+        files = sorted(item for item in path.iterdir() if item.name.endswith(_HASHED))
+    else:
+        files = [path]
+    whole = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            whole.update(
+                f"{file.name} {hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode()
+            )
+    return Input(name=name, uri=uri, fingerprint=whole.hexdigest())

@@ -1,0 +1,367 @@
+"""Any image and text tower of open_clip, timm and transformers, as open_clip's CustomTextCLIP.
+
+Settings have open_clip's names, so that a configuration found elsewhere can be copied. Without
+weights to download, everything is built offline, transformers towers included.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import open_clip
+import torch
+from open_clip.constants import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
+from open_clip.hf_model import HFTextEncoder
+from open_clip.model import CLIPTextCfg, CLIPVisionCfg, CustomTextCLIP
+from open_clip.pretrained import get_pretrained_cfg
+
+from biovl.core import config as configs
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.models import text_shapes, tokenization, weights
+from biovl.models.tokenization import Tokenizer
+
+_OLD_NAMES = {"proj": "hf_proj_type", "pooler_type": "hf_pooler_type"}
+"""Names of the first releases of BiomedCLIP, which open_clip no longer takes."""
+_PLACEHOLDER = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Two towers. What is set here replaces what the architecture says."""
+
+    architecture: str = ""
+    """A name that open_clip knows (``ViT-L-14``), or a folder or name on the hub (``hf-hub:…``)
+    with ``open_clip_config.json``. Empty: all is said below."""
+
+    embed_dim: int | None = None
+    vision_cfg: Mapping[str, Any] = field(default_factory=dict)
+    """open_clip's ``CLIPVisionCfg``: ``timm_model_name``, or ``layers``, ``width`` …"""
+    text_cfg: Mapping[str, Any] = field(default_factory=dict)
+    """open_clip's ``CLIPTextCfg``: ``hf_model_name``, or ``layers``, ``width`` …"""
+    quick_gelu: bool | None = None
+    """OpenAI's and some other weights need it; open_clip's names say so (``-quickgelu``)."""
+
+    text_transformer: Mapping[str, Any] = field(default_factory=dict)
+    """The shape of a transformers tower, as in its ``config.json``. With ``model_type`` it is
+    whole, else it changes the shape that ``text_cfg.hf_model_name`` stands for. The name is needed
+    besides: stock open_clip looks the shape up under it."""
+
+    tokenizer: str = ""
+    """A name on the hub or a folder. Empty: what the architecture names, else CLIP's BPE."""
+    context_length: int | None = None
+    """The most tokens of a caption, start and end included."""
+
+    image_size: int | None = None
+    """Pixels of a side. A timm model has its own; another size is another model's name."""
+    image_mean: tuple[float, float, float] | None = None
+    image_std: tuple[float, float, float] | None = None
+    """Of RGB in 0..1. None: the architecture's folder's, else OpenAI's."""
+
+    patch_dropout: float = 0.0
+    """The share of patches left out in training (FLIP)."""
+    text_dropout: float | None = None
+    """Dropout of hidden states in a transformers tower; None is what its shape says (BERT: 0.1).
+    Attention weights are never dropped: packed attention cannot."""
+
+    init_logit_scale: float | None = None
+    """Natural logarithm of the factor on similarities at the start; None is CLIP's ln(1 / 0.07),
+    or what the architecture says."""
+    init_logit_bias: float | None = None
+    """For SigLIP's loss; -10 in its paper, with a scale of ln 10."""
+
+    weights: str = ""
+    """Of the whole model. A file, a folder, ``s3://…``, a name on the hub, or open_clip's tag."""
+    image_weights: str = ""
+    text_weights: str = ""
+    """Of one tower; where ``weights`` are given too, these win."""
+
+    def __post_init__(self) -> None:
+        if not self.architecture and not (self.embed_dim and self.vision_cfg and self.text_cfg):
+            raise ValueError("give an architecture, or embed_dim, vision_cfg and text_cfg")
+        if not 0 <= self.patch_dropout < 1:
+            raise ValueError(f"patch_dropout must be in [0, 1), got {self.patch_dropout}")
+        if self.text_dropout is not None and not 0 <= self.text_dropout < 1:
+            raise ValueError(f"text_dropout must be in [0, 1), got {self.text_dropout}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """A model without values, on the device ``meta``: to count what it needs."""
+
+    model: CustomTextCLIP
+    image_size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    context_length: int
+    model_cfg: dict[str, Any]
+    """What stands under this name in ``open_clip_config.json``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built(Described):
+    """A model with its values, and its tokenizer."""
+
+    tokenizer: Tokenizer
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """All settings, resolved."""
+
+    model_cfg: dict[str, Any]
+    transformer: Any | None
+    """A transformers configuration, for such a tower."""
+    tokenizer: str
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+def build(config: Config) -> Built:
+    """Return the model with its weights loaded, in float32 on the CPU, and its tokenizer.
+
+    Raises:
+        ConfigError: If the settings do not make a model that open_clip could have.
+        ArtifactError: If the tokenizer, the shape or the weights cannot be had, or do not fit.
+    """
+    plan = _plan(config)
+    text_cfg = plan.model_cfg["text_cfg"]
+    tokenizer = tokenization.make(plan.tokenizer, text_cfg["context_length"])
+    model = _construct(plan)
+    _check_tokenizer(model.text, tokenizer, plan)
+    for source, load, module in (
+        (config.weights, weights.load_model, model),
+        (config.image_weights, weights.load_image_tower, model.visual),
+        (config.text_weights, weights.load_text_tower, model.text),
+    ):
+        if source:
+            load(module, source, architecture=config.architecture)
+    return Built(model=model, tokenizer=tokenizer, **_common(plan))
+
+
+def describe(config: Config) -> Described:
+    """Return the model on the device ``meta``: nothing is loaded, and its size takes no memory.
+
+    Needs no network where the shape of the text tower is given or known.
+    """
+    plan = _plan(config)
+    with torch.device("meta"):
+        return Described(model=_construct(plan), **_common(plan))
+
+
+def _common(plan: _Plan) -> dict[str, Any]:
+    cfg = plan.model_cfg
+    return {
+        "image_size": cfg["vision_cfg"]["image_size"],
+        "context_length": cfg["text_cfg"]["context_length"],
+        "mean": plan.mean,
+        "std": plan.std,
+        "model_cfg": cfg,
+    }
+
+
+def _plan(config: Config) -> _Plan:
+    folder, found = _architecture(config.architecture)
+    cfg = dict(found.get("model_cfg", {}))
+    if cfg.pop("multimodal_cfg", None):
+        raise ConfigError(f"{config.architecture} has a third tower (CoCa), which is not trained")
+    vision = {
+        "image_size": CLIPVisionCfg.image_size,
+        **cfg.get("vision_cfg", {}),
+        **_checked(CLIPVisionCfg, config.vision_cfg, "vision_cfg"),
+    }
+    text = {_OLD_NAMES.get(name, name): v for name, v in cfg.get("text_cfg", {}).items()}
+    text = {
+        "context_length": CLIPTextCfg.context_length,
+        **text,
+        **_checked(CLIPTextCfg, config.text_cfg, "text_cfg"),
+    }
+    if config.image_size is not None:
+        vision["image_size"] = config.image_size
+    if config.context_length is not None:
+        text["context_length"] = config.context_length
+    vision["patch_dropout"] = config.patch_dropout
+    if "timm_model_name" in vision:
+        vision["timm_model_pretrained"] = False
+    tokenizer = config.tokenizer or text.get("hf_tokenizer_name") or ""
+    if not config.tokenizer and tokenizer and folder is not None:
+        tokenizer = str(folder)  # as open_clip does for local-dir:
+    if tokenizer:
+        text["hf_tokenizer_name"] = tokenizer
+    _refuse_what_ragged_text_cannot_be(text)
+    transformer = _transformer(config, text, folder)
+    cfg |= {"embed_dim": config.embed_dim or cfg["embed_dim"], "custom_text": True}
+    cfg |= {"vision_cfg": vision, "text_cfg": text}
+    if config.quick_gelu is not None:
+        cfg["quick_gelu"] = config.quick_gelu
+    if config.init_logit_scale is not None:
+        cfg["init_logit_scale"] = config.init_logit_scale
+    if config.init_logit_bias is not None:
+        cfg["init_logit_bias"] = config.init_logit_bias
+    seen = found.get("preprocess_cfg", {})
+    mean = config.image_mean or seen.get("mean") or OPENAI_DATASET_MEAN
+    std = config.image_std or seen.get("std") or OPENAI_DATASET_STD
+    plan = _Plan(cfg, transformer, tokenizer, _three(mean), _three(std))
+    _refuse_another_tags_inputs(config, plan)
+    return plan
+
+
+def _refuse_another_tags_inputs(config: Config, plan: _Plan) -> None:
+    """Refuse weights of open_clip's that were trained with another activation, mean or std.
+
+    They are not taken over in silence: a model is the same with and without its weights.
+    """
+    tag = get_pretrained_cfg(config.architecture, config.weights) if config.weights else {}
+    if not tag:
+        return
+    if bool(tag.get("quick_gelu")) != bool(plan.model_cfg.get("quick_gelu")):
+        raise ConfigError(
+            f"the weights {config.weights!r} are for quick_gelu={bool(tag.get('quick_gelu'))}; "
+            "with the other activation they give worse embeddings without any error"
+        )
+    for name, own in (("mean", plan.mean), ("std", plan.std)):
+        theirs = _three(tag[name])
+        if getattr(config, f"image_{name}") is None and theirs != own:
+            raise ConfigError(
+                f"the weights {config.weights!r} are for image_{name}={list(theirs)}: set it, or "
+                "another to train on with"
+            )
+
+
+def _three(values: Any) -> tuple[float, float, float]:
+    red, green, blue = values
+    return float(red), float(green), float(blue)
+
+
+def _checked(cls: type, values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return values with the types of open_clip's fields: those of a command line are text."""
+    whole: Any = configs.build(cls, values, name=name)
+    return {key: getattr(whole, key) for key in values}
+
+
+def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
+    """Return the folder of an architecture, if it has one, and what it says."""
+    if not name:
+        return None, {}
+    known = open_clip.get_model_config(name) if name in open_clip.list_models() else None
+    if known is not None:
+        return None, {"model_cfg": known}
+    path = Path(name.removeprefix("local-dir:")).expanduser() / "open_clip_config.json"
+    if not path.is_file() and name.startswith("hf-hub:"):
+        import huggingface_hub
+
+        try:
+            path = Path(
+                huggingface_hub.snapshot_download(
+                    name.removeprefix("hf-hub:"), allow_patterns=["*.json", "*.txt"]
+                ),
+                path.name,
+            )
+        except OSError as error:
+            raise ArtifactError(f"{name} cannot be downloaded: {error}") from error
+    if not path.is_file():
+        raise ConfigError(
+            f"architecture {name!r} is no name that open_clip knows and no folder with "
+            f"open_clip_config.json; names begin like {', '.join(open_clip.list_models()[:3])}"
+        )
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        _ = found["model_cfg"]["vision_cfg"], found["model_cfg"]["text_cfg"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"{path} describes no model of open_clip: {error}") from error
+    return path.parent, found
+
+
+def _refuse_what_ragged_text_cannot_be(text: Mapping[str, Any]) -> None:
+    """Refuse towers that read the padding, and tokenizers that are not what they are named."""
+    if text.get("tokenizer_kwargs") or text.get("tokenizer_mode"):
+        raise ConfigError("text_cfg: tokenizers with a mode or settings of their own are not read")
+    if text.get("hf_model_name"):
+        return
+    pool = text.get("pool_type", CLIPTextCfg.pool_type)
+    if text.get("no_causal_mask") or text.get("embed_cls") or pool not in ("argmax", "eos"):
+        raise ConfigError(
+            "text_cfg: a tower without a causal mask, with a class token or with the pooling "
+            f"{pool!r} sees how far captions are padded; here they never are"
+        )
+
+
+def _transformer(config: Config, text: Mapping[str, Any], folder: Path | None) -> Any | None:
+    """Return the transformers configuration of the text tower; None for open_clip's own."""
+    name = text.get("hf_model_name")
+    if not name:
+        if config.text_transformer:
+            raise ConfigError(
+                "text_transformer needs text_cfg.hf_model_name: a name on the hub or a folder "
+                "under which stock open_clip finds this shape"
+            )
+        return None
+    return text_shapes.resolve(
+        name,
+        config.text_transformer,
+        folder=folder,
+        dropout=config.text_dropout,
+        context_length=text["context_length"],
+    )
+
+
+def _construct(plan: _Plan) -> CustomTextCLIP:
+    cfg = {key: value for key, value in plan.model_cfg.items() if key != "custom_text"}
+    # open_clip makes a transformers tower only by name, which it looks up on the hub, and not
+    # ModernBERT at all: so a small one stands in for it until ours takes its place.
+    text_cfg = cfg["text_cfg"] if plan.transformer is None else _PLACEHOLDER
+    try:
+        model = CustomTextCLIP(**{**cfg, "text_cfg": text_cfg})
+    except (TypeError, RuntimeError) as error:
+        raise ConfigError(f"open_clip cannot build this model: {error}") from error
+    if plan.transformer is not None:
+        model.text = _text_tower(plan)
+        model.context_length, model.vocab_size = model.text.context_length, model.text.vocab_size
+    _check_image_tower(model.visual, cfg["vision_cfg"])
+    return model
+
+
+def _text_tower(plan: _Plan) -> HFTextEncoder:
+    text_cfg = plan.model_cfg["text_cfg"]
+    pooler = text_cfg.get("hf_pooler_type", CLIPTextCfg.hf_pooler_type)
+    tower = HFTextEncoder(
+        "",
+        output_dim=plan.model_cfg["embed_dim"],
+        config=plan.transformer,
+        pooler_type=pooler,
+        proj_type=text_cfg.get("hf_proj_type", CLIPTextCfg.hf_proj_type),
+    )
+    if pooler != "cls_pooler" and getattr(tower.transformer, "pooler", None) is not None:
+        # Stock open_clip has no such layer then, and would refuse its tensors.
+        tower.transformer.pooler = None
+    return tower
+
+
+def _check_image_tower(visual: Any, vision: Mapping[str, Any]) -> None:
+    size, share = vision["image_size"], vision["patch_dropout"]
+    if not isinstance(size, int):
+        raise ConfigError(f"image_size must be one number, got {size}")
+    own = getattr(getattr(getattr(visual, "trunk", None), "patch_embed", None), "img_size", None)
+    if own is not None and tuple(own) != (size, size):
+        # It could be changed here, but stock open_clip could not load what is saved then.
+        raise ConfigError(
+            f"image_size {size}: {vision['timm_model_name']} reads {own[0]} px; choose the timm "
+            "model of this size, such as vit_base_patch16_384"
+        )
+    if share and isinstance(vision.get("layers"), (list, tuple)):
+        raise ConfigError("patch_dropout: a convolutional tower has no patches to leave out")
+
+
+def _check_tokenizer(text: Any, tokenizer: Tokenizer, plan: _Plan) -> None:
+    if tokenizer.vocab_size > text.vocab_size:
+        raise ConfigError(
+            f"the tokenizer {plan.tokenizer or 'CLIP'} has {tokenizer.vocab_size} tokens, the text "
+            f"tower embeddings for {text.vocab_size}"
+        )
+    pad_id = tokenizer.pad_id if plan.transformer is None else plan.transformer.pad_token_id
+    if pad_id != tokenizer.pad_id:
+        raise ConfigError(
+            f"the tokenizer {plan.tokenizer or 'CLIP'} pads with {tokenizer.pad_id}, the text "
+            f"tower takes {pad_id} for padding"
+        )

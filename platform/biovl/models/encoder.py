@@ -1,0 +1,305 @@
+"""A trained model as everyone else sees it: bytes and texts in, unit vectors out.
+
+A model is a folder in open_clip's ``local-dir:`` layout, so that stock open_clip loads what is
+saved here, and this what others released in it (BiomedCLIP). Stock open_clip 3.3.0 has two limits
+that ``load`` here has not: it looks the shape of a transformers text tower up on the hub, under the
+name in ``hf_model_name``, and it cannot build ModernBERT (it passes ``add_pooling_layer``, which
+that model does not take).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from open_clip.transform import PreprocessCfg, image_transform_v2, merge_preprocess_dict
+from open_clip.transformer import TextTransformer, text_global_pool
+from PIL import Image
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from biovl.core.errors import ArtifactError, BiovlError
+from biovl.images.decode import decode_rgb
+from biovl.models import tokenization
+from biovl.models.builders import open_clip
+from biovl.models.builders.open_clip import Built, Described
+from biovl.models.tokenization import Tokenizer
+from biovl.models.weight_files import local_copy
+
+CONFIG = "open_clip_config.json"
+WEIGHTS = "open_clip_model.safetensors"
+SHAPE = "config.json"
+"""The shape of a transformers text tower; where transformers looks for it, too."""
+
+Precision = Literal["float32", "bfloat16", "auto"]
+"""Of the towers' arithmetic; auto is bfloat16 on GPUs that have it. Vectors are float32 anyhow."""
+
+Item = TypeVar("Item")
+
+
+def save(folder: Path, built: Built, state_dict: Mapping[str, Tensor]) -> None:
+    """Write a model that ``open_clip.create_model_and_transforms("local-dir:FOLDER")`` loads.
+
+        FOLDER/
+          open_clip_config.json          both towers, and how images are prepared
+          open_clip_model.safetensors    float32
+          config.json                    the text tower's shape, if it is a transformers model
+          tokenizer.json …               if the tokenizer is not CLIP's
+
+    Args:
+        folder: Made if it is not there.
+        built: The model's description; the values in it are not saved.
+        state_dict: All tensors of the model, under the names of ``CustomTextCLIP``.
+
+    Raises:
+        ArtifactError: If the tensors are not those of the model.
+    """
+    expected = built.model.state_dict()
+    different = sorted(expected.keys() ^ state_dict.keys())
+    if different:
+        raise ArtifactError(f"these are not the model's tensors; they differ in {different[:4]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    built.tokenizer.save(folder)
+    config = getattr(built.model.text, "config", None)
+    if config is not None:
+        (folder / SHAPE).write_text(json.dumps(config.to_dict(), indent=1, sort_keys=True) + "\n")
+    preprocess = asdict(PreprocessCfg(size=built.image_size, mean=built.mean, std=built.std))
+    values = {"model_cfg": _published(built), "preprocess_cfg": preprocess}
+    (folder / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    # Copies: tensors that share memory, as tied ones do, are refused by the format.
+    tensors = {
+        name: tensor.detach().to("cpu", copy=True).contiguous()
+        for name, tensor in state_dict.items()
+    }
+    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+
+
+def _published(built: Described) -> dict[str, Any]:
+    """Return the description that others read."""
+    cfg = built.model_cfg
+    # Leaving patches out belongs to a run, not to a model: who trains on chooses anew.
+    vision = {key: value for key, value in cfg["vision_cfg"].items() if key != "patch_dropout"}
+    return {**cfg, "vision_cfg": vision}
+
+
+def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> "Encoder":
+    """Return the model in a folder, local or ``s3://``, without asking the hub for anything.
+
+    Also reads BiomedCLIP's release and others of its layout; where their text tower is of a shape
+    we do not know, that alone is looked up on the hub.
+
+    Raises:
+        ArtifactError: If there is no model, or the weights are not those of its towers.
+    """
+    with local_copy(uri) as folder:
+        seen = _preprocessing(folder, uri)
+        built = open_clip.build(open_clip.Config(architecture=str(folder), weights=str(folder)))
+    return Encoder(built, preprocess=seen, device=device, precision=precision)
+
+
+def load_preparation(uri: str) -> "Preparation":
+    """Return how a model's inputs are prepared, without reading its weights; see ``load``.
+
+    Raises:
+        ArtifactError: If there is no model.
+    """
+    with local_copy(uri, with_weights=False) as folder:
+        seen = _preprocessing(folder, uri)
+        described = open_clip.describe(open_clip.Config(architecture=str(folder)))
+        name = described.model_cfg["text_cfg"].get("hf_tokenizer_name") or ""
+        tokenizer = tokenization.make(name, described.context_length)
+    return Preparation(described, tokenizer, seen)
+
+
+def _preprocessing(folder: Path | None, uri: str) -> dict[str, Any]:
+    if folder is None or not (folder / CONFIG).is_file():
+        raise ArtifactError(f"{uri} has no {CONFIG}: it is not a model, or not finished")
+    whole = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    return dict(whole.get("preprocess_cfg", {}))
+
+
+class Preparation:
+    """What comes before the towers: files to pixels, texts to tokens. Travels by pickle."""
+
+    def __init__(
+        self, described: Described, tokenizer: Tokenizer, preprocess: Mapping[str, Any] | None
+    ) -> None:
+        own = {"size": described.image_size, "mean": described.mean, "std": described.std}
+        settings = merge_preprocess_dict(PreprocessCfg(), {**(preprocess or {}), **own})
+        self.tokenizer = tokenizer
+        self.dim: int = described.model_cfg["embed_dim"]
+        """Length of a vector."""
+        self.image_size: int = described.image_size
+        """Pixels of a side."""
+        self.mean, self.std = described.mean, described.std
+        """Of RGB in 0..1."""
+        # The last two make a tensor of the pixels and scale it: that is done beside the towers,
+        # so that what travels there is a quarter as large.
+        steps = image_transform_v2(PreprocessCfg(**settings), is_train=False).transforms[:-2]
+        self._steps = list(steps)
+
+    def prepare(self, data: bytes, number: int = 0) -> np.ndarray:
+        """Return the pixels of an encoded image that the model sees: uint8, shape [H, W, 3].
+
+        They are those of stock open_clip for evaluation: resized to the shorter side, bicubic,
+        the centre cut out, unless the model says otherwise. Decoding is ours: images are turned
+        upright, transparency is white, 16 bits are scaled; on plain RGB files the two do not
+        differ.
+
+        Raises:
+            BiovlError: If the image is not usable; says which, by ``number``, and why.
+        """
+        decoded = decode_rgb(data)
+        if decoded.pixels is None:
+            raise BiovlError(f"image {number} (counted from 0) is not usable: {decoded.defect}")
+        return self.crop(decoded.pixels)
+
+    def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
+        """Return what ``prepare`` does of an image that is decoded: RGB, uint8."""
+        image = Image.fromarray(pixels_HWC)
+        for step in self._steps:
+            image = step(image)
+        return np.asarray(image)
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the tokens of each text, int32, with start and end, cut to the context."""
+        return self.tokenizer.encode(texts)
+
+    def truncated(self, text: str) -> bool:
+        """Return whether a text has more tokens than the model reads."""
+        return self.tokenizer.truncates(text)
+
+
+class Encoder:
+    """Two towers for use, not for training."""
+
+    def __init__(
+        self,
+        built: Built,
+        *,
+        preprocess: Mapping[str, Any] | None = None,
+        device: str = "cpu",
+        precision: Precision = "float32",
+    ) -> None:
+        """Put a model to use; it is changed to evaluation and moved to the device."""
+        self.model = built.model.eval().to(device)
+        self.preparation = Preparation(built, built.tokenizer, preprocess)
+        self.tokenizer: Tokenizer = built.tokenizer
+        self.dim: int = built.model_cfg["embed_dim"]
+        self.device = torch.device(device)
+        is_bf16_fast = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        self._in_bf16 = precision == "bfloat16" or (precision == "auto" and is_bf16_fast)
+        self._mean_C11 = torch.tensor(built.mean, device=self.device)[:, None, None]
+        self._std_C11 = torch.tensor(built.std, device=self.device)[:, None, None]
+
+    @property
+    def logit_scale(self) -> float:
+        """The factor on similarities: 1 / temperature, not its logarithm."""
+        return float(self.model.logit_scale.detach().exp())
+
+    def embed_images(self, images: Sequence[bytes], *, batch_size: int = 64) -> np.ndarray:
+        """Return unit vectors of encoded images (JPEG, PNG, TIFF …), float32, shape [N, D].
+
+        Raises:
+            BiovlError: If an image is not usable; says which and why.
+        """
+        rows = [np.empty((0, self.dim), np.float32)]
+        for first, some in _batches(images, batch_size):
+            prepared = [
+                self.preparation.prepare(data, first + number) for number, data in enumerate(some)
+            ]
+            rows.append(self.embed_pixels(np.stack(prepared)))
+        return np.concatenate(rows)
+
+    def embed_texts(self, texts: Sequence[str], *, batch_size: int = 64) -> np.ndarray:
+        """Return unit vectors of texts, cut to the context, float32, shape [N, D]."""
+        rows = [np.empty((0, self.dim), np.float32)]
+        for _, some in _batches(texts, batch_size):
+            rows.append(self.embed_tokens(self.preparation.encode(some)))
+        return np.concatenate(rows)
+
+    def embed_pixels(self, pixels_BHWC: np.ndarray) -> np.ndarray:
+        """Return unit vectors of images from ``Preparation.prepare``, as one batch.
+
+        Args:
+            pixels_BHWC: uint8, of the model's size.
+
+        Returns:
+            float32, shape [B, D].
+        """
+        if not len(pixels_BHWC):
+            return np.empty((0, self.dim), np.float32)
+        pixels_BCHW = torch.tensor(pixels_BHWC, device=self.device).permute(0, 3, 1, 2)
+        with torch.inference_mode():
+            # The arithmetic of torchvision's ToTensor and Normalize, to the last bit.
+            image_BCHW = pixels_BCHW.contiguous().to(torch.float32).div_(255)
+            image_BCHW = image_BCHW.sub_(self._mean_C11).div_(self._std_C11)
+            with self._computing():
+                image_BD = self.model.encode_image(image_BCHW)
+            return _unit(image_BD)
+
+    def embed_tokens(self, texts: Sequence[np.ndarray]) -> np.ndarray:
+        """Return unit vectors of texts from ``Preparation.encode``, as one batch.
+
+        Tokens are padded to the longest of the batch alone: queries are short. What stands beside
+        a text does not change its vector but in the last digits.
+
+        Returns:
+            float32, shape [B, D].
+        """
+        if not texts:
+            return np.empty((0, self.dim), np.float32)
+        tokens_BT = self._padded(texts).to(self.device)
+        tower = self.model.text
+        with torch.inference_mode():
+            with self._computing():
+                if isinstance(tower, TextTransformer):
+                    text_BD = _pooled(tower, tokens_BT)
+                else:
+                    text_BD = self.model.encode_text(tokens_BT)
+            return _unit(text_BD)
+
+    def _computing(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._in_bf16)
+
+    def _padded(self, texts: Sequence[np.ndarray]) -> Tensor:
+        longest = max(len(tokens) for tokens in texts)
+        tokens_BT = np.full((len(texts), longest), self.tokenizer.pad_id, np.int64)
+        for row, tokens in zip(tokens_BT, texts, strict=True):
+            row[: len(tokens)] = tokens
+        return torch.from_numpy(tokens_BT)
+
+
+def _pooled(tower: TextTransformer, tokens_BT: Tensor) -> Tensor:
+    """Return what open_clip's own tower makes of texts that are not padded to the context.
+
+    Its ``forward`` cuts the causal mask to their length only where there is a mask of padding.
+    """
+    hidden_BTW, mask = tower._embeds(tokens_BT)
+    if mask is not None:
+        mask = mask[..., : hidden_BTW.shape[1], : hidden_BTW.shape[1]]
+    hidden_BTW = tower.ln_final(tower.transformer(hidden_BTW, attn_mask=mask))
+    pooled_BW: Tensor = text_global_pool(
+        hidden_BTW, tokens_BT, tower.pool_type, eos_token_id=getattr(tower, "eos_id", None)
+    )
+    projection = tower.text_projection
+    if projection is None:
+        return pooled_BW
+    projected_BD: Tensor = (
+        projection(pooled_BW) if isinstance(projection, nn.Linear) else pooled_BW @ projection
+    )
+    return projected_BD
+
+
+def _unit(rows_BD: Tensor) -> np.ndarray:
+    unit_BD: np.ndarray = F.normalize(rows_BD.float(), dim=-1).cpu().numpy()
+    return unit_BD
+
+
+def _batches(items: Sequence[Item], size: int) -> Iterator[tuple[int, Sequence[Item]]]:
+    for first in range(0, len(items), size):
+        yield first, items[first : first + size]

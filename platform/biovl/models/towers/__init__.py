@@ -1,0 +1,6 @@
+"""The two towers as training sees them: raw pixels and ragged captions in, unit features out."""
+
+from biovl.models.towers.images import ImageTower
+from biovl.models.towers.texts import TextTower
+
+__all__ = ["ImageTower", "TextTower"]

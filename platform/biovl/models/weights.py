@@ -1,0 +1,205 @@
+"""Weights from elsewhere into a model: whole, or tower by tower.
+
+Files name their tensors in many ways (``visual.trunk.``, ``bert.``, ``module.`` …). Each known way
+is tried and the best match taken; less than 99 % of a tower is an error, since a tower that starts
+from noise unnoticed costs a whole run.
+"""
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+
+from open_clip.convert import convert_state_dict
+from open_clip.model import (
+    CustomTextCLIP,
+    convert_to_custom_text_state_dict,
+    resize_pos_embed,
+    resize_text_pos_embed,
+)
+from torch import Tensor, nn
+
+from biovl.core.errors import ArtifactError
+from biovl.models.weight_files import TOWER, WHOLE, State, read
+
+log = logging.getLogger(__name__)
+
+ENOUGH = 0.99
+"""The share of a tower's tensors, and of its numbers, that a file must hold."""
+
+# What a file of a backbone cannot have: the way into the common space is the two-tower model's.
+_IMAGE_HEADS = ("head.", "proj")
+_TEXT_HEADS = ("proj.", "text_projection", "transformer.pooler.")
+# Files from before transformers 4.31 and from OpenAI hold what is not learned.
+_IGNORED = ("position_ids", "attn_mask", "input_resolution", "context_length", "vocab_size")
+
+
+def load_model(model: CustomTextCLIP, source: str, *, architecture: str = "") -> None:
+    """Load a whole two-tower model, whether its text tower has the prefix ``text.`` or none.
+
+    Position embeddings of another image size or context are interpolated, as open_clip does.
+
+    Args:
+        model: A ``CustomTextCLIP``; changed in place.
+        source: A file, a folder (``local-dir:`` may stand before it), ``s3://…``, a name on the
+            Hugging Face hub, or a tag of open_clip for the architecture (``openai``).
+        architecture: The name open_clip has for it; only tags need it.
+
+    Raises:
+        ArtifactError: If there is nothing to read, or it matches less than 99 % of the model.
+    """
+    state = read(source, WHOLE, architecture=architecture)
+    state = convert_state_dict(model, state)
+    if "positional_embedding" in state:
+        state = convert_to_custom_text_state_dict(state)
+    _fit_image_positions(state, model.visual, "visual.positional_embedding")
+    _fit_text_positions(state, model.text, "text.positional_embedding")
+    if "visual.trunk.pos_embed" in state and hasattr(model.visual, "trunk"):
+        for fitted in _as_timm(state, model.visual.trunk):
+            state |= {k: v for k, v in _renamed(fitted, "", "visual.trunk.").items() if k in state}
+    for name in ("logit_scale", "logit_bias"):
+        value = getattr(model, name, None)
+        if name in state and value is not None:
+            state[name] = state[name].reshape(value.shape)
+    _load(model, state, source, optional=("logit_scale", "logit_bias"), whole=True)
+
+
+def load_image_tower(visual: nn.Module, source: str, *, architecture: str = "") -> None:
+    """Load an image tower from a backbone's file (timm) or from a two-tower model's.
+
+    The projection into the common space is loaded where the file has it in the same shape.
+    Arguments and errors are those of ``load_model``.
+    """
+    state = read(source, TOWER, architecture=architecture)
+    ways = [_renamed(state, strip, add) for strip in ("", "visual.") for add in ("", "trunk.")]
+    trunk = getattr(visual, "trunk", None)
+    if trunk is not None:
+        # First: where both match, timm's has fitted the position embeddings.
+        ways = [*(_renamed(way, "", "trunk.") for way in _as_timm(state, trunk)), *ways]
+    best = _best(visual, ways)
+    _fit_image_positions(best, visual, "positional_embedding")
+    _load(visual, best, source, optional=_IMAGE_HEADS)
+
+
+def load_text_tower(text: nn.Module, source: str, *, architecture: str = "") -> None:
+    """Load a text tower from a language model's file (transformers) or from a two-tower model's.
+
+    The projection into the common space is loaded where the file has it in the same shape.
+    Arguments and errors are those of ``load_model``.
+    """
+    state = read(source, TOWER, architecture=architecture)
+    # Checkpoints translated from TensorFlow have its names for the scale and shift of a norm.
+    state = {
+        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+            "LayerNorm.beta", "LayerNorm.bias"
+        ): tensor
+        for name, tensor in state.items()
+    }
+    # A language model for masked words keeps its encoder under its family's name, or "model".
+    strips = ("", "text.", "bert.", "roberta.", "model.", "transformer.")
+    ways = [_renamed(state, strip, add) for strip in strips for add in ("", "transformer.")]
+    best = _best(text, ways)
+    _fit_text_positions(best, text, "positional_embedding")
+    _load(text, best, source, optional=_TEXT_HEADS)
+
+
+def _renamed(state: Mapping[str, Tensor], strip: str, add: str) -> State:
+    return {
+        add + name.removeprefix(strip): tensor
+        for name, tensor in state.items()
+        if name.startswith(strip)
+    }
+
+
+def _as_timm(state: State, trunk: nn.Module) -> Iterator[State]:
+    """Yield the state as timm would read it: other names, position embeddings resized."""
+    from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
+
+    if isinstance(trunk, VisionTransformer):
+        for way in (state, _renamed(state, "trunk.", "")):
+            if way:
+                yield checkpoint_filter_fn(dict(way), trunk)
+
+
+def _fit_image_positions(state: State, visual: nn.Module, name: str) -> None:
+    """Interpolate position embeddings of another image size; what is no square stays as it is."""
+    old = state.get(name)
+    if old is None or old.ndim != 2 or len(old) < 2 or not hasattr(visual, "grid_size"):
+        return
+    if math.isqrt(len(old) - 1) ** 2 == len(old) - 1:
+        moved = {"visual.positional_embedding": old.float()}
+        resize_pos_embed(moved, SimpleNamespace(visual=visual))
+        state[name] = moved["visual.positional_embedding"]
+
+
+def _fit_text_positions(state: State, text: nn.Module, name: str) -> None:
+    """Interpolate position embeddings of another context; those of another width stay."""
+    old, own = state.get(name), getattr(text, "positional_embedding", None)
+    if old is not None and own is not None and old.shape[1:] == own.shape[1:]:
+        moved = {"text.positional_embedding": old.float()}
+        resize_text_pos_embed(moved, SimpleNamespace(text=text))
+        state[name] = moved["text.positional_embedding"]
+
+
+def _best(tower: nn.Module, ways: Sequence[State]) -> State:
+    expected = tower.state_dict()
+    return max(ways, key=lambda way: sum(name in way for name in expected))
+
+
+def _load(
+    module: nn.Module, state: State, source: str, *, optional: Sequence[str], whole: bool = False
+) -> None:
+    """Load what fits; refuse when too little does."""
+    expected = module.state_dict()
+    state = {name: tensor for name, tensor in state.items() if not name.endswith(_IGNORED)}
+    is_optional = {name: name.startswith(tuple(optional)) for name in expected}
+    # Counters of batch norm; they do not enter any result, and some files lack them.
+    is_optional |= {name: True for name in expected if name.endswith("num_batches_tracked")}
+    fitting = {
+        name: tensor
+        for name, tensor in state.items()
+        if name in expected and tensor.shape == expected[name].shape
+    }
+    odd = [
+        f"{name} {list(state[name].shape)} instead of {list(expected[name].shape)}"
+        for name in expected
+        if name in state and name not in fitting and not is_optional[name]
+    ]
+    needed = [name for name in expected if not is_optional[name]]
+    missing = [name for name in needed if name not in state]
+    unused = sorted(state.keys() - expected.keys())
+    if odd:
+        raise _refused(f"{source} has tensors of another shape", odd, unused)
+    if _share(expected, needed, missing) < ENOUGH:
+        raise _refused(
+            f"{source} has only {len(needed) - len(missing)} of the {len(needed)} tensors needed; "
+            "missing",
+            missing,
+            unused,
+        )
+    if whole and len(unused) > (1 - ENOUGH) * len(expected):
+        raise _refused(f"{source} is another model: it has tensors that this one has not", unused)
+    if missing:
+        log.warning("%s lacks %s; they start at random", source, ", ".join(missing))
+    heads = [name for name in expected if name not in fitting and name not in missing]
+    log.info("%s: %d tensors loaded, not in it: %s", source, len(fitting), ", ".join(heads) or "-")
+    module.load_state_dict(fitting, strict=False)
+
+
+def _share(expected: State, needed: Sequence[str], missing: Sequence[str]) -> float:
+    """Return the smaller of two shares that are there: of the tensors, and of their numbers."""
+    of_numbers = sum(expected[name].numel() for name in missing) / max(
+        1, sum(expected[name].numel() for name in needed)
+    )
+    return 1 - max(len(missing) / max(1, len(needed)), of_numbers)
+
+
+def _refused(what: str, names: Sequence[str], unused: Sequence[str] = ()) -> ArtifactError:
+    def few(items: Sequence[str]) -> str:
+        return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
+
+    spare = f"\n  in the file and not used: {few(unused)}" if unused else ""
+    return ArtifactError(
+        f"{what}: {few(names)}{spare}\n  Give a file of the same architecture, or the architecture "
+        "of the file."
+    )

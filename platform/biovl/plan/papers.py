@@ -1,0 +1,202 @@
+"""What papers report beside what a plan says, and the ratio of the two."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.plan.config import PlanConfig, PretrainPlan
+from biovl.plan.pretraining import accelerator_named, lengths, training
+from biovl.plan.sensitivity import mid
+from biovl.plan.steps import Planner
+from biovl.plan.tables import assumptions, read
+
+_MANY = 100_000
+"""Captions that quantiles are taken of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A number of a paper and that of a plan."""
+
+    what: str
+    unit: str
+    reported: float | None
+    planned: float
+    between: tuple[float, float] | None
+    """The plan at its best and at its worst utilisation, for hours of training."""
+
+    is_given: bool
+    """The plan takes the number over, so that agreement says nothing."""
+
+    where: str
+    remark: str
+
+    @property
+    def ratio(self) -> float | None:
+        """The plan's number for one of the paper's; None where it reports none."""
+        return None if self.reported is None else self.planned / self.reported
+
+
+def compare(paper: str) -> tuple[str, list[Row]]:
+    """Return the title of a paper and its rows, reckoned with the preset of that paper."""
+    if paper == "stock":
+        return read("papers.yaml")["stock"]["title"], _stock()
+    found = read("papers.yaml")[paper]
+    facts = _Facts(found["preset"], found["published"])
+    return found["title"], [
+        Row(
+            what=row["what"],
+            unit=row["unit"],
+            reported=row["reported"],
+            planned=facts[row["planned"]](),
+            between=facts.between(row["planned"]),
+            is_given=row.get("given", False),
+            where=row["where"],
+            remark=row["remark"],
+        )
+        for row in found["rows"]
+    ]
+
+
+def names() -> list[str]:
+    """Return what there is to compare with."""
+    return list(read("papers.yaml"))
+
+
+class _Facts(Mapping[str, Callable[[], float]]):
+    """Numbers of a preset, by the name that ``papers.yaml`` gives them."""
+
+    def __init__(self, preset: str, published: Mapping[str, Any]) -> None:
+        self._config = configs.build(PlanConfig, recipes.PLAN[preset]())
+        changed = replace(self._config.pretrain, changes=published)
+        self._published = replace(self._config, pretrain=changed)
+        self._known = {
+            "hours": lambda: self._hours(self._config),
+            "hours_published": lambda: self._hours(self._published),
+            "time_384": self._time_384,
+            "gpus": lambda: float(self._planner().training().forecast.workers),
+            "micro_batch_published": self._micro_batch,
+            "pairs": lambda: self._planner().sizes.pairs,
+            "assemble_hours": lambda: self._planner().assemble().hours,
+            "assemble_core_hours": self._assemble_core_hours,
+            "harvest_hours": lambda: self._planner().harvest().hours,
+            "data_hours": self._data_hours,
+            "data_tb": self._data_tb,
+            "median_tokens": lambda: float(np.median(self._lengths_N)),
+            "iqr_tokens": lambda: float(np.subtract(*np.percentile(self._lengths_N, [75, 25]))),
+            "within_256": lambda: float(np.mean(self._lengths_N + 2 <= 256)),
+            "lost_77": lambda: self._lost(77),
+            "lost_512": lambda: self._lost(512),
+            "biomedclip_flops": self._biomedclip_flops,
+        }
+
+    def __getitem__(self, name: str) -> Callable[[], float]:
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def between(self, name: str) -> tuple[float, float] | None:
+        """Return the least and most of hours of training as utilisation is assumed."""
+        config = {"hours": self._config, "hours_published": self._published}.get(name)
+        if config is None:
+            return None
+        own = config.assumed("utilisation")
+        return self._hours(config, own.high), self._hours(config, own.low)
+
+    def _planner(self, config: PlanConfig | None = None, **other: float) -> Planner:
+        config = config or self._config
+        return Planner(config, {**mid(config), **other})
+
+    def _hours(self, config: PlanConfig, utilisation: float | None = None) -> float:
+        other = {} if utilisation is None else {"utilisation": utilisation}
+        return self._planner(config, **other).pretrain().hours
+
+    def _time_384(self) -> float:
+        larger = replace(self._published.pretrain, recipe="biomedclip_384")
+        runs = [
+            self._planner(replace(self._published, pretrain=plan)).training().hours
+            for plan in (larger, self._published.pretrain)
+        ]
+        return runs[0] / runs[1]
+
+    def _micro_batch(self) -> float:
+        return float(self._planner(self._published).training().micro_batch or 0)
+
+    def _assemble_core_hours(self) -> float:
+        planner = self._planner()
+        return planner.assemble().cpu_hours * planner.assumed["vcpu_speed"]
+
+    def _data_hours(self) -> float:
+        planner = self._planner()
+        return sum(job().hours for job in (planner.harvest, planner.annotate, planner.assemble))
+
+    def _data_tb(self) -> float:
+        planner = self._planner()
+        sizes = [planner.harvest().storage_gb, planner.assemble().storage_gb]
+        return sum(sum(each.values()) for each in sizes) / 1e3
+
+    @functools.cached_property
+    def _lengths_N(self) -> np.ndarray:
+        return lengths(mid(self._config)["caption_tokens"], _MANY) - 2
+
+    def _lost(self, context: int) -> float:
+        return float(np.maximum(0, self._lengths_N - context).sum() / self._lengths_N.sum())
+
+    def _biomedclip_flops(self) -> float:
+        other = configs.build(PlanConfig, recipes.PLAN["pmc_15m"]())
+        flops = []
+        for config in (other, self._config):
+            run = self._planner(config).training()
+            flops.append(run.flops_per_pair_padded * run.pairs)
+        return flops[0] / flops[1]
+
+
+def _stock() -> list[Row]:
+    """Return GPU-hours of others' runs beside ours, at the utilisation that plans assume."""
+    utilisation, rows = assumptions()["utilisation"], []
+    for run in read("papers.yaml")["stock"]["runs"]:
+        plan = PretrainPlan(
+            recipe="biomedclip_vit_b16_openai",
+            changes={
+                "model.architecture": run["architecture"],
+                "model.weights": "",
+                "batch.pairs": run["batch"],
+                "epochs": 1,
+                "step.text": "padded",
+                "step.checkpoint_activations": run["checkpointed"],
+            },
+        )
+
+        def gpu_hours(share: float, plan: PretrainPlan = plan, run: Any = run) -> float:
+            found = training(
+                plan,
+                pairs=13_000_000_000,
+                caption_tokens=20.0,
+                accelerator=accelerator_named("A100-40"),
+                workers=run["workers"],
+                utilisation=share,
+            )
+            return found.hours * float(run["workers"])
+
+        rows.append(
+            Row(
+                what=run["what"],
+                unit="h",
+                reported=run["reported"],
+                planned=gpu_hours(utilisation.mid),
+                between=(gpu_hours(utilisation.high), gpu_hours(utilisation.low)),
+                is_given=False,
+                where="training logs of LAION, 2021 and 2022",
+                remark="without flash attention and torch.compile",
+            )
+        )
+    return rows

@@ -1,0 +1,281 @@
+"""The model card, ``README.md``: what a model is, what it was trained on, how good it is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import yaml
+
+from biovl.core import config as configs
+from biovl.core.markdown import percent, table
+from biovl.models.builders.open_clip import Described
+from biovl.pretrain.card_sections import data_sections, hub_license, scores_section
+from biovl.pretrain.config import BatchConfig, PretrainConfig
+from biovl.pretrain.memory import describe
+
+PLOTS = "plots"
+"""The folder of the curves, beside the card."""
+
+_CAPTIONS_OF_PLOTS = {
+    "loss.png": "Loss in training by step, and in validation by epoch",
+    "recall.png": "Recall by epoch among the pairs of validation",
+    "throughput.png": "Speed, and the use made of time and hardware",
+}
+
+_LIMITS = """## Intended use and limits
+
+For research on biomedical images and text: finding images by text and texts by image, \
+classification without training, and as a start for models of a narrower task.
+
+* **Not a medical device.** It was not tested on patients and must not be used for diagnosis or \
+treatment.
+* **It has learned what articles print.** Figures are chosen to show a finding; by country, \
+language, disease, modality and age the literature is biased, and so is the model. It was not \
+tested for differences between groups of patients.
+* **Texts are captions.** They name what cannot be seen and leave out what can. The model compares \
+an image with a text; it does not tell whether the text is true.
+* **Scores are of validation** on articles like those of training. They say little about images \
+from a clinic, and depend on how many pairs are searched: compare only with the same number.
+* **Images of public benchmarks** may be among the training data."""
+
+
+def model_card(
+    config: PretrainConfig,
+    model: Described,
+    *,
+    corpus: Mapping[str, Any],
+    stats: Mapping[str, Any],
+    fingerprint: str,
+    rows: Sequence[Mapping[str, Any]],
+    scores: Mapping[int, Mapping[str, float]],
+    epoch: int,
+    plots: Sequence[str],
+    code: str,
+    hardware: str = "",
+    name: str = "A model of biomedical images and text",
+) -> str:
+    """Return the text of the card.
+
+    Args:
+        config: Of the run.
+        model: What was trained.
+        corpus: The corpus' ``manifest.json``: ``counts.pairs`` is read.
+        stats: Its ``stats.json``: ``licenses``, ``license_groups`` and ``corpus`` are read.
+        fingerprint: Of the corpus.
+        rows: Of ``metrics.jsonl``.
+        scores: What ``benchmark.retrieval`` says of an epoch, by epoch from 0; may be empty.
+        epoch: Whose weights these are, from 0.
+        plots: Names of the files in ``plots/`` beside the card.
+        code: That made it, with its version.
+        hardware: On which it was trained, such as ``8 x NVIDIA H200``.
+        name: Title of the card.
+    """
+    sections = [
+        _front_matter(stats, name),
+        f"# {name}",
+        _what(model),
+        _loading(model),
+        scores_section(scores, epoch),
+        _pictures(plots),
+        _training(config, corpus, rows, hardware, code),
+        data_sections(config, corpus, stats, fingerprint),
+        _LIMITS,
+        _settings(config),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _front_matter(stats: Mapping[str, Any], name: str) -> str:
+    values: dict[str, Any] = {
+        "library_name": "open_clip",
+        "pipeline_tag": "zero-shot-image-classification",
+        "language": ["en"],
+        "tags": ["biology", "medical", "clip", "image-text"],
+        **hub_license(stats),
+        "model_name": name,
+    }
+    return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
+
+
+def _what(model: Described) -> str:
+    cfg = model.model_cfg
+    info = describe(
+        model.model,
+        image_size=model.image_size,
+        context=model.context_length,
+        embed_dim=cfg["embed_dim"],
+    )
+    rows = [
+        ["image", _image_tower(cfg["vision_cfg"]), info.image_parameters, f"{model.image_size} px"],
+        [
+            "text",
+            _text_tower(cfg["text_cfg"]),
+            info.text_parameters,
+            f"{model.context_length} tokens",
+        ],
+    ]
+    return f"""Two towers that put biomedical images and texts into one space of \
+{cfg["embed_dim"]} dimensions, where those that belong together are near: a CLIP model with \
+{info.parameters:,} parameters.
+
+{table(["tower", "architecture", "parameters", "input"], rows)}
+
+Longer texts are cut to the context, start and end token included."""
+
+
+def _image_tower(vision: Mapping[str, Any]) -> str:
+    if vision.get("timm_model_name"):
+        return f"`{vision['timm_model_name']}` (timm)"
+    layers = vision.get("layers")
+    if isinstance(layers, list | tuple):
+        return f"ResNet of {'+'.join(map(str, layers))} blocks (open_clip)"
+    return (
+        f"ViT of {layers} layers, width {vision.get('width')}, patches of "
+        f"{vision.get('patch_size')} px (open_clip)"
+    )
+
+
+def _text_tower(text: Mapping[str, Any]) -> str:
+    if text.get("hf_model_name"):
+        return f"`{text['hf_model_name']}` (transformers)"
+    return f"transformer of {text.get('layers')} layers, width {text.get('width')} (open_clip)"
+
+
+def _loading(model: Described) -> str:
+    text = model.model_cfg["text_cfg"]
+    kind = getattr(getattr(model.model.text, "config", None), "model_type", None)
+    remarks = []
+    if kind == "modernbert":
+        remarks.append(
+            "open_clip 3.3 cannot build ModernBERT, the text tower of this model: load it with "
+            "biovl, or with a later open_clip."
+        )
+    elif kind is not None:
+        remarks.append(
+            f"open_clip looks the shape of the text tower up under `{text['hf_model_name']}`, on "
+            "the hub or in the local cache. The weights and the tokenizer are in this folder; "
+            "biovl needs nothing else."
+        )
+    stock = """With stock `open_clip`:
+
+```python
+import open_clip
+
+model, _, preprocess = open_clip.create_model_and_transforms("local-dir:model")
+tokenizer = open_clip.get_tokenizer("local-dir:model")
+```"""
+    own = """With biovl, from encoded images and texts to unit vectors:
+
+```python
+from pathlib import Path
+
+from biovl.models.encoder import load
+
+encoder = load("model")
+image_ND = encoder.embed_images([Path("figure.jpg").read_bytes()])
+text_ND = encoder.embed_texts(["chest radiograph", "haematoxylin and eosin stain"])
+similarity = image_ND @ text_ND.T
+```"""
+    examples = [own] if kind == "modernbert" else [stock, own]
+    return "\n\n".join(["## Loading", *remarks, "`model` is this folder.", *examples])
+
+
+def _pictures(plots: Sequence[str]) -> str:
+    shown = [(_CAPTIONS_OF_PLOTS[name], name) for name in _CAPTIONS_OF_PLOTS if name in plots]
+    return "\n\n".join(f"![{caption}]({PLOTS}/{name})" for caption, name in shown)
+
+
+def _training(
+    config: PretrainConfig,
+    corpus: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    hardware: str,
+    code: str,
+) -> str:
+    settings = config.model.settings
+    start = {
+        what: settings[name]
+        for what, name in (
+            ("both towers", "weights"),
+            ("the image tower", "image_weights"),
+            ("the text tower", "text_weights"),
+        )
+        if settings.get(name)
+    }
+    began = ", ".join(f"{what} from `{source}`" for what, source in start.items())
+    batches = [f"{config.batch.pairs:,} pairs"]
+    batches += [f"{n:,} from epoch {e + 1}" for e, n in sorted(config.batch.later.items())]
+    loss = {"infonce": "symmetric InfoNCE (CLIP)", "siglip": "sigmoid (SigLIP)"}[config.step.loss]
+    optim = config.optim
+    facts = [
+        ["start", began or "random weights"],
+        ["pairs of train", f"{corpus['counts']['pairs']['train']:,}"],
+        ["epochs", str(config.epochs)],
+        ["batch", ", ".join(batches)],
+        ["loss", loss],
+        [
+            "optimiser",
+            f"AdamW, betas {optim.betas[0]:g} and {optim.betas[1]:g}, decay {optim.weight_decay:g}",
+        ],
+        [
+            "learning rate",
+            f"{optim.peak_lr:g} after {optim.warmup_steps:,} steps of warm-up, {optim.schedule}",
+        ],
+        *_measured(rows),
+    ]
+    if hardware:
+        facts.append(["hardware", hardware])
+    return f"## Training\n\nBy {code}.\n\n{table(['', ''], facts)}"
+
+
+def _measured(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return how it went, as the medians of the steps tell."""
+
+    def median(name: str) -> float | None:
+        values = [row[name] for row in rows if row.get(name) is not None]
+        return float(np.median(values)) if values else None
+
+    facts = []
+    last = [row["loss"] for row in rows if row.get("loss") is not None][-100:]
+    if last:
+        facts.append(["training loss at the end", f"{sum(last) / len(last):.3f}"])
+    seconds = sum(row.get("step_s") or 0.0 for row in rows)
+    if seconds:
+        facts.append(["time of all steps", f"{seconds / 3600:,.2f} h"])
+    for name, what in (("pairs_per_s", "pairs/s"), ("tokens_per_s", "tokens/s without padding")):
+        value = median(name)
+        if value is not None:
+            facts.append([what, f"{value:,.0f}"])
+    for name, what in (("mfu", "model FLOPs utilisation"), ("wait_share", "waiting for data")):
+        value = median(name)
+        if value is not None:
+            facts.append([what, percent(value)])
+    return facts
+
+
+def _settings(config: PretrainConfig) -> str:
+    plain = configs.to_plain(config)
+    usual = PretrainConfig(
+        corpus=config.corpus,
+        out=config.out,
+        model=config.model,
+        batch=BatchConfig(pairs=config.batch.pairs),
+    )
+    changed = configs.differences(configs.to_plain(usual), plain)
+    rows = [line.partition(": ")[::2] for line in changed]
+    cells = [[f"`{name}`", *change.split(" -> ")] for name, change in rows]
+    # Where it was and where it went is nobody's business but the publisher's.
+    shown = {name: value for name, value in plain.items() if name not in ("corpus", "out")}
+    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip()
+    differing = table(["setting", "default", "here"], cells) if cells else "None."
+    return f"""## Settings
+
+Those that differ from the defaults:
+
+{differing}
+
+All of them:
+
+```yaml
+{text}
+```"""

@@ -1,0 +1,128 @@
+"""Of a model card: how good the model is, and what the terms of its data are."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from biovl.core.markdown import percent, table
+from biovl.pretrain.config import PretrainConfig
+
+_FREE = ("CC0-1.0", "CC-BY-4.0")
+"""Licences that a model can take over from all of its data, the freer first."""
+
+_KINDS = {
+    "other": "data-in-part-all-rights-reserved-or-custom",
+    "noncommercial": "data-in-part-noncommercial",
+}
+"""What the hub is told of data in PMC's licence groups, the least free first."""
+
+
+def scores_section(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:
+    """Return the scores by epoch, the pool size and chance beside them."""
+    if not scores:
+        return "## Scores\n\nIt was not validated: the corpus has no pairs for it."
+    last = scores[max(scores)]
+    names = [
+        f"{direction}_recall_at_{k}"
+        for direction in ("image_to_text", "text_to_image")
+        for k in (1, 5, 10)
+        if f"{direction}_recall_at_{k}" in last
+    ]
+    heads = [
+        name.replace("image_to_text_recall_at_", "image → text R@").replace(
+            "text_to_image_recall_at_", "text → image R@"
+        )
+        for name in names
+    ]
+    rows = [
+        [
+            f"{each + 1} (this model)" if each == epoch else str(each + 1),
+            f"{found['pairs']:,.0f}",
+            f"{found['loss']:.3f}",
+            *(percent(found[name]) if name in found else "" for name in names),
+        ]
+        for each, found in sorted(scores.items())
+    ]
+    chance = [percent(last[f"chance_recall_at_{name.rpartition('_')[2]}"]) for name in names]
+    rows.append(["by chance", f"{last['pairs']:,.0f}", f"{last['chance_loss']:.3f}", *chance])
+    return f"""## Scores
+
+How often the text of an image is the nearest of all texts (R@1), or among the nearest 5 or 10, \
+and the image of a text likewise. It depends on how many pairs there are to choose from: fewer is \
+easier. Pairs are of articles that are not in training. The loss is the mean over batches of \
+{last["loss_block"]:,.0f} pairs.
+
+{table(["epoch", "pairs", "loss", *heads], rows)}"""
+
+
+def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hub's licence fields: what the data allows, or that it is several things."""
+    found = {row["license"] for row in stats["licenses"]}
+    if found and found <= set(_FREE):
+        # All of it may be used with attribution; without any need of it, if all is CC0.
+        return {"license": max(found, key=_FREE.index).lower()}
+    groups = {row["license_group"] for row in stats["license_groups"]}
+    kind = next((_KINDS[group] for group in _KINDS if group in groups), "data-of-several-licences")
+    return {
+        "license": "other",
+        "license_name": kind,
+        "license_link": "README.md#licences-of-the-data",
+    }
+
+
+def data_sections(
+    config: PretrainConfig,
+    corpus: Mapping[str, Any],
+    stats: Mapping[str, Any],
+    fingerprint: str,
+) -> str:
+    """Return what the data is, and its licences with a warning where they are not free."""
+    pairs = corpus["counts"]["pairs"]
+    rows = [
+        [row["license"] or "none stated", row["license_group"], row["articles"], row["images"]]
+        for row in stats["licenses"]
+    ]
+    counts = ", ".join(f"{count:,} for {split}" for split, count in pairs.items())
+    texts = ", ".join(f"`{name}` {percent(share)}" for name, share in config.data.text.items())
+    return f"""## Data
+
+{stats["corpus"]["images"]:,} pairs from {stats["corpus"]["articles"]:,} articles: {counts}. Texts \
+of the pairs that were trained on: {texts}. The corpus by the hash of its manifest:
+
+    {fingerprint}
+
+## Licences of the data
+
+{_warning(stats)}
+
+{table(["licence", "group", "articles", "images"], rows)}"""
+
+
+def _warning(stats: Mapping[str, Any]) -> str:
+    """Say plainly what in the data is not free for every use."""
+    images = stats["corpus"]["images"]
+    by_group = {row["license_group"]: row["images"] for row in stats["license_groups"]}
+    without_derivatives = sum(
+        row["images"] for row in stats["licenses"] if "-ND" in (row["license"] or "").upper()
+    )
+    found = [
+        (by_group.get("noncommercial", 0), "may be used for **noncommercial purposes only**"),
+        (without_derivatives, "are under licences that allow **no derivatives**"),
+        (by_group.get("other", 0), "are under **custom, reserved or no stated terms**"),
+    ]
+    lines = [f"* {count:,} ({percent(count / images)}) {what}." for count, what in found if count]
+    if not lines:
+        return (
+            "All images may be used for any purpose, under the terms of their licences; most ask "
+            "for attribution. The counts are of the whole corpus."
+        )
+    return "\n".join(
+        [
+            f"Of the {images:,} images of the corpus,",
+            "",
+            *lines,
+            "",
+            "An image may count in more than one line. Whether and how these terms bind a model "
+            "trained on the images is not settled and differs by country: decide before you use "
+            "this one commercially or pass it on.",
+        ]
+    )

@@ -1,0 +1,60 @@
+"""What can be known of a run before anything starts: whether its settings fit each other."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from biovl.core.artifacts import Manifest
+from biovl.core.errors import ConfigError
+from biovl.pretrain.config import PretrainConfig, WorkersConfig
+from biovl.pretrain.models import check_weights
+from biovl.pretrain.resolution import check_resolution
+from biovl.pretrain.schedule import Plan
+from biovl.pretrain.trackers import check_trackers
+from biovl.runtime.checkpoints import Checkpoints
+
+
+def check_run(config: PretrainConfig, corpus: Manifest, *, image_px: int) -> Plan:
+    """Return the steps of a run, once its settings were found to fit its corpus and each other.
+
+    Args:
+        config: Of the run.
+        corpus: The manifest of its corpus.
+        image_px: Side of the squares that its model reads.
+
+    Raises:
+        ConfigError: If they do not.
+        ArtifactError: If weights to begin with do not exist.
+    """
+    plan = Plan.of(corpus.counts["pairs"]["train"], config.batch, config.epochs)
+    _check_workers(config.workers, plan)
+    check_settings(config, corpus.config, image_px=image_px)
+    return plan
+
+
+def check_settings(config: PretrainConfig, assembled: Mapping[str, Any], *, image_px: int) -> None:
+    """Refuse settings of a run that do not fit, as far as that is known without its pairs.
+
+    Args:
+        config: Of the run.
+        assembled: The configuration of the assemble that makes the corpus, or has made it.
+        image_px: Side of the squares that the model reads.
+
+    Raises:
+        ConfigError: If they do not.
+        ArtifactError: If weights to begin with do not exist.
+    """
+    check_trackers(config.trackers)
+    # A run that resumes from a checkpoint reads them no more.
+    if not Checkpoints(config.out).steps():
+        check_weights(config.model, ask_hub=False)
+    if config.data.small_images == "stop":
+        check_resolution(
+            config.corpus, assembled, image_px=image_px, crop_scale=config.data.crop_scale
+        )
+
+
+def _check_workers(workers: WorkersConfig, plan: Plan) -> None:
+    smallest = min(pairs for pairs, _ in plan.epochs)
+    most = workers.count if isinstance(workers.count, int) else workers.count[1]
+    if most > smallest:
+        raise ConfigError(f"workers.count: {most} workers share {smallest} pairs of a step")

@@ -1,0 +1,190 @@
+"""What ``--dry-run`` prints: an estimate as text for a person, at most 100 characters wide."""
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+
+from biovl.pretrain import hardware
+from biovl.pretrain.estimate import Estimate, Forecast
+from biovl.pretrain.flops import TRAINING_PER_FORWARD
+
+DECODE_S = (0.004, 0.0065)
+"""Seconds of a CPU core for an image: of 288 px on its shorter side, and of the median figure as
+published (measured)."""
+
+
+_SOURCES = (
+    f"Rates: {hardware.SOURCE};",
+    f"torch.compile as {hardware.COMPILED_OVER_EAGER:g} times eager (1 to 1.27 in open_clip #610).",
+    f"A run may take {1 / hardware.UNCERTAIN[1]:.2f} to {1 / hardware.UNCERTAIN[0]:.2f} times as "
+    "long by these rates; NeMo reached 39 % of an A100.",
+    "cluster.yaml orders p4d for workers.accelerator=A100 and p5 for H100.",
+)
+
+
+def render(found: Estimate) -> str:
+    """Return an estimate as text."""
+    lines = [
+        "Configuration",
+        *(f"  {line}" for line in _yaml(found.config).splitlines()),
+        "",
+        "Model",
+        *_aligned(_model(found)),
+        "",
+        "Work (counted)",
+        *_aligned(_work(found)),
+        "",
+        "Memory of a worker as configured (captions of mean length)",
+        *_aligned(_memory(found)),
+        "",
+        "Time (an estimate from published rates, not measured; *: as configured)",
+        *_table([_heads(found), *(_row(found, forecast) for forecast in found.forecasts)]),
+        "",
+        *(f"  {line}" for line in _SOURCES),
+        *_decoding(found),
+    ]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _model(found: Estimate) -> Iterable[tuple[str, str]]:
+    info = found.model
+    text_flops = float(info.cost.text([info.context])[0])
+    yield (
+        "image tower",
+        f"{_millions(info.image_parameters)} parameters, {info.image_size} px, "
+        f"{_giga(info.cost.image)} forward",
+    )
+    yield (
+        "text tower",
+        f"{_millions(info.text_parameters)} parameters, {info.context} tokens, "
+        f"{_giga(text_flops)} forward with a full context",
+    )
+    yield (
+        "both",
+        f"{_millions(info.parameters)} parameters, embeddings of {info.embed_dim}",
+    )
+
+
+def _work(found: Estimate) -> Iterable[tuple[str, str]]:
+    yield "corpus", f"{found.corpus_pairs:,} pairs to train on"
+    for (pairs, steps), epochs in itertools.groupby(found.plan.epochs):
+        yield "epochs", f"{len(list(epochs)):,} of {steps:,} steps of {pairs:,} pairs"
+    yield "run", f"{found.plan.steps:,} steps, {found.plan.pairs:,} pairs"
+    yield "captions", f"{found.mean_tokens:.0f} tokens on average, {found.fill:.0%} of the context"
+    yield "a pair", f"{_giga(found.flops)} in training, by the lengths of the captions"
+    yield "", f"{_giga(found.flops_padded)} with every caption padded to the context"
+    if found.passes > TRAINING_PER_FORWARD:
+        more = found.passes / TRAINING_PER_FORWARD - 1
+        yield "recomputed", f"{more:.0%} more than that, to save memory"
+
+
+def _memory(found: Estimate) -> Iterable[tuple[str, str]]:
+    held = found.held
+    yield "pairs", f"{found.local_pairs:,} in the largest step, {found.micro_batch:,} at a time"
+    yield "weights", f"{_gb(held.weights):>9}  with gradients and the state of Adam"
+    yield "activations", f"{_gb(held.activations):>9}  counted on a step without data"
+    yield "working", f"{_gb(held.working):>9}  of the backward pass of one block"
+    yield "loss", f"{_gb(held.loss):>9}"
+    yield "pixels", f"{_gb(held.pixels):>9}"
+    yield "reserve", f"{_gb(held.reserve):>9}"
+    yield "sum", f"{_gb(held.total):>9}"
+
+
+def _heads(found: Estimate) -> Sequence[str]:
+    star = ("", "*") if found.config["step"]["compile"] else ("*", "")
+    return (
+        *("GPUs", "", "pairs/s*", "per GPU*"),
+        *(f"eager{star[0]}", f"compiled{star[1]}", "memory", "step.micro_batch"),
+    )
+
+
+_LEFT = {0, 1, 7}
+"""Columns of words; the others are numbers."""
+
+
+def _row(found: Estimate, each: Forecast) -> Sequence[str]:
+    gpus, held = f"{each.workers} x {each.accelerator.name}", _gb(each.held.total)
+    machine = each.accelerator.instance
+    if each.micro_batch is None:
+        return (gpus, machine, "", "", "", "", held, "does not fit, even with 1")
+    local = math.ceil(max(size for size, _ in found.plan.epochs) / each.workers)
+    as_configured = each.micro_batch == min(found.config["step"]["micro_batch"] or local, local)
+    micro = "as configured" if as_configured else f"does not fit; set {each.micro_batch}"
+    if each.pairs_per_s is None:
+        return (gpus, machine, "unknown", "", "", "", held, micro)
+    return (
+        gpus,
+        machine,
+        f"{each.pairs_per_s:,.0f}",
+        f"{each.pairs_per_s / each.workers:,.0f}",
+        "" if each.hours_eager is None else _time(each.hours_eager),
+        "" if each.hours_compiled is None else _time(each.hours_compiled),
+        held,
+        micro,
+    )
+
+
+def _decoding(found: Estimate) -> Iterable[str]:
+    fastest = max((each.pairs_per_s or 0.0 for each in found.forecasts), default=0.0)
+    if fastest:
+        few, many = (math.ceil(fastest * seconds) for seconds in DECODE_S)
+        yield ""
+        yield (
+            f"  {fastest:,.0f} pairs/s take about {few:,} CPU cores to decode images of 288 px, "
+            f"{many:,} for figures as published."
+        )
+
+
+class _Compact(yaml.SafeDumper):  # type: ignore[misc]
+    """YAML with short lists on one line."""
+
+
+_Compact.add_representer(
+    list,
+    lambda dumper, values: dumper.represent_sequence(
+        "tag:yaml.org,2002:seq",
+        values,
+        flow_style=not any(isinstance(value, dict | list) for value in values),
+    ),
+)
+
+
+def _yaml(config: dict[str, Any]) -> str:
+    dumped: str = yaml.dump(config, Dumper=_Compact, sort_keys=False, allow_unicode=True, width=94)
+    return dumped
+
+
+def _aligned(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"  {name:<13}{value}" for name, value in rows]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    sides = ["<" if column in _LEFT else ">" for column in range(len(widths))]
+    return [
+        "  " + "  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=True))
+        for row in rows
+    ]
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:,.1f} M"
+
+
+def _giga(flops: float) -> str:
+    return f"{flops / 1e9:,.1f} GFLOP" if flops >= 1e9 else f"{flops / 1e6:,.1f} MFLOP"
+
+
+def _gb(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:,.1f} GB" if size_bytes >= 5e7 else f"{size_bytes / 1e6:,.1f} MB"
+
+
+def _time(hours: float) -> str:
+    if hours >= 48:
+        return f"{hours / 24:,.1f} days"
+    if hours >= 1:
+        return f"{hours:.1f} h"
+    return f"{60 * hours:.0f} min" if hours >= 1 / 30 else f"{3600 * hours:.0f} s"

@@ -1,0 +1,452 @@
+"""A corpus to a model: the workers of Ray Train, data from Ray Data, validation beside them.
+
+The draft of the published folder is what a run goes on from, whoever dies: a worker (Ray starts
+the group again), the driver (the same command does), a node. So nothing is kept in Ray, which only
+says who trains where.
+"""
+
+import contextlib
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TextIO
+
+import ray
+import ray.exceptions
+import ray.train
+import ray.train.torch
+import torch
+
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, published, read_manifest
+from biovl.core.errors import TrainingError
+from biovl.core.leases import held
+from biovl.models.builders.open_clip import Built
+from biovl.pretrain import dry_run, estimate, memory
+from biovl.pretrain import stream_job as pair_stream
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.checks import check_run
+from biovl.pretrain.config import PretrainConfig, identity
+from biovl.pretrain.journal import Journal
+from biovl.pretrain.models import build, check_weights, describe
+from biovl.pretrain.order import read_places
+from biovl.pretrain.publishing import write_model, write_story
+from biovl.pretrain.run import Surroundings, run, times_ended
+from biovl.pretrain.schedule import Plan
+from biovl.pretrain.scores import epoch_to_publish, note_name, scores_noted, steps_waiting
+from biovl.pretrain.validation import validate
+from biovl.runtime import ray_train
+from biovl.runtime.checkpoints import Checkpoints
+from biovl.runtime.connection import connected
+from biovl.runtime.failures import resumable
+from biovl.runtime.workers import Workers
+
+KIND = "model"
+FORMAT = 1
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+_LISTEN_S = 0.5
+
+
+def pretrain(
+    config: PretrainConfig,
+    *,
+    progress: TextIO = sys.stderr,
+    validated: Callable[[int, Mapping[str, Any]], None] = lambda epoch, scores: None,
+) -> Manifest:
+    """Train a model on a corpus and publish it.
+
+        out/
+          open_clip_config.json  open_clip_model.safetensors …   stock open_clip loads local-dir:out
+          README.md                    model card: data and its licences, recipe, scores
+          plots/                       loss and recall curves
+          metrics.jsonl  tensorboard/  every step
+          validation.json              loss and recalls of every epoch
+          manifest.json                configuration, data fingerprint, final scores
+
+    Args:
+        config: Of the run.
+        progress: Where lines about it go.
+        validated: Called with an epoch, from 0, and its scores when this call has them; training
+            goes on meanwhile.
+
+    Raises:
+        ConfigError: If a setting does not fit the corpus or the model.
+        ArtifactError: If the corpus is none, ``out`` holds something else or is being made by
+            another process, or weights do not fit.
+        TrainingError: If the run is not worth going on with, or failed too often.
+        StorageError: If a disk or bucket does not do its work; the same command goes on.
+    """
+    with resumable(config.out):
+        return _pretrained(config, progress, validated)
+
+
+def _pretrained(
+    config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
+) -> Manifest:
+    corpus = read_manifest(config.corpus, "corpus")
+    inputs = [Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))]
+    what, _ = identity(configs.to_plain(config))
+    done = published(config.out, KIND, what, inputs, defaults=configs.defaults(PretrainConfig))
+    if done is not None:
+        return done
+    pairs = corpus.counts["pairs"]
+    # Here, so that a mistake is reported before anything is written or starts.
+    built = build(config.model, with_weights=False)
+    plan = check_run(config, corpus, image_px=built.image_size)
+    if not Checkpoints(config.out).steps():
+        check_weights(config.model)
+
+    def say(line: str) -> None:
+        print(f"pretrain: {line}", file=progress, flush=True)
+
+    every = config.validation.every_epochs if pairs["val"] > 1 else None
+    if every is None:
+        say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
+    # Another driver would take this one's workers for those of a run that has died.
+    with held(config.out) as lease:
+        _with_other_publish(config.out, what)
+        draft = Draft.begin(
+            config.out,
+            KIND,
+            what,
+            inputs,
+            defaults=configs.defaults(PretrainConfig),
+            output_format=FORMAT,
+        )
+        _train(config, plan, every, built, draft, say, validated)
+        lease.check()
+        return _publish(config, plan, built, draft, pairs, inputs, say)
+
+
+def _train(
+    config: PretrainConfig,
+    plan: Plan,
+    every: int | None,
+    built: Built,
+    draft: Draft,
+    say: Callable[[str], None],
+    validated: Callable[[int, Mapping[str, Any]], None],
+) -> None:
+    """Train to the last step and validate what is to be, from where the draft is."""
+    checkpoints = Checkpoints(config.out)
+    with connected(), contextlib.closing(_Listener(config, say, validated)) as listener:
+        if not checkpoints.is_whole(plan.steps):
+            say_what_is_missing(config, say)
+            _fit(config, plan, every, built, listener.queue, say)
+        listener.finish()
+        for steps_done, epoch in steps_waiting(draft, plan, every).items():
+            if steps_done in checkpoints.steps():
+                listener.validate(epoch, steps_done)
+        listener.finish()
+        listener.raise_failures()
+    with Journal(config, plan.steps) as journal:
+        journal.add_scores(plan.steps)
+
+
+def _publish(
+    config: PretrainConfig,
+    plan: Plan,
+    built: Built,
+    draft: Draft,
+    pairs: Mapping[str, int],
+    inputs: list[Input],
+    say: Callable[[str], None],
+) -> Manifest:
+    what, how = identity(configs.to_plain(config))
+    scores = scores_noted(draft)
+    chosen = epoch_to_publish(scores, config.publish, len(plan.epochs))
+    checkpoints = Checkpoints(config.out)
+    if not checkpoints.is_whole(plan.ends()[chosen]):
+        # The last one is: training went on until it was.
+        say(f"publishes the last epoch: the checkpoint of epoch {chosen + 1} is corrupt")
+        chosen = len(plan.epochs) - 1
+    elif chosen + 1 < len(plan.epochs):
+        say(
+            f"publishes epoch {chosen + 1} of {len(plan.epochs)}, the best; publish=last is another"
+        )
+    state = checkpoints.load(plan.ends()[chosen])
+    weights_sha256 = write_model(draft.folder, built, state["model"])
+    manifest = Manifest(
+        kind=KIND,
+        config=what,
+        inputs=inputs,
+        counts={
+            "epochs": config.epochs,
+            "steps": plan.steps,
+            "pairs": {"train": pairs["train"], "val": pairs["val"], "seen": plan.pairs},
+        },
+        notes={
+            "computed": {name: how[name] for name in ("step", "data", "trouble")},
+            "published_epoch": chosen + 1,
+            "replaced": _replaced(draft),
+            "skipped_checkpoints": checkpoints.corrupt(),
+            "ended": times_ended(draft),
+            "validation": scores.get(chosen),
+            "weights_sha256": weights_sha256,
+        },
+    )
+    write_story(config, manifest, built, scores, chosen)
+    return draft.publish(manifest)
+
+
+def _with_other_publish(out: str, what: Mapping[str, Any]) -> None:
+    """Let a draft go on that was begun with another choice of the weights: nothing else differs."""
+    draft = Draft(out)
+    begun = draft.noted("begun")
+    if begun is None or begun["kind"] != KIND or begun["config"] == what:
+        return
+    if {**begun["config"], "publish": what["publish"]} == what:
+        draft.note("begun", {**begun, "config": dict(what)})
+
+
+def say_what_is_missing(config: PretrainConfig, say: Callable[[str], None]) -> None:
+    """Say it where a cluster has not what the fewest workers need: Ray waits without a word.
+
+    And where GPUs are there that nobody asked for: a run on CPUs would take weeks.
+    """
+    workers = config.workers
+    fewest = workers.count if isinstance(workers.count, int) else workers.count[0]
+    there = ray.cluster_resources()
+    # Data is prepared by at least one more.
+    needed = {"CPU": fewest * workers.cpus + 1, "GPU": fewest * workers.gpus}
+    for name, count in needed.items():
+        if there.get(name, 0) < count:
+            say(
+                f"waits for more {name}s: {fewest} workers and their data need {count:g}, the "
+                f"cluster has {there.get(name, 0):g}; add nodes, or set workers.count, "
+                "workers.cpus or workers.gpus"
+            )
+    if there.get("GPU", 0) and not workers.gpus:
+        say(f"trains on CPUs, and the cluster has {there['GPU']:g} GPUs: workers.gpus=1 uses them")
+    if workers.gpus and not config.validation.gpus:
+        say("validates on CPUs, which large models outrun: validation.gpus=1 gives it a GPU")
+
+
+def _replaced(draft: Draft) -> dict[str, int]:
+    """Return how many pairs others stood for, by shard and reason."""
+    counts: Counter[str] = Counter()
+    for name in draft.names_noted("replaced"):
+        counts.update(draft.noted(name))
+    return dict(sorted(counts.items()))
+
+
+def estimated(config: PretrainConfig) -> str:
+    """Return what a run will compute, hold and take, for a person.
+
+    Raises:
+        ConfigError: If a setting does not fit the corpus or the model.
+        ArtifactError: If the corpus is none.
+    """
+    corpus = read_manifest(config.corpus, "corpus")
+    described = describe(config.model)
+    check_run(config, corpus, image_px=described.image_size)
+    info = memory.describe(
+        described.model,
+        image_size=described.image_size,
+        context=described.context_length,
+        embed_dim=described.model_cfg["embed_dim"],
+    )
+    # The index counts CLIP's tokens without start and end.
+    lengths_N = read_places(config.corpus, "train").text_tokens + 2
+    return dry_run.render(estimate.estimate(config, info, lengths_N))
+
+
+def _fit(
+    config: PretrainConfig,
+    plan: Plan,
+    every: int | None,
+    built: Built,
+    queue: Any,
+    say: Callable[[str], None],
+) -> None:
+    """Train until the last checkpoint is that of the last step."""
+    workers = config.workers
+    source = pair_stream.Source.put(
+        config.corpus,
+        read_places(config.corpus, "train"),
+        seed=config.seed,
+        image_px=built.image_size,
+        data=config.data,
+        tokenizer=built.tokenizer,
+    )
+    returned = ray_train.fit(
+        _work,
+        {
+            "config": configs.to_plain(config),
+            "epochs": plan.epochs,
+            "validated_every": every,
+            "queue": queue,
+            # In a list: Ray would fetch it for every worker where it stands by itself.
+            "source": [source],
+        },
+        place=config.out,
+        count=workers.count,
+        cpus=workers.cpus,
+        gpus=workers.gpus,
+        accelerator=workers.accelerator,
+        restarts=workers.restarts,
+        say=say,
+    )
+    failed = returned.get("failed")
+    if failed is not None:
+        raise TrainingError(failed)
+
+
+def _work(arguments: dict[str, Any]) -> dict[str, Any]:
+    """What each worker of Ray Train runs."""
+    config: PretrainConfig = configs.build(PretrainConfig, arguments["config"])
+    plan = Plan([(size, steps) for size, steps in arguments["epochs"]])
+    queue = arguments["queue"]
+    workers = Workers.current()
+
+    def batches(built: Built, steps_done: int) -> Generator[Batch]:
+        pairs = pair_stream.stream(
+            arguments["source"][0],
+            plan,
+            steps_done=steps_done,
+            rank=workers.rank,
+            workers=workers.count,
+            data_cpus=config.workers.data_cpus,
+        )
+        known: set[str] = set()
+        with contextlib.closing(pairs):
+            for batch in pairs:
+                # Once for each shard and reason, and with the last count when the run ends.
+                if pairs.replaced.keys() - known:
+                    for trouble in sorted(pairs.replaced.keys() - known):
+                        queue.put(("say", f"pairs are replaced by others: {trouble}"))
+                    known = set(pairs.replaced)
+                    _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
+                yield batch
+        if pairs.replaced:
+            _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
+
+    surroundings = Surroundings(
+        batches=batches,
+        validate=lambda epoch, steps_done: queue.put(("validate", epoch, steps_done)),
+        say=lambda line: queue.put(("say", line)),
+        preempted=lambda: ray.train.get_preemption_info() is not None,
+        save_wanted=ray_train.SAVE_REQUEST.is_made,
+        saved=ray_train.SAVE_REQUEST.answer,
+    )
+    try:
+        run(
+            config,
+            plan,
+            arguments["validated_every"],
+            surroundings,
+            workers=workers,
+            device=ray.train.torch.get_device(),
+        )
+    # All workers raise it together, and would again: Ray shall not start them anew.
+    except TrainingError as error:
+        return {"failed": str(error)}
+    return {}
+
+
+def _note_replaced(out: str, steps_done: int, rank: int, replaced: Mapping[str, int]) -> None:
+    # By attempt and worker: a step that was trained on twice counts twice.
+    Draft(out).note(f"replaced/{steps_done:09d}-{rank:04d}", dict(replaced))
+
+
+class _Listener:
+    """The driver's ear: says what workers say, and starts the validations that they ask for.
+
+    The driver starts them, as workers may die and take with them what they started.
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        say: Callable[[str], None],
+        validated: Callable[[int, Mapping[str, Any]], None],
+    ) -> None:
+        self._config, self._say, self._validated = config, say, validated
+        self._running: dict[int, Any] = {}
+        self._failures: dict[int, ray.exceptions.RayError] = {}
+        self._over, self._hearing = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
+        self.queue = ray_train.queue_to_driver()
+        self._thread.start()
+
+    def validate(self, epoch: int, steps_done: int) -> None:
+        """Begin to validate an epoch, if nobody has."""
+        if epoch not in self._running:
+            needs = self._config.validation
+            self._failures.pop(epoch, None)
+            task = _validate.options(
+                num_cpus=needs.cpus,
+                num_gpus=needs.gpus,
+                # Where this is a trial of Ray Tune, not among what is reserved for the trial.
+                scheduling_strategy="DEFAULT",
+            )
+            self._running[epoch] = task.remote(configs.to_plain(self._config), epoch, steps_done)
+
+    def finish(self) -> None:
+        """Wait until all that was asked for is said, and validated or failed."""
+        with self._hearing:
+            self._hear()
+            for epoch in sorted(self._running):
+                self._say_scores(epoch)
+
+    def raise_failures(self) -> None:
+        """Raise what the last try to validate an epoch failed for, if one did.
+
+        Raises:
+            TrainingError: With the first such epoch.
+        """
+        for epoch, error in sorted(self._failures.items()):
+            raise TrainingError(
+                f"epoch {epoch + 1} could not be validated: {error}\n"
+                "The run is trained to its end; the same command validates and publishes it."
+            ) from error
+
+    def close(self) -> None:
+        """Hear the rest, and stop."""
+        self._over.set()
+        self._thread.join()
+        self._hear()
+        self.queue.shutdown(force=True)
+
+    def _listen(self) -> None:
+        while not self._over.wait(_LISTEN_S):
+            with self._hearing:
+                self._hear()
+
+    def _hear(self) -> None:
+        for kind, *values in ray_train.taken_from(self.queue):
+            if kind == "validate":
+                self.validate(*values)
+            else:
+                self._say(*values)
+        for epoch, task in sorted(self._running.items()):
+            if ray.wait([task], timeout=0)[0]:
+                self._say_scores(epoch)
+
+    def _say_scores(self, epoch: int) -> None:
+        task = self._running.pop(epoch)
+        try:
+            self._say(ray.get(task))
+        # Training goes on: the epoch keeps its checkpoint, and is tried again at the end.
+        except ray.exceptions.RayError as error:
+            self._failures[epoch] = error
+            reason = str(error).strip().splitlines()[-1]
+            self._say(f"epoch {epoch + 1} could not be validated yet: {reason}")
+        else:
+            self._validated(epoch, Draft(self._config.out).noted(note_name(epoch)) or {})
+
+
+@ray.remote
+def _validate(plain: dict[str, Any], epoch: int, steps_done: int) -> str:
+    """Score the checkpoint of an epoch, note it, and return a line about it."""
+    config: PretrainConfig = configs.build(PretrainConfig, plain)
+    device = torch.device("cuda" if ray.get_gpu_ids() else "cpu")
+    scores = validate(config, steps_done, device)
+    Draft(config.out).note(note_name(epoch), scores)
+    return (
+        f"epoch {epoch + 1}: val loss {scores['loss']:.3f}, R@1 of {scores['pairs']:,} pairs: "
+        f"image to text {scores['image_to_text_recall_at_1']:.1%}, "
+        f"text to image {scores['text_to_image_recall_at_1']:.1%}"
+    )

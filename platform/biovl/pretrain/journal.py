@@ -1,0 +1,101 @@
+"""What a run writes down of itself while it lasts: every step, for people and for its curves."""
+
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Folder
+from biovl.core.filesystems import open_location
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.scores import scores_noted
+from biovl.pretrain.trackers import METRICS, Tracker, make_trackers, run_ids
+
+_NOTE = "trackers"
+_TOLD = "told"
+
+
+class Journal:
+    """The trackers of a run, in its folder; for a bucket in a local one that is copied there.
+
+    Args:
+        config: Of the run.
+        steps_done: What is later is written anew.
+    """
+
+    def __init__(self, config: PretrainConfig, steps_done: int) -> None:
+        self._draft = Draft(config.out)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        filesystem, path = open_location(config.out)
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            self._folder = Path(path)
+        else:
+            self._temporary = tempfile.TemporaryDirectory()
+            self._folder = Path(self._temporary.name)
+            _fetch(self._draft.folder, self._folder)
+        self._trackers: dict[str, Tracker] = make_trackers(
+            config.trackers,
+            self._folder,
+            path.rpartition("/")[2],
+            configs.to_plain(config),
+            first_step=steps_done + 1,
+            run_ids=self._draft.noted(_NOTE),
+        )
+        self._draft.note(_NOTE, run_ids(self._trackers))
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write down a step."""
+        for tracker in self._trackers.values():
+            tracker.log(record["step"], record)
+
+    def add_scores(self, steps_done: int) -> None:
+        """Write down the scores of the epochs that were validated since the last time."""
+        told: list[int] = self._draft.noted(_TOLD) or []
+        new = {
+            epoch: found for epoch, found in scores_noted(self._draft).items() if epoch not in told
+        }
+        for epoch, scores in sorted(new.items()):
+            values = {f"val/{name}": value for name, value in scores.items()}
+            for name, tracker in self._trackers.items():
+                # The rows of metrics.jsonl are steps; the folder has its validation.json.
+                if name != "metrics":
+                    tracker.log(steps_done, {"val/epoch": epoch + 1, **values})
+        if new:
+            self._draft.note(_TOLD, sorted([*told, *new]))
+
+    def keep(self) -> None:
+        """Copy what was written to where it is to stay."""
+        if self._temporary is None:
+            return
+        for path in sorted(self._folder.rglob("*")):
+            if path.is_file():
+                self._draft.folder.write(
+                    path.relative_to(self._folder).as_posix(), path.read_bytes()
+                )
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for tracker in self._trackers.values():
+            tracker.close()
+        self.keep()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+
+def _fetch(folder: Folder, to: Path) -> None:
+    """Copy what an earlier attempt wrote, so that it is gone on with."""
+    (to / "tensorboard").mkdir()
+    names = [METRICS] if folder.exists(METRICS) else []
+    names += [f"tensorboard/{name}" for name in folder.names("tensorboard")]
+    for name in names:
+        (to / name).write_bytes(folder.read(name))

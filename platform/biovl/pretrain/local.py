@@ -1,0 +1,41 @@
+"""Batches without Ray: read, decoded and tokenised in the process that trains."""
+
+from collections.abc import Generator
+
+from biovl.models.builders.open_clip import Built
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.order import epoch_order, read_places, rows_of
+from biovl.pretrain.pairs import load_pairs
+from biovl.pretrain.schedule import Plan
+from biovl.runtime.workers import Workers
+
+
+def local_batches(
+    config: PretrainConfig, plan: Plan, built: Built, steps_done: int, workers: Workers
+) -> Generator[Batch]:
+    """Yield a worker's batches from a number of steps done to the end of the run.
+
+    Raises:
+        ArtifactError: If a pair cannot be read and no other may stand for it.
+    """
+    places = read_places(config.corpus, "train")
+    order, ordered_epoch = None, -1
+    for number in range(steps_done, plan.steps):
+        place = plan.place(number)
+        if order is None or place.epoch != ordered_epoch:
+            ordered_epoch = place.epoch
+            order = epoch_order(
+                places, seed=config.seed, epoch=place.epoch, run_pairs=config.data.run_pairs
+            )
+        loaded = load_pairs(
+            config.corpus,
+            places,
+            rows_of(order, place.step, place.batch_pairs, workers.rank, workers.count),
+            seed=config.seed,
+            epoch=place.epoch,
+            image_px=built.image_size,
+            data=config.data,
+            tokenizer=built.tokenizer,
+        )
+        yield Batch.of(loaded.pixels_BHWC, loaded.tokens)

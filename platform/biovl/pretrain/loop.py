@@ -1,0 +1,246 @@
+"""Training as a generator: one report per step, and whoever runs it decides to save, say, stop."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from biovl.core.errors import TrainingError
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.config import PretrainConfig, TroubleConfig
+from biovl.pretrain.guard import Guard
+from biovl.pretrain.losses import LOSSES
+from biovl.pretrain.optimizer import clamp_logit_scale, clip, make_optimizer
+from biovl.pretrain.schedule import Place, Plan, learning_rate
+from biovl.pretrain.step import Towers, gradients
+from biovl.runtime.workers import Workers
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one step did."""
+
+    steps_done: int
+    """Of the run, this one included."""
+
+    place: Place
+    loss: float
+    """Over the pairs of all workers."""
+
+    lr: float
+    logit_scale: float
+    """The factor on similarities in this loss, 1 / temperature."""
+
+    grad_norm: float
+    """Of all parameters, before clipping."""
+
+    lengths_B: Tensor
+    """Tokens of each of this worker's captions, no padding. int32, on the host."""
+
+    seconds: float
+    """From the last report to this one."""
+
+    waited_s: float
+    """Of these, how long the next batch was waited for; and in the first, this one as well."""
+
+    skipped: bool
+    """Whether the step changed nothing, as its loss or gradient was no number."""
+
+
+class Update(NamedTuple):
+    """What taking a step gave. Fields as in ``Report``."""
+
+    loss: float
+    lr: float
+    logit_scale: float
+    grad_norm: float
+    skipped: bool
+
+
+class Trainer:
+    """A model with its optimizer, somewhere in its plan.
+
+    Args:
+        towers: The model, on ``device``. Their parameters are named by ``model``.
+        model: The module whose parameters are trained and whose state is kept.
+        config: Of the run.
+        plan: Of the run.
+        device: Where the model is.
+        workers: Who trains together; each calls the same methods at the same time.
+    """
+
+    def __init__(
+        self,
+        towers: Towers,
+        model: torch.nn.Module,
+        config: PretrainConfig,
+        plan: Plan,
+        *,
+        device: torch.device,
+        workers: Workers,
+    ) -> None:
+        self.steps_done = 0
+        self.device = device
+        self._config, self._plan, self._workers = config, plan, workers
+        self._model = model
+        self._towers = towers.distributed(workers)
+        self._optimizer = make_optimizer(model, config.optim)
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._loss = LOSSES[config.step.loss]
+        self.guard = Guard(
+            config.step.loss,
+            warmup_pairs=config.optim.warmup_steps * plan.epochs[0][0],
+            warmup_steps=config.optim.warmup_steps,
+        )
+
+    @property
+    def place(self) -> Place:
+        """Where the next step stands."""
+        return self._plan.place(self.steps_done)
+
+    def compute(self, batch: Batch) -> Tensor:
+        """Put the gradient of a step into the parameters and return its loss, without waiting.
+
+        Args:
+            batch: This worker's share of the step's pairs, on the device.
+        """
+        self._optimizer.zero_grad(set_to_none=True)
+        step = self._config.step
+        return gradients(
+            self._towers,
+            batch,
+            self.place.batch_pairs,
+            self._loss,
+            workers=self._workers,
+            micro_batch=step.micro_batch,
+            tile=step.loss_tile,
+            autocast=lambda: autocast(step.precision, self.device),
+            seed=(self._config.seed, self.steps_done, self._workers.rank),
+        )
+
+    def update(self, loss: Tensor) -> "Update":
+        """Take the step whose gradient was computed.
+
+        Raises:
+            TrainingError: If loss or gradient is no number and the run is to stop then.
+        """
+        norm = clip(self._parameters, self._config.optim.clip_grad_norm)
+        lr = learning_rate(self._config.optim, self._plan, self.place)
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        scale = self._towers.logit_scale.detach().exp().reshape(())
+        # The one place of a step where the host waits for the device.
+        loss_value, norm_value, scale_value = torch.stack(
+            [loss, norm.to(loss.dtype), scale.to(loss.dtype)]
+        ).tolist()
+        finite = math.isfinite(loss_value) and math.isfinite(norm_value)
+        if finite:
+            self._optimizer.step()
+            clamp_logit_scale(self._towers)
+        elif self._config.trouble.not_finite == "stop":
+            raise TrainingError(
+                f"step {self.steps_done + 1} of {self._plan.steps}: the loss is {loss_value} and "
+                f"the norm of the gradient {norm_value}, at a learning rate of {lr:.3g}. Lower "
+                "optim.peak_lr or set optim.clip_grad_norm; trouble.not_finite=skip passes over "
+                "such steps"
+            )
+        self.steps_done += 1
+        return Update(loss_value, lr, scale_value, norm_value, not finite)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a run goes on from, copied to the host: later steps do not change it."""
+        return {
+            "steps_done": self.steps_done,
+            "model": _on_host(self._model.state_dict()),
+            "optimizer": _on_host(self._optimizer.state_dict()),
+            "guard": self.guard.state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.steps_done = state["steps_done"]
+        # Checkpoints of the first versions have none.
+        if "guard" in state:
+            self.guard.load(state["guard"])
+
+
+def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) -> Iterator[Report]:
+    """Take one step per batch and report each, until there are no more.
+
+    Raises:
+        TrainingError: If the run is not worth going on with, as ``trouble`` says.
+    """
+    last = time.monotonic()
+    batch = _next(batches, trainer.device)
+    waited_s = time.monotonic() - last
+    while batch is not None:
+        place = trainer.place
+        loss = trainer.compute(batch)
+        lengths_B = batch.lengths_B
+        # While the device computes: the next batch is fetched and copied.
+        asked = time.monotonic()
+        batch = _next(batches, trainer.device)
+        waited_s += time.monotonic() - asked
+        update = trainer.update(loss)
+        trainer.guard.see(update.loss, place, trouble, skipped=update.skipped)
+        now = time.monotonic()
+        yield Report(
+            steps_done=trainer.steps_done,
+            place=place,
+            loss=update.loss,
+            lr=update.lr,
+            logit_scale=update.logit_scale,
+            grad_norm=update.grad_norm,
+            lengths_B=lengths_B,
+            seconds=now - last,
+            waited_s=waited_s,
+            skipped=update.skipped,
+        )
+        last, waited_s = now, 0.0
+
+
+def _next(batches: Iterator[Batch], device: torch.device) -> Batch | None:
+    batch = next(batches, None)
+    if batch is None or device.type == "cpu":
+        return batch
+    return batch.pinned().to(device)
+
+
+def uses_bf16(precision: str, device: torch.device) -> bool:
+    """Return whether towers run in bf16 autocast; ``auto`` asks the GPU."""
+    if precision != "auto":
+        return precision == "bf16"
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def allow_tf32(precision: str, device: torch.device) -> None:
+    """Let a GPU multiply in TF32 where towers run in fp32: it is what open_clip calls fp32.
+
+    The loss does not: see ``precision.full_precision``. Convolutions do anyway.
+    """
+    if device.type == "cuda" and not uses_bf16(precision, device):
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+
+
+def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which towers compute."""
+    if not uses_bf16(precision, device):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)
+
+
+def _on_host(values: Any) -> Any:
+    if isinstance(values, Tensor):
+        return values.detach().to("cpu", copy=True)
+    if isinstance(values, dict):
+        return {key: _on_host(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(_on_host(value) for value in values)
+    return values

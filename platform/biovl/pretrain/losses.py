@@ -1,0 +1,266 @@
+"""Contrastive losses over the batch of all workers, computed tile by tile.
+
+InfoNCE (van den Oord et al. 2018; CLIP, Radford et al. 2021; BiomedCLIP, equation 1) with
+S = scale * I T^T for unit rows I (images) and T (texts) of N pairs is
+
+    L = 1/2N  sum_i [ logsumexp_j S_ij - S_ii ]      image -> text, over the rows
+      + 1/2N  sum_j [ logsumexp_i S_ij - S_jj ]      text -> image, over the columns
+
+and with P_ij = exp(S_ij - row_i), Q_ij = exp(S_ij - column_j), row and column the logsumexps,
+
+    dL/dS = (P + Q - 2 * identity) / 2N,   dL/dI = scale * dL/dS T,   dL/dT = scale * dL/dS^T I.
+
+A worker owns the rows of its b images and gathers the texts alone. Columns are finished by two
+reductions of N numbers, each tile of b x tile similarities is computed once forward and once
+backward, and neither N x N nor b x N similarities ever exist: memory is O(N D + b tile), work
+8 b N D. A sum over the workers gives the gradient of L exactly.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from biovl.models.precision import full_precision
+from biovl.runtime.workers import Workers, share
+
+# Shapes: b pairs on this worker, N pairs on all workers, D embedding, t texts of a tile.
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A loss and its gradients with respect to what it was computed from."""
+
+    loss: Tensor
+    """The loss over all N pairs, the same on every worker. Shape []."""
+
+    image_bD: Tensor
+    """Its gradient with respect to this worker's images."""
+
+    text_ND: Tensor
+    """What this worker's images add to its gradient with respect to all texts: the sum over the
+    workers is that gradient."""
+
+    scale: Tensor
+    """What they add to its gradient with respect to the scale. Shape []."""
+
+    bias: Tensor
+    """What they add to its gradient with respect to the bias; 0 where the loss has none."""
+
+
+def info_nce(
+    image_bD: Tensor,
+    text_ND: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    workers: Workers | None = None,
+    tile: int = 1_024,
+) -> Contrast:
+    """Return symmetric InfoNCE over the pairs of all workers, and its gradients.
+
+    Args:
+        image_bD: This worker's images, unit rows; the rows ``share(N, rank, count)`` of the batch.
+        text_ND: The texts of all workers, unit rows, in order.
+        scale: The factor on similarities, exp(``logit_scale``) = 1 / temperature. Shape [].
+        bias: Not used: the softmax does not feel it.
+        workers: Who computes together; None is one worker alone.
+        tile: Texts whose similarities are held at a time.
+
+    Raises:
+        ValueError: If the rows are not this worker's share of the batch.
+    """
+    workers = workers or Workers()
+    first = _first_row(image_bD, text_ND, workers)
+    total, own = len(text_ND), len(image_bD)
+    with full_precision():
+        scaled_bD = scale * image_bD
+        row_b = image_bD.new_full((own,), -math.inf)
+        column_N = image_bD.new_empty(total)
+        matched_b = (scaled_bD * text_ND[first : first + own]).sum(1)
+        for columns in _tiles(total, tile):
+            similarity_bt = scaled_bD @ text_ND[columns].T
+            column_N[columns] = similarity_bt.logsumexp(0)
+            row_b = torch.logaddexp(row_b, similarity_bt.logsumexp(1))
+        column_N = _log_sum_exp_over_workers(column_N, workers)
+
+        loss = (row_b + column_N[first : first + own] - 2 * matched_b).sum() / (2 * total)
+        image_grad_bD = torch.zeros_like(image_bD)
+        text_grad_ND = torch.empty_like(text_ND)
+        scale_grad = torch.zeros_like(scale)
+        for columns in _tiles(total, tile):
+            similarity_bt = scaled_bD @ text_ND[columns].T
+            # In place, so that three blocks of b x tile are all there ever is.
+            weight_bt = (similarity_bt - row_b[:, None]).exp_()
+            weight_bt += (similarity_bt - column_N[columns]).exp_()
+            _on_diagonal(weight_bt, columns, first).sub_(2)
+            image_grad_bD.addmm_(weight_bt, text_ND[columns])
+            torch.mm(weight_bt.T, image_bD, out=text_grad_ND[columns])
+            scale_grad += (weight_bt.mul_(similarity_bt)).sum() / scale
+        factor = scale / (2 * total)
+        return Contrast(
+            workers.sum(loss),
+            image_grad_bD.mul_(factor),
+            text_grad_ND.mul_(factor),
+            scale_grad / (2 * total),
+            torch.zeros_like(scale),
+        )
+
+
+def sigmoid(
+    image_bD: Tensor,
+    text_ND: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    workers: Workers | None = None,
+    tile: int = 1_024,
+) -> Contrast:
+    """Return SigLIP's loss over the pairs of all workers, and its gradients.
+
+        L = -1/N  sum_ij  log sigmoid( z_ij * (scale * I_i T_j + bias) )
+
+    with z = 1 on the diagonal and -1 elsewhere.
+
+    Args:
+        image_bD: This worker's images, unit rows; the rows ``share(N, rank, count)`` of the batch.
+        text_ND: The texts of all workers, unit rows, in order.
+        scale: The factor on similarities. Shape [].
+        bias: Added to every similarity; None is 0. Shape [].
+        workers: Who computes together; None is one worker alone.
+        tile: Texts whose similarities are held at a time.
+
+    Raises:
+        ValueError: If the rows are not this worker's share of the batch.
+
+    Source:
+        Zhai et al. 2023, arXiv:2303.15343, equation 1 and algorithm 1.
+    """
+    workers = workers or Workers()
+    first = _first_row(image_bD, text_ND, workers)
+    total = len(text_ND)
+    offset = torch.zeros_like(scale) if bias is None else bias
+    with full_precision():
+        loss = torch.zeros_like(scale)
+        image_grad_bD = torch.zeros_like(image_bD)
+        text_grad_ND = torch.empty_like(text_ND)
+        scale_grad, bias_grad = torch.zeros_like(scale), torch.zeros_like(scale)
+        for columns in _tiles(total, tile):
+            cosine_bt = image_bD @ text_ND[columns].T
+            logit_bt = torch.addcmul(offset, scale, cosine_bt)
+            matched = _on_diagonal(logit_bt, columns, first)
+            # -log sigmoid(-x) everywhere, and -log sigmoid(x) = -log sigmoid(-x) - x if matched.
+            loss += F.softplus(logit_bt).sum() - matched.sum()
+            weight_bt = torch.sigmoid(logit_bt)
+            _on_diagonal(weight_bt, columns, first).sub_(1)
+            image_grad_bD.addmm_(weight_bt, text_ND[columns])
+            torch.mm(weight_bt.T, image_bD, out=text_grad_ND[columns])
+            bias_grad += weight_bt.sum()
+            scale_grad += weight_bt.mul_(cosine_bt).sum()
+        factor = scale / total
+        return Contrast(
+            workers.sum(loss / total),
+            image_grad_bD.mul_(factor),
+            text_grad_ND.mul_(factor),
+            scale_grad / total,
+            bias_grad / total,
+        )
+
+
+Loss = Callable[..., Contrast]
+
+LOSSES: dict[str, Loss] = {"infonce": info_nce, "siglip": sigmoid}
+
+
+def contrastive_loss(
+    loss: Loss,
+    image_bD: Tensor,
+    text_bD: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    workers: Workers | None = None,
+    tile: int = 1_024,
+) -> Tensor:
+    """Return a loss that autograd differentiates, for loops other than ours.
+
+    The loss is that over all pairs. After ``backward()``, the *sum* over the workers of the
+    gradient of any parameter is its gradient: under DDP, which takes the mean, call
+    ``(workers.count * loss).backward()``.
+
+    Args:
+        loss: ``info_nce`` or ``sigmoid``.
+        image_bD: This worker's images, unit rows. Every worker has ``share(N, rank, count)``.
+        text_bD: Their texts, unit rows.
+        scale: The factor on similarities. Shape [].
+        bias: Added to every similarity by ``sigmoid``. Shape [].
+        workers: Who computes together; None is one worker alone.
+        tile: Texts whose similarities are held at a time.
+    """
+    workers = workers or Workers()
+    offset = torch.zeros_like(scale) if bias is None else bias
+    result: Tensor = _Contrastive.apply(loss, image_bD, text_bD, scale, offset, workers, tile)
+    return result
+
+
+class _Contrastive(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        loss: Loss,
+        image_bD: Tensor,
+        text_bD: Tensor,
+        scale: Tensor,
+        bias: Tensor,
+        workers: Workers,
+        tile: int,
+    ) -> Tensor:
+        pairs = torch.tensor(len(image_bD), device=image_bD.device)
+        total = int(workers.sum(pairs))
+        text_ND = workers.gather(text_bD, total)()
+        result = loss(image_bD, text_ND, scale, bias, workers=workers, tile=tile)
+        text_grad_bD = workers.reduce_scatter(result.text_ND)()
+        ctx.save_for_backward(result.image_bD, text_grad_bD, result.scale, result.bias)
+        return result.loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        image_bD, text_bD, scale, bias = ctx.saved_tensors
+        grad = grads[0]
+        return None, grad * image_bD, grad * text_bD, grad * scale, grad * bias, None, None
+
+
+def _first_row(image_bD: Tensor, text_ND: Tensor, workers: Workers) -> int:
+    own = share(len(text_ND), workers.rank, workers.count)
+    if len(image_bD) != len(own):
+        raise ValueError(
+            f"worker {workers.rank} of {workers.count} owns {len(own)} of {len(text_ND)} pairs, "
+            f"got {len(image_bD)} images"
+        )
+    return own.start
+
+
+def _tiles(total: int, tile: int) -> Iterator[slice]:
+    for start in range(0, total, tile):
+        yield slice(start, min(start + tile, total))
+
+
+def _on_diagonal(block_bt: Tensor, columns: slice, first: int) -> Tensor:
+    """Return a view of those entries of a block that stand for matching pairs, maybe none."""
+    start, stop = max(columns.start, first), min(columns.stop, first + len(block_bt))
+    size = max(stop - start, 0)
+    row, column = start - first, start - columns.start
+    return (
+        block_bt[row : row + size, column : column + size].diagonal() if size else block_bt[:0, 0]
+    )
+
+
+def _log_sum_exp_over_workers(values_N: Tensor, workers: Workers) -> Tensor:
+    if workers.count == 1:
+        return values_N
+    largest_N = workers.max(values_N.clone())
+    return largest_N + workers.sum((values_N - largest_N).exp()).log()

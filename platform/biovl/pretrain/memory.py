@@ -1,0 +1,188 @@
+"""GPU memory of a training step: counted activations, and what is known of the rest."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from biovl.models.towers.texts import TextCompute
+from biovl.pretrain.activations import (
+    Activations,
+    TowerActivations,
+    image_activations,
+    text_activations,
+)
+from biovl.pretrain.flops import ForwardCost, copied_to, forward_cost
+
+# Shapes: B pairs on a worker, N pairs on all workers, D embedding.
+
+STATE_BYTES = 16
+"""Of a parameter: itself, its gradient and Adam's two moments, all float32."""
+
+RESERVE_BYTES = 1.5e9
+"""The CUDA context, work space of the matrix library, buckets of gradients."""
+
+USABLE = 0.92
+"""The share of a GPU's memory that can be planned with; the rest is lost between blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """What estimates need to know of a model."""
+
+    image_parameters: int
+    text_parameters: int
+    other_parameters: int
+    """Such as ``logit_scale``."""
+
+    cost: ForwardCost
+    image_size: int
+    """Pixels of a side."""
+
+    context: int
+    """Tokens at most, start and end token included."""
+
+    embed_dim: int
+
+    activations: Callable[[TextCompute, bool, bool], TowerActivations]
+    """What the towers keep for the backward pass: how the text tower treats padding, whether
+    matrices are multiplied in bfloat16, whether activations are recomputed."""
+
+    @property
+    def parameters(self) -> int:
+        """Of both towers and what is between them."""
+        return self.image_parameters + self.text_parameters + self.other_parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes of one worker at the height of a step."""
+
+    weights: float
+    """Weights, gradients and Adam's state."""
+
+    activations: float
+    """Kept for the backward pass, with the copies of weights that autocast makes."""
+
+    working: float
+    """Of the backward pass of one block."""
+
+    loss: float
+    pixels: float
+    reserve: float
+
+    @property
+    def total(self) -> float:
+        """Return the sum."""
+        step = self.activations + self.working + self.loss + self.pixels
+        return self.weights + step + self.reserve
+
+
+def describe(model: nn.Module, *, image_size: int, context: int, embed_dim: int) -> ModelInfo:
+    """Return what estimates need of an open_clip ``CustomTextCLIP``, on the meta device or not."""
+    # With parameters that are trained: what is kept depends on it.
+    empty: Any = copied_to(model, "meta", requires_grad=True)
+    of_image, of_text = _parameters(empty.visual), _parameters(empty.text)
+
+    @functools.cache
+    def image(autocast: bool, recomputed: bool) -> Activations:
+        return image_activations(
+            empty.visual, image_size=image_size, autocast=autocast, recomputed=recomputed
+        )
+
+    @functools.cache
+    def text(compute: TextCompute, autocast: bool, recomputed: bool) -> Activations:
+        return text_activations(
+            empty.text, context=context, compute=compute, autocast=autocast, recomputed=recomputed
+        )
+
+    def activations(compute: TextCompute, autocast: bool, recomputed: bool) -> TowerActivations:
+        return TowerActivations(
+            image=image(autocast, recomputed), text=text(compute, autocast, recomputed)
+        )
+
+    return ModelInfo(
+        image_parameters=of_image,
+        text_parameters=of_text,
+        other_parameters=_parameters(empty) - of_image - of_text,
+        cost=forward_cost(model),
+        image_size=image_size,
+        context=context,
+        embed_dim=embed_dim,
+        activations=activations,
+    )
+
+
+def memory(
+    info: ModelInfo,
+    *,
+    batch: int,
+    local: int,
+    micro_batch: int,
+    tokens: float,
+    tile: int,
+    compute: TextCompute,
+    autocast: bool,
+    checkpointed: bool,
+) -> Memory:
+    """Return what a worker holds.
+
+    Args:
+        info: Of the model.
+        batch: Pairs of all workers in a step, N.
+        local: Pairs of this worker in a step, B.
+        micro_batch: Pairs that go through the towers at a time, at most B.
+        tokens: Computed for a caption on average, padding included.
+        tile: Texts whose similarities are held at a time.
+        compute: How the text tower treats padding.
+        autocast: Whether matrices are multiplied in bfloat16.
+        checkpointed: Whether only the inputs of blocks are kept.
+    """
+    towers = info.activations(compute, autocast, checkpointed)
+    pairs = min(micro_batch, local)
+    image = _of_tower(towers.image, pairs)
+    text = _of_tower(towers.text, pairs * tokens)
+    if micro_batch >= local:
+        # Both are kept until the loss is known; the image tower goes backward first, and what it
+        # kept is free when texts do.
+        kept, working = image[0] + text[0], max(image[1], text[1] - image[0])
+    else:
+        # Micro-batches go backward through one tower after the other.
+        kept, working = max(image, text, key=sum)
+    loss = loss_bytes(batch=batch, local=local, embed_dim=info.embed_dim, tile=tile)
+    if local < batch:
+        loss += exchange_bytes(batch=batch, embed_dim=info.embed_dim)
+    return Memory(
+        weights=info.parameters * STATE_BYTES,
+        activations=kept,
+        working=working,
+        loss=loss,
+        # As uint8 for this step and the next; what the towers make of them are activations.
+        pixels=2 * local * 3 * info.image_size**2,
+        reserve=RESERVE_BYTES,
+    )
+
+
+def _of_tower(tower: Activations, count: float) -> tuple[float, float]:
+    return tower.bytes_of(count) + tower.weights, tower.working_bytes_of(count)
+
+
+def exchange_bytes(*, batch: int, embed_dim: int) -> int:
+    """Return what is received of all texts and sent of their gradients, besides the loss's own."""
+    return 8 * batch * embed_dim
+
+
+def loss_bytes(*, batch: int, local: int, embed_dim: int, tile: int) -> float:
+    """Return what the tiled loss holds, in bytes.
+
+    All texts and their gradients, this worker's images and theirs, four tiles of similarities,
+    and the sums of rows and columns; float32.
+    """
+    tile = min(tile, batch)
+    return 8 * batch * embed_dim + 8 * local * embed_dim + 16 * local * tile + 4 * local + 8 * batch
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

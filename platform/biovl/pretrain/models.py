@@ -1,0 +1,59 @@
+"""The model of a configuration: with its values, or described without them."""
+
+from biovl.core import plugins
+from biovl.core.errors import ArtifactError
+from biovl.core.plugins import Plugin
+from biovl.models import weight_files
+from biovl.models.builders.open_clip import Built, Described
+
+_WEIGHTS = ("weights", "image_weights", "text_weights")
+
+
+def build(model: Plugin, *, with_weights: bool) -> Built:
+    """Return the model of a configuration; without weights where a checkpoint has its values.
+
+    Raises:
+        ConfigError: If the settings do not make a model.
+        ArtifactError: If the tokenizer or the weights cannot be had, or do not fit.
+    """
+    if not with_weights:
+        settings = {name: v for name, v in model.settings.items() if name not in _WEIGHTS}
+        model = Plugin(model.name, settings)
+    built: Built = plugins.make("models.builders", model)
+    return built
+
+
+def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
+    """Make sure that the weights of a configuration exist, without reading them.
+
+    Without ``ask_hub`` names on the hub are taken as they are: a dry run needs no network.
+
+    Raises:
+        ArtifactError: If some do not, with the name of the setting.
+    """
+    _, settings = plugins.found("models.builders", model)
+    for name in _WEIGHTS:
+        source = getattr(settings, name, "")
+        if not source:
+            continue
+        stems = weight_files.WHOLE if name == "weights" else weight_files.TOWER
+        try:
+            weight_files.check_existence(
+                source,
+                stems,
+                architecture=getattr(settings, "architecture", ""),
+                ask_hub=ask_hub,
+            )
+        except ArtifactError as error:
+            raise ArtifactError(f"model.{name}: {error}") from error
+
+
+def describe(model: Plugin) -> Described:
+    """Return the model of a configuration without values, to count what it needs.
+
+    Raises:
+        ConfigError: If the settings do not make a model.
+    """
+    module, settings = plugins.found("models.builders", model)
+    described: Described = module.describe(settings)
+    return described

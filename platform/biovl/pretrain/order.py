@@ -1,0 +1,158 @@
+"""Which pairs meet in which step: a pure function of the index, the seed and the epoch.
+
+The number of workers does not come in: it only says which rows of a batch a worker owns. So a run
+goes on from two numbers, epoch and step, also with more or fewer workers than before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.filesystems import open_location
+from biovl.runtime.workers import share
+
+INDEX = "index.parquet"
+
+_COLUMNS = ("pair_id", "shard", "offset", "size", "text_tokens")
+
+PHASES, RUNS, PAIR, REPLACEMENT = range(4)
+"""What random numbers are for; each use has its own."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the pairs of a split are, by shard and offset. 24 million take about 1 GB."""
+
+    shards: tuple[str, ...]
+    """Sorted: ``train/00000.tar`` …"""
+
+    shard: np.ndarray
+    """Of each pair, its place among ``shards``. Shape [n], int32."""
+
+    offset: np.ndarray
+    """Shape [n], int64."""
+
+    size: np.ndarray
+    """Bytes. Shape [n], int64."""
+
+    text_tokens: np.ndarray
+    """As assemble counted them: CLIP's, without start and end. Shape [n], int32."""
+
+    pair_id: pa.Array
+    """``large_string``, n of them."""
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+def read_places(corpus: str, split: str) -> Places:
+    """Return where the pairs of a split are, in the order in which they stand in its shards.
+
+    Args:
+        corpus: What assemble published, local or ``s3://``.
+        split: ``train``, ``val`` or ``test``.
+
+    Raises:
+        ArtifactError: If there is no index, or it lacks a column.
+    """
+    filesystem, path = open_location(corpus)
+    try:
+        # As a dictionary: 24 million names of shards would be 500 MB of text.
+        reader = pads.ParquetFileFormat(dictionary_columns={"shard"})
+        index = pads.dataset(f"{path}/{INDEX}", filesystem=filesystem, format=reader)
+        missing = sorted({*_COLUMNS, "split"} - set(index.schema.names))
+        if missing:
+            raise ArtifactError(f"{corpus}/{INDEX} has no column {', '.join(missing)}")
+        table = index.to_table(columns=list(_COLUMNS), filter=pc.field("split") == split)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ArtifactError(
+            f"{corpus}/{INDEX} cannot be read ({error}); give the folder that assemble published"
+        ) from error
+    unplaced = sum(table[name].null_count for name in ("shard", "offset", "size"))
+    if unplaced:
+        raise ArtifactError(f"{corpus}/{INDEX} has {unplaced} rows of {split} without a place")
+    named = table["shard"].unify_dictionaries().combine_chunks()
+    if isinstance(named, pa.ChunkedArray):  # without rows, Arrow keeps the chunks
+        named = pa.array([], pa.dictionary(pa.int32(), pa.string()))
+    names = np.array(named.dictionary.to_pylist(), str)
+    shards, number_of = np.unique(names, return_inverse=True)
+    shard = number_of.astype(np.int32)[named.indices.to_numpy()]
+    offset = table["offset"].to_numpy().astype(np.int64, copy=False)
+    order = np.lexsort((offset, shard))
+    used = np.unique(shard)
+    return Places(
+        shards=tuple(shards[used].tolist()),
+        shard=np.searchsorted(used, shard[order]).astype(np.int32),
+        offset=offset[order],
+        size=table["size"].to_numpy().astype(np.int64, copy=False)[order],
+        text_tokens=pc.fill_null(table["text_tokens"], 0).to_numpy()[order].astype(np.int32),
+        pair_id=table["pair_id"].cast(pa.large_string()).combine_chunks().take(pa.array(order)),
+    )
+
+
+def epoch_order(places: Places, *, seed: int, epoch: int, run_pairs: int) -> np.ndarray:
+    """Return the order of an epoch: a permutation of the places. Shape [n], int64.
+
+    Runs of ``run_pairs`` pairs that stand together in a shard move as one, so that one request
+    reads them. Where runs begin is drawn for each shard and epoch: the same pairs do not always
+    travel together, and the first and last run of a shard are shorter.
+    """
+    pairs = len(places)
+    if run_pairs == 1:
+        return np.argsort(_draws(pairs, RUNS, seed, epoch), kind="stable")
+    first = np.searchsorted(places.shard, np.arange(len(places.shards)))
+    phase = (_draws(len(places.shards), PHASES, seed, epoch) % run_pairs).astype(np.int64)
+    in_shard = np.arange(pairs) - first[places.shard]
+    begins = (in_shard == 0) | ((in_shard - phase[places.shard]) % run_pairs == 0)
+    starts = np.flatnonzero(begins)
+    lengths = np.diff(starts, append=pairs)
+    moved = np.argsort(_draws(len(starts), RUNS, seed, epoch), kind="stable")
+    lengths = lengths[moved]
+    # A run that stands at `to` after the move and stood at `starts` before.
+    to = np.cumsum(lengths) - lengths
+    order: np.ndarray = np.arange(pairs) + np.repeat(starts[moved] - to, lengths)
+    return order
+
+
+def steps_of_epoch(pairs: int, batch_pairs: int) -> int:
+    """Return the steps of an epoch; what is left after the last whole batch is left out.
+
+    Raises:
+        ConfigError: If there is not one whole batch.
+    """
+    if pairs < batch_pairs:
+        raise ConfigError(
+            f"batch.pairs: a step takes {batch_pairs:,} pairs, but the corpus has {pairs:,} to "
+            "train on; choose a smaller batch or a larger corpus"
+        )
+    return pairs // batch_pairs
+
+
+def batch_of(order: np.ndarray, step: int, batch_pairs: int) -> np.ndarray:
+    """Return the rows of all workers in a step of an epoch. Shape [N], int64."""
+    return order[step * batch_pairs : (step + 1) * batch_pairs]
+
+
+def rows_of(order: np.ndarray, step: int, batch_pairs: int, rank: int, workers: int) -> np.ndarray:
+    """Return the rows of one worker in a step of an epoch: its share of the batch, in order."""
+    own = share(batch_pairs, rank, workers)
+    return batch_of(order, step, batch_pairs)[own.start : own.stop]
+
+
+def generator(*key: int) -> np.random.Generator:
+    """Return the random numbers that belong to a key: the same on every machine.
+
+    Args:
+        key: What they are for, the seed of the run, and what else they depend on; all at least 0.
+    """
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
+
+
+def _draws(count: int, *key: int) -> np.ndarray:
+    # The raw words of a generator and a stable sort are the same in every version of NumPy;
+    # Generator.permutation need not be (NEP 19), and workers of one run must agree.
+    return np.asarray(np.random.PCG64(np.random.SeedSequence(key)).random_raw(count))

@@ -1,0 +1,241 @@
+"""Pairs from their shards to pixels and token ids, on any worker with the same result.
+
+All that is drawn for a pair comes from the seed, the epoch and its row: it does not matter which
+others it is loaded with.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from PIL import Image
+
+from biovl.core.errors import ArtifactError
+from biovl.images.decode import decode_rgb
+from biovl.images.transforms import random_resized_crop, resize_center_crop
+from biovl.pretrain.config import TEXT_FIELDS, DataConfig
+from biovl.pretrain.order import PAIR, REPLACEMENT, Places, generator
+from biovl.pretrain.stored import Unreadable, read_stored
+
+# Shapes: B pairs that are loaded, H height, W width.
+
+ATTEMPTS = 16
+"""Pairs that are tried in place of one that cannot be read."""
+
+
+class Encodes(Protocol):
+    """What is needed of a tokenizer."""
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the token ids of each text."""
+        ...
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Pairs on their way to the model."""
+
+    pixels_BHWC: np.ndarray
+    """RGB, uint8."""
+
+    tokens: list[np.ndarray]
+    """Of each pair, int32."""
+
+    replaced: dict[str, int]
+    """Pairs that could not be read and others stand for, or that are missing from a validation:
+    ``train/00003.tar: image does not decode``."""
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    pixels: np.ndarray
+    text: str
+
+
+def load_pairs(
+    corpus: str,
+    places: Places,
+    rows: np.ndarray,
+    *,
+    seed: int,
+    epoch: int,
+    image_px: int,
+    data: DataConfig,
+    tokenizer: Encodes,
+    batch_rows: np.ndarray | None = None,
+) -> Loaded:
+    """Return pairs as they are trained on in an epoch, in the order of ``rows``.
+
+    Args:
+        corpus: What assemble published, local or ``s3://``.
+        places: Of its training split.
+        rows: Places of the pairs. Shape [B], int64.
+        seed: Of the run.
+        epoch: From 0.
+        image_px: Side of the squares that the image tower reads.
+        data: Texts, crops and what to do about unreadable pairs.
+        tokenizer: Texts to ids.
+        batch_rows: The rows of all workers in this step: none of them replaces another.
+
+    Raises:
+        ArtifactError: If a pair cannot be read, with its shard and the reason, where ``data`` does
+            not let others replace it or none of 16 others can be read.
+    """
+
+    def draw(row: int, files: Mapping[str, bytes]) -> _Drawn | Unreadable:
+        rng = generator(PAIR, seed, epoch, row)
+        image = _image(row, files)
+        if isinstance(image, Unreadable):
+            return image
+        pixels = random_resized_crop(image, image_px, data.crop_scale, data.crop_ratio, rng)
+        text = _text(row, files, data.text, rng)
+        return text if isinstance(text, Unreadable) else _Drawn(pixels, text)
+
+    found = _read(corpus, places, rows, draw)
+    taken = set((rows if batch_rows is None else batch_rows).tolist())
+    drawn: list[_Drawn] = []
+    replaced: Counter[str] = Counter()
+    for pair in found:
+        if isinstance(pair, Unreadable):
+            if data.unreadable == "stop":
+                raise _refusal(corpus, places, pair)
+            replaced[_named(places, pair)] += 1
+            pair = _replacement(corpus, places, pair, taken, (seed, epoch), draw)
+        drawn.append(pair)
+    return _loaded(drawn, image_px, tokenizer, replaced)
+
+
+def load_validation(
+    corpus: str,
+    places: Places,
+    rows: np.ndarray,
+    *,
+    image_px: int,
+    data: DataConfig,
+    tokenizer: Encodes,
+) -> Loaded:
+    """Return pairs as they are judged: nothing is drawn, images from the middle, plain ``text``.
+
+    Pairs that cannot be read end it or are left out, as ``data.unreadable`` says.
+
+    Raises:
+        ArtifactError: If a pair cannot be read and is to stop the run, with shard and reason.
+    """
+
+    def take(row: int, files: Mapping[str, bytes]) -> _Drawn | Unreadable:
+        image = _image(row, files)
+        if isinstance(image, Unreadable):
+            return image
+        if "txt" not in files:
+            return Unreadable(row, "no text")
+        return _Drawn(resize_center_crop(image, image_px), files["txt"].decode("utf-8", "replace"))
+
+    kept: list[_Drawn] = []
+    left_out: Counter[str] = Counter()
+    for pair in _read(corpus, places, rows, take):
+        if not isinstance(pair, Unreadable):
+            kept.append(pair)
+        elif data.unreadable == "stop":
+            raise _refusal(corpus, places, pair)
+        else:
+            left_out[_named(places, pair)] += 1
+    return _loaded(kept, image_px, tokenizer, left_out)
+
+
+_Take = Callable[[int, Mapping[str, bytes]], _Drawn | Unreadable]
+
+
+def _loaded(
+    drawn: Sequence[_Drawn], image_px: int, tokenizer: Encodes, replaced: Mapping[str, int]
+) -> Loaded:
+    pixels_BHWC = np.empty((len(drawn), image_px, image_px, 3), np.uint8)
+    for place, pair in enumerate(drawn):
+        pixels_BHWC[place] = pair.pixels
+    return Loaded(pixels_BHWC, tokenizer.encode([pair.text for pair in drawn]), dict(replaced))
+
+
+def _replacement(
+    corpus: str,
+    places: Places,
+    lost: Unreadable,
+    taken: set[int],
+    key: tuple[int, int],
+    draw: _Take,
+) -> _Drawn:
+    last = lost
+    for attempt in range(ATTEMPTS):
+        rng = generator(REPLACEMENT, *key, lost.row, attempt)
+        row = int(rng.random() * len(places))
+        if row in taken:
+            continue
+        (pair,) = _read(corpus, places, np.array([row]), draw)
+        if not isinstance(pair, Unreadable):
+            return pair
+        last = pair
+    raise ArtifactError(
+        f"{_refusal(corpus, places, lost)}; {ATTEMPTS} other pairs could not take its place, the "
+        f"last for: {_named(places, last)}"
+    )
+
+
+def _named(places: Places, pair: Unreadable) -> str:
+    return f"{places.shards[places.shard[pair.row]]}: {pair.reason}"
+
+
+def _refusal(corpus: str, places: Places, pair: Unreadable) -> ArtifactError:
+    shard, offset = places.shards[places.shard[pair.row]], places.offset[pair.row]
+    detail = f" ({pair.detail})" if pair.detail else ""
+    return ArtifactError(
+        f"{corpus}/{shard}, pair {places.pair_id[pair.row]} at byte {offset}: "
+        f"{pair.reason}{detail}. data.unreadable=replace trains on others in its place"
+    )
+
+
+def _read(corpus: str, places: Places, rows: np.ndarray, take: _Take) -> list[_Drawn | Unreadable]:
+    """Return what ``take`` makes of each pair, in the order of ``rows``."""
+    found: dict[int, _Drawn | Unreadable] = {}
+    for at, stored in read_stored(corpus, places, rows):
+        found[at] = stored if isinstance(stored, Unreadable) else take(int(rows[at]), stored)
+    return [found[at] for at in range(len(rows))]
+
+
+def _image(row: int, files: Mapping[str, bytes]) -> Image.Image | Unreadable:
+    data = files.get("jpg") or files.get("png")
+    if data is None:
+        return Unreadable(row, "no image")
+    decoded = decode_rgb(data)
+    if decoded.pixels is None:
+        return Unreadable(row, decoded.defect or "")
+    return Image.fromarray(decoded.pixels)
+
+
+def _text(
+    row: int,
+    files: Mapping[str, bytes],
+    chances: Mapping[str, float],
+    rng: np.random.Generator,
+) -> str | Unreadable:
+    """Return the text that is drawn for a pair; its ``text`` where the drawn one is missing."""
+    if "txt" not in files:
+        return Unreadable(row, "no text")
+    text = files["txt"].decode("utf-8", "replace")
+    # Two numbers for every pair, whatever is drawn.
+    which, among = rng.random(), rng.random()
+    fields = [name for name in TEXT_FIELDS if chances.get(name, 0) > 0]
+    ends = np.cumsum([chances[name] for name in fields])
+    name = fields[min(int(np.searchsorted(ends, which, side="right")), len(fields) - 1)]
+    if name == "text":
+        return text
+    try:
+        about = json.loads(files.get("json", b"{}"))
+    except (ValueError, RecursionError) as error:
+        return Unreadable(row, "record is no JSON", str(error))
+    chosen = about.get(name) if isinstance(about, dict) else None
+    if name == "mentions":
+        listed = chosen if isinstance(chosen, list) else []
+        mentions = [text for text in listed if isinstance(text, str) and text]
+        return mentions[int(among * len(mentions))] if mentions else text
+    return chosen if isinstance(chosen, str) and chosen else text

@@ -1,0 +1,144 @@
+"""Steps in pieces: what one task loads, how it travels, and how pieces become a batch again."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from biovl.core.errors import ArtifactError
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.order import Places, batch_of, epoch_order
+from biovl.pretrain.pairs import Loaded
+from biovl.pretrain.schedule import Plan
+from biovl.runtime.workers import share
+
+# Shapes: N pairs of all workers in a step, B pairs on this worker, T tokens of all captions.
+
+PIECE_PAIRS = 128
+"""The most pairs of a task: half a second of one CPU, 19 MB at 224 px."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of this worker, in pieces."""
+
+    epoch: int
+    batch_rows_N: np.ndarray
+    """The rows of all workers."""
+    own: range
+    """Which of them are this worker's."""
+    pieces: int
+
+    def rows(self, piece: int) -> np.ndarray:
+        """Return the rows of a piece."""
+        within = share(len(self.own), piece, self.pieces)
+        return self.batch_rows_N[self.own.start :][within.start : within.stop]
+
+
+def steps_of_run(
+    places: Places,
+    plan: Plan,
+    *,
+    seed: int,
+    run_pairs: int,
+    steps_done: int,
+    rank: int,
+    workers: int,
+) -> Iterator[Step]:
+    """Yield the steps of one worker after so many of a run, to its end."""
+    while steps_done < plan.steps:
+        place = plan.place(steps_done)
+        pairs, steps = plan.epochs[place.epoch]
+        own = share(pairs, rank, workers)
+        order = epoch_order(places, seed=seed, epoch=place.epoch, run_pairs=run_pairs)
+        for step in range(place.step, steps):
+            yield Step(place.epoch, batch_of(order, step, pairs), own, -(-len(own) // PIECE_PAIRS))
+        steps_done += steps - place.step
+
+
+def legs(steps: Iterator[Step], least_pieces: int) -> Iterator[list[Step]]:
+    """Yield consecutive steps that have so many pieces together; the last may have fewer."""
+    leg: list[Step] = []
+    for step in steps:
+        leg.append(step)
+        if sum(step.pieces for step in leg) >= least_pieces:
+            yield leg
+            leg = []
+    if leg:
+        yield leg
+
+
+def packed(number: int, loaded: Loaded | str) -> pa.Table:
+    """Return a piece as one row: its pairs, or why they cannot be loaded.
+
+    Pixels are one long binary value, which is copied nowhere on its way to the object store.
+    """
+    error = loaded if isinstance(loaded, str) else None
+    pixels = np.empty(0, np.uint8) if isinstance(loaded, str) else loaded.pixels_BHWC.reshape(-1)
+    tokens = [] if isinstance(loaded, str) else loaded.tokens
+    replaced = {} if isinstance(loaded, str) else loaded.replaced
+    ends = pa.py_buffer(np.array([0, pixels.nbytes], np.int64))
+    data = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), 1, [None, ends, pa.py_buffer(pixels)]
+    )
+    lengths = np.array([len(ids) for ids in tokens], np.int32)
+    ids = np.concatenate([np.empty(0, np.int32), *tokens])
+    return pa.table(
+        {
+            "piece": pa.array([number], pa.int64()),
+            "pixels": data,
+            "tokens": pa.array([ids], pa.list_(pa.int32())),
+            "lengths": pa.array([lengths], pa.list_(pa.int32())),
+            "replaced": pa.array([json.dumps(replaced)], pa.string()),
+            "error": pa.array([error], pa.string()),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A batch of one worker, and the pairs in it that stand for unreadable ones."""
+
+    batch: Batch
+    replaced: dict[str, int]
+
+
+def joined(pieces: Sequence[pa.Table], image_px: int) -> Joined:
+    """Return the batch of a step from its pieces, in memory of its own.
+
+    Raises:
+        ArtifactError: If a piece could not be loaded.
+    """
+    for piece in pieces:
+        (error,) = piece["error"].to_pylist()
+        if error is not None:
+            raise ArtifactError(error)
+    lengths_B, tokens_T = (
+        np.concatenate([piece[name].chunk(0).values.to_numpy() for piece in pieces])
+        for name in ("lengths", "tokens")
+    )
+    # The one copy: what lies in the object store may not be written to.
+    pixels = np.empty(len(lengths_B) * image_px * image_px * 3, np.uint8)
+    start = 0
+    for piece in pieces:
+        stored = _pixels(piece)
+        pixels[start : start + len(stored)] = stored
+        start += len(stored)
+    replaced: Counter[str] = Counter()
+    for piece in pieces:
+        replaced.update(json.loads(piece["replaced"][0].as_py()))
+    batch = Batch(
+        torch.from_numpy(pixels.reshape(-1, image_px, image_px, 3)),
+        torch.from_numpy(tokens_T),
+        torch.from_numpy(lengths_B),
+    )
+    return Joined(batch, dict(replaced))
+
+
+def _pixels(piece: pa.Table) -> np.ndarray:
+    """Return the pixels of a piece where they lie."""
+    return np.frombuffer(piece["pixels"][0].as_buffer(), np.uint8)

@@ -1,0 +1,55 @@
+"""A built model made ready to train: its towers, as the settings of a step say."""
+
+from typing import Any
+
+import torch
+from open_clip.hf_model import HFTextEncoder
+from torch import nn
+
+from biovl.models.builders.open_clip import Built
+from biovl.models.towers import ImageTower, TextTower
+from biovl.pretrain.compiling import compile_blocks, compile_text
+from biovl.pretrain.config import StepConfig
+from biovl.pretrain.step import Towers
+
+
+def towers_of(built: Built, step: StepConfig, device: torch.device) -> Towers:
+    """Return the towers of a model on a device, in training mode.
+
+    Raises:
+        ConfigError: If the text tower cannot be computed as ``step.text`` says.
+    """
+    model = built.model.to(device).train()
+    if step.checkpoint_activations:
+        checkpoint_activations(model.visual)
+        checkpoint_activations(model.text)
+    text = TextTower(model.text, step.text, built.context_length)
+    if step.compile:
+        compile_blocks(blocks_of(model.visual), dynamic=False)
+        compile_text(text, blocks_of(model.text))
+    return Towers(
+        ImageTower(model.visual, built.mean, built.std).to(device),
+        text,
+        model.logit_scale,
+        model.logit_bias,
+    )
+
+
+def checkpoint_activations(tower: Any) -> None:
+    """Let a tower keep only the inputs of its blocks for the backward pass."""
+    if isinstance(tower, HFTextEncoder):
+        # The reentrant kind, which open_clip asks for, does not go with DDP.
+        tower.transformer.gradient_checkpointing_enable({"use_reentrant": False})
+    else:
+        tower.set_grad_checkpointing()
+
+
+def blocks_of(tower: nn.Module) -> list[nn.Module]:
+    """Return the transformer blocks of a tower: the longest list of modules of one class."""
+    lists = [
+        list(module)
+        for module in tower.modules()
+        if isinstance(module, nn.ModuleList | nn.Sequential)
+        and len({type(child) for child in module}) == 1
+    ]
+    return max(lists, key=len, default=[])

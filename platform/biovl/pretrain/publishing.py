@@ -1,0 +1,82 @@
+"""A finished run to a folder that others use: weights, curves, the model card."""
+
+import dataclasses
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from biovl.core.artifacts import Draft, Folder, Manifest, read_manifest, to_json
+from biovl.models import encoder
+from biovl.models.builders.open_clip import Built
+from biovl.pretrain import card, plots
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.trackers import METRICS, read_metrics
+
+HARDWARE = "hardware"
+"""Under which worker 0 notes on what it trains."""
+
+
+def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> str:
+    """Write weights and their description in open_clip's layout; return the weights' SHA-256.
+
+    It belongs into the manifest: two runs of one configuration need not end in the same weights.
+    """
+    with tempfile.TemporaryDirectory() as local:
+        encoder.save(Path(local), built, state)
+        with Path(local, encoder.WEIGHTS).open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        for path in sorted(Path(local).iterdir()):
+            folder.write(path.name, path.read_bytes())
+    return digest
+
+
+def write_story(
+    config: PretrainConfig,
+    manifest: Manifest,
+    built: Built,
+    scores: Mapping[int, Mapping[str, Any]],
+    epoch: int,
+) -> None:
+    """Write what tells a person how the model came about: scores, curves, the card.
+
+    Args:
+        config: Of the run.
+        manifest: To be published.
+        built: The model.
+        scores: Of the epochs that were validated, by epoch from 0.
+        epoch: Whose weights are published, from 0.
+    """
+    folder = Draft(config.out).folder
+    rows = _rows(folder)
+    drawn = plots.plots(rows, scores)
+    for name, png in drawn.items():
+        folder.write(f"plots/{name}", png)
+    folder.write("validation.json", to_json({epoch + 1: scores[epoch] for epoch in scores}))
+    corpus = Folder(config.corpus)
+    text = card.model_card(
+        config,
+        built,
+        corpus=dataclasses.asdict(read_manifest(config.corpus, "corpus")),
+        stats=json.loads(corpus.read("stats.json")),
+        fingerprint=manifest.inputs[0].fingerprint,
+        rows=rows,
+        scores=scores,
+        epoch=epoch,
+        plots=list(drawn),
+        code=manifest.code,
+        hardware=Draft(config.out).noted(HARDWARE) or "",
+    )
+    folder.write("README.md", text.encode())
+
+
+def _rows(folder: Folder) -> list[dict[str, Any]]:
+    """Return the records of every step."""
+    with tempfile.TemporaryDirectory() as local:
+        path = Path(local, METRICS)
+        path.write_bytes(folder.read(METRICS))
+        return read_metrics(path)

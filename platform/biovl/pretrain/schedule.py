@@ -1,0 +1,90 @@
+"""What happens when: batch sizes, epochs and learning rate, all from the number of pairs seen."""
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from biovl.core.errors import ConfigError
+from biovl.pretrain.config import BatchConfig, OptimConfig
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a step stands in its run."""
+
+    epoch: int
+    """From 0."""
+
+    step: int
+    """Steps of this epoch before it."""
+
+    batch_pairs: int
+    """Pairs of all workers in it."""
+
+    pairs_before: int
+    """Pairs of the run before it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a run. Its place is one number, the steps done: the rest follows from it."""
+
+    epochs: Sequence[tuple[int, int]]
+    """Of each epoch: pairs in a step, and steps."""
+
+    @classmethod
+    def of(cls, corpus_pairs: int, batch: BatchConfig, epochs: int) -> "Plan":
+        """Return the plan of a run. What is left of an epoch after its last whole batch waits.
+
+        Raises:
+            ConfigError: If an epoch has not one whole batch.
+        """
+        sizes = [batch.of_epoch(epoch) for epoch in range(epochs)]
+        if max(sizes) > corpus_pairs:
+            raise ConfigError(
+                f"batch.pairs: a step takes {max(sizes):,} pairs, but train has {corpus_pairs:,}; "
+                "choose a smaller batch or a larger corpus"
+            )
+        return cls([(size, corpus_pairs // size) for size in sizes])
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return sum(steps for _, steps in self.epochs)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of the whole run."""
+        return sum(size * steps for size, steps in self.epochs)
+
+    def ends(self) -> list[int]:
+        """Return the steps done at the end of each epoch."""
+        return [sum(steps for _, steps in self.epochs[: n + 1]) for n in range(len(self.epochs))]
+
+    def place(self, steps_done: int) -> Place:
+        """Return where the step after ``steps_done`` others stands."""
+        epoch = bisect.bisect_right(self.ends(), steps_done)
+        before = self.epochs[:epoch]
+        size, _ = self.epochs[epoch]
+        step = steps_done - sum(steps for _, steps in before)
+        return Place(epoch, step, size, sum(s * n for s, n in before) + step * size)
+
+
+def learning_rate(optim: OptimConfig, plan: Plan, place: Place) -> float:
+    """Return the learning rate of a step.
+
+    For one batch size it is open_clip's: ``peak * (k + 1) / warmup`` in warm-up step k, then
+    ``peak / 2 * (1 + cos(pi * (k - warmup) / (steps - warmup)))``; other batch sizes later leave
+    it the same function of the pairs seen.
+
+    Source:
+        open_clip 3.3.0, ``open_clip_train/scheduler.py``.
+    """
+    warmup = optim.warmup_steps * plan.epochs[0][0]
+    seen = place.pairs_before
+    if seen < warmup:
+        return optim.peak_lr * min(1.0, (seen + place.batch_pairs) / warmup)
+    if optim.schedule == "constant":
+        return optim.peak_lr
+    return optim.peak_lr * 0.5 * (1 + math.cos(math.pi * (seen - warmup) / (plan.pairs - warmup)))

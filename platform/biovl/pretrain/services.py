@@ -1,0 +1,188 @@
+"""Where others keep the curves of runs: TensorBoard, Weights & Biases, MLflow.
+
+Packages are imported when they are asked for: only who uses one has to have it.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from biovl.core.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorBoardConfig:
+    """Event files in ``tensorboard/`` of the run."""
+
+    flush_s: int = 30
+    """Seconds after which new numbers can be seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WandbConfig:
+    """Weights & Biases."""
+
+    project: str = "biovl"
+    entity: str | None = None
+    """The user or team; None takes the default of whoever is logged in."""
+
+    mode: Literal["online", "offline"] = "online"
+    """``offline`` writes to ``wandb/`` of the run, for ``wandb sync``."""
+
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlflowConfig:
+    """An MLflow tracking server."""
+
+    tracking_uri: str
+    """``http://host:5000``, or what else MLflow takes."""
+
+    experiment: str = "biovl"
+
+
+class TensorBoard:
+    run_id: str | None = None
+
+    def __init__(self, config: TensorBoardConfig, folder: Path, first_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # Viewers forget what an earlier file holds from this step on.
+        purge = first_step if folder.exists() else None
+        self._writer: Any = SummaryWriter(str(folder), purge_step=purge, flush_secs=config.flush_s)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in _tagged(values).items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Wandb:
+    def __init__(
+        self,
+        config: WandbConfig,
+        folder: Path,
+        run_name: str,
+        plain_config: Mapping[str, Any],
+        run_id: str | None,
+    ) -> None:
+        import wandb  # type: ignore[import-not-found,unused-ignore]
+
+        self.run_id: str | None = run_id or uuid.uuid4().hex[:12]
+        try:
+            # With an id that is known W&B goes on with that run, and passes over steps it has.
+            self._run: Any = wandb.init(
+                project=config.project,
+                entity=config.entity,
+                mode=config.mode,
+                tags=list(config.tags),
+                id=self.run_id,
+                resume="allow",
+                name=run_name,
+                dir=str(folder),
+                config=dict(plain_config),
+                settings=wandb.Settings(console="off"),
+            )
+        except wandb.errors.Error as error:
+            raise ConfigError(f"trackers: W&B refuses the run: {error}") from error
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(_tagged(values), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class Mlflow:
+    def __init__(
+        self,
+        config: MlflowConfig,
+        run_name: str,
+        plain_config: Mapping[str, Any],
+        run_id: str | None,
+    ) -> None:
+        from mlflow.entities import Metric, Param  # type: ignore[import-not-found,unused-ignore]
+        from mlflow.exceptions import MlflowException  # type: ignore[import-not-found,unused-ignore]
+        from mlflow.tracking import MlflowClient  # type: ignore[import-not-found,unused-ignore]
+
+        self._metric, self._trouble, self._is_lost = Metric, MlflowException, False
+        try:
+            self._client: Any = MlflowClient(config.tracking_uri)
+            if run_id is None:
+                run_id = self._create(config.experiment, run_name)
+                params = [Param(name, str(value)[:500]) for name, value in _flat(plain_config)]
+                # A call takes a hundred at most.
+                for start in range(0, len(params), 100):
+                    self._client.log_batch(run_id, params=params[start : start + 100])
+            self._client.update_run(run_id, status="RUNNING")
+            self._last_steps = self._logged(run_id)
+        except MlflowException as error:
+            raise ConfigError(
+                f"trackers: MLflow at {config.tracking_uri} refuses the run: {error}"
+            ) from error
+        self.run_id: str | None = run_id
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        now_ms = int(time.time() * 1000)
+        metrics = [
+            self._metric(name, value, now_ms, step)
+            for name, value in _tagged(values).items()
+            if step > self._last_steps.get(name, -1)
+        ]
+        self._send(lambda: self._client.log_batch(self.run_id, metrics=metrics))
+
+    def close(self) -> None:
+        self._send(lambda: self._client.set_terminated(self.run_id))
+
+    def _create(self, experiment: str, run_name: str) -> str:
+        found = self._client.get_experiment_by_name(experiment)
+        where = found.experiment_id if found else self._client.create_experiment(experiment)
+        made: str = self._client.create_run(where, run_name=run_name).info.run_id
+        return made
+
+    def _logged(self, run_id: str) -> dict[str, int]:
+        """Return the last step of each metric: MLflow would keep a second value beside it."""
+        return {
+            name: max(item.step for item in self._client.get_metric_history(run_id, name))
+            for name in self._client.get_run(run_id).data.metrics
+        }
+
+    def _send(self, call: Any) -> None:
+        # A tracking server that is away for a while is no reason to end days of training;
+        # metrics.jsonl has everything.
+        try:
+            call()
+        except self._trouble as error:
+            if not self._is_lost:
+                _log.warning("MLflow does not answer; its curves will have gaps: %s", error)
+            self._is_lost = True
+        else:
+            self._is_lost = False
+
+
+def _tagged(values: Mapping[str, float]) -> dict[str, float]:
+    """Return numbers under names that viewers group: ``train/loss`` for ``loss``."""
+    return {
+        name if "/" in name else f"train/{name}": value
+        for name, value in values.items()
+        if name != "step"
+    }
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat += _flat(value, f"{prefix}{name}.")
+        else:
+            flat.append((f"{prefix}{name}", value))
+    return flat

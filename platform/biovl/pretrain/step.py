@@ -1,0 +1,192 @@
+"""One step of contrastive training: the gradient of the loss over all pairs, and its use.
+
+A batch that does not fit goes through the towers in micro-batches (GradCache, Gao et al. 2021):
+
+1. texts, then images, forward without a graph, micro-batch by micro-batch;
+2. the loss over all features at once, which gives the gradient of each feature;
+3. each micro-batch forward again, with a graph and the same random numbers, and backward from the
+   gradients of its features.
+
+The sum over micro-batches is the gradient of the whole batch, dropout included; ``logit_scale``
+is in the loss alone and gets its gradient there, once. A batch that fits keeps its first graph.
+Texts travel while images are computed, and their gradients while images go backward.
+"""
+
+import contextlib
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.losses import Loss
+from biovl.runtime.workers import Workers
+
+# Shapes: b pairs on this worker, N pairs on all workers, D embedding.
+
+MAX_LOGIT_SCALE = math.log(100)
+"""Radford et al. 2021, section 2.5: larger ones made training unstable."""
+
+# Running statistics of a ResNet are each worker's own, as its batches are. Renamed in torch 2.15.
+_NO_BUFFER_SYNC: dict[str, Any] = (
+    {"forward_sync_buffers": False}
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
+    else {"broadcast_buffers": False}
+)
+
+Autocast = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+@dataclass
+class Towers:
+    """A model in training: each tower behind a DDP of its own, as each goes backward by itself."""
+
+    image: nn.Module
+    """uint8 pixels [B, H, W, 3] -> unit features [B, D]."""
+
+    text: nn.Module
+    """tokens [T], lengths [B] -> unit features [B, D]."""
+
+    logit_scale: nn.Parameter
+    logit_bias: nn.Parameter | None = None
+
+    def distributed(self, workers: Workers) -> "Towers":
+        """Return the towers as DDP sees them; themselves with one worker."""
+        if workers.count == 1:
+            return self
+
+        def wrap(tower: nn.Module) -> nn.Module:
+            # Without device_ids, also on GPUs: with them DDP copies every input there, and lengths
+            # of captions have to stay on the host. It takes the device from the parameters.
+            return DistributedDataParallel(tower, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC)
+
+        return Towers(wrap(self.image), wrap(self.text), self.logit_scale, self.logit_bias)
+
+
+def gradients(
+    towers: Towers,
+    batch: Batch,
+    total: int,
+    loss: Loss,
+    *,
+    workers: Workers,
+    micro_batch: int | None = None,
+    tile: int = 1_024,
+    autocast: Autocast = contextlib.nullcontext,
+    seed: tuple[int, ...] = (0,),
+) -> Tensor:
+    """Put into every parameter's ``grad`` the gradient of the loss over the pairs of all workers.
+
+    Args:
+        towers: The model; gradients are added to what is there.
+        batch: This worker's share of the pairs, on the device.
+        total: Pairs of all workers, N.
+        loss: ``info_nce`` or ``sigmoid``.
+        workers: Who computes together.
+        micro_batch: Pairs that go through a tower at a time; None is all.
+        tile: Texts whose similarities are held at a time.
+        autocast: What the towers run in; the loss is always in full precision.
+        seed: Decides dropout, with the worker and the micro-batch.
+
+    Returns:
+        The loss over the pairs of all workers. Shape [].
+    """
+    pieces = batch.split(micro_batch or len(batch))
+    texts = _Pass(towers.text, [(p.tokens_T, p.lengths_B) for p in pieces], autocast, (*seed, 0))
+    images = _Pass(towers.image, [(p.pixels_BHWC,) for p in pieces], autocast, (*seed, 1))
+
+    gathered = workers.gather(texts.forward(), total)
+    image_bD = images.forward()
+    scale = towers.logit_scale.detach().exp()
+    bias = None if towers.logit_bias is None else towers.logit_bias.detach()
+    result = loss(image_bD, gathered(), scale.reshape(()), bias, workers=workers, tile=tile)
+    text_grad = workers.reduce_scatter(result.text_ND)
+
+    # DDP takes the mean over the workers, the loss has shared out a sum.
+    images.backward(result.image_bD * workers.count)
+    texts.backward(text_grad() * workers.count)
+    shared = workers.sum(torch.stack([result.scale * scale.reshape(()), result.bias]))
+    _add_grad(towers.logit_scale, shared[0])
+    if towers.logit_bias is not None:
+        _add_grad(towers.logit_bias, shared[1])
+    return result.loss
+
+
+class _Pass:
+    """A tower's way through a batch: forward for the features, backward from their gradients."""
+
+    def __init__(
+        self,
+        tower: nn.Module,
+        pieces: list[tuple[Tensor, ...]],
+        autocast: Autocast,
+        seed: tuple[int, ...],
+    ) -> None:
+        self._tower, self._pieces, self._autocast, self._seed = tower, pieces, autocast, seed
+        self._kept: Tensor | None = None
+
+    def forward(self) -> Tensor:
+        """Return the features of all pieces, without a graph. Shape [b, D]."""
+        if len(self._pieces) == 1:
+            self._kept = self._features(0)
+            return self._kept.detach()
+        with torch.no_grad(), _statistics_as_they_are(self._tower):
+            return torch.cat([self._features(number) for number in range(len(self._pieces))])
+
+    def backward(self, grad_bD: Tensor) -> None:
+        """Add the gradients of the parameters, given those of the features."""
+        if self._kept is not None:
+            self._kept.backward(grad_bD)
+            self._kept = None
+            return
+        sizes = [len(piece[-1]) for piece in self._pieces]
+        for number, piece_grad_bD in enumerate(grad_bD.split(sizes)):
+            is_last = number == len(sizes) - 1
+            with _unsynchronised(self._tower, not is_last):
+                self._features(number).backward(piece_grad_bD)
+
+    def _features(self, number: int) -> Tensor:
+        # The same random numbers in both passes, and in a run that was killed and goes on.
+        torch.manual_seed(seed_of(*self._seed, number))
+        with self._autocast():
+            features_bD: Tensor = self._tower(*self._pieces[number])
+        return features_bD
+
+
+def seed_of(*numbers: int) -> int:
+    """Return a seed that depends on all of the numbers and differs from that of any others."""
+    return int(
+        np.random.SeedSequence([len(numbers), *numbers]).generate_state(1, np.uint64)[0]
+        >> np.uint64(1)
+    )
+
+
+@contextlib.contextmanager
+def _statistics_as_they_are(tower: nn.Module) -> Iterator[None]:
+    """Keep batch norms from counting a batch twice that goes forward twice."""
+    norms = [m for m in tower.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    try:
+        for norm in norms:
+            norm.momentum = 0.0
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+
+def _unsynchronised(tower: nn.Module, wanted: bool) -> contextlib.AbstractContextManager[Any]:
+    if wanted and isinstance(tower, DistributedDataParallel):
+        return tower.no_sync()
+    return contextlib.nullcontext()
+
+
+def _add_grad(parameter: nn.Parameter, grad: Tensor) -> None:
+    grad = grad.reshape(parameter.shape).to(parameter.dtype)
+    parameter.grad = grad if parameter.grad is None else parameter.grad + grad

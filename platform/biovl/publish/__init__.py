@@ -1,0 +1,1 @@
+"""The command ``publish``: published folders to the Hugging Face hub."""

@@ -1,0 +1,245 @@
+"""The pairs of a corpus that may be given on, as a corpus of its own: plan, copy, describe.
+
+The bytes of a pair are copied as they stand in their shard, and pairs keep their order, so that
+what was shuffled stays so.
+"""
+
+import contextlib
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.assemble import balance, card, plots, statistics
+from biovl.assemble import pairs as pairing
+from biovl.core import shards
+from biovl.core.artifacts import Draft, Folder, Manifest, to_json
+from biovl.core.errors import ArtifactError
+from biovl.publish.rights import READS, Wanted, groups_of, reasons
+
+INDEX, DROPPED = "index.parquet", "dropped.parquet"
+SPLITS = ("train", "val", "test")
+
+_PLANS = ".draft/plans"
+_MOST_OPEN_SHARDS = 128
+"""Processes may commonly open 1,024 files."""
+
+_PLAN = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        pa.field("shard", pa.string()),
+        *(pa.field(name, pa.int64()) for name in ("offset", "size", "new_offset")),
+    ]
+)
+"""A pair: its row of the index, where it stands, and where it will."""
+
+
+def plan(uri: str, out: str, wanted: Wanted, *, max_bytes: int, max_pairs: int) -> dict[str, int]:
+    """Lay the pairs that may go out over shards, and write a plan for each.
+
+    Args:
+        uri: Of the corpus.
+        out: Where the draft is.
+        wanted: Which are asked for.
+        max_bytes: Of a shard; a single pair may be larger.
+        max_pairs: Of a shard.
+
+    Returns:
+        The number of shards of each split.
+    """
+    source, folder = Folder(uri), Draft(out).folder
+    pieces, first = [], 0
+    places = ["split", "shard", "offset", "size"]
+    for rows in groups_of(source, INDEX, [*READS, *places]):
+        numbered = rows.select(places).append_column(
+            "row", pa.array(np.arange(first, first + len(rows)))
+        )
+        pieces.append(numbered.filter(pc.is_null(reasons(rows, wanted))))
+        first += len(rows)
+    pairs = pa.concat_tables(pieces).sort_by([("shard", "ascending"), ("offset", "ascending")])
+    counts: dict[str, int] = {}
+    for split in SPLITS:
+        own = pairs.filter(pc.equal(pairs["split"], split))
+        sizes = own["size"].to_numpy()
+        begins = _begins(sizes, max_bytes, max_pairs)
+        counts[split] = len(begins)
+        for number, (begin, end) in enumerate(zip(begins, [*begins[1:], len(own)], strict=True)):
+            here = own.slice(begin, end - begin)
+            offsets = np.cumsum(sizes[begin:end]) - sizes[begin:end]
+            table = here.append_column("new_offset", pa.array(offsets)).select(_PLAN.names)
+            with folder.writer(f"{_PLANS}/{shard_name(split, number)}.parquet") as stream:
+                pq.write_table(table.cast(_PLAN), stream, compression="zstd")
+    return counts
+
+
+def copy(uri: str, out: str, names: Sequence[str], number: int) -> None:
+    """Write one shard: the bytes of its pairs as they stand in the corpus.
+
+    Args:
+        uri: Of the corpus.
+        out: Where the draft is.
+        names: Of all shards, without suffix.
+        number: Which one is written.
+
+    Raises:
+        ArtifactError: If a shard of the corpus ends before its index says so.
+    """
+    source, folder = Folder(uri), Draft(out).folder
+
+    @functools.lru_cache(_MOST_OPEN_SHARDS)
+    def opened(name: str) -> Any:
+        # Closed by its last reference.
+        return source.filesystem.open_input_file(source.at(name))
+
+    with folder.writer(f"{names[number]}.tar") as stream:
+        target = shards.ShardWriter(stream)
+        for pair in _planned(folder, names[number]).to_pylist():
+            stored = opened(pair["shard"]).read_at(pair["size"], pair["offset"])
+            if len(stored) != pair["size"]:
+                raise ArtifactError(
+                    f"{source.described}/{pair['shard']} ends before the pair at {pair['offset']} "
+                    "does: it is not what its index tells of"
+                )
+            target.copy(stored)
+        target.finish()
+
+
+def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table]:
+    """Yield the index of the new corpus by row groups of the old one."""
+    folder = Draft(out).folder
+    placed = []
+    for name in shard_names(shards_of):
+        own = _planned(folder, name)
+        placed.append(own.append_column("new_shard", pa.array([f"{name}.tar"] * len(own))))
+    pairs = pa.concat_tables(placed).sort_by("row")
+    row_of = pairs["row"].to_numpy()
+    first = 0
+    for rows in groups_of(Folder(uri), INDEX):
+        begin, end = np.searchsorted(row_of, [first, first + len(rows)])
+        here = pairs.slice(begin, end - begin)
+        kept = rows.take(pa.array(row_of[begin:end] - first))
+        for name, new in (("shard", "new_shard"), ("offset", "new_offset")):
+            place = kept.schema.get_field_index(name)
+            kept = kept.set_column(
+                place, kept.schema.field(name), here[new].cast(kept.schema.field(name).type)
+            )
+        first += len(rows)
+        yield kept
+
+
+def dropped(uri: str, wanted: Wanted) -> Iterator[pa.Table]:
+    """Yield the figures left out before, and the pairs left out now."""
+    source = Folder(uri)
+    with source.filesystem.open_input_file(source.at(DROPPED)) as stream:
+        parquet = pq.ParquetFile(stream)
+        schema = parquet.schema_arrow
+        for group in range(parquet.num_row_groups):
+            yield parquet.read_row_group(group)
+    for rows in groups_of(source, INDEX, [*READS, "figure_id", "article_id"]):
+        rows = rows.append_column("dropped_by", reasons(rows, wanted))
+        held_back = rows.filter(rows["dropped_by"].is_valid())
+        columns = [
+            held_back[name] if name in rows.column_names else pa.nulls(len(held_back), kind)
+            for name, kind in zip(schema.names, schema.types, strict=True)
+        ]
+        yield pa.table(columns, names=schema.names).cast(schema)
+
+
+@contextlib.contextmanager
+def written(folder: Folder, name: str) -> Iterator[Callable[[pa.Table], None]]:
+    """Yield what writes tables to one Parquet file, which is there when the block ends."""
+    with folder.writer(name) as stream, contextlib.ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+
+        def write(table: pa.Table) -> None:
+            nonlocal writer
+            if writer is None:
+                writer = pq.ParquetWriter(stream, table.schema, compression="zstd")
+                stack.enter_context(writer)
+            writer.write_table(table)
+
+        yield write
+
+
+def description(out: str, manifest: Manifest, stats: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return what tells a person what is in the corpus: the card, statistics and plots, by path."""
+    drawn = plots.plots(stats)
+    text = card.dataset_card(
+        asdict(manifest), stats, record=pairing.pair_schema(_record(out)), plots=list(drawn)
+    )
+    return {
+        "stats.json": to_json(stats),
+        "README.md": text.encode(),
+        **{f"{card.PLOTS}/{name}": png for name, png in drawn.items()},
+    }
+
+
+def relabelled(
+    before: Mapping[str, Mapping[str, Mapping[str, int]]], found: Mapping[str, Counter[str]]
+) -> dict[str, Any]:
+    """Return the labels of ``stats.json`` with the pairs that are left.
+
+    Args:
+        before: Those of the corpus.
+        found: How many pairs have which, by column.
+    """
+    return {
+        column: {name: {**counts, "pairs": found[column][name]} for name, counts in names.items()}
+        for column, names in before.items()
+    }
+
+
+def count(rows: pa.Table, found: Mapping[str, Counter[str]]) -> None:
+    """Add up the labels of some pairs."""
+    for name, counter in found.items():
+        counter.update(balance.counts(rows[name]))
+
+
+def shard_name(split: str, number: int) -> str:
+    """Return the path of a shard in its corpus, without suffix."""
+    return f"{split}/{number:05d}"
+
+
+def shard_names(shards_of: Mapping[str, int]) -> list[str]:
+    """Return the paths of all shards, without suffix."""
+    return [shard_name(split, n) for split, count in shards_of.items() for n in range(count)]
+
+
+def kept_of(stats: Mapping[str, Any]) -> dict[str, int]:
+    """Return the pairs of each split."""
+    return {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in statistics.SPLITS}
+
+
+def _begins(sizes: np.ndarray, max_bytes: int, max_pairs: int) -> list[int]:
+    """Return where each shard begins, so that none but of a single pair is too large."""
+    begins: list[int] = []
+    held_bytes = held = 0
+    for place, size in enumerate(sizes.tolist()):
+        if not begins or held == max_pairs or held_bytes + size > max_bytes:
+            begins.append(place)
+            held_bytes = held = 0
+        held_bytes, held = held_bytes + size, held + 1
+    return begins
+
+
+def _planned(folder: Folder, name: str) -> pa.Table:
+    with folder.filesystem.open_input_file(folder.at(f"{_PLANS}/{name}.parquet")) as stream:
+        return pq.read_table(stream)
+
+
+def _record(out: str) -> list[str]:
+    """Return the fields of the pairs' ``.json``, as the first pair has them."""
+    folder = Folder(out)
+    with folder.filesystem.open_input_file(folder.at(INDEX)) as stream:
+        places = pq.read_table(stream, columns=["shard", "offset", "size"]).slice(0, 1).to_pylist()
+    first = places[0]
+    path, mark, query = out.partition("?")
+    uri = f"{path.rstrip('/')}/{first['shard']}{mark}{query}"
+    return list(json.loads(shards.read_pair(uri, first["offset"], first["size"])["json"]))

@@ -1,0 +1,133 @@
+"""The rows of figures or panels that may be given on, part by part, with their articles."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.core.artifacts import Draft, Folder
+from biovl.publish.rights import (
+    Wanted,
+    article_reasons,
+    figure_reasons,
+    groups_of,
+    part_names,
+    reasons,
+)
+
+TOMBSTONES = "tombstones.parquet"
+
+
+def part_paths(uri: str) -> list[str]:
+    """Return all parts of figures and of articles, by path in the folder."""
+    folder = Folder(uri)
+    return part_names(folder, "articles") + part_names(folder, "figures")
+
+
+def select(uri: str, out: str, wanted: Wanted, names: Sequence[str], number: int) -> dict[str, Any]:
+    """Write the rows of one part that may go. One row group is in memory at a time.
+
+    Returns:
+        ``file``: rows and size; ``seen``: rows by table and defect, and mentions; ``left_out``:
+        rows by reason.
+    """
+    name = names[number]
+    table = name.partition("/")[0]
+    source, folder = Folder(uri), Draft(out).folder
+    of_articles = article_reasons(source, name, wanted) if table == "figures" else None
+    seen, left_out, kept = Counter[str](), Counter[str](), 0
+    with source.filesystem.open_input_file(source.at(name)) as stream:
+        schema = pq.ParquetFile(stream).schema_arrow
+    # Images are compressed already and differ: a dictionary or statistics of them only cost.
+    plain = [column for column in schema.names if column != "image"]
+    with (
+        folder.writer(name) as target,
+        pq.ParquetWriter(
+            target, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
+        ) as writer,
+    ):
+        for rows in groups_of(source, name):
+            if of_articles is None:
+                why = reasons(rows, wanted)
+            else:
+                why = figure_reasons(rows, of_articles, wanted)
+            left_out.update(pc.drop_null(why).to_pylist())
+            rows = rows.filter(pc.is_null(why))
+            seen.update(f"{table}/{defect or ''}" for defect in rows["defect"].to_pylist())
+            if of_articles is not None:
+                seen["mentions"] += pc.sum(pc.list_value_length(rows["mentions"])).as_py() or 0
+            kept += len(rows)
+            writer.write_table(rows)
+    size = folder.filesystem.get_file_info(folder.at(name)).size
+    return {
+        "file": {"rows": kept, "size_bytes": size},
+        "seen": dict(seen),
+        "left_out": {f"{table}/{reason}": count for reason, count in left_out.items()},
+    }
+
+
+def copy_tombstones(uri: str, out: str) -> None:
+    """Copy what an increment says no longer holds, where the folder is one."""
+    source = Folder(uri)
+    if source.exists(TOMBSTONES):
+        Draft(out).folder.write(TOMBSTONES, source.read(TOMBSTONES))
+
+
+def counts(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return counts as harvest gives them, and the rows that were left out by table and reason."""
+    seen = sum((Counter(receipt["seen"]) for receipt in receipts), Counter[str]())
+    left_out = sum((Counter(receipt["left_out"]) for receipt in receipts), Counter[str]())
+    return {
+        **{table: _usable_and_defective(seen, f"{table}/") for table in ("articles", "figures")},
+        "mentions": seen["mentions"],
+        "left_out": {
+            table: dict(sorted(_below(left_out, f"{table}/").items()))
+            for table in ("articles", "figures")
+        },
+    }
+
+
+def _usable_and_defective(seen: Counter[str], prefix: str) -> dict[str, Any]:
+    defects = _below(seen, prefix)
+    usable = defects.pop("", 0)
+    defective = sum(defects.values())
+    return {
+        "seen": usable + defective,
+        "usable": usable,
+        "defective": defective,
+        "defects": dict(sorted(defects.items())),
+    }
+
+
+def _below(counter: Counter[str], prefix: str) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): count
+        for name, count in counter.items()
+        if name.startswith(prefix)
+    }
+
+
+def card(kind: str, name: str, licenses: Sequence[str]) -> bytes:
+    """Return a card that says which files are which table: ``datasets`` would mix them.
+
+    Args:
+        kind: ``figures`` or ``panels``.
+        name: Title of the card.
+        licenses: As the hub names them.
+    """
+    lines = ["---", f"pretty_name: {name}", "license:", *(f"- {item}" for item in licenses)]
+    lines += ["configs:"]
+    for table in ("figures", "articles"):
+        lines += [f"- config_name: {table}"]
+        lines += ["  default: true"] if table == "figures" else []
+        lines += ["  data_files:", "  - split: train", f"    path: {table}/*.parquet"]
+    row = "figure" if kind == "figures" else "panel, or figure that is not cut"
+    lines += ["---", "", f"# {name}", ""]
+    lines += [f"`figures/`: a row for each {row}, with its image, caption, licence and what cites"]
+    lines += [
+        "it. `articles/`: a row for each article. `manifest.json`: how it was made, and counts."
+    ]
+    lines += ["Every row is under the licence of its own: `license`, `license_group`."]
+    return ("\n".join(lines) + "\n").encode()

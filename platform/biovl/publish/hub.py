@@ -1,0 +1,197 @@
+"""A repository of the Hugging Face hub, and what goes wrong with one in the user's words."""
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from biovl.core.errors import StorageError
+
+_ATTEMPTS = 4
+_TRANSIENT = (408, 409, 412, 429, 500, 502, 503, 504)
+"""Answers that another attempt may change; 409 and 412: somebody else committed meanwhile."""
+
+_MEANINGS = {
+    401: "the token is not accepted, or there is none: give one that may write in HF_TOKEN, or by "
+    "`hf auth login`",
+    402: "the hub wants to be paid for that much: look at the plan and storage of this account",
+    403: "this token may not do that: give one with the right to write to this repository, or "
+    "make room if the private storage of this account is used up",
+    404: "there is no such repository or user, or this token may not see it",
+    409: "somebody else changes this repository: run it again when they are done",
+    412: "somebody else changes this repository: run it again when they are done",
+    413: "a file is larger than the hub takes: make smaller shards",
+    429: "the hub is asked too often: run it again later, which goes on",
+}
+_NO_SERVICE = "the hub does not serve, also when asked again: run it again later, which goes on"
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What tells the content of a file apart: as the hub knows it."""
+
+    size_bytes: int
+    hash: str
+    """SHA-256 of a large file, git's SHA-1 of a small one: 64 or 40 hexadecimal digits."""
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether the hub keeps it outside of git."""
+        return len(self.hash) == 64
+
+
+class Repository:
+    """A repository, there or not yet."""
+
+    def __init__(
+        self, name: str, repo_type: str, *, bars: bool = False, wait_s: float = 2.0
+    ) -> None:
+        """Make nothing yet.
+
+        Args:
+            name: ``USER/NAME``.
+            repo_type: ``dataset`` or ``model``.
+            bars: Whether the client draws how far each file is, for people who look on.
+            wait_s: Before a second attempt; doubled for each further one.
+        """
+        # Heavy, and nobody but publish needs it.
+        from huggingface_hub import HfApi
+        from huggingface_hub.utils.tqdm import disable_progress_bars
+
+        if not bars:
+            disable_progress_bars()
+        self._api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, library_name="biovl")
+        self._wait_s = wait_s
+        self._which: dict[str, Any] = {"repo_id": name, "repo_type": repo_type}
+        prefix = "datasets/" if repo_type == "dataset" else ""
+        self.endpoint = str(self._api.endpoint)
+        self.url = f"{self.endpoint}/{prefix}{name}"
+
+    def is_private(self) -> bool | None:
+        """Return whether only its owners may read it; None where it is not there."""
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+        def ask() -> bool | None:
+            try:
+                return bool(self._api.repo_info(**self._which).private)
+            except RepositoryNotFoundError as error:
+                # The hub answers 401 to those who may not know whether it is there.
+                if error.response.status_code == 401:
+                    raise
+                return None
+
+        return self._tried(ask)
+
+    def create(self, *, private: bool) -> None:
+        """Make it where it is not there."""
+        self._tried(lambda: self._api.create_repo(private=private, exist_ok=True, **self._which))
+
+    def files(self) -> dict[str, Digest]:
+        """Return what is there, by path."""
+        from huggingface_hub.hf_api import RepoFile
+
+        def ask() -> dict[str, Digest]:
+            return {
+                item.path: Digest(item.size, item.lfs.sha256 if item.lfs else item.blob_id)
+                for item in self._api.list_repo_tree(recursive=True, **self._which)
+                if isinstance(item, RepoFile)
+            }
+
+        return self._tried(ask)
+
+    def commit(
+        self, subject: str, added: Mapping[str, Path | bytes], deleted: Sequence[str]
+    ) -> dict[str, str]:
+        """Send files, and return the SHA-256 of each by path."""
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+        def send() -> dict[str, str]:
+            # Anew for each attempt: the client marks those that it has sent, and an attempt whose
+            # answer was lost may have deleted.
+            additions = [CommitOperationAdd(name, content) for name, content in added.items()]
+            there = self.files() if deleted else {}
+            deletions = [CommitOperationDelete(name) for name in deleted if name in there]
+            operations: list[Any] = [*deletions, *additions]
+            self._api.create_commit(operations=operations, commit_message=subject, **self._which)
+            return {item.path_in_repo: item.upload_info.sha256.hex() for item in additions}
+
+        return self._tried(send)
+
+    def _tried(self, ask: Callable[[], _Answer]) -> _Answer:
+        with told(self.url):
+            for attempt in range(1, _ATTEMPTS):
+                try:
+                    return ask()
+                except _client_errors() as error:
+                    if not _is_transient(error):
+                        raise
+                time.sleep(self._wait_s * 2 ** (attempt - 1) * (0.5 + random.random()))
+            return ask()
+
+
+@contextlib.contextmanager
+def told(url: str) -> Iterator[None]:
+    """Raise what the hub's client raises as ours.
+
+    Raises:
+        StorageError: If the hub refuses, is not reached or does not serve.
+    """
+    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
+
+    try:
+        yield
+    except LocalTokenNotFoundError as error:
+        raise StorageError(f"{url}: {_MEANINGS[401]}") from error
+    except OfflineModeIsEnabled as error:
+        raise StorageError(f"{url}: HF_HUB_OFFLINE is set: unset it to publish") from error
+    except PermissionError as error:
+        # Of the client's part for Xet storage; of the disk it is the disk's.
+        if not type(error).__module__.startswith("hf_xet"):
+            raise
+        raise StorageError(f"{url}: {_MEANINGS[401]}. Found: {_short(error)}") from error
+    except _client_errors() as error:
+        cause = _cause(error)
+        if isinstance(cause, HfHubHTTPError):
+            status = cause.response.status_code
+            meaning = _MEANINGS.get(status, _NO_SERVICE if status >= 500 else "the hub refuses")
+            raise StorageError(f"{url}: {meaning}. Found: {_short(cause)}") from error
+        if isinstance(cause, ValueError | RuntimeError):
+            # What is wrong with single files, a used-up quota among it, has no status.
+            raise StorageError(f"{url}: the hub refuses. Found: {_short(cause)}") from error
+        raise StorageError(
+            f"{url}: the hub cannot be reached: look at the network, and at HF_ENDPOINT if it is "
+            f"set; the same command goes on. Found: {_short(cause)}"
+        ) from error
+
+
+def _client_errors() -> tuple[type[Exception], ...]:
+    """Return what the client raises: its own, those of its HTTP library, and what wraps them."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # The HTTP library is another one in other versions of the client; its errors' base is not.
+    return (HfHubHTTPError, HfHubHTTPError.__mro__[1], RuntimeError, ValueError)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what an error of a thread that uploads wraps."""
+    wraps = isinstance(error, RuntimeError) and error.__cause__ is not None
+    return _cause(error.__cause__) if wraps and error.__cause__ is not None else error
+
+
+def _is_transient(error: BaseException) -> bool:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    cause = _cause(error)
+    if isinstance(cause, HfHubHTTPError):
+        return cause.response.status_code in _TRANSIENT
+    return not isinstance(cause, ValueError | RuntimeError)
+
+
+def _short(error: Any) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,289 @@
+"""A published folder to the Hugging Face hub: look at the rights, leave out, send, compare.
+
+The repository is what this job publishes: it holds the folder's own ``manifest.json``, which comes
+last. Only where rows are left out is there a folder, too: that of the rows that go, of the same
+kind, which any job reads, and which a killed job goes on from.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any, TextIO
+
+from biovl.assemble import statistics
+from biovl.assemble.hub import hub_license
+from biovl.assemble.tally import Tally, merged, tally
+from biovl.core.artifacts import (
+    Draft,
+    Folder,
+    Input,
+    Manifest,
+    fingerprint,
+    published,
+    read_manifest,
+)
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import without_credentials
+from biovl.core.leases import held
+from biovl.publish import corpora, figures
+from biovl.publish.config import PublishConfig
+from biovl.publish.hub import Repository
+from biovl.publish.kinds import CARD, KINDS, Kind, contents, has_credentials, kind_of
+from biovl.publish.rights import Wanted, rights_of
+from biovl.publish.sending import upload
+from biovl.runtime.connection import connected
+from biovl.runtime.failures import resumable
+from biovl.runtime.progress import Progress
+from biovl.runtime.units import Stages
+
+_TOLD = 8
+"""Reasons that are listed before a number stands for the rest."""
+
+
+def publish(config: PublishConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Send a published folder to a repository, or those of its rows that may be given on.
+
+        out/       with license_groups: the rows that go, a folder of the same kind
+        USER/NAME  at the hub: its files, the manifest last
+
+    Returns:
+        What was sent; it is written nowhere.
+
+    Raises:
+        ArtifactError: If the folder is not published, or may not go to a repository that anybody
+            may read.
+        StorageError: If the hub, a disk or a bucket does not do its work; the same command goes on.
+    """
+    with resumable(config.out or config.folder):
+        return _publish(config, Progress("publish", progress))
+
+
+def estimate(config: PublishConfig) -> str:
+    """Return what would go, as text; nobody is asked and nothing is written."""
+    kind, becomes = kind_of(config.folder)
+    repository = Repository(config.repo, becomes.repo_type)
+    found = contents(config.folder, becomes)
+    lines = [
+        f"folder      {_shown(config)}: {kind}",
+        f"to          {repository.url}, a {becomes.repo_type} repository",
+        f"            {'public' if config.public else 'private'} if it is made; one that is there "
+        "stays as it is, and one that is public counts as public",
+        f"files       {len(found.files):,}, {_megabytes(sum(found.files.values()))}",
+    ]
+    if found.left_out:
+        lines.append(
+            f"left out    {len(found.left_out):,} files that are not of {kind}: "
+            f"{', '.join(found.left_out[:3])}"
+        )
+    if becomes.has_rights:
+        rights = rights_of(config.folder, kind, _wanted(config))
+        rows = ", ".join(f"{count:,} {group}" for group, count in sorted(rights.groups.items()))
+        lines.append(f"rows        {rights.groups.total():,}: {rows or 'none'}")
+        lines.append(f"held back   {rights.refused:,} may not be given on in public")
+        lines += [f"            {line}" for line in _first(rights.lines())]
+        if config.license_groups:
+            left = rights.groups.total() - rights.refused
+            lines.append(f"would go    {left:,} rows, by way of {without_credentials(config.out)}")
+    problem = _refusal(config, kind, becomes) if config.public else None
+    if problem is not None:
+        lines.append(f"refused     {problem}")
+    return "\n".join([*lines, "Nothing was written or sent.\n"])
+
+
+def _publish(config: PublishConfig, report: Progress) -> Manifest:
+    kind, becomes = kind_of(config.folder)
+    if config.license_groups and not becomes.has_rights:
+        raise ArtifactError(
+            f"{_shown(config)} holds {kind}, whose rows have no licence group: leave "
+            "license_groups out"
+        )
+    repository = Repository(config.repo, becomes.repo_type, bars=sys.stderr.isatty())
+    is_private = repository.is_private()
+    if config.public and is_private:
+        raise ArtifactError(
+            f"{repository.url} is there and private: make it public in its settings, or leave "
+            "public out"
+        )
+    is_public = config.public or is_private is False
+    problem = _refusal(config, kind, becomes) if is_public else None
+    if problem is not None:
+        raise ArtifactError(problem)
+    uri = _selected(config, kind, report) if config.license_groups else config.folder
+    folder, found = Folder(uri), contents(uri, becomes)
+    manifest = read_manifest(uri, kind)
+    if has_credentials(asdict(manifest)):
+        raise ArtifactError(
+            f"{folder.described}: the configuration in its manifest.json holds a credential, which "
+            "would go with it: make the folder again with credentials from the environment"
+        )
+    repository.create(private=not is_public)
+    if bool(repository.is_private()) == is_public:
+        raise ArtifactError(
+            f"{repository.url} was made {'private' if is_public else 'public'}, not as asked; "
+            "nothing was sent: look at the settings of its owner"
+        )
+    written = {} if CARD in found.files else _card(config, kind, uri)
+    total = sum(found.files.values()) + sum(map(len, written.values()))
+    report.say(f"{len(found.files):,} files, {_megabytes(total)}, compared with {repository.url}")
+    done: Counter[str] = Counter()
+
+    def sent(files: int, size_bytes: int) -> None:
+        done.update(files=files, size_bytes=size_bytes)
+        report.say(f"sent {done['files']:,} files, {_megabytes(done['size_bytes'])}")
+
+    counts = upload(repository, folder, found.files, written, becomes.patterns, sent=sent)
+    about = {"url": repository.url, "private": not is_public, **counts}
+    return replace(manifest, counts=about)
+
+
+def _refusal(config: PublishConfig, kind: str, becomes: Kind) -> str | None:
+    """Return why a folder may not go to a repository that anybody may read, if so."""
+    if becomes.private_because is not None:
+        return (
+            f"{_shown(config)} holds {kind}, which goes to private repositories only: "
+            f"{becomes.private_because}"
+        )
+    if not becomes.has_rights:
+        return None
+    rights = rights_of(config.folder, kind, _wanted(config))
+    rows, refused = rights.groups.total(), rights.refused
+    if config.license_groups:
+        return f"{_shown(config)} has no row that may go" if refused == rows else None
+    if not refused:
+        return None
+    return "\n  ".join(
+        [
+            f"{refused:,} of {rows:,} rows of {_shown(config)} may not be given on in public:",
+            *_first(rights.lines()),
+            'Leave them out by license_groups=["commercial"], or publish privately.',
+        ]
+    )
+
+
+def _selected(config: PublishConfig, kind: str, report: Progress) -> str:
+    """Publish the rows that may go as a folder of the same kind, and return where."""
+    source = read_manifest(config.folder, kind)
+    uri = without_credentials(config.folder)
+    inputs = [Input(name="selected", uri=uri, fingerprint=fingerprint(config.folder))]
+    wanted = _wanted(config)
+    plain = {**source.config, "selected": {"license_groups": list(wanted.groups)}}
+    plain["selected"]["third_party"] = wanted.third_party
+    if published(config.out, kind, plain, inputs) is not None:
+        return config.out
+    problem = _refusal(config, kind, KINDS[kind])
+    if problem is not None:
+        raise ArtifactError(problem)
+    with held(config.out) as lease:
+        draft = Draft.begin(config.out, kind, plain, inputs)
+        make = _select_corpus if kind == "corpus" else _select_figures
+        source = replace(source, config=plain, inputs=inputs, code=Manifest.code)
+        made = make(config, source, draft, report)
+        lease.check()
+        draft.publish(made)
+    return config.out
+
+
+def _select_corpus(
+    config: PublishConfig, source: Manifest, draft: Draft, report: Progress
+) -> Manifest:
+    uri, out, wanted = config.folder, config.out, _wanted(config)
+    shard = source.config["shard"]
+    shards_of: dict[str, int] = draft.once(
+        "planned",
+        lambda: corpora.plan(
+            uri, out, wanted, max_bytes=shard["size_mb"] * 1_000_000, max_pairs=shard["pairs"]
+        ),
+    )
+    names = corpora.shard_names(shards_of)
+    with connected():
+        Stages(draft, report).run("copying shard", len(names), corpora.copy, (uri, out, names))
+    before: dict[str, Any] = json.loads(Folder(uri).read("stats.json"))
+    labels = before.get("labels", {})
+    found: dict[str, Counter[str]] = {name: Counter() for name in labels}
+
+    def indexed() -> Iterator[Tally]:
+        with corpora.written(draft.folder, corpora.INDEX) as write:
+            for rows in corpora.index(uri, out, shards_of):
+                write(rows)
+                corpora.count(rows, found)
+                yield tally(rows)
+
+    pairs = merged(indexed())
+    reasons: Counter[str] = Counter()
+    with corpora.written(draft.folder, corpora.DROPPED) as write:
+        for rows in corpora.dropped(uri, wanted):
+            write(rows)
+            reasons.update(rows["dropped_by"].to_pylist())
+    stats = statistics.statistics(
+        pairs,
+        harvested=before["harvested"],
+        dropped=reasons,
+        labels=corpora.relabelled(labels, found),
+    )
+    kept = corpora.kept_of(stats)
+    manifest = replace(
+        source,
+        counts={
+            **source.counts,
+            "figures": {**source.counts["figures"], "kept": sum(kept.values())},
+            "dropped": stats["dropped"],
+            "pairs": kept,
+            "shards": shards_of,
+            **({"labels": stats["labels"]} if labels else {}),
+        },
+        notes={**source.notes, "selected": _note(wanted)},
+    )
+    for name, content in corpora.description(out, manifest, stats).items():
+        draft.folder.write(name, content)
+    return manifest
+
+
+def _select_figures(
+    config: PublishConfig, source: Manifest, draft: Draft, report: Progress
+) -> Manifest:
+    uri, out, wanted = config.folder, config.out, _wanted(config)
+    names = figures.part_paths(uri)
+    with connected():
+        receipts = Stages(draft, report).run(
+            "selecting part", len(names), figures.select, (uri, out, wanted, names)
+        )
+    figures.copy_tombstones(uri, out)
+    return replace(
+        source,
+        counts=figures.counts(receipts),
+        files={name: receipt["file"] for name, receipt in zip(names, receipts, strict=True)},
+        notes={**source.notes, "selected": _note(wanted)},
+    )
+
+
+def _card(config: PublishConfig, kind: str, uri: str) -> dict[str, bytes]:
+    """Return the card of a folder that has none of its own."""
+    if kind not in ("figures", "panels"):
+        return {}
+    licenses = rights_of(uri, kind, Wanted(third_party=True)).licenses
+    known = sorted({hub_license(name) for name in licenses}) or ["other"]
+    return {CARD: figures.card(kind, config.repo.partition("/")[2], known)}
+
+
+def _shown(config: PublishConfig) -> str:
+    return without_credentials(config.folder)
+
+
+def _wanted(config: PublishConfig) -> Wanted:
+    return Wanted(config.license_groups, config.third_party)
+
+
+def _note(wanted: Wanted) -> str:
+    others = "third parties' among them" if wanted.third_party else "without third parties'"
+    return f"rows of licence group {' or '.join(wanted.groups)} that may be given on, {others}"
+
+
+def _first(lines: list[str]) -> list[str]:
+    more = len(lines) - _TOLD
+    return lines[:_TOLD] + ([f"and {more:,} more reasons and licences"] if more > 0 else [])
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB"

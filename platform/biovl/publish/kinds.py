@@ -1,0 +1,152 @@
+"""Which files of a published folder go to a hub.
+
+Only those that its job writes: a folder may by now hold drafts, caches, columns, or files of the
+user's own that are nobody's business.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from biovl.core.artifacts import MANIFEST, find_manifest
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import Tree, without_credentials
+
+CARD = "README.md"
+
+_CREDENTIAL = re.compile(
+    r"://[^/@\s]*:[^/@\s]*@|(?:access_key|secret_key|session_token|password)=\S|\bhf_\w{30}"
+)
+"""What locations with a credential in them look like, and tokens of the hub."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kind of folder becomes at a hub."""
+
+    patterns: tuple[str, ...]
+    """Of its files; ``*`` stands for no slash."""
+    repo_type: str = "dataset"
+    private_because: str | None = None
+    """Why it may not be public, whatever its rows are."""
+    has_rights: bool = False
+    """Whether its rows say what may be done with them."""
+
+
+_NO_RIGHTS = "nothing in it says of its rows whether they may be given on"
+
+KINDS: Mapping[str, Kind] = {
+    "corpus": Kind(
+        (
+            *("train/*.tar", "val/*.tar", "test/*.tar", "index.parquet", "dropped.parquet"),
+            *("stats.json", "plots/*.png"),
+        ),
+        has_rights=True,
+    ),
+    "figures": Kind(
+        ("figures/*.parquet", "articles/*.parquet", "tombstones.parquet"), has_rights=True
+    ),
+    "panels": Kind(
+        ("figures/*.parquet", "articles/*.parquet", "tombstones.parquet"), has_rights=True
+    ),
+    "columns": Kind(("*.parquet", "*.csv", "*.png", "agreement.json"), private_because=_NO_RIGHTS),
+    "concepts": Kind(
+        ("pca.npz", "centroids.npy", "*.parquet", "*.png", "columns/*.parquet"),
+        private_because="it shows figures, and " + _NO_RIGHTS,
+    ),
+    "report": Kind(
+        (
+            *("scores.json", "table.md", "plots/*.png", "plots/*/*.png"),
+            *("predictions/*/*.parquet", "leaks/*/*.parquet"),
+        ),
+        private_because="it holds questions and texts of benchmarks, and " + _NO_RIGHTS,
+    ),
+    "model": Kind(
+        (
+            *("open_clip_config.json", "config.json", "*.safetensors", "tokenizer*.json"),
+            *("special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
+            *("*.model", "metrics.jsonl", "validation.json", "sweep.json", "plots/*.png"),
+        ),
+        repo_type="model",
+    ),
+}
+_ALL = (CARD, MANIFEST)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The files of a folder."""
+
+    files: dict[str, int]
+    """Those that go, by path in the folder: size in bytes."""
+    left_out: list[str] = field(default_factory=list)
+    """Those that do not."""
+
+
+def kind_of(uri: str) -> tuple[str, Kind]:
+    """Return the kind of a published folder.
+
+    Raises:
+        ArtifactError: If nothing is published there, or what does not go to a hub.
+    """
+    manifest, where = find_manifest(uri), without_credentials(uri)
+    if manifest is None:
+        raise ArtifactError(
+            f"{where} has no {MANIFEST}: it is not there, or the job that writes it has not "
+            "finished"
+        )
+    kind = manifest.kind
+    if kind == "index":
+        raise ArtifactError(
+            f"{where} holds an index, which is made anew from its model and corpus in one command: "
+            "publish these"
+        )
+    if kind not in KINDS:
+        raise ArtifactError(f"{where} holds {kind}, expected one of {', '.join(KINDS)}")
+    return kind, KINDS[kind]
+
+
+def contents(uri: str, kind: Kind) -> Contents:
+    """Return which files of a folder go, and which do not.
+
+    Raises:
+        ArtifactError: If a file that should go is a link: nobody knows where to.
+    """
+    tree = Tree(uri)
+    found = tree.below(tree.path)
+    goes = {
+        name: size for name, size in found.files.items() if matches(name, (*kind.patterns, *_ALL))
+    }
+    links = sorted(
+        name
+        for name in {*goes, *found.refused}
+        if matches(name.rstrip("/"), kind.patterns)
+        and (name in found.refused or tree.is_link(f"{tree.path}/{name.partition('/')[0]}"))
+    )
+    if links:
+        raise ArtifactError(
+            f"{without_credentials(uri)}: {links[0]} is a link, or no file that can be read; put "
+            "a copy in its place"
+        )
+    left_out = sorted({*found.files, *found.refused} - goes.keys())
+    return Contents(goes, left_out)
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a path fits one of some patterns."""
+    parts = name.split("/")
+    return any(
+        len(parts) == pattern.count("/") + 1 and all(map(fnmatchcase, parts, pattern.split("/")))
+        for pattern in patterns
+    )
+
+
+def has_credentials(values: Any) -> bool:
+    """Return whether a text in plain values looks as if it held a credential."""
+    if isinstance(values, Mapping):
+        return any(map(has_credentials, values.values()))
+    if isinstance(values, list | tuple):
+        return any(map(has_credentials, values))
+    return isinstance(values, str) and _CREDENTIAL.search(values) is not None

@@ -1,0 +1,176 @@
+"""Which rows may be given on: decided on columns that say so, for every row with a reason."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.articles import rights
+from biovl.core.artifacts import Folder
+from biovl.core.errors import ArtifactError
+from biovl.core.records import LicenseGroup
+
+ARTICLE = "its article: "
+"""Before a reason: captions and paragraphs that cite a figure are text of its article."""
+
+_PARQUET = ".parquet"
+READS = (*rights.READS, "source_uri")
+"""Columns that say what may be done with a row; older folders lack some."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which of the rows that may be given on are asked for."""
+
+    groups: tuple[LicenseGroup, ...] = ()
+    """None: those of all."""
+    third_party: bool = False
+
+
+@dataclass
+class Rights:
+    """How many rows there are, and how many may not go for which reason."""
+
+    groups: Counter[str] = field(default_factory=Counter)
+    """Rows by licence group."""
+    licenses: Counter[str] = field(default_factory=Counter)
+    """Rows that may go, by licence; empty where none is stated."""
+    held_back: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Rows that may not go, by reason, licence group and licence."""
+
+    def add(self, rows: pa.Table, reasons: pa.Array) -> None:
+        """Count some more rows."""
+        groups = rows["license_group"].to_pylist()
+        self.groups.update(groups)
+        held = pc.is_valid(reasons)
+        stated = pc.fill_null(rows["license"].cast(pa.string()), "")
+        self.licenses.update(stated.filter(pc.invert(held)).to_pylist())
+        licenses = [name or "none stated" for name in stated.filter(held).to_pylist()]
+        kept_back = rows["license_group"].filter(held).to_pylist()
+        self.held_back.update(
+            zip(reasons.filter(held).to_pylist(), kept_back, licenses, strict=True)
+        )
+
+    @property
+    def refused(self) -> int:
+        """How many rows may not go."""
+        return self.held_back.total()
+
+    def lines(self) -> list[str]:
+        """Return who may not go and why, most first: a line each."""
+        found = sorted(self.held_back.items(), key=lambda item: (-item[1], item[0]))
+        return [
+            f"{count:,}: {reason} ({license_}, {group})"
+            for (reason, group, license_), count in found
+        ]
+
+
+def reasons(rows: pa.Table, wanted: Wanted) -> pa.Array:
+    """Return for each row why it may not go, null where it may.
+
+    Args:
+        rows: ``license`` and ``license_group``, and of ``biovl.articles.rights.READS`` those that
+            are there.
+        wanted: Which are asked for.
+
+    Returns:
+        The first reason that applies. Shape [N], string.
+    """
+    accepted = (rights.OF_OTHERS,) if wanted.third_party else ()
+    asked_for = f"licence group not {' or '.join(wanted.groups)}"
+    found: list[str | None] = []
+    columns = [name for name in rights.READS if name in rows.column_names]
+    for row in rows.select(columns).to_pylist():
+        reason = rights.reason_to_withhold(row, accepted)
+        if reason is None and wanted.groups and row["license_group"] not in wanted.groups:
+            reason = asked_for
+        found.append(reason)
+    return pa.array(found, pa.string())
+
+
+def rights_of(uri: str, kind: str, wanted: Wanted) -> Rights:
+    """Return what may be given on of a folder, reading no image.
+
+    Args:
+        uri: Of a published corpus, figures or panels.
+        kind: Which it is.
+        wanted: Which rows are asked for.
+    """
+    found, folder = Rights(), Folder(uri)
+    if kind == "corpus":
+        for rows in groups_of(folder, "index.parquet", READS):
+            found.add(rows, reasons(rows, wanted))
+        return found
+    for name in part_names(folder, "figures"):
+        of_articles = article_reasons(folder, name, wanted)
+        for rows in groups_of(folder, name, READS):
+            found.add(rows, figure_reasons(rows, of_articles, wanted))
+    return found
+
+
+def article_reasons(folder: Folder, part: str, wanted: Wanted) -> pa.Table:
+    """Return ``source_uri`` and ``reason`` of those articles that may not go.
+
+    Args:
+        folder: Of figures or panels.
+        part: Of the figures; the articles of its unit are read.
+        wanted: Which are asked for.
+    """
+    unit = part.rpartition("/")[2].removeprefix("part-").partition("-")[0]
+    pieces = [
+        pa.table({"source_uri": pa.nulls(0, pa.string()), "reason": pa.nulls(0, pa.string())})
+    ]
+    for name in part_names(folder, "articles"):
+        if name.startswith(f"articles/part-{unit}-"):
+            for rows in groups_of(folder, name, READS):
+                why = reasons(rows, wanted)
+                held = pc.is_valid(why)
+                uris = _whole(rows["source_uri"].filter(held))
+                pieces.append(pa.table({"source_uri": uris, "reason": why.filter(held)}))
+    return pa.concat_tables(pieces)
+
+
+def figure_reasons(rows: pa.Table, of_articles: pa.Table, wanted: Wanted) -> pa.Array:
+    """Return for each figure why it may not go: its own reason, else its article's.
+
+    Args:
+        rows: As for ``reasons``, with ``source_uri``.
+        of_articles: What ``article_reasons`` returned.
+        wanted: Which are asked for.
+    """
+    place = pc.index_in(rows["source_uri"], of_articles["source_uri"].combine_chunks())
+    theirs = pc.binary_join_element_wise(ARTICLE, of_articles["reason"].take(_whole(place)), "")
+    return _whole(pc.coalesce(reasons(rows, wanted), theirs))
+
+
+def groups_of(
+    folder: Folder, name: str, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """Yield the row groups of a Parquet file, with those of the columns that are there.
+
+    Raises:
+        ArtifactError: If it says nothing of licences.
+    """
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        parquet = pq.ParquetFile(stream)
+        there = parquet.schema_arrow.names
+        if "license_group" not in there:
+            raise ArtifactError(f"{folder.described}/{name} has no column license_group")
+        read = there if columns is None else [column for column in columns if column in there]
+        if columns is not None and "third_party" in there:
+            # Captions are only read where nothing else says whom a figure credits.
+            read = [column for column in read if column != "caption"]
+        for group in range(parquet.num_row_groups):
+            yield parquet.read_row_group(group, columns=read)
+
+
+def part_names(folder: Folder, table: str) -> list[str]:
+    """Return the parts of a table of a folder, by path in it."""
+    return [f"{table}/{name}" for name in folder.names(table, _PARQUET)]
+
+
+def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -1,1 +1,0 @@
-"""Finding figures: vectors, words and filters over a published index."""

@@ -1,0 +1,263 @@
+"""Checkpoints of a run: written beside training, whole or not at all, the last few kept.
+
+out/.draft/checkpoints/
+  000001200.pt        what a run goes on from after 1,200 steps; goes when the run is published
+
+A file is what ``torch.save`` writes, followed by the SHA-256 of that: one file, so that neither is
+ever without the other. PyTorch itself does not verify what it reads.
+"""
+
+import hashlib
+import io
+import logging
+import pickle
+import threading
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, cast
+
+import torch
+
+from biovl.core.artifacts import Draft
+from biovl.core.errors import ArtifactError
+
+_FOLDER = ".draft/checkpoints"
+_CORRUPT = "corrupt_checkpoints"
+
+_MAGIC = b"biovl sha-256 1\n"
+_TRAILER_BYTES = len(_MAGIC) + hashlib.sha256().digest_size
+_BLOCK_BYTES = 1 << 24
+
+_END_OF_ZIP = b"PK\x05\x06"
+"""Begins the last 22 bytes of a zip archive without a comment (APPNOTE.TXT 4.3.16)."""
+
+_log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """The checkpoints of a run, for one process to write and any to read.
+
+    Args:
+        uri: The folder that the run is to publish, local or ``s3://``.
+        keep_last: How many to keep.
+        pinned: Returns the steps that are kept besides, asked after every write.
+    """
+
+    def __init__(
+        self, uri: str, *, keep_last: int = 2, pinned: Callable[[], Iterable[int]] = tuple
+    ) -> None:
+        self._draft = Draft(uri)
+        self._folder = self._draft.folder
+        self._keep_last, self._pinned = keep_last, pinned
+        self._writer: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def steps(self) -> list[int]:
+        """Return the steps after which there is a checkpoint, ascending."""
+        names = self._folder.names(_FOLDER, ".pt")
+        return sorted(int(name.removesuffix(".pt")) for name in names)
+
+    def is_whole(self, steps_done: int) -> bool:
+        """Return whether there is an intact checkpoint after these steps. Reads it."""
+        if steps_done not in self.steps():
+            return False
+        try:
+            self.verify(steps_done)
+        except ArtifactError:
+            return False
+        return True
+
+    def verify(self, steps_done: int) -> None:
+        """Compare a checkpoint with its checksum, in the memory of a few blocks.
+
+        Raises:
+            ArtifactError: If there is none after these steps, or it is corrupt.
+        """
+        name = _name(steps_done)
+        digest, last = hashlib.sha256(), b""
+        try:
+            for block in self._blocks(name):
+                last += block
+                digest.update(last[:-_TRAILER_BYTES])
+                last = last[-_TRAILER_BYTES:]
+        except OSError as error:
+            raise self._corrupt(name, error) from error
+        if not last.startswith(_MAGIC):
+            # Of a version that wrote none, or it is the checksum that is damaged.
+            self.load(steps_done)
+        elif last != _MAGIC + digest.digest():
+            raise self._corrupt(name, "its SHA-256 is not the one that was written with it")
+
+    def last_good(self, say: Callable[[str], None] = _log.warning) -> int:
+        """Return the steps of the last intact checkpoint, 0 if there are no checkpoints at all.
+
+        Those that are corrupt are skipped, reported, and noted in the draft: see ``corrupt``.
+
+        Args:
+            say: Takes a line about each that is skipped.
+
+        Raises:
+            ArtifactError: If there are some and all are corrupt: that may be the disk's or the
+                network's trouble of a moment, and what was computed is worth another try.
+        """
+        present = self.steps()
+        for steps_done in reversed(present):
+            try:
+                self.verify(steps_done)
+            except ArtifactError as error:
+                say(f"skips a corrupt checkpoint: {error}")
+                self._draft.note(f"{_CORRUPT}/{steps_done:09d}", {"error": str(error)})
+            else:
+                return steps_done
+        if present:
+            raise ArtifactError(
+                f"none of the {len(present)} checkpoints in {self._folder.at(_FOLDER)} can be "
+                "read: see whether the disk or bucket is sound and run the same command again, or "
+                "delete that folder to train from the beginning"
+            )
+        return 0
+
+    def corrupt(self) -> list[int]:
+        """Return the steps of the checkpoints that were ever skipped as corrupt, ascending."""
+        names = self._draft.names_noted(_CORRUPT)
+        return sorted(int(name.rpartition("/")[2]) for name in names)
+
+    def load(self, steps_done: int, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """Return a state.
+
+        Raises:
+            ArtifactError: If there is none after these steps, or it is corrupt.
+        """
+        name = _name(steps_done)
+        try:
+            data = io.BytesIO()
+            for block in self._blocks(name):
+                data.write(block)
+            _check(data)
+            data.seek(0)
+            # Tensors and plain values alone: a checkpoint cannot run code.
+            state: dict[str, Any] = torch.load(data, map_location=device, weights_only=True)
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+            EOFError,
+            pickle.UnpicklingError,
+            zipfile.BadZipFile,
+        ) as error:
+            raise self._corrupt(name, error) from error
+        return state
+
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        with self._folder.reader(name) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                yield block
+
+    def _corrupt(self, name: str, reason: object) -> ArtifactError:
+        return ArtifactError(f"{self._folder.at(name)} cannot be read: {reason}")
+
+    def save(self, state: dict[str, Any], then: Callable[[], None] = lambda: None) -> None:
+        """Begin to write a state, whose tensors nobody changes; the last one is waited for first.
+
+        Args:
+            state: With ``steps_done``.
+            then: Called in the writing thread when it is written.
+
+        Raises:
+            OSError: If the last one could not be written, or what else went wrong with it.
+        """
+        self.wait()
+        self._writer = threading.Thread(target=self._write, args=(state, then), name="checkpoint")
+        self._writer.start()
+
+    def wait(self) -> None:
+        """Wait until what was saved is written.
+
+        Raises:
+            OSError: If it could not be.
+        """
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _write(self, state: dict[str, Any], then: Callable[[], None]) -> None:
+        try:
+            with self._folder.writer(_name(state["steps_done"])) as stream:
+                _save(state, stream)
+            then()
+            self._prune(state["steps_done"])
+        # In a thread: whatever it is, it is raised where somebody waits.
+        except BaseException as error:
+            self._failure = error
+
+    def _prune(self, written: int) -> None:
+        """Delete what is not needed of the checkpoints up to the one just written.
+
+        Later ones could not be read, or the run would not be here: they do not count as kept.
+        """
+        passed = [steps_done for steps_done in self.steps() if steps_done <= written]
+        kept = {*passed[-self._keep_last :], *self._pinned()}
+        for steps_done in passed:
+            if steps_done not in kept:
+                self._folder.filesystem.delete_file(self._folder.at(_name(steps_done)))
+
+
+def _name(steps_done: int) -> str:
+    return f"{_FOLDER}/{steps_done:09d}.pt"
+
+
+def _check(data: io.BytesIO) -> None:
+    """Compare what was read with its checksum, and cut that off.
+
+    Raises:
+        ValueError: If they differ.
+        zipfile.BadZipFile: If a file without a checksum is no archive.
+    """
+    content = data.getbuffer()
+    size = len(content) - _TRAILER_BYTES
+    trailer = bytes(content[max(size, 0) :])
+    if trailer.startswith(_MAGIC):
+        digest = hashlib.sha256(content[:size]).digest()
+        content.release()
+        if trailer != _MAGIC + digest:
+            raise ValueError("its SHA-256 is not the one that was written with it")
+        data.truncate(size)
+        return
+    is_whole = bytes(content[-22:-18]) == _END_OF_ZIP
+    content.release()
+    # Of a version that wrote no checksum: PyTorch writes each tensor's CRC-32, and verifies none.
+    if not is_whole or zipfile.ZipFile(data).testzip() is not None:
+        raise ValueError("it is incomplete, or not what was written")
+
+
+class _Hashed(io.RawIOBase):
+    """Passes on what is written, one after the other, and hashes it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._digest = stream, hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        return self._stream.write(data)
+
+    def finish(self) -> None:
+        """Write the checksum of what was written."""
+        self._stream.write(_MAGIC + self._digest.digest())
+
+
+def _save(state: dict[str, Any], stream: IO[bytes]) -> None:
+    hashed = _Hashed(stream)
+    try:
+        torch.save(state, cast(IO[bytes], hashed))
+        hashed.finish()
+    except RuntimeError as error:
+        # Torch ends its archive also where the disk is full, and speaks of that alone.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise

@@ -1,0 +1,52 @@
+"""What the scripts of ``pipelines/`` share: read the command line, run the job, say what came."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from biovl.core import config as configs
+from biovl.core.artifacts import Manifest
+from biovl.core.config import Recipe
+from biovl.core.errors import BiovlError
+from biovl.runtime.terminal import without_false_alarms
+
+
+def main(
+    config_class: type[Any],
+    recipes: Mapping[str, Recipe],
+    job: Callable[[Any], Manifest],
+    *,
+    about: str | None,
+    estimate: Callable[[Any], str] | None = None,
+) -> None:
+    """Run a job from the command line. The last line on standard output is its summary as JSON.
+
+    A request that cannot be met ends the process with status 2 and the reason as its last line.
+
+    Args:
+        config_class: Of the job.
+        recipes: By name.
+        job: Publishes a folder.
+        about: What the script does.
+        estimate: Says what a job will take; asked for with ``--dry-run``, which does nothing else.
+    """
+    flags = {"dry-run": "say what the job will compute, hold and take, and stop"}
+    config, given = configs.from_command_line(
+        config_class, recipes, about=about, flags=flags if estimate else None
+    )
+    try:
+        if estimate is not None and "dry-run" in given:
+            sys.stdout.write(estimate(config))
+            return
+        with without_false_alarms():
+            manifest = job(config)
+    except BiovlError as error:
+        sys.exit(_failed(error))
+    summary = {"out": config.out, "kind": manifest.kind, **manifest.counts}
+    sys.stdout.write(json.dumps(summary) + "\n")
+
+
+def _failed(error: BiovlError) -> int:
+    sys.stderr.write(f"{error}\n")
+    return 2

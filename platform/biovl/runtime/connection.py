@@ -1,0 +1,105 @@
+"""The Ray that a job runs on: the cluster it was submitted to, or one of its own."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import ray
+from ray.data import DataContext
+
+import biovl
+from biovl.core.errors import ConfigError, RayError
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[None]:
+    """Use the running Ray, else start one, and end it if it was started here.
+
+    Raises:
+        RayError: If Ray does not start, or the cluster cannot be reached.
+    """
+    _quiet()
+    if ray.is_initialized():
+        yield
+        return
+    # One machine is not taken away by a provider; and what asks about it logs an error on start.
+    if "RAY_ADDRESS" not in os.environ:
+        os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+    # Where biovl is not installed (a checkout on PYTHONPATH) workers must be told where it is.
+    root = str(Path(biovl.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        ray.init(
+            runtime_env={
+                "env_vars": {"PYTHONPATH": os.pathsep.join(paths)},
+                "worker_process_setup_hook": "biovl.runtime.worker_process.begin",
+            },
+            logging_level=logging.WARNING,
+            log_to_driver=True,
+            include_dashboard=None if "RAY_ADDRESS" in os.environ else False,
+            configure_logging=True,
+        )
+    # Ray has no type for this: where a process of it is late, a bare Exception says so.
+    except Exception as error:
+        ray.shutdown()
+        raise RayError(_not_started(error)) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _not_started(error: Exception) -> str:
+    reason = " ".join(str(error).split())[:500] or type(error).__name__
+    address = os.environ.get("RAY_ADDRESS", "local")
+    if address != "local":
+        return (
+            f"Ray cannot be reached at RAY_ADDRESS={address}: see whether the cluster is up and "
+            f"RAY_AUTH_MODE is as it expects. Found: {reason}"
+        )
+    return (
+        "Ray did not start on this machine, which may be too busy, or have too little memory or "
+        "room in RAY_TMPDIR (else /tmp). Nothing is lost: type the same command again. "
+        f"Found: {reason}"
+    )
+
+
+def check_room(cpus: float, gpus: float, say: Callable[[str], object]) -> None:
+    """Refuse where this machine alone has not what a worker needs: Ray would wait for ever.
+
+    A cluster may grow: there it is said what is waited for.
+
+    Args:
+        cpus: Of a worker and of what it needs beside it.
+        gpus: Of a worker.
+        say: Takes a line for the user.
+
+    Raises:
+        ConfigError: If it has not.
+    """
+    there = ray.cluster_resources()
+    for name, count in {"GPU": gpus, "CPU": cpus}.items():
+        found = there.get(name, 0)
+        if found >= count:
+            continue
+        lacks = f"a worker needs {count:g} {name}, and Ray here has {found:g}"
+        if os.environ.get("RAY_ADDRESS", "local") != "local" or len(ray.nodes()) > 1:
+            say(f"{lacks}: waits until there are more")
+            continue
+        setting = "workers.gpus=0 computes on the CPU" if name == "GPU" else "lower workers.cpus"
+        raise ConfigError(f"{lacks}: {setting}, or submit the job to a cluster that has them")
+
+
+def _quiet() -> None:
+    # Jobs report in the user's units: articles and figures, not blocks and operators.
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    for name in (
+        "ray.data",
+        "ray.data._internal.progress",
+        "ray._private.authentication.authentication_token_setup",
+    ):
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,0 +1,117 @@
+"""One limit for the requests of all workers of a job: an actor that says who may go on."""
+
+import asyncio
+import contextlib
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ray
+
+from biovl.core.limits import LATE_S, Limits
+
+SILENT_S = 60.0
+"""A request that was not heard of for so long belongs to a worker that died."""
+
+_LATE_IN_A_ROW = 10
+"""After so many turns that came late one is taken as it is: slow is not stopped."""
+
+
+class Turns:
+    """Gives turns in the order they are asked for; one event loop's."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._waiting: deque[asyncio.Future[tuple[int, float]]] = deque()
+        self._open: dict[int, float] = {}
+        self._numbers = itertools.count()
+        # Whoever asked before us may just have.
+        self._next = time.monotonic() + limits.gap_s
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def begin(self) -> tuple[int, float]:
+        """Wait for a turn; return its number, and when it began by this process's clock."""
+        turn: asyncio.Future[tuple[int, float]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._advance()
+        return await turn
+
+    async def renew(self, number: int) -> None:
+        """Say that a request is still being answered."""
+        if number in self._open:
+            self._open[number] = time.monotonic()
+
+    async def end(self, number: int) -> None:
+        """Say that a request is done."""
+        self._open.pop(number, None)
+        self._advance()
+
+    def _advance(self) -> None:
+        while self._waiting:
+            now = time.monotonic()
+            if self._waiting[0].done():
+                self._waiting.popleft()
+                continue
+            if len(self._open) >= self._limits.concurrent:
+                silent = min(self._open, key=self._open.__getitem__)
+                left_s = self._open[silent] + SILENT_S - now
+                if left_s <= 0:
+                    del self._open[silent]
+                    continue
+                self._later(left_s)
+                return
+            if self._next > now:
+                self._later(self._next - now)
+                return
+            number = next(self._numbers)
+            self._open[number] = now
+            self._next = now + self._limits.gap_s
+            self._waiting.popleft().set_result((number, now))
+
+    def _later(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._advance)
+
+
+class SharedLimiter:
+    """A handle to the turns that all workers share; it travels to them."""
+
+    def __init__(self, turns: Any) -> None:
+        self._turns = turns
+        self._least_s = math.inf
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[Callable[[], None]]:
+        """Wait for a turn."""
+        number = self._in_time()
+        try:
+            yield lambda: self._turns.renew.remote(number)
+        finally:
+            self._turns.end.remote(number)
+
+    def _in_time(self) -> int:
+        """Return the number of a turn that was noticed soon after it began."""
+        for _ in range(_LATE_IN_A_ROW):
+            number, began = ray.get(self._turns.begin.remote())
+            # Two machines' clocks are apart: what counts is how much more than at best.
+            delay_s = time.monotonic() - began
+            self._least_s = min(self._least_s, delay_s)
+            if delay_s - self._least_s <= LATE_S:
+                break
+            self._turns.end.remote(number)
+        return int(number)
+
+
+@contextlib.contextmanager
+def shared(limits: Limits) -> Iterator[SharedLimiter]:
+    """Keep one limit for as long as the block lasts. Needs Ray."""
+    # It computes next to nothing, and must not wait for a worker's place.
+    actor: Any = ray.remote(Turns).options(num_cpus=0, max_concurrency=10_000).remote(limits)
+    try:
+        yield SharedLimiter(actor)
+    finally:
+        ray.kill(actor)

@@ -1,0 +1,72 @@
+"""A job's stages: numbered tasks on workers, each with a receipt that a killed job goes on from."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+
+from biovl.core.artifacts import Draft
+from biovl.runtime.failures import checked, returned
+from biovl.runtime.progress import Progress
+
+
+class Stages:
+    """Runs the tasks of a stage that an earlier run has not finished."""
+
+    def __init__(self, draft: Draft, report: Progress) -> None:
+        self._draft, self._report = draft, report
+
+    def run(
+        self,
+        name: str,
+        total: int,
+        task: Callable[..., Mapping[str, Any] | None],
+        arguments: tuple[Any, ...],
+        *,
+        cpus: float = 1,
+        gpus: float = 0,
+    ) -> list[dict[str, Any]]:
+        """Run ``task(*arguments, number)`` for every number below ``total``, each on a worker.
+
+        Args:
+            name: Of the stage; what is counted comes last: ``writing shard``.
+            total: How many tasks there are.
+            task: What it returns is kept in the draft, which vouches for all that it has written.
+            arguments: Those that all tasks share; they travel once.
+            cpus: Of one task.
+            gpus: Of one task.
+
+        Returns:
+            What each task returned, in the order of the numbers, also of those of an earlier run.
+        """
+        key = name.replace(" ", "-")
+        pending = self.pending(name, key, total)
+        if pending:
+            uri = self._draft.folder.uri
+            shared = ray.put((task, arguments))
+
+            def work(row: dict[str, Any]) -> dict[str, Any]:
+                number = int(row["item"])
+
+                def done() -> dict[str, Any]:
+                    own, rest = ray.get(shared)
+                    Draft(uri).note(f"{key}/{number:06d}", own(*rest, number) or {})
+                    return row
+
+                return returned(uri, done)
+
+            numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
+            for row in numbers.map(work, num_cpus=cpus, num_gpus=gpus).iter_rows():
+                checked(row)
+                self._report.add()
+        return self.receipts(key, total)
+
+    def pending(self, name: str, key: str, total: int) -> list[int]:
+        """Begin a stage, and return the numbers without a receipt under ``key``."""
+        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
+        self._report.stage(name, total, done_before=len(finished))
+        return [number for number in range(total) if number not in finished]
+
+    def receipts(self, key: str, total: int) -> list[dict[str, Any]]:
+        """Return what was kept of each task of a stage that is done."""
+        return [self._draft.noted(f"{key}/{number:06d}") or {} for number in range(total)]

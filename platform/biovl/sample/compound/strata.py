@@ -1,0 +1,64 @@
+"""What makes compound figures hard, one thing at a time."""
+
+from dataclasses import dataclass
+
+from biovl.sample.compound.layouts import MANY
+
+ANY_SETTING = ("{}", "{}", "{}", "({})", "{})", "{}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stratum:
+    """How figures of one kind are drawn; what is not given is as frequent as it is in print."""
+
+    rows: tuple[tuple[int, ...], ...] = ()
+    """Arrangements to choose from."""
+    gap_px: tuple[int, int] | None = None
+    margin_px: tuple[int, int] = (0, 0)
+    contents: str = "mixed"
+    """``mixed``, ``plots``, ``photographs``, or ``one``: every panel a part of one image."""
+    background: tuple[str, ...] = ("white",)
+    systems: tuple[str, ...] = ("upper", "upper", "upper", "lower")
+    settings: tuple[str, ...] = ("{}", "{}", "{}", "{}", "({})", "{})")
+    down: tuple[str, ...] = ()
+    """Where labels stand, of ``above``, ``below``, ``top``, ``bottom``."""
+    paper: tuple[str, ...] = ("none", "none", "white")
+    missing: str = "never"
+    """``never``; ``some`` or ``all`` panels have no label; ``doubled``: two have the same."""
+    inset: bool = False
+    """Smaller panels of their own lie within larger ones."""
+    parts: tuple[int, int] = (1, 1)
+    """Images or axes under one label."""
+    shared: bool = False
+    """Colour bars, legends and titles that belong to no panel."""
+    headings: bool = False
+    quality: tuple[int, int] = (75, 96)
+    """Of JPEG; 96 leaves the pixels as they are."""
+    shrink: tuple[float, float] = (1.0, 1.0)
+
+
+STRATA_PLANS: dict[str, Stratum] = {
+    "plain": Stratum(gap_px=(8, 30), settings=("{}",), margin_px=(0, 10)),
+    "print": Stratum(),
+    "no_gutters": Stratum(gap_px=(0, 2), contents="photographs"),
+    "same_texture": Stratum(gap_px=(0, 1), contents="one"),
+    "dark": Stratum(background=("black", "#202020"), contents="photographs", gap_px=(0, 12)),
+    "insets": Stratum(inset=True, gap_px=(2, 16)),
+    "labels_outside": Stratum(down=("above", "above", "below"), gap_px=(34, 46), paper=("none",)),
+    "labels_on_texture": Stratum(contents="photographs", paper=("none",), down=("top", "bottom")),
+    "label_styles": Stratum(
+        systems=("lower", "roman", "numbered", "primed", "digits", "greek"),
+        settings=("{}", "({})", "{})", "{}."),
+    ),
+    "labels_some": Stratum(missing="some"),
+    "labels_none": Stratum(missing="all"),
+    "labels_doubled": Stratum(missing="doubled"),
+    "plots": Stratum(contents="plots", gap_px=(4, 24)),
+    "several_axes": Stratum(contents="plots", parts=(2, 4), gap_px=(10, 30)),
+    "several_images": Stratum(contents="photographs", parts=(2, 6), gap_px=(8, 24)),
+    "many": Stratum(rows=MANY),
+    "single": Stratum(rows=((1,),), missing="all", parts=(1, 6)),
+    "shared_parts": Stratum(shared=True, gap_px=(10, 36), margin_px=(10, 30)),
+    "headings": Stratum(headings=True, missing="all", rows=((2,), (3,), (2, 2), (3, 3), (4,))),
+    "damaged": Stratum(quality=(28, 45), shrink=(0.5, 0.8)),
+}

@@ -1,0 +1,1 @@
+"""The command ``split``: compound figures to panels. ``detector/`` is for ``train_detector``."""

@@ -1,0 +1,22 @@
+"""What a finished training leaves: the weights, their card and scores."""
+
+from typing import Any
+
+from biovl.core.artifacts import Folder, to_json
+from biovl.split.detector.card import detector_card
+from biovl.split.detector.detector import save
+from biovl.split.detector.model import parameters
+from biovl.split.detector.training import Trainer
+
+
+def write(trainer: Trainer) -> dict[str, Any]:
+    """Write all of the folder but its manifest; return scores, parameters and the weights' hash."""
+    config = trainer.config
+    scores = trainer.scores or trainer.score()
+    folder, count = Folder(config.out), parameters(trainer.network)
+    # Cuts and labels find far more than half: who does not, has nothing to say beside them.
+    trust = round(max(0.0, 2 * scores["map"] - 1), 4)
+    weights = save(folder, trainer.network, config.design, scores["threshold"], trust)
+    folder.write("metrics.json", to_json(scores))
+    folder.write("README.md", detector_card(config, scores, count).encode())
+    return {"scores": scores, "parameters": count, "weights_sha256": weights}

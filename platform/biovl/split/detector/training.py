@@ -1,0 +1,143 @@
+"""Training a detector: one process, batches by their number, checkpoints to go on from.
+
+Knows nothing of Ray: who draws the figures, and where, is an argument.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from biovl.core.errors import TrainingError
+from biovl.runtime.checkpoints import Checkpoints
+from biovl.split.detector.config import DetectorConfig, Optimisation
+from biovl.split.detector.detector import Detector
+from biovl.split.detector.figures import Drawer, Rounds, held_out
+from biovl.split.detector.model import PanelNetwork, device_for, to_tensor
+from biovl.split.detector.scoring import score
+from biovl.split.detector.targets import Targets, loss_of, targets_of
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What is known after a step."""
+
+    steps: int
+    loss: float
+    scores: dict[str, Any] | None
+    """On figures held out, where they were asked."""
+
+
+class Trainer:
+    """A detector while it is trained."""
+
+    def __init__(self, config: DetectorConfig, drawer: Drawer) -> None:
+        """Build the network, or what the last checkpoint in ``config.out`` holds.
+
+        Raises:
+            ConfigError: If there is no such backbone or GPU.
+            ArtifactError: If there are checkpoints, and all are corrupt.
+        """
+        self.config, self.drawer = config, drawer
+        self.device = device_for(config.workers.gpus)
+        torch.set_num_threads(config.workers.cpus)
+        torch.manual_seed(config.seed)
+        self.network = PanelNetwork(config.design, pretrained=config.pretrained).to(self.device)
+        self.optimiser = torch.optim.AdamW(
+            _groups(self.network, config.optim.weight_decay), lr=config.optim.peak_lr
+        )
+        self.checkpoints = Checkpoints(config.out)
+        self.steps = 0
+        self.scores: dict[str, Any] | None = None
+        if done := self.checkpoints.last_good():
+            self._go_on(self.checkpoints.load(done, self.device))
+
+    def run(self) -> Iterator[Passed]:
+        """Train; yield after every step.
+
+        Raises:
+            TrainingError: If the loss is no number.
+        """
+        config, rounds = self.config, Rounds(self.config, self.drawer)
+        while self.steps < config.optim.steps:
+            pages, boxes = rounds.batch(self.steps)
+            loss = self.step(pages, targets_of(boxes, config.design.size_px))
+            self.steps += 1
+            ends = self.steps == config.optim.steps
+            asked = ends or self.steps % config.validate_every == 0
+            if asked:
+                self.scores = self.score()
+            if ends or self.steps % config.save_every == 0:
+                self.checkpoints.save(self._state())
+                self.checkpoints.wait()
+            yield Passed(self.steps, loss, self.scores if asked else None)
+
+    def score(self) -> dict[str, Any]:
+        """Return the scores on figures held out."""
+        wanted = held_out(self.config)
+        figures = self.drawer(wanted, self.config.design.size_px)()
+        detector = Detector(self.network, self.config.design, 0.5, self.device)
+        found = score(detector, figures, [stratum for _, stratum in wanted])
+        self.network.train()
+        return found
+
+    def step(self, pages: Sequence[np.ndarray], targets: Targets) -> float:
+        """Learn from squares, each [size, size, 3]; return the loss.
+
+        Raises:
+            TrainingError: If the loss is no number.
+        """
+        self.network.train()
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(self.config.optim, self.steps)
+        there = Targets(*(tensor.to(self.device) for tensor in vars(targets).values()))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            output = self.network(to_tensor(pages, self.device))
+        loss = loss_of(output, there)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optim.clip_norm)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"the loss is {value} after {self.steps} steps: try a lower optim.peak_lr"
+            )
+        self.optimiser.step()
+        return value
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "steps_done": self.steps,
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "scores": self.scores,
+        }
+
+    def _go_on(self, state: dict[str, Any]) -> None:
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.steps, self.scores = state["steps_done"], state["scores"]
+
+
+def learning_rate(optim: Optimisation, step: int) -> float:
+    """Return the rate of a step: up in a line, down in a cosine to a hundredth."""
+    if step < optim.warmup_steps:
+        return optim.peak_lr * (step + 1) / optim.warmup_steps
+    gone = min((step - optim.warmup_steps) / max(optim.steps - optim.warmup_steps, 1), 1.0)
+    return optim.peak_lr * (0.01 + 0.99 * (1 + math.cos(math.pi * gone)) / 2)
+
+
+def _groups(network: PanelNetwork, weight_decay: float) -> list[dict[str, Any]]:
+    """Return what is optimised; biases and norms are not decayed."""
+    decayed: list[Tensor] = []
+    others: list[Tensor] = []
+    for parameter in network.parameters():
+        (decayed if parameter.ndim > 1 else others).append(parameter)
+    return [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]

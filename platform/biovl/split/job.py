@@ -1,0 +1,299 @@
+"""``figures/`` to ``panels/``: compound figures are cut, each part of figures by one Ray task.
+
+Parts keep their names and their order, and the articles go along, so that whatever reads figures
+reads panels. A receipt per part is what a killed job goes on from.
+"""
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+import pyarrow.parquet as pq
+
+from biovl.core import config as configs
+from biovl.core import tombstones
+from biovl.core.artifacts import (
+    Draft,
+    Folder,
+    Input,
+    Manifest,
+    fingerprint,
+    published,
+    read_manifest,
+)
+from biovl.core.errors import ArtifactError
+from biovl.core.leases import held
+from biovl.core.parts import PartWriter
+from biovl.core.records import Panel
+from biovl.runtime.connection import connected
+from biovl.runtime.failures import check_usable, leaving_nothing, resumable
+from biovl.runtime.progress import Progress
+from biovl.runtime.units import Stages
+from biovl.split.detector import config as detection
+from biovl.split.detector_job import check_gpus
+from biovl.split.rows import Derivatives, Propose, Splitting, figure_of, split
+
+KIND = "panels"
+FORMAT = 2
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+_FIGURES, _ARTICLES = "figures/", "articles/"
+_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitWorkers:
+    """What one task takes; without a detector, one CPU is enough."""
+
+    cpus: int = 1
+    """Threads of a detector that computes on CPUs."""
+
+    gpus: float = 0.0
+    """For a detector: 0.25 lets four share a GPU."""
+
+    def __post_init__(self) -> None:
+        if self.cpus < 1 or self.gpus < 0:
+            raise ValueError("workers.cpus must be at least 1 and workers.gpus not negative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitConfig:
+    """Which figures to cut, and when to leave one whole."""
+
+    figures: str
+    """``figures/`` as harvest publishes it, local or ``s3://``."""
+
+    out: str
+    """The folder to publish, local or ``s3://``."""
+
+    confidence: float = 0.5
+    """0..1; a figure of which less is sure stays whole. Higher: fewer figures are cut, more of them
+    rightly."""
+
+    derivatives: Derivatives = "all"
+    """``allowed`` leaves figures whole whose licence does not allow changes, as a panel that is cut
+    out arguably is one; the rule ``derivatives_allowed`` of assemble leaves them out."""
+
+    jpeg_quality: int = 95
+    """Of panels cut from a JPEG, without subsampling of colours; all others become PNG."""
+
+    detector: str = ""
+    """A folder that train_detector published, local or ``s3://``, whose boxes count beside cuts and
+    labels; empty: none."""
+
+    workers: SplitWorkers = field(default_factory=SplitWorkers)
+
+    may_be_empty: bool = False
+    """Whether a result without anything usable is published; else it is an error."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.confidence <= 1:
+            raise ValueError(f"confidence must be in 0..1, got {self.confidence}")
+        if not 1 <= self.jpeg_quality <= 95:
+            raise ValueError(f"jpeg_quality must be in 1..95, got {self.jpeg_quality}")
+
+    def splitting(self) -> Splitting:
+        """Return what holds for each figure."""
+        return Splitting(
+            confidence=self.confidence,
+            derivatives=self.derivatives,
+            jpeg_quality=self.jpeg_quality,
+        )
+
+
+def split_figures(config: SplitConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Cut the compound figures of a harvest and publish all figures and panels.
+
+        out/
+          figures/part-000000-000.parquet …    a row per panel or uncut figure (records.Panel)
+          articles/part-000000-000.parquet …   as they are in figures
+          tombstones.parquet                   as it is in figures, if it is there
+          manifest.json                        counts, with the reasons why figures stay whole
+
+    Raises:
+        ArtifactError: If the input is not published figures, or ``out`` holds something else or is
+            being made by another process.
+        StorageError: If a disk or bucket does not do its work; the job can be run again.
+    """
+    with resumable(config.out), leaving_nothing(config.out):
+        return _split_figures(config, Progress("split", progress))
+
+
+def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
+    harvest = read_manifest(config.figures, "figures")
+    names = sorted(name for name in harvest.files if name.startswith(_FIGURES))
+    if not names:
+        raise ArtifactError(f"{config.figures} holds no parts of figures")
+    inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
+    if config.detector:
+        read_manifest(config.detector, detection.KIND)
+        known = fingerprint(config.detector)
+        inputs.append(Input(name=detection.KIND, uri=config.detector, fingerprint=known))
+    plain = configs.to_plain(config)
+    # The same input gives the same bytes wherever they are published and whoever works.
+    del plain["out"], plain["workers"], plain["may_be_empty"]
+    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(SplitConfig))
+    if done is not None:
+        return done
+    others = sorted(set(harvest.files) - set(names))
+    copied = [name for name in others if name.startswith(_ARTICLES)]
+    with held(config.out) as lease:
+        draft = Draft.begin(
+            config.out,
+            KIND,
+            plain,
+            inputs,
+            defaults=configs.defaults(SplitConfig),
+            output_format=FORMAT,
+        )
+        if Folder(config.figures).exists(tombstones.FILE):
+            _copy(config, [tombstones.FILE], 0)
+        with connected():
+            gpus = config.workers.gpus if config.detector else 0
+            check_gpus(gpus)
+            stages = Stages(draft, report)
+            receipts = stages.run(
+                "splitting part",
+                len(names),
+                _split_part,
+                (config, names),
+                cpus=config.workers.cpus,
+                gpus=gpus,
+            )
+            stages.run("copying part of articles", len(copied), _copy, (config, copied))
+        seen = sum((Counter(receipt["seen"]) for receipt in receipts), Counter[str]())
+        counts = _counts(seen, harvest.counts)
+        check_usable(
+            counts["figures"]["usable"],
+            f"{counts['figures']['seen']:,} rows made of {config.figures}",
+            counts["figures"]["defects"],
+            may_be_empty=config.may_be_empty,
+        )
+        manifest = Manifest(
+            kind=KIND,
+            config=plain,
+            inputs=inputs,
+            counts=counts,
+            files={
+                **{name: r["file"] for name, r in zip(names, receipts, strict=True)},
+                **{name: harvest.files[name] for name in others if name in copied},
+            },
+            notes={
+                **harvest.notes,
+                "box_px": "x0, y0, x1, y1 in the published image as displayed, end exclusive",
+                "pixels": f"JPEG quality {config.jpeg_quality}, 4:4:4, where the figure is a JPEG, "
+                "else PNG; uncut figures as published",
+            },
+        )
+        lease.check()
+        return draft.publish(manifest)
+
+
+def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[str, Any]:
+    """Split the figures of one part; return its file and its counts."""
+    name = names[number]
+    unit, first = name.removeprefix(f"{_FIGURES}part-").removesuffix(".parquet").split("-")
+    source, folder = Folder(config.figures), Draft(config.out).folder
+    how, propose = config.splitting(), _proposer(config) if config.detector else None
+    seen: Counter[str] = Counter()
+    with (
+        source.filesystem.open_input_file(source.at(name)) as stream,
+        # However large it becomes, a part stays one.
+        PartWriter(folder, "figures", int(unit), Panel, sys.maxsize, first=int(first)) as panels,
+    ):
+        parts = pq.ParquetFile(stream)
+        taken = set(parts.read(columns=["figure_id"])["figure_id"].to_pylist())
+        for group in range(parts.num_row_groups):
+            for row in parts.read_row_group(group).to_pylist():
+                rows = split(figure_of(row), how, taken, propose)
+                _count(seen, rows)
+                for panel in rows:
+                    panels.add(panel)
+    return {"file": panels.files[name], "seen": dict(seen)}
+
+
+def _proposer(config: SplitConfig) -> Propose:
+    """Return a detector on this worker: one copy for all tasks that come to the process."""
+    return _loaded(config.detector, fingerprint(config.detector), config.workers)
+
+
+@functools.cache
+def _loaded(uri: str, known: str, workers: SplitWorkers) -> Propose:
+    # ``known`` tells one detector from another that later lies in the same place. Imported here,
+    # for without a detector nobody needs PyTorch.
+    import torch
+
+    from biovl.split.detector.detector import Detector
+    from biovl.split.detector.model import device_for
+
+    torch.set_num_threads(workers.cpus)
+    return Detector.load(uri, device_for(workers.gpus)).propose
+
+
+def _copy(config: SplitConfig, names: Sequence[str], number: int) -> dict[str, Any]:
+    """Copy a file of figures as it is."""
+    source, folder = Folder(config.figures), Draft(config.out).folder
+    with (
+        source.filesystem.open_input_stream(source.at(names[number])) as stream,
+        folder.writer(names[number]) as copy,
+    ):
+        while block := stream.read(_BLOCK):
+            copy.write(block)
+    return {}
+
+
+def _count(seen: Counter[str], rows: Sequence[Panel]) -> None:
+    """Count the rows that one figure became."""
+    for row in rows:
+        seen[f"rows/{row.defect or ''}"] += 1
+        seen["mentions"] += len(row.mentions)
+    if rows[0].whole_because is not None:
+        seen[f"whole/{rows[0].whole_because}"] += 1
+        return
+    seen["split"] += 1
+    seen["panels"] += len(rows)
+    for row in rows:
+        seen["panels with own caption"] += row.own_caption is not None
+        seen["panels with mentions of their own"] += any(
+            not mention.figure_level for mention in row.mentions
+        )
+        seen[f"label/{row.how.label}"] += 1
+        seen[f"box/{row.how.box}"] += 1
+
+
+def _counts(seen: Counter[str], harvested: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counts as harvest gives them, for those that read both, and those of panels."""
+    defects = _below(seen, "rows/")
+    usable = defects.pop("", 0)
+    defective = sum(defects.values())
+    whole = _below(seen, "whole/")
+    return {
+        "articles": harvested.get("articles", {}),
+        "figures": {
+            "seen": usable + defective,
+            "usable": usable,
+            "defective": defective,
+            "defects": defects,
+        },
+        "mentions": seen["mentions"],
+        "parents": {"seen": seen["split"] + sum(whole.values()), "split": seen["split"]},
+        "whole": whole,
+        "panels": {
+            "seen": seen["panels"],
+            "with_own_caption": seen["panels with own caption"],
+            "with_own_mentions": seen["panels with mentions of their own"],
+            "label": _below(seen, "label/"),
+            "box": _below(seen, "box/"),
+        },
+    }
+
+
+def _below(seen: Counter[str], prefix: str) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): count
+        for name, count in sorted(seen.items())
+        if name.startswith(prefix)
+    }

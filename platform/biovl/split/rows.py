@@ -1,0 +1,386 @@
+"""A figure to the rows of ``panels/``: one for each panel, or one for the figure as it is.
+
+A figure is cut where its caption names panels, the image has as many, and both agree; else it stays
+whole, with the reason. A wrong caption is worse than a long one.
+"""
+
+import io
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from biovl.articles.citances.extraction import Citance, citances
+from biovl.articles.subcaptions.splitting import SplitCaption, split_caption
+from biovl.core.records import Figure, How, Mention, Panel, PanelMention, PixelBox, Reference, Span
+from biovl.images import decode, hashing
+from biovl.images.boxes import Box, Proposal
+from biovl.images.labels.reading import Label, read_labels
+from biovl.images.matching import MatchedPanel, match
+from biovl.images.panels.splitting import split_figure
+
+log = logging.getLogger(__name__)
+
+UNUSABLE = "image is not usable"
+NOT_ALLOWED = "licence does not allow changes"
+NO_LABELS = "caption names no panels"
+NO_PANELS = "image shows no panels"
+DISAGREE = "labels and panels disagree"
+UNSURE = "below confidence"
+FAILED = "splitter failed"
+REASONS = (UNUSABLE, NOT_ALLOWED, NO_LABELS, NO_PANELS, DISAGREE, UNSURE, FAILED)
+"""Why a figure stays whole."""
+
+Derivatives = Literal["all", "allowed"]
+
+Propose = Callable[[np.ndarray], Sequence[Proposal]]
+"""What a detector takes for panels in an image, RGB, uint8, shape [H, W, 3]."""
+
+_SURE = 0.7
+"""Least score of all labels where one is there that the caption does not name."""
+
+_NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
+_AS_PUBLISHED = "as published"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splitting:
+    """When and how figures are cut."""
+
+    confidence: float
+    """0..1; figures of which less is sure stay whole."""
+    derivatives: Derivatives
+    """``allowed``: figures whose licence does not allow changes stay whole."""
+    jpeg_quality: int
+    """Of panels cut from a JPEG, Pillow's scale; their colours are not subsampled."""
+
+
+def figure_of(row: Mapping[str, Any]) -> Figure:
+    """Return a row of ``figures/`` as a record. Columns that the row lacks are None or empty."""
+    known: dict[str, Any] = {item.name: row.get(item.name) for item in fields(Figure)}
+    known["mentions"] = [
+        Mention(
+            text=found["text"],
+            refs=[Reference(**reference) for reference in found["refs"]],
+            superscripts=_spans(found["superscripts"]),
+            container=found["container"],
+        )
+        for found in row.get("mentions") or ()
+    ]
+    for name in ("caption_bold", "caption_superscripts"):
+        known[name] = _spans(row.get(name) or ())
+    known["third_party"] = bool(known["third_party"])
+    return Figure(**known)
+
+
+def split(
+    figure: Figure, how: Splitting, taken: set[str], propose: Propose | None = None
+) -> list[Panel]:
+    """Return the rows of one figure: its panels in reading order, or the figure as it is.
+
+    Args:
+        figure: As harvested.
+        how: When and how it is cut.
+        taken: Ids in use; those of the panels are added.
+        propose: A detector, if there is one.
+    """
+    try:
+        cut = _cut(figure, how, propose)
+    # One figure in a hundred million that trips a mistake of ours must not end the run. It is
+    # counted under a name that nobody overlooks, and the log has the traceback.
+    except Exception as error:
+        log.exception("splitting %s failed", figure.figure_id)
+        cut = FAILED, f"{type(error).__name__}: {error}"[:300], 0.0
+    if isinstance(cut, tuple):
+        reason, detail, confidence = cut
+        return [_whole(figure, reason, detail, confidence)]
+    return [
+        replace(panel, figure_id=_id(panel, number, taken))
+        for number, panel in enumerate(cut, start=1)
+    ]
+
+
+def _cut(
+    figure: Figure, how: Splitting, propose: Propose | None
+) -> list[Panel] | tuple[str, str | None, float]:
+    """Return the panels of a figure, or why it stays whole, a detail, and the confidence."""
+    if figure.image is None or figure.defect is not None:
+        return UNUSABLE, figure.defect, 1.0
+    if how.derivatives == "allowed" and not figure.derivatives_allowed:
+        return NOT_ALLOWED, figure.license, 1.0
+    cited = citances(figure.mentions, figure.figure_label)
+    caption = split_caption(
+        figure.caption,
+        bold=figure.caption_bold,
+        cited={_base(panel) for one in cited for panel in one.panels},
+    )
+    expected = caption.labels()
+    if len(expected) < 2:
+        return NO_LABELS, None, 1.0
+    pixels = decode.decode_rgb(figure.image).pixels
+    if pixels is None:
+        return UNUSABLE, decode.UNDECODABLE, 1.0
+    labels, untold = _read(pixels, expected)
+    if untold is not None:
+        return DISAGREE, f"the image shows {untold}, which the caption does not name", 0.0
+    proposals = propose(pixels) if propose else ()
+    found = split_figure(pixels, labels=labels, expected=expected, proposals=proposals)
+    matched = match(found, expected)
+    if len(matched.panels) < 2:
+        return NO_PANELS, None, 1.0
+    if matched.conflict:
+        return DISAGREE, matched.conflict, 0.0
+    confidence = round(matched.confidence * caption.confidence, 4)
+    if confidence < how.confidence:
+        return UNSURE, None, confidence
+    return [
+        _panel(figure, caption, cited, panel, pixels, confidence, how) for panel in matched.panels
+    ]
+
+
+def _read(pixels: np.ndarray, expected: Sequence[str]) -> tuple[list[Label], str | None]:
+    """Return the labels that are printed, and the next letter if a panel has that as well."""
+    last = max(expected)
+    after = chr(ord(last) + 1) if len(last) == 1 and last.isascii() and last.isalpha() else None
+    # Axes, bars and dots look like an I, an l and an o.
+    if after is None or not after.isalpha() or after in "IilOo":
+        return read_labels(pixels, expected=expected), None
+    found = read_labels(pixels, expected=[*expected, after])
+    labels = [label for label in found if label.text != after]
+    # A letter that is no label looks less like one than these, or not all of these were found.
+    is_sure = len(found) == len(expected) + 1 and min(x.score for x in found) >= _SURE
+    return labels, after if is_sure else None
+
+
+def _panel(
+    figure: Figure,
+    caption: SplitCaption,
+    cited: Sequence[Citance],
+    matched: MatchedPanel,
+    pixels: np.ndarray,
+    confidence: float,
+    how: Splitting,
+) -> Panel:
+    box = _within(matched.panel.box, pixels)
+    data, made = _encoded(pixels[box.y0 : box.y1, box.x0 : box.x1], figure, how.jpeg_quality)
+    found = decode.inspect(data)
+    label = matched.label
+    text = caption.text_of(label) if label else figure.caption
+    own = " ".join(part.text for part in caption.parts if label in part.labels)
+    label_box = matched.panel.label_box
+    mentions = _mentions_of(label, cited, figure.mentions, caption.labels())
+    return Panel(
+        **{
+            **_columns_of(figure),
+            "parent_figure_id": figure.figure_id,
+            "caption": text,
+            "caption_bold": _moved(figure.caption, text, figure.caption_bold),
+            "caption_superscripts": _moved(figure.caption, text, figure.caption_superscripts),
+            "mentions": mentions,
+            "image": data,
+            "image_format": found.format,
+            "image_mode": found.mode,
+            "size_bytes": len(data),
+            "width_px": found.width_px,
+            "height_px": found.height_px,
+            "image_sha256": hashing.sha256_hex(data),
+            "phash": found.phash,
+            "defect": found.defect,
+            "defect_detail": found.defect_detail,
+        },
+        supplements_figure_id=figure.parent_figure_id,
+        panel_label=label,
+        box_px=box,
+        label_box_px=_within(label_box, pixels) if label_box else None,
+        own_caption=own if label else None,
+        preamble=caption.preamble,
+        full_caption=figure.caption,
+        confidence=round(min(confidence, matched.confidence), 4) if label else confidence,
+        how=How(
+            label=matched.how,
+            box=matched.panel.how,
+            caption=f"own part, {caption.system}" if label else "whole caption",
+            pixels=made,
+        ),
+        whole_because=None,
+        whole_detail=None,
+    )
+
+
+def _whole(figure: Figure, reason: str, detail: str | None, confidence: float) -> Panel:
+    """Return the one row of a figure that is not cut: its bytes and texts as they are."""
+    mentions = [
+        PanelMention(
+            text=found.text,
+            refs=found.refs,
+            superscripts=found.superscripts,
+            container=found.container,
+            figure_level=not any(reference.panels for reference in found.refs),
+            statement=None,
+            linked=True,
+        )
+        for found in figure.mentions
+    ]
+    return Panel(
+        **{
+            **_columns_of(figure),
+            "parent_figure_id": figure.figure_id,
+            "mentions": mentions,
+        },
+        supplements_figure_id=figure.parent_figure_id,
+        panel_label=None,
+        box_px=None,
+        label_box_px=None,
+        own_caption=None,
+        preamble=None,
+        full_caption=figure.caption,
+        confidence=confidence,
+        how=How(label="none", box="whole", caption="whole caption", pixels=_AS_PUBLISHED),
+        whole_because=reason,
+        whole_detail=detail,
+    )
+
+
+def _columns_of(figure: Figure) -> dict[str, Any]:
+    return {item.name: getattr(figure, item.name) for item in fields(Figure)}
+
+
+def _id(panel: Panel, number: int, taken: set[str]) -> str:
+    """Return a free id for a panel: ``PMC1_f2_pA``, or its number where it has no label."""
+    name = _NOT_IN_ID.sub("-", panel.panel_label or "").strip("-") or str(number)
+    stem = candidate = f"{panel.parent_figure_id}_p{name}"
+    again = 2
+    while candidate in taken:
+        candidate, again = f"{stem}-{again}", again + 1
+    taken.add(candidate)
+    return candidate
+
+
+def _within(box: Box, pixels: np.ndarray) -> PixelBox:
+    """Return a box in whole pixels inside the image, of one pixel at least."""
+    height, width = pixels.shape[:2]
+    x0, y0 = min(max(round(box.x0), 0), width - 1), min(max(round(box.y0), 0), height - 1)
+    return PixelBox(
+        x0, y0, min(max(round(box.x1), x0 + 1), width), min(max(round(box.y1), y0 + 1), height)
+    )
+
+
+def _encoded(pixels: np.ndarray, figure: Figure, jpeg_quality: int) -> tuple[bytes, str]:
+    """Return pixels as a file, and how it was made: JPEG from a JPEG, else PNG without loss."""
+    is_grey = bool(
+        (pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 1] == pixels[..., 2]).all()
+    )
+    image = Image.fromarray(np.ascontiguousarray(pixels[..., 0] if is_grey else pixels))
+    stream = io.BytesIO()
+    if figure.image_format == "jpeg":
+        image.save(stream, "JPEG", quality=jpeg_quality, subsampling="4:4:4", optimize=True)
+        return stream.getvalue(), f"jpeg quality {jpeg_quality}, 4:4:4"
+    image.save(stream, "PNG")
+    return stream.getvalue(), "png"
+
+
+# Mentions.
+
+
+def _mentions_of(
+    label: str | None,
+    cited: Sequence[Citance],
+    stored: Sequence[Mention],
+    labels: Sequence[str],
+) -> list[PanelMention]:
+    """Return the sentences that cite a panel, and, flagged, those that cite the whole figure."""
+    found = []
+    for one in cited:
+        named = [
+            panel
+            for panel in dict.fromkeys(map(_base, one.panels))
+            if label is not None and _names(panel, label, labels)
+        ]
+        if named or any(not reference.panels for reference in one.references):
+            found.append(_mention(one, stored, named))
+    return found
+
+
+def _mention(one: Citance, stored: Sequence[Mention], named: Sequence[str]) -> PanelMention:
+    """Return a sentence that cites the panel by these names; by none: the figure as a whole."""
+    source = next(found for found in stored if one.text in found.text)
+    start = source.text.index(one.text)
+    said = " ".join(dict.fromkeys(filter(None, map(one.statement_of, named))))
+    return PanelMention(
+        text=one.text,
+        refs=[
+            Reference(
+                start=reference.span.start,
+                end=reference.span.end,
+                panels=list(reference.panels),
+                implied=any(
+                    link.implied
+                    and link.start < start + reference.span.end
+                    and start + reference.span.start < link.end
+                    for link in source.refs
+                ),
+            )
+            for reference in one.references
+        ],
+        superscripts=list(_shifted(source.superscripts, start, start + len(one.text))),
+        container=one.container,
+        figure_level=not named,
+        statement=said if said not in ("", one.text) else None,
+        linked=one.is_linked,
+    )
+
+
+def _names(cited: str, label: str, labels: Sequence[str]) -> bool:
+    """Return whether a cited panel is the one of a label, or holds it, or lies in it.
+
+    Journals print A and cite 2a: the case counts only where the figure has both.
+    """
+    if len({name.casefold() for name in labels}) == len(set(labels)):
+        cited, label = cited.casefold(), label.casefold()
+    return cited == label or cited.startswith(f"{label}.") or label.startswith(f"{cited}.")
+
+
+def _base(panel: str) -> str:
+    """Return ``b`` of ``b (left)``."""
+    return panel.partition(" (")[0]
+
+
+# Spans.
+
+
+def _spans(values: Sequence[Mapping[str, int]]) -> list[Span]:
+    return [Span(value["start"], value["end"]) for value in values]
+
+
+def _shifted(spans: Sequence[Span], start: int, end: int) -> Iterator[Span]:
+    """Yield spans of a text as those of a stretch of it."""
+    for span in spans:
+        if span.start < end and start < span.end:
+            yield Span(max(span.start, start) - start, min(span.end, end) - start)
+
+
+def _moved(source: str, text: str, spans: Sequence[Span]) -> list[Span]:
+    """Return spans of a caption as those of a text made of stretches of it, in their order.
+
+    Words are followed from one to the other, so what stands in a word keeps its place in it.
+    """
+    found: list[Span] = []
+    position = 0
+    if not spans:
+        return found
+    for word in re.finditer(r"\S+", text):
+        place = source.find(word[0], position)
+        if place < 0:
+            continue
+        position = place + len(word[0])
+        for span in _shifted(spans, place, position):
+            new = Span(word.start() + span.start, word.start() + span.end)
+            # A stretch of several words stays one.
+            if found and found[-1].end + 1 == new.start and span.start == 0:
+                new = Span(found.pop().start, new.end)
+            found.append(new)
+    return found

@@ -1,0 +1,352 @@
+"""A corpus to ``sweep/``: pretrain under many settings, as trials of Ray Tune.
+
+A trial is the ordinary pretrain job: the driver of a Ray Train run, inside a trial of Ray Tune. The
+folder of each is what it goes on from, and the sweep's draft says which have ended, so nothing is
+kept in Ray: the same command finishes a killed sweep.
+"""
+
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+import ray
+from ray import tune
+from ray.tune.schedulers import ASHAScheduler
+from ray.util.placement_group import remove_placement_group
+
+from biovl.benchmark.retrieval import mean_recall_at_1
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, fingerprint, published
+from biovl.core.errors import ArtifactError, BiovlError, TrainingError
+from biovl.core.leases import STALE_S, held
+from biovl.pretrain.config import PretrainConfig, WorkersConfig
+from biovl.pretrain.job import pretrain
+from biovl.runtime import ray_train
+from biovl.runtime.connection import connected
+from biovl.sweep import report
+from biovl.sweep.config import SweepConfig
+from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, outcome_of, scores_of
+from biovl.sweep.trials import Trial, corpora_of, defaults_of, identity_of, trials_of
+
+KIND = "sweep"
+FORMAT = 1
+"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+
+_RETRIES = 3
+"""Of a trial whose process or node died; it goes on from its checkpoint."""
+
+_GIVE_BACK_S = 5.0
+
+_RANKED_BY, _TIME = "mean_recall_at_1", "epochs_done"
+
+
+def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Train the models of a table, and publish it.
+
+        out/
+          README.md                    the table in the columns of the paper, and its plots
+          trials.parquet  trials.csv   a row per trial: settings, status, scores, time
+          curves.parquet               a row per trial and validated epoch
+          best.yaml                    the best settings, a recipe for pretrain
+          plots/                       scores against context and batch, curves, tokens wasted
+          trials/00-…/                 the model of each trial, as pretrain publishes it
+          manifest.json                configurations of all trials, and what came of each
+
+    A trial that fails is a row with its reason.
+
+    Raises:
+        ConfigError: If a trial is no valid run of pretrain on this corpus.
+        ArtifactError: If the corpus is none, or ``out`` holds something else or is being made.
+        TrainingError: If every trial failed; the same command tries them again.
+    """
+    trials = trials_of(config)
+    inputs = [
+        Input(name="corpus", uri=uri, fingerprint=fingerprint(uri))
+        for uri in corpora_of(config, trials)
+    ]
+    what = identity_of(config, trials)
+    defaults = defaults_of(trials)
+    done = published(config.out, KIND, what, inputs, defaults=defaults)
+    if done is not None:
+        return done
+
+    def say(line: str) -> None:
+        print(f"sweep: {line}", file=progress, flush=True)
+
+    with held(config.out) as lease:
+        draft = Draft.begin(config.out, KIND, what, inputs, defaults=defaults, output_format=FORMAT)
+        left = [trial for trial in trials if not _is_over(draft, trial)]
+        if len(left) < len(trials):
+            say(f"{len(trials) - len(left)} of {len(trials)} trials are over")
+        if left:
+            # Those that are over tell the scheduler again what they told it before.
+            _run(config, trials if config.asha.reduction > 1 else left, draft, say)
+        lease.check()
+        outcomes = [outcome_of(trial, draft.noted(_ended(trial.name)) or {}) for trial in trials]
+        if all(outcome.status == FAILED for outcome in outcomes):
+            raise TrainingError(
+                f"all {len(outcomes)} trials failed; the first: {outcomes[0].reason}\n"
+                "The same command tries them again."
+            )
+        for trial in trials:
+            # Checkpoints of what will not go on.
+            if find_manifest(trial.config.out) is None:
+                Draft(trial.config.out).clear()
+        best = report.write(draft.folder, config, outcomes)
+        counts = dict.fromkeys((FINISHED, STOPPED, FAILED), 0)
+        for outcome in outcomes:
+            counts[outcome.status] += 1
+        manifest = Manifest(
+            kind=KIND,
+            config=what,
+            inputs=inputs,
+            counts={"trials": {"total": len(trials), **counts}},
+            notes={
+                "best": best,
+                "outcomes": {
+                    outcome.trial.name: {
+                        "status": outcome.status,
+                        "reason": outcome.reason,
+                        "scores": dict(outcome.final),
+                    }
+                    for outcome in outcomes
+                },
+            },
+        )
+        return draft.publish(manifest)
+
+
+def estimated(config: SweepConfig) -> str:
+    """Return the trials of a sweep with their settings and estimated times, for a person.
+
+    Raises:
+        ConfigError: If a trial is no valid run of pretrain on this corpus.
+        ArtifactError: If the corpus is none.
+    """
+    return report.dry_run(config, trials_of(config))
+
+
+def at_once(trials: Sequence[Trial], resources: Mapping[str, float]) -> int:
+    """Return how many trials the resources have room for at the same time, at least one.
+
+    Training workers keep their CPUs while others load pairs and validate: where they had all, each
+    would wait for pairs for ever.
+
+    Args:
+        trials: Of which any may run beside any.
+        resources: Of the whole cluster, by Ray's names.
+    """
+    rooms = []
+    for trial in trials:
+        for name, needed in _needs(trial.config).items():
+            if needed:
+                # Half a CPU twice is one, whatever rounding says.
+                rooms.append(math.floor(resources.get(name, 0) / needed + 1e-6))
+    return max(1, min(rooms))
+
+
+def _needs(config: PretrainConfig) -> dict[str, float]:
+    workers: WorkersConfig = config.workers
+    count = workers.count if isinstance(workers.count, int) else workers.count[0]
+    # One CPU loads pairs and validates between them.
+    beside = max(1.0, 0.0 if config.validation.gpus else config.validation.cpus)
+    return {
+        "CPU": count * workers.cpus + beside,
+        "GPU": count * workers.gpus + config.validation.gpus,
+    }
+
+
+def _ended(name: str) -> str:
+    return f"ended/{name}"
+
+
+def _is_over(draft: Draft, trial: Trial) -> bool:
+    """Return whether a trial finished or was stopped; one that failed is tried again."""
+    if find_manifest(trial.config.out) is not None:
+        return True
+    return (draft.noted(_ended(trial.name)) or {}).get("status") == STOPPED
+
+
+def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -> None:
+    """Run trials until each has ended, and note how those did that published nothing."""
+    folder = draft.folder
+    folder.delete_folder(".draft/tune")
+    for trial in trials:
+        if not _is_over(draft, trial):
+            # Of an earlier attempt.
+            draft.note(_ended(trial.name), {})
+    # Boxes of Tune's; its files, beside those of the trials; and a check that a trial which fails
+    # before its first epoch would not pass.
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+    logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)
+    asha = config.asha
+    scheduler = None
+    if asha.reduction > 1:
+        scheduler = ASHAScheduler(
+            time_attr=_TIME,
+            metric=_RANKED_BY,
+            mode="max",
+            # Beyond the end: Tune would stop a trial there that has yet to publish its model.
+            max_t=max(trial.config.epochs for trial in trials) + 1,
+            grace_period=asha.first_epochs,
+            reduction_factor=asha.reduction,
+        )
+    with connected():
+        concurrent = config.concurrent or at_once(trials, ray.cluster_resources())
+        say(f"{len(trials)} trials, {min(concurrent, len(trials))} at a time")
+        grid: Any = tune.grid_search(
+            [
+                {
+                    "name": trial.name,
+                    "config": configs.to_plain(trial.config),
+                    "sweep": config.out,
+                    "working_folder": os.getcwd(),
+                }
+                for trial in trials
+            ]
+        )
+        tuner = tune.Tuner(
+            # Drivers only wait; with a CPU each, or a part of one, they would take those of workers
+            # and of what loads their pairs. Tune wants some resource: a mebibyte.
+            tune.with_resources(_run_trial, {"memory": 1 << 20}),
+            param_space={"trial": grid},
+            tune_config=tune.TuneConfig(
+                scheduler=scheduler,
+                max_concurrent_trials=concurrent,
+                # A trial that was stopped leaves threads behind.
+                reuse_actors=scheduler is None,
+                trial_dirname_creator=lambda trial: str(trial.config["trial"]["name"]),
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=folder.at(".draft"),
+                storage_filesystem=folder.filesystem,
+                failure_config=tune.FailureConfig(max_failures=_RETRIES),
+                callbacks=[_Endings(draft)],
+                verbose=0,
+            ),
+        )
+        # Can be iterated, without saying so.
+        results: Any = tuner.fit()
+    errors = {
+        result.config["trial"]["name"]: result.error
+        for result in results
+        if result.error is not None and result.config is not None
+    }
+    for trial in trials:
+        if find_manifest(trial.config.out) is not None:
+            continue
+        noted = draft.noted(_ended(trial.name)) or {}
+        if trial.name in errors:
+            reason = str(errors[trial.name]).strip().splitlines()[-1]
+            noted = {"status": FAILED, "reason": reason}
+        elif not noted:
+            noted = {"status": FAILED, "reason": "it ended without a model"}
+        draft.note(_ended(trial.name), noted)
+        say(f"{trial.name} {noted['status']} {noted['reason']}".rstrip())
+
+
+def _run_trial(arguments: dict[str, Any]) -> None:
+    """What each trial of Ray Tune runs: the driver of one run of pretrain."""
+    trial = arguments["trial"]
+    # Tune moves its trials elsewhere, where relative locations would mean other folders.
+    if os.path.isdir(trial["working_folder"]):
+        os.chdir(trial["working_folder"])
+    config: PretrainConfig = configs.build(PretrainConfig, trial["config"])
+    draft = Draft(trial["sweep"])
+    noted = draft.noted(_ended(trial["name"])) or {}
+
+    def tell(epoch: int, scores: Mapping[str, Any]) -> None:
+        # The last epoch counts when its model is published: told now, Tune might stop the trial
+        # in the middle of that.
+        if epoch + 1 < config.epochs:
+            tune.report({_TIME: epoch + 1, _RANKED_BY: mean_recall_at_1(dict(scores))})
+
+    for epoch, scores in sorted(scores_of(config.out).items()):
+        tell(epoch, scores)
+    if noted.get("status") == STOPPED:
+        return
+    lines: Any = _Named(trial["name"], sys.stderr)
+    try:
+        _wait_for_an_earlier_driver(config.out)
+        pretrain(config, progress=lines, validated=tell)
+    except BiovlError as error:
+        draft.note(_ended(trial["name"]), {"status": FAILED, "reason": str(error)})
+        return
+    last = scores_of(config.out)[config.epochs - 1]
+    tune.report({_TIME: config.epochs, _RANKED_BY: mean_recall_at_1(last)})
+
+
+def _wait_for_an_earlier_driver(out: str) -> None:
+    """Wait for one that was killed with its sweep, or on a node that died, to count as dead.
+
+    Raises:
+        ArtifactError: If somebody else makes the folder.
+    """
+    deadline = time.monotonic() + STALE_S + 10
+    while find_manifest(out) is None:
+        try:
+            with held(out, settle_s=0):
+                return
+        except ArtifactError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
+class _Endings(tune.Callback):
+    """Notes which trials were stopped, and frees what workers had when a trial ended by force.
+
+    Ray Train's own cleaner of placement groups asks the dashboard who is dead; a Ray without one
+    never frees them, and the next trial would wait for ever.
+    """
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Tune has stopped a trial, or it came to its end."""
+        self._later(trial)
+        own = trial.config["trial"]
+        key = _ended(own["name"])
+        # One that came to its end has published a model, or said why not.
+        if find_manifest(own["config"]["out"]) is None and not self._draft.noted(key):
+            self._draft.note(key, {"status": STOPPED, "reason": ""})
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """The process of a trial died, and it is tried again."""
+        self._later(trial)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """The process of a trial died once too often."""
+        self._later(trial)
+
+    def _later(self, trial: Any) -> None:
+        group = ray_train.reserved(trial.config["trial"]["config"]["out"])
+        if group is None:
+            return
+        # By then whoever would start the workers anew has ended with the trial.
+        timer = threading.Timer(_GIVE_BACK_S, remove_placement_group, [group])
+        timer.daemon = True
+        timer.start()
+
+
+class _Named:
+    """Lines of a trial, each with its name."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self._name, self._stream = name, stream
+
+    def write(self, text: str) -> int:
+        written = text.replace("pretrain:", f"{self._name}:", 1)
+        return self._stream.write(written)
+
+    def flush(self) -> None:
+        self._stream.flush()

@@ -1,0 +1,90 @@
+"""What came of a trial, read from its folder: published, stopped early, or failed."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biovl.benchmark.retrieval import mean_recall_at_1
+from biovl.core.artifacts import Draft, Folder, find_manifest
+from biovl.pretrain.scores import scores_noted
+from biovl.pretrain.trackers import METRICS, read_metrics
+from biovl.sweep.trials import Trial
+
+FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What is known of a trial afterwards."""
+
+    trial: Trial
+    status: str
+    reason: str
+    """Of one that failed, else empty."""
+
+    scores: Mapping[int, Mapping[str, Any]]
+    """Of every validated epoch, from 0."""
+
+    epoch: int | None
+    """Whose scores count: the published model's, or the last of one that was stopped; from 0."""
+
+    seconds: float | None
+    """That its steps took, all together; None where no step was made."""
+
+    @property
+    def final(self) -> Mapping[str, Any]:
+        """The scores that count; empty where there are none."""
+        return {} if self.epoch is None else self.scores[self.epoch]
+
+    @property
+    def mean_recall(self) -> float | None:
+        """The mean of both R@1, by which trials are ranked."""
+        return mean_recall_at_1(dict(self.final)) if self.final else None
+
+
+def scores_of(uri: str) -> dict[int, dict[str, Any]]:
+    """Return the scores of a run's validated epochs, by epoch from 0: published or on its way."""
+    if find_manifest(uri) is None:
+        return scores_noted(Draft(uri))
+    found = json.loads(Folder(uri).read("validation.json"))
+    return {int(epoch) - 1: scores for epoch, scores in found.items()}
+
+
+def outcome_of(trial: Trial, ended: Mapping[str, str]) -> Outcome:
+    """Return what came of a trial.
+
+    Args:
+        trial: That is over.
+        ended: Its status and reason, as noted by the sweep; what is published is finished in any
+            case.
+    """
+    uri = trial.config.out
+    manifest = find_manifest(uri)
+    scores = scores_of(uri)
+    if manifest is not None:
+        epoch: int | None = manifest.notes["published_epoch"] - 1
+        status, reason = FINISHED, ""
+    else:
+        status, reason = ended["status"], ended["reason"]
+        epoch = max(scores, default=None)
+    return Outcome(
+        trial=trial,
+        status=status,
+        reason=reason,
+        scores=scores,
+        epoch=epoch if epoch in scores else None,
+        seconds=_seconds(uri),
+    )
+
+
+def _seconds(uri: str) -> float | None:
+    folder = Folder(uri)
+    if not folder.exists(METRICS):
+        return None
+    with tempfile.TemporaryDirectory() as local:
+        path = Path(local, METRICS)
+        path.write_bytes(folder.read(METRICS))
+        return float(sum(row["step_s"] for row in read_metrics(path)))

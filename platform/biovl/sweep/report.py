@@ -1,0 +1,130 @@
+"""What a sweep tells people: before it starts, and afterwards its tables, plots and best recipe."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from biovl.core import config as configs
+from biovl.core import markdown
+from biovl.core.artifacts import Folder
+from biovl.pretrain.config import PretrainConfig
+from biovl.sweep import plots, tables
+from biovl.sweep.config import SweepConfig
+from biovl.sweep.outcomes import FINISHED, Outcome
+from biovl.sweep.trials import Trial
+
+BEST = "best.yaml"
+
+
+def write(folder: Folder, config: SweepConfig, outcomes: Sequence[Outcome]) -> str | None:
+    """Write all that a sweep publishes but its models and manifest; return the best trial's name.
+
+    Args:
+        folder: Of the sweep.
+        config: Of the sweep.
+        outcomes: Of all its trials, in the order of the table.
+    """
+    trials = tables.trials_table(outcomes)
+    folder.write("trials.parquet", tables.parquet(trials))
+    folder.write("trials.csv", tables.csv(trials))
+    folder.write("curves.parquet", tables.parquet(tables.curves_table(outcomes)))
+    drawn = plots.plots(outcomes)
+    for name, png in drawn.items():
+        folder.write(f"plots/{name}", png)
+    row = tables.best_row(outcomes)
+    best = None
+    if row is not None:
+        best = next(outcome.trial for outcome in row if outcome.status == FINISHED)
+        folder.write(BEST, recipe_file(best.config).encode())
+    folder.write("README.md", _readme(config, outcomes, best, list(drawn)).encode())
+    return None if best is None else best.name
+
+
+def recipe_file(config: PretrainConfig) -> str:
+    """Return a configuration as a recipe in YAML: all but where it reads and publishes."""
+    plain = configs.to_plain(config)
+    values = {name: value for name, value in plain.items() if name not in ("corpus", "out")}
+    dumped: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    return "# python pipelines/pretrain.py best.yaml --set corpus=DIR --set out=DIR\n" + dumped
+
+
+def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
+    """Return the trials with what is different in each, and what each is estimated to take."""
+    kinds = list(dict.fromkeys(kind for trial in trials for kind in trial.gpu_hours))
+    heads = ["trial", "changes", "epochs", "compute", "tokens cut", *(f"{k} h" for k in kinds)]
+    first = trials[0]
+    body: list[list[Any]] = [
+        [
+            trial.name,
+            " ".join(f"{name}={value}" for name, value in trial.changes.items()) or "(base)",
+            str(trial.config.epochs),
+            f"{trial.flops / first.flops:.2f}x",
+            markdown.percent(trial.tokens_cut),
+            *(_hours(trial.gpu_hours.get(kind)) for kind in kinds),
+        ]
+        for trial in trials
+    ]
+    total = [_hours(sum(trial.gpu_hours.get(kind, 0.0) for trial in trials)) for kind in kinds]
+    body.append(["all", "", "", "", "", *total])
+    widths = [max(len(str(line[i])) for line in [heads, *body]) for i in range(len(heads))]
+    lines = [
+        "  ".join(f"{cell!s:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in [heads, *body]
+    ]
+    sizes = sorted({trial.train_pairs for trial in trials})
+    said = [
+        f"{len(trials)} trials, equal in {config.equal}, of "
+        f"{' or '.join(f'{size:,}' for size in sizes)} pairs",
+        "",
+        *lines,
+        "",
+        "Hours of one GPU (of all together, where a run needs several), estimated from "
+        "published rates.",
+    ]
+    return "\n".join(said) + "\n"
+
+
+def _hours(hours: float | None) -> str:
+    if hours is None:
+        return "–"
+    return f"{hours:,.1f}" if hours >= 0.1 else f"{hours:.4f}"
+
+
+def _corpora(outcomes: Sequence[Outcome]) -> str:
+    pairs = {outcome.trial.config.corpus: outcome.trial.train_pairs for outcome in outcomes}
+    sizes = " and ".join(f"{count:,}" for count in pairs.values())
+    if len(pairs) == 1:
+        return f"one corpus ({sizes} pairs)"
+    return f"{len(pairs)} corpora ({sizes} pairs), each scored on its own val,"
+
+
+def _readme(
+    config: SweepConfig, outcomes: Sequence[Outcome], best: Trial | None, drawn: Sequence[str]
+) -> str:
+    base = ", ".join(f"`{name}={value}`" for name, value in configs.flat(config.base).items())
+    pool = next((int(o.final["pairs"]) for o in outcomes if o.final), 0)
+    lines = [
+        "# Sweep",
+        "",
+        f"{len(outcomes)} runs of pretrain on {_corpora(outcomes)} "
+        f"with {base or 'recipes of their own'}, equal in {config.equal}. "
+        f"Recalls are in percent, among {pool:,} pairs of val (by chance "
+        f"{100 / pool if pool else 0:.2f}); the more pairs, the harder.",
+        "",
+        tables.paper_table(config, outcomes),
+        "",
+        "Compute is that of the run relative to the first row. Tokens cut are those of captions "
+        "beyond the context.",
+    ]
+    if config.source:
+        lines += ["", config.source]
+    if best is not None:
+        lines += [
+            "",
+            f"Best by the mean of both R@1: [`{best.name}`](trials/{best.name}/README.md). Its "
+            f"settings are a recipe: `python pipelines/pretrain.py {BEST} --set corpus=DIR "
+            "--set out=DIR`.",
+        ]
+    lines += ["", *(f"![{name.removesuffix('.png')}](plots/{name})" for name in drawn)]
+    return "\n".join(lines) + "\n"

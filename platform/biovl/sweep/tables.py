@@ -1,0 +1,192 @@
+"""The tables of a sweep: every trial, every validated epoch, and a row per setting as in papers."""
+
+import io
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from biovl.core import markdown
+from biovl.sweep.config import COLUMNS, SweepConfig
+from biovl.sweep.outcomes import FINISHED, Outcome
+
+_SCORES = (
+    "loss",
+    *(f"{way}_recall_at_{k}" for way in ("image_to_text", "text_to_image") for k in (1, 5, 10)),
+    "pairs",
+)
+
+
+def trials_table(outcomes: Sequence[Outcome]) -> pa.Table:
+    """Return a row per trial: what it was, what came of it, its scores (recalls as shares)."""
+    rows = []
+    for outcome in outcomes:
+        trial = outcome.trial
+        final = outcome.final
+        rows.append(
+            {
+                "trial": trial.name,
+                "row": trial.row,
+                "setting": _said(outcome),
+                "seed": trial.config.seed,
+                "status": outcome.status,
+                "reason": outcome.reason,
+                "context": trial.context,
+                "batch": trial.config.batch.pairs,
+                "epochs": trial.config.epochs,
+                "epochs_scored": None if outcome.epoch is None else outcome.epoch + 1,
+                "petaflops": trial.flops / 1e15,
+                "seconds": outcome.seconds,
+                "tokens_cut": trial.tokens_cut,
+                "padding": trial.padding,
+                "mean_recall_at_1": outcome.mean_recall,
+                **{name: final.get(name) for name in _SCORES},
+            }
+        )
+    schema = pa.schema(
+        [
+            *((name, pa.string()) for name in ("trial", "setting", "status", "reason")),
+            *((n, pa.int64()) for n in ("row", "seed", "context", "batch", "epochs", "pairs")),
+            ("epochs_scored", pa.int64()),
+            *((n, pa.float64()) for n in ("petaflops", "seconds", "tokens_cut", "padding")),
+            ("mean_recall_at_1", pa.float64()),
+            *((name, pa.float64()) for name in _SCORES if name != "pairs"),
+        ]
+    )
+    order = list(rows[0])
+    table = pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in order]))
+    return table
+
+
+def curves_table(outcomes: Sequence[Outcome]) -> pa.Table:
+    """Return a row per validated epoch of every trial."""
+    rows = [
+        {
+            "trial": outcome.trial.name,
+            "epoch": epoch + 1,
+            **{name: scores.get(name) for name in _SCORES},
+        }
+        for outcome in outcomes
+        for epoch, scores in sorted(outcome.scores.items())
+    ]
+    types = {"trial": pa.string(), "epoch": pa.int64(), "pairs": pa.int64()}
+    names = ("trial", "epoch", *_SCORES)
+    schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
+    return pa.Table.from_pylist(rows, schema)
+
+
+def paper_table(config: SweepConfig, outcomes: Sequence[Outcome]) -> str:
+    """Return the table of a paper in Markdown, our scores beside its own.
+
+    Scores of several seeds are their mean and sample standard deviation.
+    """
+    rows = by_row(outcomes)
+    shown = list(dict.fromkeys(name for row in rows for name in row[0].trial.shown))
+    with_paper = [c for c in config.columns if any(c in row[0].trial.paper for row in rows)]
+    heads = [*shown]
+    for column in config.columns:
+        heads.append(f"{column} {'(↓)' if column in ('loss', 'training time') else '(↑)'}")
+        heads += [f"{column}, paper"] if column in with_paper else []
+    heads += ["epochs", "compute", "tokens cut", "trials"]
+    first = rows[0]
+    body = []
+    for row in rows:
+        trial = row[0].trial
+        cells: list[Any] = [trial.shown.get(name) for name in shown]
+        for column in config.columns:
+            cells.append(_score(column, row, first))
+            cells += [_paper(column, row)] if column in with_paper else []
+        cells += [
+            str(trial.config.epochs),
+            f"{trial.flops / first[0].trial.flops:.2f}x",
+            markdown.percent(trial.tokens_cut),
+            _became(row),
+        ]
+        body.append([str(cell) if cell is not None else None for cell in cells])
+    return markdown.table(heads, body)
+
+
+def by_row(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """Return the outcomes of each row, the seeds of a setting together."""
+    rows: dict[int, list[Outcome]] = {}
+    for outcome in outcomes:
+        rows.setdefault(outcome.trial.row, []).append(outcome)
+    return [rows[number] for number in sorted(rows)]
+
+
+def best_row(outcomes: Sequence[Outcome]) -> list[Outcome] | None:
+    """Return the row with the best mean R@1 of those that finished; of equal ones the first."""
+    best: list[Outcome] | None = None
+    highest = float("-inf")
+    for row in by_row(outcomes):
+        found = [o.mean_recall for o in row if o.status == FINISHED and o.mean_recall is not None]
+        if found and statistics.fmean(found) > highest:
+            best, highest = row, statistics.fmean(found)
+    return best
+
+
+def values_of(row: Sequence[Outcome], name: str) -> list[float]:
+    """Return a score of every trial of a row that was not stopped and did not fail."""
+    return [
+        float(outcome.final[name])
+        for outcome in row
+        if outcome.status == FINISHED and outcome.final.get(name) is not None
+    ]
+
+
+def parquet(table: pa.Table) -> bytes:
+    """Return the bytes of a Parquet file."""
+    stream = io.BytesIO()
+    pq.write_table(table, stream)
+    return stream.getvalue()
+
+
+def csv(table: pa.Table) -> bytes:
+    """Return the bytes of a CSV file with a header."""
+    stream = io.BytesIO()
+    pacsv.write_csv(table, stream)
+    return stream.getvalue()
+
+
+def _said(outcome: Outcome) -> str:
+    return ", ".join(f"{name} {value}" for name, value in outcome.trial.shown.items()) or "base"
+
+
+def _score(column: str, row: list[Outcome], first: list[Outcome]) -> str | None:
+    name, factor, decimals = COLUMNS[column]
+    if name == "relative_seconds":
+        mine, others = _seconds(row), _seconds(first)
+        return None if not mine or not others else f"{mine / others:.{decimals}f}x"
+    values = [factor * value for value in values_of(row, name)]
+    if not values:
+        return None
+    mean = f"{statistics.fmean(values):.{decimals}f}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {statistics.stdev(values):.{decimals}f}"
+
+
+def _seconds(row: list[Outcome]) -> float | None:
+    found = [o.seconds for o in row if o.status == FINISHED and o.seconds]
+    return statistics.fmean(found) if found else None
+
+
+def _paper(column: str, row: list[Outcome]) -> str | None:
+    value = row[0].trial.paper.get(column)
+    _, _, decimals = COLUMNS[column]
+    return None if value is None else f"{value:.{decimals}f}"
+
+
+def _became(row: list[Outcome]) -> str:
+    """Return how many trials finished, and why others did not."""
+    finished = sum(outcome.status == FINISHED for outcome in row)
+    said = [f"{finished} of {len(row)}"] if finished != len(row) else [str(finished)]
+    for outcome in row:
+        if outcome.status != FINISHED:
+            after = "" if outcome.epoch is None else f" after epoch {outcome.epoch + 1}"
+            reason = f": {outcome.reason.splitlines()[0][:160]}" if outcome.reason else ""
+            said.append(f"seed {outcome.trial.config.seed} {outcome.status}{after}{reason}")
+    return "; ".join(said)

@@ -1,0 +1,286 @@
+"""From a sweep to its trials: complete configurations of pretrain, and what each will compute."""
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.core.artifacts import Manifest, find_manifest, read_manifest
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.pretrain import estimate, memory
+from biovl.pretrain.checks import check_run
+from biovl.pretrain.config import PretrainConfig, identity
+from biovl.pretrain.models import describe
+from biovl.pretrain.order import read_places
+from biovl.pretrain.schedule import Plan
+from biovl.sweep.config import Setting, SweepConfig
+
+FOLDER = "trials"
+"""Below the sweep's: one folder for each trial, a published model when it has finished."""
+
+_SPECIAL_TOKENS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One run of pretrain."""
+
+    name: str
+    """Also of its folder."""
+
+    row: int
+    """Of the table; trials of a row differ by their seeds only."""
+
+    shown: Mapping[str, str | int | float]
+    changes: Mapping[str, Any]
+    """What is different from ``base``."""
+
+    paper: Mapping[str, float]
+    config: PretrainConfig
+    context: int
+    image_px: int
+    flops_per_pair: float
+    """Of a pair in training, without padding."""
+
+    gpu_hours: Mapping[str, float]
+    """Estimated, by kind of GPU."""
+
+    tokens_cut: float
+    """The share of all captions' tokens that stands beyond the context."""
+
+    padding: float
+    """The share of the context that captions leave empty, where every one is padded to it."""
+
+    train_pairs: int
+
+    @property
+    def flops(self) -> float:
+        """Of the whole run."""
+        plan = Plan.of(self.train_pairs, self.config.batch, self.config.epochs)
+        return float(self.flops_per_pair * plan.pairs)
+
+
+def trials_of(config: SweepConfig) -> list[Trial]:
+    """Return the trials of a sweep, in the order of its table.
+
+    Raises:
+        ConfigError: If a trial is no valid run of pretrain on its corpus, with its name, or there
+            is nothing to compare by.
+        ArtifactError: If a corpus is none, or weights to begin with do not exist.
+    """
+    known = _Known()
+    known.corpus(config.corpus)
+    found: list[Trial] = []
+    for row, setting in enumerate(_rows(config)):
+        for seed in range(config.seeds):
+            name = f"{row:02d}{_slug(setting.shown)}-seed-{seed}"
+            built = _built(config, setting, name, seed)
+            trial = _trial(built, setting, row, name, known)
+            if config.equal == "compute" and found:
+                trial = _as_costly_as(found[0], trial, setting, known)
+            found.append(trial)
+    return found
+
+
+def corpora_of(config: SweepConfig, trials: Sequence[Trial]) -> list[str]:
+    """Return the corpora that trials are trained on, that of the sweep first."""
+    return list(dict.fromkeys([config.corpus, *(trial.config.corpus for trial in trials)]))
+
+
+def identity_of(config: SweepConfig, trials: list[Trial]) -> dict[str, Any]:
+    """Return what makes a sweep this one: not where it is, nor how it is computed."""
+    what = {
+        "trials": {trial.name: identity(configs.to_plain(trial.config))[0] for trial in trials},
+        "asha": configs.to_plain(config)["asha"],
+        "equal": config.equal,
+        "columns": list(config.columns),
+        "source": config.source,
+        "paper": {trial.name: dict(trial.paper) for trial in trials},
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(what))
+    return plain
+
+
+def defaults_of(trials: list[Trial]) -> configs.Defaults:
+    """Return the defaults of ``identity_of``."""
+    return {
+        ("trials", trial.name, *path): value
+        for trial in trials
+        for path, value in configs.defaults(PretrainConfig).items()
+    }
+
+
+def waste(lengths_N: np.ndarray, context: int) -> tuple[float, float]:
+    """Return the share of tokens that a context cuts off, and the share of it that is left empty.
+
+    Args:
+        lengths_N: Tokens of each caption, start and end included. Shape [N], N >= 1.
+        context: Tokens that the text tower reads.
+    """
+    kept_N = np.minimum(lengths_N, context)
+    cut = 1 - (kept_N - _SPECIAL_TOKENS).sum() / max((lengths_N - _SPECIAL_TOKENS).sum(), 1)
+    return float(cut), float(1 - kept_N.mean() / context)
+
+
+def _rows(config: SweepConfig) -> list[Setting]:
+    """Return every row with every point of the grid."""
+    axes = configs.flat(config.grid)
+    for name, values in axes.items():
+        if not isinstance(values, list | tuple) or not values:
+            raise ConfigError(f"grid.{name}: give a list of values, got {values!r}")
+    rows = []
+    for setting in config.settings:
+        for values in itertools.product(*axes.values()):
+            point = dict(zip(axes, values, strict=True))
+            shown = {name: _word(value) for name, value in point.items()}
+            rows.append(
+                Setting(
+                    shown={**setting.shown, **shown},
+                    recipe=setting.recipe,
+                    changes={**setting.changes, **point},
+                    # With something else changed it is no longer the paper's row.
+                    paper={} if point else setting.paper,
+                )
+            )
+    return rows
+
+
+def _word(value: Any) -> str | int | float:
+    return value if isinstance(value, str | int | float) else json.dumps(value)
+
+
+def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> PretrainConfig:
+    base = configs.flat(config.base)
+    named = base.pop("recipe", None)
+    if setting.recipe and named:
+        raise ConfigError(
+            f"base.recipe: the rows of this space are recipes of their own ({setting.recipe} …); "
+            "change them by base.NAME=VALUE, or sweep something else over "
+            f"{named}"
+        )
+    recipe = setting.recipe or named
+    if recipe not in recipes.PRETRAIN:
+        raise ConfigError(
+            f"base.recipe: there is no recipe {recipe!r}; choose from {', '.join(recipes.PRETRAIN)}"
+        )
+    if "out" in {**base, **setting.changes}:
+        raise ConfigError(
+            f"trial {name}: out is not a setting of trials: each has its own folder below "
+            f"{config.out}/{FOLDER}"
+        )
+    values = {
+        **recipes.PRETRAIN[recipe](),
+        "corpus": config.corpus,
+        "out": f"{config.out.rstrip('/')}/{FOLDER}/{name}",
+    }
+    try:
+        built = configs.build(PretrainConfig, values)
+        built = configs.override(built, base)
+        built = configs.override(built, setting.changes)
+        return configs.override(built, {"seed": built.seed + seed})
+    except ConfigError as error:
+        raise ConfigError(f"trial {name}: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    """What trials must know of a corpus."""
+
+    manifest: Manifest
+    lengths_N: np.ndarray
+    """Tokens of each train caption, start and end included. Shape [N], int32."""
+
+
+class _Known:
+    """Corpora and models that were looked at: trials share most of them."""
+
+    def __init__(self) -> None:
+        self._corpora: dict[str, _Corpus] = {}
+        self._models: dict[str, memory.ModelInfo] = {}
+
+    def corpus(self, uri: str) -> _Corpus:
+        """Return a corpus.
+
+        Raises:
+            ConfigError: If there is nothing to compare by.
+            ArtifactError: If it is none.
+        """
+        if uri not in self._corpora:
+            manifest = read_manifest(uri, "corpus")
+            val = manifest.counts["pairs"]["val"]
+            if val < 2:
+                raise ConfigError(f"{uri} has {val} pairs in val: trials are compared by them")
+            # The index counts CLIP's tokens without start and end.
+            lengths_N = read_places(uri, "train").text_tokens + _SPECIAL_TOKENS
+            self._corpora[uri] = _Corpus(manifest, lengths_N)
+        return self._corpora[uri]
+
+    def model(self, config: PretrainConfig) -> memory.ModelInfo:
+        """Return what a model needs.
+
+        Raises:
+            ConfigError: If the settings do not make one.
+        """
+        key = json.dumps(configs.to_plain(config)["model"], sort_keys=True)
+        if key not in self._models:
+            described = describe(config.model)
+            self._models[key] = memory.describe(
+                described.model,
+                image_size=described.image_size,
+                context=described.context_length,
+                embed_dim=described.model_cfg["embed_dim"],
+            )
+        return self._models[key]
+
+
+def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known: _Known) -> Trial:
+    try:
+        corpus, info = known.corpus(config.corpus), known.model(config)
+        # One that is published needs nothing any more.
+        if find_manifest(config.out) is None:
+            check_run(config, corpus.manifest, image_px=info.image_size)
+    except (ConfigError, ArtifactError) as error:
+        raise type(error)(f"trial {name}: {error}") from error
+    lengths_N = corpus.lengths_N
+    cost = estimate.estimate(config, info, lengths_N)
+    tokens_cut, padding = waste(lengths_N, info.context)
+    hours = {
+        each.accelerator.name: each.workers * each.hours
+        for each in cost.forecasts
+        if each.hours is not None
+    }
+    return Trial(
+        name=name,
+        row=row,
+        shown=setting.shown,
+        changes={**({"recipe": setting.recipe} if setting.recipe else {}), **setting.changes},
+        paper=setting.paper,
+        config=config,
+        context=info.context,
+        image_px=info.image_size,
+        flops_per_pair=cost.flops,
+        gpu_hours=hours,
+        tokens_cut=tokens_cut,
+        padding=padding,
+        train_pairs=len(lengths_N),
+    )
+
+
+def _as_costly_as(first: Trial, trial: Trial, setting: Setting, known: _Known) -> Trial:
+    """Return a trial with the epochs that come nearest to the operations of the first."""
+    of_epoch = trial.flops / trial.config.epochs
+    epochs = max(1, round(first.flops / of_epoch))
+    changed = configs.override(trial.config, {"epochs": epochs})
+    return _trial(changed, setting, trial.row, trial.name, known)
+
+
+def _slug(shown: Mapping[str, Any]) -> str:
+    words = " ".join(f"{name.rpartition('.')[2]} {value}" for name, value in shown.items())
+    slug = re.sub(r"[^a-z0-9.]+", "-", words.lower().replace("+", "")).strip("-.")[:60].rstrip("-.")
+    return f"-{slug}" if slug else ""

@@ -1,0 +1,6 @@
+"""Votes of a review as CSV: ``python -m serve.review export --database sqlite:///votes.db``."""
+
+from serve.review.app import main
+
+if __name__ == "__main__":
+    main()

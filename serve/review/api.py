@@ -1,0 +1,221 @@
+"""The review over HTTP: its endpoints, what surrounds them, and the page. Knows no Ray."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from sqlalchemy.exc import SQLAlchemyError
+
+from biovl import __version__
+from biovl.core.errors import ConfigError
+from serve.auth import Keys
+from serve.http.coordinator import LocalCoordinator
+from serve.http.documentation import document
+from serve.http.draining import Draining
+from serve.http.exchanges import exchange_in
+from serve.http.logs import failure_line, write_lines
+from serve.http.metrics import Metrics
+from serve.http.middleware import Guarded, Watched
+from serve.http.pages import add_page
+from serve.http.problems import Problem, handle_problems, problem_answer, shortened
+from serve.http.rate import RateLimit
+from serve.http.strict_json import StrictRoute
+from serve.review import messages
+from serve.review.desk import Desk
+from serve.search.context import check_scope
+
+PAGE = Path(__file__).parent / "page"
+SHARED_PAGE = Path(__file__).parents[1] / "search" / "page"
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NO_STORE = {"Cache-Control": "no-store"}
+_CSV = "text/csv; charset=utf-8"
+
+Found = TypeVar("Found")
+
+
+def review_api(
+    desk: Desk, *, replica: str = "0", draining: Draining | None = None, page: Path = PAGE
+) -> FastAPI:
+    """Return a review as an ASGI application.
+
+    Args:
+        desk: What it is about; closed with the application.
+        replica: Its name in logs.
+        draining: Told to refuse requests before this replica stops.
+        page: The folder of the page; what it has not is taken from the page of the search.
+
+    Raises:
+        ConfigError: If the file of reviewers cannot be read.
+    """
+    settings = desk.settings
+    write_lines(settings.log_format)
+    keys = Keys(settings.auth, setting="reviewers_file", scopes="review")
+    metrics = Metrics(replica)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        desk.database.close()
+
+    app = FastAPI(
+        title="biovl review",
+        version=__version__,
+        description="Clusters of figures, named by people.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    handle_problems(app)
+    _handle_database(app, replica)
+    app.router.routes.extend(_routes(desk, keys).routes)
+    document(app)
+    add_page(app, page, shared=SHARED_PAGE)
+    app.add_middleware(
+        Guarded,
+        limits=settings.limits,
+        keys=keys,
+        rate=RateLimit(settings.rate, LocalCoordinator()),
+        metrics=metrics,
+        draining=draining,
+    )
+    app.add_middleware(Watched, metrics=metrics)
+    return app
+
+
+def _routes(desk: Desk, keys: Keys) -> APIRouter:
+    routes = APIRouter(route_class=StrictRoute)
+
+    def reviewer(request: Request) -> str:
+        caller = exchange_in(request.scope).caller
+        check_scope(request, "review")
+        told = request.headers.get("x-reviewer", "").strip()
+        if caller is not None and keys.are_required:
+            if told and told != caller.name:
+                raise Problem(
+                    403,
+                    "another-name",
+                    f"this key is not that of {shortened(told, 64)!r}; sign in with the name that"
+                    " it was made for",
+                )
+            return caller.name
+        if not _NAME.fullmatch(told):
+            raise Problem(
+                401,
+                "no-name",
+                "who reviews? Send a name of 1 to 64 letters, digits, dots, - and _ in X-Reviewer",
+            )
+        return desk.named(told)
+
+    Reviewer = Annotated[str, Depends(reviewer)]
+
+    @routes.get("/healthz", tags=["service"])
+    async def healthz() -> dict[str, str]:
+        """Say that the process runs."""
+        return {"status": "up"}
+
+    @routes.get("/readyz", tags=["service"])
+    async def readyz() -> dict[str, bool]:
+        """Say that the database answers; 503 if it does not."""
+        await _in_thread(_asked, desk)
+        return {"ready": True}
+
+    @routes.get("/v1/review", tags=["review"])
+    async def begin(name: Reviewer, response: Response) -> messages.Review:
+        """Return the questions, the taxonomy, and how far the review is."""
+        response.headers.update(_NO_STORE)
+        return await _in_thread(desk.begin, name)
+
+    @routes.post("/v1/next", tags=["review"])
+    async def following(
+        name: Reviewer, wanted: messages.NextRequest, response: Response
+    ) -> messages.NextAnswer:
+        """Give the reviewer a cluster and keep it for them; the same one until it is answered."""
+        response.headers.update(_NO_STORE)
+        return await _in_thread(desk.next, name, wanted.skip)
+
+    @routes.get("/v1/clusters/{cluster_id}", tags=["review"])
+    async def look(
+        name: Reviewer,
+        cluster_id: int,
+        # Not `key`: in a query that is taken for a credential, and refused.
+        cluster_key: str,
+        response: Response,
+        practice: bool = False,
+    ) -> messages.Sheet:
+        """Return a cluster with its images and what this reviewer said of it."""
+        response.headers.update(_NO_STORE)
+        place = messages.Place.model_construct(
+            cluster_id=cluster_id, key=cluster_key, practice=practice
+        )
+        return await _in_thread(desk.look, name, place)
+
+    @routes.post("/v1/hold", tags=["review"])
+    async def hold(name: Reviewer, place: messages.Place) -> dict[str, bool]:
+        """Keep a cluster for the reviewer for longer; false if it is not kept any more."""
+        return {"held": await _in_thread(desk.hold, name, place)}
+
+    @routes.post("/v1/votes", tags=["review"])
+    async def vote(name: Reviewer, said: messages.VoteRequest) -> messages.VoteAnswer:
+        """Save a reviewer's answers; they are on the disk when this is answered."""
+        return await _in_thread(desk.vote, name, said)
+
+    @routes.get("/v1/votes.csv", tags=["votes"], response_class=Response)
+    async def export(request: Request) -> Response:
+        """Return all votes that stand, as CSV. Needs the scope ``admin``."""
+        check_scope(request, "admin")
+        data = await _in_thread(desk.export_csv)
+        named = {"Content-Disposition": 'attachment; filename="votes.csv"'}
+        return Response(data, media_type=_CSV, headers={**_NO_STORE, **named})
+
+    @routes.post("/v1/votes.csv", tags=["votes"])
+    async def bring(request: Request) -> messages.ImportAnswer:
+        """Save the votes of a CSV file and say why others were not. Needs the scope ``admin``."""
+        check_scope(request, "admin")
+        sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if sent != "text/csv":
+            raise Problem(
+                415, "unsupported-media-type", "send the file itself with Content-Type: text/csv"
+            )
+        data = await request.body()
+        return await _in_thread(_brought, desk, data)
+
+    return routes
+
+
+def _brought(desk: Desk, data: bytes) -> messages.ImportAnswer:
+    try:
+        return desk.import_csv(data)
+    except ConfigError as error:
+        raise Problem(422, "no-votes", str(error)) from None
+
+
+def _asked(desk: Desk) -> None:
+    with desk.database.reading() as connection:
+        connection.exec_driver_sql("SELECT 1")
+
+
+async def _in_thread(work: Callable[..., Found], *arguments: Any) -> Found:
+    # What was begun is ended even if the client hangs up: a vote is saved whole or not at all.
+    return await asyncio.to_thread(work, *arguments)
+
+
+def _handle_database(app: FastAPI, replica: str) -> None:
+    async def answer(request: Request, error: Exception) -> Response:
+        exchange = exchange_in(request.scope)
+        failure_line(error, request_id=exchange.request_id, replica=replica)
+        problem = Problem(
+            503,
+            "database-unavailable",
+            "the database does not answer, and nothing was saved; try again in a moment",
+            headers={"Retry-After": "2"},
+        )
+        exchange.problem = problem.slug
+        return problem_answer(problem, path=request.scope["path"], request_id=exchange.request_id)
+
+    app.add_exception_handler(SQLAlchemyError, answer)

@@ -1,0 +1,155 @@
+"""Clusters as they are shown to reviewers: read from ``concepts/``, one row group at a time."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.core import artifacts as storage
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import told
+
+MEMBERS_SHOWN = 30
+_CAPTION_CHARS = 4_000
+_KEPT_SHEETS = 32
+_MEMBERS = ("rank", "row_id", "caption", "distance", "width_px", "height_px", "thumbnail")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One of the clusters to be named."""
+
+    cluster_id: int
+    key: str
+    """Of its centroid and members: another, once either changes."""
+    size: int
+    cohesion: float | None
+    """Mean distance of its members to its centroid."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """An image of a cluster."""
+
+    rank: int
+    row_id: str
+    caption: str
+    distance: float | None
+    width_px: int | None
+    height_px: int | None
+    thumbnail: bytes
+    """JPEG; empty where the image could not be read."""
+
+
+class Concepts:
+    """A published folder of clusters. Safe to use from several threads."""
+
+    def __init__(self, uri: str) -> None:
+        """Read what there is to name.
+
+        Raises:
+            ArtifactError: If the folder is not published, or not one of clusters.
+        """
+        storage.read_manifest(uri, "concepts")
+        self.uri = uri
+        self.fingerprint = storage.fingerprint(uri)
+        self._folder = storage.Folder(uri)
+        with told(self._folder.described):
+            self.clusters = self._read_clusters()
+            self._metadata, self._groups = self._read_places()
+        self._sheets: OrderedDict[int, tuple[Member, ...]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def sheet(self, cluster_id: int) -> tuple[Member, ...]:
+        """Return up to 30 members of a cluster, by rank. Reads their row groups alone."""
+        with self._lock:
+            if cluster_id in self._sheets:
+                self._sheets.move_to_end(cluster_id)
+                return self._sheets[cluster_id]
+        with told(self._folder.described):
+            members = self._read_sheet(cluster_id)
+        with self._lock:
+            self._sheets[cluster_id] = members
+            while len(self._sheets) > _KEPT_SHEETS:
+                self._sheets.popitem(last=False)
+        return members
+
+    def _read_clusters(self) -> Mapping[int, Cluster]:
+        name = "clusters.parquet"
+        wanted = ["cluster_id", "key", "size", "cohesion"]
+        rows = self._opened(name, wanted).read(wanted).to_pylist()
+        clusters = {row["cluster_id"]: Cluster(**row) for row in rows}
+        if not clusters:
+            raise ArtifactError(f"{self._folder.at(name)} has no cluster: there is nothing to name")
+        return clusters
+
+    def _read_places(self) -> tuple[Any, Mapping[int, list[int]]]:
+        """Return the metadata of the file of members, and the row groups of each cluster."""
+        name = "members.parquet"
+        file = self._opened(name, ["cluster_id", *_MEMBERS])
+        column = file.schema_arrow.get_field_index("cluster_id")
+        groups: dict[int, list[int]] = {}
+        for number in range(file.metadata.num_row_groups):
+            statistics = file.metadata.row_group(number).column(column).statistics
+            if statistics is None or not statistics.has_min_max:
+                found = file.read_row_group(number, ["cluster_id"])["cluster_id"].unique()
+                within = found.to_pylist()
+            else:
+                within = range(statistics.min, statistics.max + 1)
+            for cluster_id in within:
+                groups.setdefault(cluster_id, []).append(number)
+        return file.metadata, groups
+
+    def _read_sheet(self, cluster_id: int) -> tuple[Member, ...]:
+        groups = self._groups.get(cluster_id, [])
+        if not groups:
+            return ()
+        path = self._folder.at("members.parquet")
+        # Opened anew: a reader of Parquet is not for several threads at once.
+        with self._folder.filesystem.open_input_file(path) as stream:
+            file = pq.ParquetFile(stream, metadata=self._metadata)
+            table = file.read_row_groups(groups, ["cluster_id", *_MEMBERS])
+        rows = table.filter(pc.equal(table["cluster_id"], cluster_id)).to_pylist()
+        rows.sort(key=lambda row: row["rank"])
+        return tuple(_member(row) for row in rows[:MEMBERS_SHOWN])
+
+    def _opened(self, name: str, columns: list[str]) -> Any:
+        path = self._folder.at(name)
+        try:
+            file = pq.ParquetFile(self._folder.filesystem.open_input_file(path))
+        except FileNotFoundError:
+            raise ArtifactError(f"{self.uri} has no {name}: cluster again") from None
+        except pa.ArrowInvalid as error:
+            raise ArtifactError(f"{path} is not Parquet: {error}") from error
+        missing = sorted(set(columns).difference(file.schema_arrow.names))
+        if missing:
+            raise ArtifactError(f"{path} has no column {', '.join(missing)}")
+        return file
+
+
+def order(what: str, seed: int, key: str) -> int:
+    """Return the place of a cluster in a seeded order that is the same on every machine."""
+    digest = hashlib.blake2b(f"{what} {seed} {key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def practice_of(clusters: Mapping[int, Cluster], count: int, seed: int) -> tuple[int, ...]:
+    """Return the ids of the clusters to practise on, the same for every reviewer."""
+    ids = sorted(clusters, key=lambda one: order("practice", seed, clusters[one].key))
+    return tuple(ids[:count])
+
+
+def _member(row: Mapping[str, Any]) -> Member:
+    values = {name: row[name] for name in _MEMBERS}
+    caption = (values["caption"] or "")[:_CAPTION_CHARS]
+    # What is no JPEG is not shown: a browser would find out by itself what else it might be.
+    thumbnail = values["thumbnail"] or b""
+    if not thumbnail.startswith(b"\xff\xd8\xff"):
+        thumbnail = b""
+    return Member(**{**values, "caption": caption, "thumbnail": thumbnail})

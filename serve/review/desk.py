@@ -1,0 +1,333 @@
+"""What a reviewer can do: take a cluster, answer, pass over, go back. Knows no HTTP."""
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from biovl.concepts.taxonomy import Taxonomy, load_taxonomy
+from biovl.concepts.votes import Vote, checked, read_votes, write_votes
+from biovl.core.errors import ConfigError
+from serve.http.problems import Problem
+from serve.review import assignment, messages, store
+from serve.review.assignment import Kind, Offer, Rules, Standing
+from serve.review.concepts import Cluster, Concepts, Member, practice_of
+from serve.review.settings import ReviewSettings
+from serve.review.tables import Database, votes
+from serve.review.ties import TieList, read_ties
+
+_RECENT = 50
+_REFUSED_MOST = 1_000
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A review: its clusters, its taxonomy and its database. Safe to use from several threads."""
+
+    settings: ReviewSettings
+    concepts: Concepts
+    taxonomy: Taxonomy
+    database: Database
+    rules: Rules
+
+    def named(self, told: str) -> str:
+        """Return the name of a reviewer as it was first written: Ann and ann are one."""
+        with self.database.reading() as connection:
+            known = store.known_name(connection, told)
+        if known is not None:
+            return known
+        with self.database.writing() as connection:
+            return store.keep_name(connection, told)
+
+    def begin(self, reviewer: str) -> messages.Review:
+        """Return what a page needs to begin."""
+        with self.database.reading() as connection:
+            now = self._standing(connection, reviewer)
+            recent = self._recent(connection, reviewer)
+        taxonomy = self.taxonomy
+        return messages.Review(
+            reviewer=reviewer,
+            concepts=self.concepts.fingerprint[:12],
+            panels=[
+                messages.Panel(
+                    panel_type=one.panel_type,
+                    panel_subtype=one.panel_subtype,
+                    question=one.question,
+                )
+                for one in taxonomy.panels
+            ],
+            concepts_by_global={name: list(below) for name, below in taxonomy.concepts.items()},
+            aliases=dict(taxonomy.aliases),
+            votes_per_cluster=self.settings.votes_per_cluster,
+            reservation_s=self.settings.reservation_s,
+            progress=self._progress(now),
+            recent=recent,
+        )
+
+    def next(self, reviewer: str, passed: messages.Place | None) -> messages.NextAnswer:
+        """Return the cluster a reviewer is given next, and keep it for them."""
+        skipped = None if passed is None else self.cluster(passed.cluster_id, passed.key)
+        with self.database.writing() as connection:
+            if skipped is not None and passed is not None:
+                assignment.skip(connection, skipped, reviewer, practice=passed.practice)
+            now = self._standing(connection, reviewer)
+            offer = assignment.choose(self.concepts.clusters.values(), self.rules, now)
+            if offer is not None and offer.kind != "practice":
+                cluster = self.concepts.clusters[offer.cluster_id]
+                assignment.reserve(connection, cluster, reviewer, self.settings.reservation_s)
+            own = None if offer is None else self._own(connection, reviewer, offer)
+        sheet = None if offer is None else self._sheet(offer, own)
+        return messages.NextAnswer(cluster=sheet, progress=self._progress(now))
+
+    def look(self, reviewer: str, place: messages.Place) -> messages.Sheet:
+        """Return a cluster with what the reviewer said of it; reserves nothing."""
+        cluster = self.cluster(place.cluster_id, place.key)
+        with self.database.reading() as connection:
+            offer = self._offer(self._standing(connection, reviewer), cluster, place.practice)
+            own = self._own(connection, reviewer, offer)
+        return self._sheet(offer, own)
+
+    def hold(self, reviewer: str, place: messages.Place) -> bool:
+        """Keep a cluster for a reviewer for longer; False if it is not kept any more."""
+        cluster = self.cluster(place.cluster_id, place.key)
+        with self.database.writing() as connection:
+            return assignment.renew(connection, cluster, reviewer, self.settings.reservation_s)
+
+    def vote(self, reviewer: str, said: messages.VoteRequest) -> messages.VoteAnswer:
+        """Save what a reviewer says of a cluster.
+
+        Raises:
+            Problem: 404 for a cluster that is not there, 409 for one that has changed or has no
+                place left, 422 for names that are not in the taxonomy.
+        """
+        cluster = self.cluster(said.cluster_id, said.key)
+        vote = self._checked(
+            Vote(
+                cluster_id=cluster.cluster_id,
+                key=cluster.key,
+                reviewer=reviewer,
+                panel_type=said.panel_type,
+                panel_subtype=said.panel_subtype,
+                global_concepts=tuple(said.global_concepts),
+                local_concepts=tuple(said.local_concepts),
+                practice=said.practice,
+                created=store.now(),
+            )
+        )
+        with self.database.writing() as connection:
+            now = self._standing(connection, reviewer)
+            self._check_place(vote, now)
+            is_again = self._offer(now, cluster, said.practice).kind == "again"
+            store.save(connection, vote, self.taxonomy, is_again=is_again, source="page")
+            assignment.note_answered(connection, vote, self.rules)
+            now = self._standing(connection, reviewer)
+        return messages.VoteAnswer(created=vote.created, progress=self._progress(now))
+
+    def export_csv(self) -> bytes:
+        """Return all votes that stand, as CSV."""
+        with self.database.reading() as connection:
+            return write_votes(store.exported(connection))
+
+    def import_csv(self, data: bytes) -> messages.ImportAnswer:
+        """Save the votes of a CSV file.
+
+        Raises:
+            ConfigError: If it is no file of votes.
+        """
+        brought, broken = read_votes(data)
+        refused = [messages.RefusedRow(line=line, reason=reason) for line, reason in broken]
+
+        def refuse(vote: Vote, reason: str) -> None:
+            refused.append(
+                messages.RefusedRow(
+                    cluster_id=vote.cluster_id, reviewer=vote.reviewer[:64], reason=reason
+                )
+            )
+
+        with self.database.writing() as connection:
+            done = store.bring(connection, brought, self.taxonomy, keys=self._keys, refuse=refuse)
+        return messages.ImportAnswer(
+            saved=done.saved,
+            unchanged=done.unchanged,
+            refused=refused[:_REFUSED_MOST],
+            refused_total=len(refused),
+        )
+
+    def cluster(self, cluster_id: int, key: str) -> Cluster:
+        """Return a cluster that is there, and as the reviewer saw it.
+
+        Raises:
+            Problem: 404 or 409.
+        """
+        found = self.concepts.clusters.get(cluster_id)
+        if found is None:
+            raise Problem(
+                404,
+                "unknown-cluster",
+                f"there is no cluster {cluster_id} here; there are {len(self._keys):,}",
+            )
+        if found.key != key:
+            raise Problem(
+                409,
+                "cluster-changed",
+                f"cluster {cluster_id} has other members now than when you opened it: the figures"
+                " were clustered again. Nothing was saved; load the page again and look at it anew",
+            )
+        return found
+
+    @cached_property
+    def _keys(self) -> dict[int, str]:
+        return {one.cluster_id: one.key for one in self.concepts.clusters.values()}
+
+    def _standing(self, connection: Connection, reviewer: str) -> Standing:
+        return assignment.standing(connection, self.concepts.clusters, self.rules, reviewer)
+
+    def _offer(self, now: Standing, cluster: Cluster, practice: bool) -> Offer:
+        if practice:
+            return Offer(cluster.cluster_id, "practice")
+        state = now.states.get(cluster.cluster_id, store.State())
+        ties = self.rules.ties_of(cluster.cluster_id, state)
+        return Offer(cluster.cluster_id, "again" if ties else "vote", ties)
+
+    def _checked(self, vote: Vote) -> Vote:
+        try:
+            return checked(vote, self.taxonomy)
+        except ConfigError as error:
+            raise Problem(422, "invalid-vote", str(error)) from None
+
+    def _check_place(self, vote: Vote, now: Standing) -> None:
+        if vote.practice:
+            if vote.cluster_id not in self.rules.practice:
+                raise Problem(
+                    409,
+                    "not-for-practice",
+                    f"cluster {vote.cluster_id} is none of those to practise on",
+                )
+            return
+        left = [one for one in self.rules.practice if one not in now.practised]
+        if left:
+            raise Problem(
+                409,
+                "practice-first",
+                f"{len(left)} clusters of the practice round are left; votes count after it",
+            )
+        if not assignment.may_vote(vote.cluster_id, self.rules, now):
+            raise Problem(
+                409,
+                "no-place-left",
+                f"cluster {vote.cluster_id} has all reviewers that it is for: your time with it had"
+                " run out, and somebody else took the place. Nothing was saved; take the next",
+            )
+        most = self.settings.clusters_per_reviewer
+        if most is not None and vote.cluster_id not in now.own and len(now.own) >= most:
+            raise Problem(
+                409, "enough", f"you have answered the {most} clusters one reviewer is asked for"
+            )
+
+    def _own(self, connection: Connection, reviewer: str, offer: Offer) -> Vote | None:
+        cluster = self.concepts.clusters[offer.cluster_id]
+        return store.vote_of(
+            connection,
+            cluster.cluster_id,
+            cluster.key,
+            reviewer,
+            practice=offer.kind == "practice",
+        )
+
+    def _sheet(self, offer: Offer, own: Vote | None) -> messages.Sheet:
+        cluster = self.concepts.clusters[offer.cluster_id]
+        kind: Kind = offer.kind
+        return messages.Sheet(
+            cluster_id=cluster.cluster_id,
+            key=cluster.key,
+            kind=kind,
+            ties=list(offer.ties),
+            size=cluster.size,
+            cohesion=cluster.cohesion,
+            answers=None if own is None else _answers(own),
+            members=list(_members(self.concepts.sheet(cluster.cluster_id))),
+        )
+
+    def _recent(self, connection: Connection, reviewer: str) -> list[messages.Recent]:
+        rows = connection.execute(
+            sa.select(votes.c.cluster_id, votes.c.key, votes.c.practice)
+            .where(votes.c.reviewer == reviewer)
+            .order_by(votes.c.created.desc())
+            .limit(_RECENT)
+        )
+        return [
+            messages.Recent(cluster_id=row.cluster_id, key=row.key, practice=row.practice)
+            for row in rows
+            if self._keys.get(row.cluster_id) == row.key
+        ]
+
+    def _progress(self, now: Standing) -> messages.Progress:
+        wanted = self.settings.votes_per_cluster
+        counts = [min(state.votes, wanted) for state in now.states.values()]
+        listed = {one for one in self.rules.ties.fields if one not in now.states}
+        ties = {one for one, state in now.states.items() if self.rules.ties_of(one, state)}
+        clusters = len(self.concepts.clusters)
+        return messages.Progress(
+            own=messages.Own(
+                practised=len(now.practised.intersection(self.rules.practice)),
+                practice=len(self.rules.practice),
+                votes=len(now.own),
+                most=self.settings.clusters_per_reviewer,
+            ),
+            overall=messages.Overall(
+                clusters=clusters,
+                complete=sum(count == wanted for count in counts),
+                votes=sum(counts),
+                wanted=clusters * wanted,
+                ties=len(ties | listed),
+            ),
+        )
+
+
+def open_desk(settings: ReviewSettings) -> Desk:
+    """Return a review, its database made where there was none.
+
+    Raises:
+        BiovlError: If its clusters, taxonomy, ties or database cannot be opened.
+    """
+    concepts = Concepts(settings.concepts)
+    clusters = concepts.clusters
+    rules = Rules(
+        votes_per_cluster=settings.votes_per_cluster,
+        clusters_per_reviewer=settings.clusters_per_reviewer,
+        reservation_s=settings.reservation_s,
+        seed=settings.seed,
+        practice=practice_of(clusters, settings.practice, settings.seed),
+        ties=read_ties(settings.ties, clusters) if settings.ties else TieList(),
+    )
+    taxonomy = load_taxonomy(settings.taxonomy)
+    return Desk(settings, concepts, taxonomy, Database(settings.database), rules)
+
+
+def _answers(vote: Vote) -> messages.Answers:
+    return messages.Answers(
+        panel_type=vote.panel_type,
+        panel_subtype=vote.panel_subtype,
+        global_concepts=list(vote.global_concepts),
+        local_concepts=list(vote.local_concepts),
+    )
+
+
+def _members(members: Iterable[Member]) -> Iterable[messages.MemberAnswer]:
+    for one in members:
+        url = None
+        if one.thumbnail:
+            # In the answer itself: an <img> could not send the key, and 30 requests are slower.
+            url = f"data:image/jpeg;base64,{base64.b64encode(one.thumbnail).decode()}"
+        yield messages.MemberAnswer(
+            rank=one.rank,
+            row_id=one.row_id,
+            caption=one.caption,
+            distance=one.distance,
+            width_px=one.width_px,
+            height_px=one.height_px,
+            thumbnail=url,
+        )

@@ -1,0 +1,223 @@
+"""The database of a review: its tables, and transactions that lose nothing.
+
+Whoever writes has the one lock there is: SQLite's own for the file, a locked row elsewhere. What
+is read in such a transaction stays true until it ends, so two reviewers never take one place.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from biovl.core.errors import ConfigError
+
+_VERSION = "1"
+_BUSY_S = 20
+"""How long a transaction waits for those before it."""
+_ATTEMPTS = 5
+
+metadata = sa.MetaData()
+
+
+def _of_a_vote() -> tuple[sa.Column[Any], ...]:
+    return (
+        sa.Column("panel_type", sa.String(200), nullable=False),
+        sa.Column("panel_subtype", sa.String(200)),
+        sa.Column("global_concepts", sa.JSON, nullable=False),
+        sa.Column("local_concepts", sa.JSON, nullable=False),
+        sa.Column("created", sa.String(64), nullable=False),
+        sa.Column("is_again", sa.Boolean, nullable=False),
+    )
+
+
+about = sa.Table(
+    "about",
+    metadata,
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("value", sa.String(200), nullable=False),
+)
+
+votes = sa.Table(
+    "votes",
+    metadata,
+    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("reviewer", sa.String(64), primary_key=True),
+    sa.Column("practice", sa.Boolean, primary_key=True),
+    *_of_a_vote(),
+)
+"""What each reviewer says now. ``is_again``: given when the cluster's votes had tied."""
+
+history = sa.Table(
+    "history",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("cluster_id", sa.Integer, nullable=False),
+    sa.Column("key", sa.String(64), nullable=False),
+    sa.Column("reviewer", sa.String(64), nullable=False),
+    sa.Column("practice", sa.Boolean, nullable=False),
+    *_of_a_vote(),
+    sa.Column("saved", sa.String(64), nullable=False),
+    sa.Column("source", sa.String(16), nullable=False),
+)
+"""Every vote that was ever saved; nothing is deleted here."""
+
+states = sa.Table(
+    "states",
+    metadata,
+    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("votes", sa.Integer, nullable=False),
+    sa.Column("again", sa.Integer, nullable=False),
+    sa.Column("ties", sa.JSON, nullable=False),
+)
+"""Of each cluster with votes: how many count, how many of them ``is_again``, what ties. Computed
+from ``votes`` in the transaction that changes them."""
+
+reservations = sa.Table(
+    "reservations",
+    metadata,
+    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("reviewer", sa.String(64), primary_key=True),
+    sa.Column("until", sa.Float(53), nullable=False),
+)
+
+skips = sa.Table(
+    "skips",
+    metadata,
+    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("reviewer", sa.String(64), primary_key=True),
+    sa.Column("practice", sa.Boolean, primary_key=True),
+    sa.Column("at", sa.Float(53), nullable=False),
+)
+
+
+answered = sa.Table(
+    "answered",
+    metadata,
+    sa.Column("list", sa.String(64), primary_key=True),
+    sa.Column("cluster_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("reviewer", sa.String(64), primary_key=True),
+)
+"""Who has voted on a cluster since a list of ties, known by its SHA-256, asked for it."""
+
+
+names = sa.Table(
+    "names",
+    metadata,
+    sa.Column("folded", sa.String(64), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False),
+)
+"""Reviewers who gave a name without a token: in small letters, and as it was first written."""
+
+
+class Database:
+    """A database of votes, made where there is none."""
+
+    def __init__(self, url: str) -> None:
+        """Connect, and make the tables if they are not there.
+
+        Raises:
+            ConfigError: If there is no such database, or it is of another version.
+        """
+        self.described = described(url)
+        try:
+            parsed = make_url(url)
+            self._engine = _sqlite(parsed) if _is_sqlite(parsed) else _other(parsed)
+            self._prepare()
+        except (ArgumentError, NoSuchModuleError, ImportError) as error:
+            raise ConfigError(f"database {self.described} cannot be used: {error}") from error
+        except DBAPIError as error:
+            raise ConfigError(
+                f"database {self.described} cannot be opened: {error.orig}"
+            ) from error
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a transaction that sees one state of the database."""
+        with self._engine.connect().execution_options(only_reads=True) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Yield a transaction that is alone among those that write; kept when the block ends."""
+        with self._engine.begin() as connection:
+            connection.execute(
+                sa.select(about.c.value).where(about.c.name == "version").with_for_update()
+            )
+            yield connection
+
+    def _prepare(self) -> None:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with self._engine.begin() as connection:
+                    metadata.create_all(connection)
+                    found = connection.scalar(
+                        sa.select(about.c.value).where(about.c.name == "version")
+                    )
+                    if found is None:
+                        connection.execute(about.insert().values(name="version", value=_VERSION))
+                        found = _VERSION
+                break
+            except DBAPIError:
+                # Another replica makes the same tables at this moment.
+                if attempt == _ATTEMPTS:
+                    raise
+                time.sleep(0.2 * attempt)
+        if found != _VERSION:
+            raise ConfigError(
+                f"database {self.described} is of version {found}, expected {_VERSION}: export its "
+                "votes by the release that wrote it, and import them into a new one"
+            )
+
+
+def described(url: str) -> str:
+    """Return a URL as it may be shown, without a password."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return "(no URL of a database)"
+
+
+def _is_sqlite(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite"
+
+
+def _other(url: URL) -> sa.Engine:
+    return sa.create_engine(url, pool_pre_ping=True, pool_size=8)
+
+
+def _sqlite(url: URL) -> sa.Engine:
+    if url.database in (None, "", ":memory:"):
+        raise ConfigError(
+            "database is in memory: votes would be gone with the process; name a file"
+        )
+    engine = sa.create_engine(url, connect_args={"timeout": _BUSY_S, "check_same_thread": False})
+
+    @sa.event.listens_for(engine, "connect")
+    def set_up(connection: Any, _: Any) -> None:
+        # Transactions are begun below; Python's driver would begin them too late.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        # A vote that was acknowledged is on the disk, also when the power fails.
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        only_reads = connection.get_execution_options().get("only_reads", False)
+        connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
+
+    return engine

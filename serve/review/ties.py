@@ -1,0 +1,76 @@
+"""What votes tie on, by the rules of resolution; and the list of ties that resolution writes."""
+
+import csv
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from biovl.concepts.agreement import FIELDS
+from biovl.concepts.resolution import resolve
+from biovl.concepts.taxonomy import Taxonomy
+from biovl.concepts.votes import Vote
+from biovl.core import spreadsheets
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.filesystems import open_location, told
+from serve.review.concepts import Cluster
+
+
+@dataclass(frozen=True)
+class TieList:
+    """Clusters that are to be looked at again."""
+
+    fields: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """What tied, by cluster."""
+    sha256: str = ""
+    """Of the file: another one asks anew."""
+
+
+def tied_fields(votes: Sequence[Vote], taxonomy: Taxonomy) -> tuple[str, ...]:
+    """Return the fields on which the votes for one cluster tie."""
+    return tuple(tie.field for resolved in resolve(votes, taxonomy) for tie in resolved.ties)
+
+
+def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
+    """Return which clusters a list asks to be looked at again, and the fields that tied.
+
+    A row is of one ``field``; a row that names none means all of them. Clusters that are not
+    there, or have changed since, are not asked for.
+
+    Raises:
+        ArtifactError: If there is no such file.
+        ConfigError: If it is not CSV with ``cluster_id`` and ``key``.
+    """
+    filesystem, place = open_location(path)
+    try:
+        with told(path), filesystem.open_input_stream(place) as stream:
+            data = stream.read()
+        text = spreadsheets.decode(data)
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no list of ties {path}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} must be CSV in UTF-8: {spreadsheets.encoding_hint(error)}"
+        ) from error
+    needed = ("cluster_id", "key")
+    delimiter = spreadsheets.delimiter_of(text.partition("\n")[0], ",", needed)
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    missing = sorted({"cluster_id", "key"}.difference(rows.fieldnames or ()))
+    if missing:
+        raise ConfigError(f"{path} has no column {', '.join(missing)}: it is no list of ties")
+    ties: dict[int, tuple[str, ...]] = {}
+    for row in rows:
+        cluster = _cluster(row, clusters)
+        if cluster is not None:
+            words = {row.get("field") or "", *ties.get(cluster.cluster_id, ())}
+            named = tuple(name for name in FIELDS if name in words)
+            ties[cluster.cluster_id] = named or tuple(FIELDS)
+    return TieList(ties, hashlib.sha256(data).hexdigest())
+
+
+def _cluster(row: Mapping[str, str], clusters: Mapping[int, Cluster]) -> Cluster | None:
+    written = row["cluster_id"] or ""
+    if not (written.isascii() and written.isdigit()):
+        return None
+    cluster = clusters.get(int(written))
+    return cluster if cluster is not None and cluster.key == row["key"] else None

@@ -1,0 +1,1 @@
+"""The search service: its deployments, endpoints, encoder batching and page."""

@@ -1,0 +1,100 @@
+"""Answers as ready bytes. Messages document them; they are not validated a second time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from fastapi import Response
+from pydantic_core import to_json
+
+from biovl.articles import rights
+from biovl.index.query import Hit
+from serve.http.problems import MEDIA_TYPE
+from serve.search.messages import FigureAbout
+from serve.search.settings import Rights
+
+NO_STORE = {"Cache-Control": "no-store"}
+"""For answers that a private image led to."""
+
+_OF_RIGHTS = (
+    *("license", "license_group", "license_url", "stated_license", "third_party"),
+    *("image_url", "thumbnail_url", "withheld"),
+)
+_COLUMNS = tuple(name for name in FigureAbout.model_fields if name not in _OF_RIGHTS)
+
+
+def json_answer(content: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer of plain values; what is no number is null."""
+    body = to_json(content, inf_nan_mode="null")
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def nine_digits(row_D: np.ndarray) -> list[float]:
+    """Return float32 numbers as such that are written with nine digits, half as many as otherwise.
+
+    Nine tell every float32 from its neighbours (IEEE 754: 1 + ceil(24 log10(2))).
+    """
+    values_D = row_D.astype(np.float64)
+    sizes_D = np.abs(values_D)
+    # A whole number by a power of ten up to 22 is the double nearest to that decimal.
+    places_D = 8 - np.floor(np.log10(sizes_D, where=sizes_D > 0, out=np.zeros_like(sizes_D)))
+    powers_D = 10.0 ** np.clip(places_D, 0, 22)
+    rounded_D = np.rint(values_D * powers_D) / powers_D
+    written: list[float] = np.where(places_D > 22, values_D, rounded_D).tolist()
+    return written
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of problems that not every endpoint answers with.
+
+    Those that every one may answer with are added by ``serve.http.documentation``.
+    """
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": _REASONS[status], "content": content} for status in statuses}
+
+
+_REASONS = {
+    403: "The key may not do this, or the image may not be passed on.",
+    404: "There is no such figure, model or path.",
+    409: "The model is being exchanged for another; ask again.",
+    410: "The index has changed since the cursor was made.",
+}
+
+
+def figure_json(about: Mapping[str, Any], shown: Rights, prefix: str = "") -> dict[str, Any]:
+    """Return what ``FigureAbout`` says of a row of the metadata table.
+
+    Args:
+        about: The row.
+        shown: Whose images are sent.
+        prefix: Path that the service is served under (``route_prefix``), without a slash at its
+            end.
+    """
+    place = f"{prefix}/v1/figures/{quote(about['figure_id'], safe='')}"
+    figure = {name: about.get(name) for name in _COLUMNS}
+    terms = rights.terms(about)
+    withheld = rights.reason_to_withhold(about, shown.accepted)
+    return {
+        **figure,
+        "license": terms.license,
+        "license_group": terms.group,
+        "license_url": terms.url,
+        "stated_license": about.get("stated_license") or about.get("license"),
+        "third_party": rights.credits_third_party(about),
+        "image_url": None if withheld else f"{place}/image",
+        "thumbnail_url": None if withheld else f"{place}/thumbnail",
+        "withheld": withheld,
+    }
+
+
+def hits_json(hits: Sequence[Hit], shown: Rights, prefix: str = "") -> list[dict[str, Any]]:
+    """Return hits as ``SearchHit`` says; ``shown`` and ``prefix`` as of ``figure_json``."""
+    found = []
+    for hit in hits:
+        figure = figure_json(hit.about, shown, prefix)
+        figure["rank"] = hit.rank
+        figure["score"] = round(float(hit.score), 6)
+        figure["matched"] = hit.matched
+        found.append(figure)
+    return found

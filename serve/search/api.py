@@ -1,0 +1,157 @@
+"""The service over HTTP: endpoints, what surrounds them, and the page. Knows no Ray."""
+
+import asyncio
+import importlib
+import pkgutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
+
+import serve.search.endpoints
+from biovl import __version__
+from serve.auth import Keys
+from serve.http.coordinator import Coordinator, LocalCoordinator
+from serve.http.documentation import document
+from serve.http.draining import Draining
+from serve.http.logs import write_lines
+from serve.http.metrics import Metrics, leave_always
+from serve.http.middleware import Guarded, Watched
+from serve.http.pages import add_page
+from serve.http.pixels import PixelBudget
+from serve.http.problems import handle_problems
+from serve.http.rate import RateLimit
+from serve.http.strict_json import StrictRoute
+from serve.search.context import Context
+from serve.search.cursors import Cursors
+from serve.search.engine import Engine
+from serve.search.served import Served
+from serve.search.settings import Settings
+
+PAGE = Path(__file__).parent / "page"
+_EXPOSED = (
+    "X-Request-ID",
+    "Retry-After",
+    "RateLimit-Limit",
+    "RateLimit-Remaining",
+    "RateLimit-Reset",
+    "ETag",
+)
+
+Hook = Callable[[], Awaitable[None]]
+
+
+def http_api(
+    settings: Settings,
+    engine: Engine,
+    *,
+    coordinator: Coordinator | None = None,
+    replica: str = "0",
+    metrics: Metrics | None = None,
+    draining: Draining | None = None,
+    on_start: Hook | None = None,
+    on_stop: Hook | None = None,
+    page: Path = PAGE,
+) -> FastAPI:
+    """Return the service as an ASGI application.
+
+    Args:
+        settings: All of them.
+        engine: Answers what endpoints ask.
+        coordinator: What replicas share; without one this replica is alone.
+        replica: Its name in metrics and logs.
+        metrics: Where batchers of this process count too; new ones by default.
+        draining: Told to refuse requests before this replica stops.
+        on_start: Called before the first request.
+        on_stop: Called after the last.
+        page: The folder of the page; nothing is at ``/`` where it has no ``index.html``.
+
+    Raises:
+        ConfigError: If the file of keys cannot be read.
+    """
+    write_lines(settings.log_format)
+    shared = coordinator or LocalCoordinator()
+    counted = metrics or Metrics(replica)
+    keys = Keys(settings.auth)
+    context = Context(
+        settings=settings,
+        engine=engine,
+        served=Served(engine),
+        keys=keys,
+        metrics=counted,
+        cursors=Cursors(partial(_secret, settings, keys)),
+        coordinator=shared,
+        pixels=PixelBudget(settings.limits, settings.rate, shared),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if on_start:
+            await on_start()
+        leaving = asyncio.create_task(leave_always(counted, shared))
+        try:
+            yield
+        finally:
+            leaving.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+            if on_stop:
+                await on_stop()
+
+    app = FastAPI(
+        title="biovl",
+        version=__version__,
+        description="Search, classify and embed biomedical images and texts.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        # A redirect would be found under a path that no rule was made for.
+        redirect_slashes=False,
+    )
+    handle_problems(app)
+    _add_endpoints(app, context)
+    document(app)
+    add_page(app, page)
+    # The last added is the outermost.
+    app.add_middleware(
+        Guarded,
+        limits=settings.limits,
+        keys=keys,
+        rate=RateLimit(settings.rate, shared),
+        metrics=counted,
+        draining=draining,
+    )
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("Authorization", "X-API-Key", "Content-Type", "X-Request-ID"),
+            expose_headers=_EXPOSED,
+            # Keys are sent by scripts, never by the browser itself.
+            allow_credentials=False,
+        )
+    app.add_middleware(Watched, metrics=counted)
+    return app
+
+
+def _add_endpoints(app: FastAPI, context: Context) -> None:
+    for found in sorted(
+        pkgutil.iter_modules(serve.search.endpoints.__path__), key=lambda one: one.name
+    ):
+        module = importlib.import_module(f"serve.search.endpoints.{found.name}")
+        router = module.router(context)
+        for route in router.routes:
+            if isinstance(route, APIRoute) and not isinstance(route, StrictRoute):
+                raise TypeError(f"{found.name}: {route.path} must be made by context.router()")
+        # Not include_router: FastAPI then asks each router in turn, at each request (measured: a
+        # quarter of what surrounds an endpoint). Their routes are complete without it.
+        app.router.routes.extend(router.routes)
+
+
+def _secret(settings: Settings, keys: Keys) -> bytes:
+    return settings.model_dump_json().encode() + b"\0" + keys.digests()

@@ -1,0 +1,67 @@
+"""What an endpoint is given: ``router(context)`` of each file of ``serve/search/endpoints/``."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+
+from serve.auth import SCOPES, Keys
+from serve.http.coordinator import Coordinator
+from serve.http.exchanges import exchange_in
+from serve.http.metrics import Metrics
+from serve.http.pixels import PixelBudget
+from serve.http.problems import Problem
+from serve.http.strict_json import StrictRoute
+from serve.search.cursors import Cursors
+from serve.search.engine import Engine
+from serve.search.served import Served
+from serve.search.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """The service as endpoints see it."""
+
+    settings: Settings
+    engine: Engine
+    served: Served
+    keys: Keys
+    metrics: Metrics
+    cursors: Cursors
+    coordinator: Coordinator
+    pixels: PixelBudget
+
+    def router(self, **options: Any) -> APIRouter:
+        """Return a router whose routes read JSON strictly; all endpoints begin with it."""
+        return APIRouter(route_class=StrictRoute, **options)
+
+    def needs(self, scope: str) -> Any:
+        """Return the dependency of a route that not every key may use.
+
+        ``@router.post("/v1/search", dependencies=[context.needs("search")])``. That there is a
+        valid key was seen to before, for every path below ``/v1/`` (``serve.http.middleware``).
+        """
+        if scope not in SCOPES:
+            raise ValueError(f"there is no scope {scope!r}; choose from {', '.join(SCOPES)}")
+
+        async def allowed(request: Request) -> None:
+            check_scope(request, scope)
+
+        return Depends(allowed)
+
+
+def check_scope(request: Request, scope: str) -> None:
+    """Refuse a request whose caller lacks a scope.
+
+    Raises:
+        Problem: 403, with the scopes that it has.
+    """
+    caller = exchange_in(request.scope).caller
+    scopes = caller.scopes if caller else frozenset()
+    if scope not in scopes:
+        raise Problem(
+            403,
+            "missing-scope",
+            f"this needs a key with the scope {scope}; yours has"
+            f" {', '.join(sorted(scopes)) or 'none'}",
+        )

@@ -1,0 +1,209 @@
+"""The service as deployments of Ray Serve: all in one, or HTTP, encoder and index apart.
+
+fused   Service: everything in each replica.
+split   Gateway (HTTP; images become pixels and texts tokens) -> Encoder -> Search.
+
+What travels is small: uint8 pixels (150 kB an image), tokens, vectors, hits; never files.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any
+
+import numpy as np
+import torch
+from fastapi import FastAPI
+from ray import serve
+
+from biovl.core.errors import BiovlError
+from biovl.index.query import Query
+from serve.http.bound import refuse_strangers
+from serve.http.draining import Draining
+from serve.http.problems import Problem, problem_of
+from serve.search.api import http_api
+from serve.search.embedding import Embedder
+from serve.search.engine import Engine, Size, stale
+from serve.search.handles import Handle, ServeEngine
+from serve.search.local import LocalEngine, about_index, about_model, encoder_of, index_of
+from serve.search.release import Release, load_release
+from serve.search.replica import Replica
+from serve.search.searching import Searcher
+from serve.search.settings import Settings
+
+log = logging.getLogger(__name__)
+
+Method = Callable[..., Awaitable[Any]]
+
+
+def _refusals_travel(method: Method) -> Method:
+    """Return problems as values: exceptions arrive wrapped, and differently in each mode."""
+
+    @wraps(method)
+    async def answered(*arguments: Any, **named: Any) -> Any:
+        try:
+            return await method(*arguments, **named)
+        except (Problem, BiovlError) as error:
+            problem = problem_of(error)
+            if problem.status == 500:
+                log.error("a request failed", exc_info=error)
+            return problem
+
+    return answered
+
+
+class _Ingress:
+    """HTTP before an engine."""
+
+    async def __init__(  # type: ignore[misc]
+        self, settings: Mapping[str, Any], token: str, *handles: Any
+    ) -> None:
+        own = Settings.model_validate(settings)
+        await refuse_strangers(own.auth)
+        self._replica = Replica(own, token)
+        self._draining = Draining()
+        self._engine = self._made(*handles)
+        await self._engine.start()
+
+    def _made(self, *handles: Any) -> "LocalEngine | ServeEngine":
+        raise NotImplementedError
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        engine: Engine = self._engine
+        return http_api(
+            self._replica.settings,
+            engine,
+            coordinator=self._replica.coordinator,
+            replica=self._replica.name,
+            metrics=self._replica.metrics,
+            draining=self._draining,
+            on_stop=self._engine.close,
+        )
+
+    async def check_health(self) -> None:
+        await self._engine.check()
+
+    async def drain(self) -> None:
+        """Refuse new requests from now on; return when those in flight are answered."""
+        await self._draining.drain()
+
+
+@serve.ingress()
+class Service(_Ingress):
+    """The whole service in one process."""
+
+    def _made(self) -> LocalEngine:
+        return LocalEngine(
+            self._replica.settings,
+            coordinator=self._replica.coordinator,
+            replica=self._replica.name,
+            observe=self._replica.batched,
+        )
+
+
+@serve.ingress()
+class Gateway(_Ingress):
+    """HTTP, and what comes before the towers."""
+
+    def _made(self, encoder: Handle, search: Handle | None) -> "ServeEngine":
+        return ServeEngine(self._replica, encoder, search)
+
+
+class EncoderDeployment:
+    """The towers of a model."""
+
+    async def __init__(  # type: ignore[misc]
+        self, settings: Mapping[str, Any], token: str
+    ) -> None:
+        own = Settings.model_validate(settings)
+        self._replica = Replica(own, token)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._holder = self._replica.holder(partial(load_release, index=False, device=device))
+        self._embed = Embedder(own.batch, self._replica.batched)
+        await self._holder.start(own.model, own.index)
+        self._replica.leave_numbers()
+
+    @_refusals_travel
+    async def embed_images(self, pixels: Sequence[np.ndarray], version: str) -> Any:
+        """Return vectors by a version of the model, and its logit scale."""
+        encoder = encoder_of(self._of(version))
+        return await self._embed.images(encoder, pixels), encoder.logit_scale
+
+    @_refusals_travel
+    async def embed_tokens(self, tokens: Sequence[np.ndarray], version: str) -> Any:
+        """Return vectors by a version of the model, and its logit scale."""
+        encoder = encoder_of(self._of(version))
+        return await self._embed.texts(encoder, tokens), encoder.logit_scale
+
+    @_refusals_travel
+    async def about(self, version: str) -> Any:
+        """Return what is told of a version of the model, and why it cannot be asked."""
+        return about_model(self._of(version)), await self._holder.reasons()
+
+    async def check_health(self) -> None:
+        await self._holder.check()
+
+    async def __del__(self) -> None:
+        await self._holder.close()
+        await self._embed.close()
+
+    def _of(self, version: str) -> Release:
+        release = self._holder.of_model(version)
+        if release is None:
+            raise stale(version)
+        return release
+
+
+class SearchDeployment:
+    """An index, its table and its thumbnails."""
+
+    async def __init__(  # type: ignore[misc]
+        self, settings: Mapping[str, Any], token: str
+    ) -> None:
+        own = Settings.model_validate(settings)
+        self._replica = Replica(own, token)
+        self._holder = self._replica.holder(
+            partial(load_release, encoder=False, cache_folder=own.cache_folder, corpus=own.corpus)
+        )
+        self._searcher = Searcher()
+        await self._holder.start(own.model, own.index)
+
+    @_refusals_travel
+    async def search(self, query: Query, version: str) -> Any:
+        """Return what is found by vectors of a version of the model."""
+        return await self._searcher.search(index_of(self._of(version)), query)
+
+    @_refusals_travel
+    async def figures(self, figure_ids: Sequence[str]) -> Any:
+        """Return what is known of figures."""
+        return await self._searcher.figures(index_of(self._holder.current), figure_ids)
+
+    @_refusals_travel
+    async def image(self, figure_id: str, size: Size) -> Any:
+        """Return a figure's image."""
+        return await self._searcher.image(index_of(self._holder.current), figure_id, size)
+
+    @_refusals_travel
+    async def facets(self) -> Any:
+        """Return the values of each field of ``Filter``."""
+        return await self._searcher.facets(index_of(self._holder.current))
+
+    @_refusals_travel
+    async def about(self, version: str) -> Any:
+        """Return the index of a version of the model, why it cannot be searched, and warnings."""
+        index = self._of(version).index
+        warnings = await self._searcher.warnings(index)
+        return about_index(index), await self._holder.reasons(), warnings
+
+    async def check_health(self) -> None:
+        await self._holder.check()
+
+    async def __del__(self) -> None:
+        await self._holder.close()
+        self._searcher.close()
+
+    def _of(self, version: str) -> Release:
+        release = self._holder.of_model(version)
+        if release is None:
+            raise stale(version)
+        return release

@@ -1,0 +1,217 @@
+"""POST /v1/classify: which of some classes an image shows, without training (zero-shot)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+
+from biovl.benchmark.prompts import PLACE, PROMPTS, filled
+from serve.http.exchanges import Exchange, exchange_in
+from serve.http.pixels import prepared
+from serve.search.answers import NO_STORE, json_answer, refusals
+from serve.search.bodies import Received, documented, received
+from serve.search.context import Context
+from serve.search.engine import Embedded
+from serve.search.messages import ClassifyAnswer, ClassifyRequest
+from serve.search.queries import again_if_stale, check_text, invalid, one_version
+from serve.search.served import Served
+from serve.search.settings import Limits
+from serve.search.uploads import image_of, images_of
+
+# Shapes: N images, C classes, T templates, D embedding.
+
+DEFAULT_TEMPLATES = ("a photo of {}", "{} presented in image")
+"""Of BiomedCLIP (supplementary table 10), for classes that no benchmark names."""
+
+MAX_PROMPTS = 4_096
+"""Of one request: classes times templates."""
+_PROMPTS_AT_ONCE = 64
+
+
+class BenchmarkPrompts(BaseModel):
+    """A benchmark's classes in words."""
+
+    name: str
+    title: str
+    classes: list[str]
+    templates: list[str]
+    source: str
+
+
+class BenchmarksAnswer(BaseModel):
+    """The benchmarks whose prompts are known."""
+
+    benchmarks: list[BenchmarkPrompts]
+
+
+def router(context: Context) -> APIRouter:
+    """Classify, and say which benchmarks' prompts are known."""
+    routes = context.router(tags=["classify"], dependencies=[context.needs("search")])
+    served = context.served
+    benchmarks = {"benchmarks": [vars(prompts) for prompts in PROMPTS.values()]}
+
+    @routes.get(
+        "/v1/classify/benchmarks",
+        summary="Classes and templates of the papers' benchmarks",
+        response_model=BenchmarksAnswer,
+        responses=refusals(),
+    )
+    async def known() -> Response:
+        return json_answer(benchmarks)
+
+    @routes.post(
+        "/v1/classify",
+        summary="Tell which of some classes images show",
+        response_model=ClassifyAnswer,
+        responses=refusals(409),
+        openapi_extra=documented(ClassifyRequest),
+    )
+    async def classify(request: Request) -> Response:
+        come = await received(request, ClassifyRequest, context.settings.limits)
+        return await _answer(context, served, exchange_in(request.scope), come)
+
+    return routes
+
+
+async def _answer(
+    context: Context, served: Served, exchange: Exchange, come: Received[ClassifyRequest]
+) -> Response:
+    message, limits = come.message, context.settings.limits
+    classes, templates = _classes(message, limits)
+    images = _images(come, limits)
+    prompts = [filled(template, name) for name in classes for template in templates]
+    exchange.inputs = len(images) + len(prompts)
+
+    async def once() -> tuple[Embedded, Embedded]:
+        return await _embedded(context, exchange, images, prompts)
+
+    image, text = await again_if_stale(once)
+    class_CD = class_vectors(text.rows_ND, len(templates))
+    similarity_NC = image.rows_ND @ class_CD.T
+    scale = message.logit_scale if message.logit_scale is not None else image.logit_scale
+    probability_NC = softmax(similarity_NC.astype(np.float64) * scale)
+    results = [
+        {"classes": _sorted(classes, probability_C, similarity_C)}
+        for probability_C, similarity_C in zip(probability_NC, similarity_NC, strict=True)
+    ]
+    return json_answer(
+        {
+            "request_id": exchange.request_id,
+            "model": await served.named(image.model_version),
+            "index": None,
+            "results": results,
+            "templates": templates,
+            "timings_ms": exchange.timings_ms(),
+        },
+        headers=NO_STORE,
+    )
+
+
+def class_vectors(prompt_PD: np.ndarray, templates: int) -> np.ndarray:
+    """Return a unit vector for each class: the mean of its prompts' unit vectors, made unit.
+
+    Args:
+        prompt_PD: Unit rows, those of a class together, shape [C * T, D].
+        templates: T.
+
+    Returns:
+        float32, shape [C, D].
+
+    Source:
+        ``build_zero_shot_classifier`` of open_clip 3.3; Radford et al. 2021, section 3.1.4.
+    """
+    mean_CD = prompt_PD.reshape(-1, templates, prompt_PD.shape[1]).mean(axis=1, dtype=np.float64)
+    # Prompts that point in opposite directions leave a mean of nothing, which fits no image.
+    length_C1 = np.maximum(np.linalg.norm(mean_CD, axis=1, keepdims=True), 1e-12)
+    return np.asarray(mean_CD / length_C1, np.float32)
+
+
+def softmax(logit_NC: np.ndarray) -> np.ndarray:
+    """Return probabilities, rows of which sum to 1. float64, shape [N, C]."""
+    odds_NC = np.exp(logit_NC - logit_NC.max(axis=1, keepdims=True))
+    return np.asarray(odds_NC / odds_NC.sum(axis=1, keepdims=True))
+
+
+def _sorted(
+    classes: Sequence[str], probability_C: np.ndarray, similarity_C: np.ndarray
+) -> list[dict[str, object]]:
+    order = np.argsort(-probability_C, kind="stable")
+    return [
+        {
+            "name": classes[number],
+            "probability": float(probability_C[number]),
+            "similarity": round(float(similarity_C[number]), 6),
+        }
+        for number in order
+    ]
+
+
+def _classes(message: ClassifyRequest, limits: Limits) -> tuple[list[str], list[str]]:
+    """Return names and templates, all of them checked."""
+    if (message.classes is None) == (message.benchmark is None):
+        raise invalid("classes", "send classes, or the name of a benchmark, and not both")
+    if message.benchmark is not None:
+        if message.benchmark not in PROMPTS:
+            known = ", ".join(PROMPTS)
+            raise invalid("benchmark", f"is not known; choose from {known}")
+        prompts = PROMPTS[message.benchmark]
+        classes, default = list(prompts.classes), prompts.templates
+    else:
+        classes, default = message.classes or [], DEFAULT_TEMPLATES
+    templates = list(default) if message.templates is None else message.templates
+    for name, values, most, least in (
+        ("classes", classes, limits.classes_max, 2),
+        ("templates", templates, limits.templates_max, 1),
+    ):
+        if not least <= len(values) <= most:
+            raise invalid(name, f"has {len(values):,}, expected {least} to {most:,}")
+        for value in values:
+            check_text(name, value, limits)
+    if len(classes) * len(templates) > MAX_PROMPTS:
+        reason = f"times templates are {len(classes) * len(templates):,}, at most {MAX_PROMPTS:,}"
+        raise invalid("classes", reason)
+    seen: set[str] = set()
+    for number, name in enumerate(classes):
+        if name.strip() in seen:
+            raise invalid("classes", f"number {number} (from 0) stands there already")
+        seen.add(name.strip())
+    for number, template in enumerate(templates):
+        if template.count(PLACE) != 1:
+            reason = f"number {number} (from 0) must hold {PLACE}, for the class, exactly once"
+            raise invalid("templates", reason)
+    return classes, templates
+
+
+def _images(come: Received[ClassifyRequest], limits: Limits) -> list[bytes]:
+    message = come.message
+    images = list(come.files)
+    count = len(images) + (message.image is not None) + len(message.images or ())
+    if not 1 <= count <= limits.inputs_max:
+        raise invalid("images", f"there are {count}, expected 1 to {limits.inputs_max}")
+    if message.image is not None:
+        images.append(image_of(message.image, limits, ("body", "image")))
+    return images + images_of(message.images or [], limits, "images")
+
+
+async def _embedded(
+    context: Context, exchange: Exchange, images: list[bytes], prompts: list[str]
+) -> tuple[Embedded, Embedded]:
+    """Return vectors of images and prompts by one and the same model.
+
+    Raises:
+        Problem: 409 if the model was exchanged in between.
+    """
+    engine = context.engine
+    pixels = await prepared(engine, context.pixels, exchange, images)
+    with exchange.stage("encode"):
+        image = await engine.embed_images(pixels)
+        # Many prompts at once would fill the queue that others wait in, too.
+        texts = [
+            await engine.embed_texts(prompts[start : start + _PROMPTS_AT_ONCE])
+            for start in range(0, len(prompts), _PROMPTS_AT_ONCE)
+        ]
+    one_version(image, *texts)
+    rows_ND = np.concatenate([some.rows_ND for some in texts])
+    return image, replace(texts[0], rows_ND=rows_ND)

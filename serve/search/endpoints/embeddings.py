@@ -1,0 +1,188 @@
+"""POST /v1/embeddings: vectors of texts and images, in the shape of OpenAI's API."""
+
+import base64
+import re
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel, Field
+
+from serve.http.exchanges import Exchange, exchange_in
+from serve.http.pixels import prepared
+from serve.http.problems import Problem
+from serve.search.answers import NO_STORE, json_answer, nine_digits, refusals
+from serve.search.context import Context
+from serve.search.messages import Message
+from serve.search.queries import again_if_stale, check_text, invalid, one_version
+from serve.search.settings import Limits
+from serve.search.uploads import image_of
+
+_DATA_IMAGE = re.compile(r"data:image/", re.IGNORECASE)
+
+
+class TextPart(Message):
+    """A text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImageUrl(Message):
+    """Where an image is: in the address itself."""
+
+    url: str = Field(description="data:image/…;base64,…; other addresses are not fetched")
+    detail: Literal["auto", "low", "high"] | None = Field(
+        default=None, description="of OpenAI's API; without effect"
+    )
+
+
+class ImagePart(Message):
+    """An image."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+InputPart = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+
+
+class EmbeddingsRequest(Message):
+    """As of OpenAI's API, and parts that are images."""
+
+    model: str | None = Field(default=None, description="without: the model that is served")
+    input: str | Annotated[list[str | InputPart], Field(max_length=4_096)] = Field(
+        description="texts, parts, or data:image/…;base64,… (which is an image)",
+        examples=["chest radiograph with pleural effusion"],
+    )
+    encoding_format: Literal["float", "base64"] = Field(
+        default="float", description="base64: little-endian float32"
+    )
+    dimensions: int | None = Field(default=None, description="none but the model's")
+    user: str | None = Field(default=None, description="of OpenAI's API; neither used nor kept")
+
+
+class Embedding(BaseModel):
+    """A vector of unit length."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(BaseModel):
+    """What was read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsAnswer(BaseModel):
+    """As of OpenAI's API."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: Usage
+    request_id: str
+
+
+def router(context: Context) -> APIRouter:
+    """Embed."""
+    routes = context.router(tags=["embeddings"], dependencies=[context.needs("embed")])
+
+    served = context.served
+
+    @routes.post(
+        "/v1/embeddings",
+        summary="Embed texts and images, as clients of OpenAI's API ask for it",
+        response_model=EmbeddingsAnswer,
+        responses=refusals(404, 409),
+    )
+    async def embeddings(
+        request: Request, message: Annotated[EmbeddingsRequest, Body()]
+    ) -> Response:
+        exchange = exchange_in(request.scope)
+        _check_model(message, await served.model())
+        texts, images = _inputs(message, context.settings.limits)
+        exchange.inputs = len(texts) + len(images)
+
+        async def once() -> tuple[dict[int, np.ndarray], str | None, int]:
+            return await _embedded(context, exchange, texts, images)
+
+        rows, version, tokens = await again_if_stale(once)
+        as_text = message.encoding_format == "base64"
+        data = [
+            {"object": "embedding", "index": number, "embedding": _written(row, as_text)}
+            for number, row in sorted(rows.items())
+        ]
+        return json_answer(
+            {
+                "object": "list",
+                "data": data,
+                "model": await served.named(version),
+                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+                "request_id": exchange.request_id,
+            },
+            headers=NO_STORE,
+        )
+
+    return routes
+
+
+def _check_model(message: EmbeddingsRequest, about: Any) -> None:
+    """Refuse another model than the one that is served, however its name is written."""
+    served = {about["name"], about["version"], f"{about['name']}@{about['version']}"}
+    asked = message.model
+    if asked is not None and asked.strip().lower() not in {name.lower() for name in served}:
+        errors = [{"loc": ["body", "model"], "msg": "is not served here"}]
+        detail = f"that model is not served here; {about['name']} is, see /v1/models"
+        raise Problem(404, "unknown-model", detail, errors=errors)
+    if message.dimensions is not None and message.dimensions != about["dim"]:
+        raise invalid("dimensions", f"the model's vectors have {about['dim']}, and are not cut")
+
+
+def _inputs(message: EmbeddingsRequest, limits: Limits) -> tuple[dict[int, str], dict[int, bytes]]:
+    """Return texts and images by their number."""
+    given = [message.input] if isinstance(message.input, str) else message.input
+    if not 1 <= len(given) <= limits.inputs_max:
+        raise invalid("input", f"has {len(given):,}, expected 1 to {limits.inputs_max}")
+    texts: dict[int, str] = {}
+    images: dict[int, bytes] = {}
+    for number, one in enumerate(given):
+        place = ("body", "input", number)
+        match one:
+            case ImagePart():
+                images[number] = image_of(one.image_url.url, limits, (*place, "image_url"))
+            case str() if _DATA_IMAGE.match(one):
+                images[number] = image_of(one, limits, place)
+            case _:
+                text = one if isinstance(one, str) else one.text
+                check_text(f"input.{number}", text, limits)
+                texts[number] = text
+    return texts, images
+
+
+async def _embedded(
+    context: Context, exchange: Exchange, texts: dict[int, str], images: dict[int, bytes]
+) -> tuple[dict[int, np.ndarray], str | None, int]:
+    """Return vectors by number, all by one model, its version, and the tokens read."""
+    engine = context.engine
+    rows: dict[int, np.ndarray] = {}
+    of_texts = of_images = None
+    pixels = await prepared(engine, context.pixels, exchange, list(images.values()))
+    with exchange.stage("encode"):
+        if texts:
+            of_texts = await engine.embed_texts(list(texts.values()))
+            rows |= zip(texts, of_texts.rows_ND, strict=True)
+        if images:
+            of_images = await engine.embed_images(pixels)
+            rows |= zip(images, of_images.rows_ND, strict=True)
+    tokens = sum(of_texts.tokens) if of_texts else 0
+    return rows, one_version(of_texts, of_images), tokens
+
+
+def _written(row_D: np.ndarray, as_text: bool) -> list[float] | str:
+    if as_text:
+        return base64.b64encode(row_D.astype("<f4").tobytes()).decode()
+    return nine_digits(row_D)

@@ -1,0 +1,141 @@
+"""POST /v1/proxy: what the public figures most like a private image say of it.
+
+The image is decoded and embedded in this service, and only its vector is compared. Neither is
+written, logged, cached or sent on, and nothing of either is in the answer: labels and evidence are
+those of indexed figures. Forms are refused: servers before this one may spool their files.
+"""
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from biovl.index.query import Filter, Query
+from serve.http.exchanges import Exchange, exchange_in
+from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
+from serve.search.bodies import Received, documented, received
+from serve.search.context import Context
+from serve.search.messages import BoundedFilter, Message, ProxyAnswer, ProxyRequest
+from serve.search.queries import Asked, check_filter, check_k, check_text, find, invalid
+from serve.search.served import Served
+from serve.search.settings import Limits
+from serve.search.uploads import image_of
+from serve.search.votes import labels_of, votes
+
+DISCLOSURE = (
+    "The image never left this service: it was not stored, not logged, not cached and not sent on."
+    " Labels and evidence are those of indexed figures."
+)
+
+MAX_PHRASES = 50
+"""Of one class."""
+MAX_PHRASE_CHARS = 200
+MAX_LOOK_UPS = 100_000
+"""Phrases of all classes, times the captions that each is looked for in."""
+
+
+class _AnyProxyRequest(Message):
+    """``ProxyRequest``, the image of which may also be the body."""
+
+    image: str | None = None
+    k: int = Field(default=10, ge=1)
+    classes: dict[str, list[str]] | list[str] | None = None
+    filter: BoundedFilter = Filter()
+
+
+def router(context: Context) -> APIRouter:
+    """Analyse by proxy, where the settings let it."""
+    routes = context.router(tags=["proxy"], dependencies=[context.needs("search")])
+    served = context.served
+    if not context.settings.proxy:
+        return routes
+
+    @routes.post(
+        "/v1/proxy",
+        summary="Ask public figures like a private image what it shows",
+        response_model=ProxyAnswer,
+        responses=refusals(404, 409),
+        openapi_extra=documented(ProxyRequest, form=False),
+    )
+    async def proxy(request: Request) -> Response:
+        limits = context.settings.limits
+        come = await received(request, _AnyProxyRequest, limits, form=False)
+        return await _answer(context, served, exchange_in(request.scope), come)
+
+    return routes
+
+
+async def _answer(
+    context: Context, served: Served, exchange: Exchange, come: Received[_AnyProxyRequest]
+) -> Response:
+    message, limits = come.message, context.settings.limits
+    await served.index()
+    check_k(message.k, limits)
+    check_filter(message.filter)
+    classes = _classes(message, limits)
+    look_ups = message.k * sum(map(len, (classes or {}).values()))
+    if look_ups > MAX_LOOK_UPS:
+        reason = f"phrases times k are {look_ups:,}, at most {MAX_LOOK_UPS:,}"
+        raise invalid("classes", reason)
+    image = _image(come, limits)
+    if classes is None and not (await context.engine.facets()).get("concept"):
+        raise invalid(
+            "classes", "must be given: the figures of this index have no concepts to vote"
+        )
+    query = Query(k=message.k, filter=message.filter)
+    seen = await find(context, exchange, Asked(image=image), query)
+    results = seen.results
+
+    def voted() -> list[tuple[str, float, list[str]]]:
+        # What was retracted is shown as such, and has no vote.
+        neighbours = [
+            (hit.figure_id, float(hit.score), labels_of(hit.about, classes))
+            for hit in results.hits
+            if not hit.about.get("retracted")
+        ]
+        return votes(neighbours, classes or ())
+
+    # Others are answered while captions are looked through.
+    found = await asyncio.to_thread(voted) if classes else voted()
+    exchange.stages.update(results.timings_ms)
+    return json_answer(
+        {
+            "request_id": exchange.request_id,
+            "model": await served.named(seen.model_version),
+            "index": results.index_version,
+            "votes": [
+                {"name": name, "share": round(share, 6), "figures": figures}
+                for name, share, figures in found
+            ],
+            "evidence": hits_json(results.hits, context.settings.rights, exchange.prefix),
+            "disclosure": DISCLOSURE,
+            "timings_ms": exchange.timings_ms(),
+        },
+        headers=NO_STORE,
+    )
+
+
+def _image(come: Received[_AnyProxyRequest], limits: Limits) -> bytes:
+    text = come.message.image
+    if len(come.files) + (text is not None) != 1:
+        raise invalid("image", "send one: in JSON, or as the body")
+    return come.files[0] if text is None else image_of(text, limits, ("body", "image"))
+
+
+def _classes(message: _AnyProxyRequest, limits: Limits) -> dict[str, list[str]] | None:
+    """Return classes and their phrases; a class without any stands for itself."""
+    given = message.classes
+    if given is None:
+        return None
+    if not 1 <= len(given) <= limits.classes_max:
+        raise invalid("classes", f"has {len(given):,}, expected 1 to {limits.classes_max:,}")
+    if isinstance(given, list) and len(set(given)) < len(given):
+        raise invalid("classes", "names one class twice")
+    classes = given if isinstance(given, dict) else {name: [name] for name in given}
+    for name, phrases in classes.items():
+        check_text("classes", name, limits)
+        if not 1 <= len(phrases) <= MAX_PHRASES:
+            raise invalid("classes", f"a class has 1 to {MAX_PHRASES} phrases")
+        if any(not phrase.strip() or len(phrase) > MAX_PHRASE_CHARS for phrase in phrases):
+            raise invalid("classes", f"phrases have 1 to {MAX_PHRASE_CHARS} characters")
+    return classes

@@ -1,0 +1,272 @@
+"""What a replica serves: one release, and the next beside it until all replicas have that."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from biovl.core.errors import ArtifactError, BiovlError
+from serve.http.coordinator import Coordinator, Orders, Report, Wanted
+from serve.http.problems import Problem
+from serve.search.release import Release, find
+
+log = logging.getLogger(__name__)
+
+_KEEP_S = 60.0
+"""How long what was served before is kept: vectors of its model may be on their way."""
+_BUSY_POLL_S = 0.1
+_RETRY_S = 10.0
+"""Until a release is loaded again that all other replicas serve and this one failed to load."""
+_CHECK_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Failure:
+    """A release that could not be loaded."""
+
+    generation: int = 0
+    reason: str = ""
+    at: float = 0.0
+    """By ``time.monotonic``."""
+
+
+class Holder:
+    """What a replica serves. Each request takes ``current`` once and keeps to it."""
+
+    def __init__(
+        self,
+        load: Callable[[Wanted], Release],
+        *,
+        coordinator: Coordinator,
+        replica: str,
+        poll_s: float,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            load: Called in a thread; whatever it raises keeps the release from being served.
+            coordinator: Says what is wanted.
+            replica: Its name among those of the application.
+            poll_s: How often it is asked, seconds.
+        """
+        self._load = load
+        self._coordinator = coordinator
+        self._replica = replica
+        self._poll_s = poll_s
+        self._current: Release | None = None
+        self._next: Release | None = None
+        self._previous: list[tuple[float, Release]] = []
+        self._loading: asyncio.Task[None] | None = None
+        self._failed = _Failure()
+        self._refused = ""
+        self._checked: tuple[float, Release | None, list[str]] = (0.0, None, [])
+        self._checking = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def current(self) -> Release:
+        """What is served.
+
+        Raises:
+            Problem: 503 before anything is.
+        """
+        if self._current is None:
+            raise Problem(
+                503, "not-ready", "the model is being loaded", headers={"Retry-After": "2"}
+            )
+        return self._current
+
+    def of_model(self, version: str) -> Release | None:
+        """Return the release with this model: what is served, is to be, or was a minute ago."""
+        held = [self._current, self._next, *(release for _, release in reversed(self._previous))]
+        for release in held:
+            if release is not None and release.wanted.model_version == version:
+                return release
+        return None
+
+    async def start(self, model: str, index: str | None) -> None:
+        """Load what the application serves: of the first replica these folders.
+
+        Raises:
+            BiovlError: If it cannot be served.
+        """
+        wanted = await self._coordinator.serving()
+        if wanted is None:
+            wanted = await self._coordinator.begin(await asyncio.to_thread(find, model, index))
+        found = await asyncio.to_thread(find, wanted.model, wanted.index)
+        if replace(found, generation=wanted.generation) != wanted:
+            # Published anew since; what is served elsewhere is no longer to be had.
+            wanted = await self._coordinator.want(found)
+        self._next = await asyncio.to_thread(self._load, wanted)
+        while self._current is None:
+            said = Report(serving=None, loaded=wanted.generation)
+            orders = await self._coordinator.exchange(self._replica, said)
+            if orders.serving is None:
+                await self._coordinator.begin(wanted)
+            elif orders.serving == wanted:
+                self._current, self._next = self._next, None
+            elif orders.next == wanted:
+                await asyncio.sleep(_BUSY_POLL_S)
+            else:
+                wanted = orders.serving
+                self._next = await asyncio.to_thread(self._load, wanted)
+        self._watch = asyncio.create_task(self._watched())
+
+    async def close(self) -> None:
+        """Stop asking what is wanted."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+            try:
+                await self._coordinator.leave(self._replica)
+            except ConnectionError:
+                log.warning("the coordinator was gone before this replica")
+
+    async def reasons(self) -> list[str]:
+        """Return why requests cannot be answered; looked at anew every few seconds."""
+        async with self._checking:
+            # One for all who ask meanwhile: a check takes the time of a request or more.
+            current = self.current
+            at, release, reasons = self._checked
+            if release is not current or time.monotonic() - at > _CHECK_S:
+                work = asyncio.ensure_future(asyncio.to_thread(current.check))
+                await asyncio.wait([work])
+                error = work.exception()
+                reasons = [_said(error)] if error else []
+                self._checked = time.monotonic(), current, reasons
+        return reasons
+
+    def warnings(self) -> list[str]:
+        """Return what an operator should know although requests are answered."""
+        if not self._refused:
+            return []
+        return [f"the last reload failed, the release before it is served: {self._refused}"]
+
+    async def check(self) -> None:
+        """Embed and search once.
+
+        Raises:
+            ArtifactError: If that fails.
+        """
+        reasons = await self.reasons()
+        if reasons:
+            raise ArtifactError("; ".join(reasons))
+
+    async def reload(self, model: str | None, index: str | None) -> None:
+        """Have all replicas serve what is published now, here or in other folders.
+
+        Raises:
+            Problem: 422 if it cannot be served, with the reason; 409 if another reload came after.
+        """
+        served = self.current.wanted
+        try:
+            found = await asyncio.to_thread(find, model or served.model, index or served.index)
+        except BiovlError as error:
+            log.warning("a reload was refused: %s", error)
+            raise _refused(str(error)) from error
+        # A coordinator that was restarted learns first what is served.
+        await self._step()
+        wanted = await self._coordinator.want(found)
+        patience = time.monotonic() + 10 * self._poll_s + 5
+        while True:
+            orders = await self._step()
+            serving = orders.serving
+            if serving is not None and serving.generation > wanted.generation:
+                raise Problem(409, "superseded", "another reload was asked for after this one")
+            if serving == wanted:
+                # Others follow within their poll; the answer waits for them, within reason.
+                if orders.settled or time.monotonic() > patience:
+                    return
+            elif orders.next != wanted:
+                raise _refused(orders.reason or "another reload was asked for after this one")
+            else:
+                patience = time.monotonic() + 10 * self._poll_s + 5
+            await asyncio.sleep(_BUSY_POLL_S / 2)
+
+    async def _watched(self) -> None:
+        while True:
+            try:
+                orders = await self._step()
+                busy = not orders.settled
+            except ConnectionError as error:
+                log.warning("what is wanted is not known: %s", error)
+                busy = False
+            await asyncio.sleep(min(_BUSY_POLL_S, self._poll_s) if busy else self._poll_s)
+
+    async def _step(self) -> Orders:
+        """Report, and do what is to be done."""
+        async with self._turn:
+            orders = await self._told()
+            if self._obeyed(orders):
+                orders = await self._told()
+            return orders
+
+    async def _told(self) -> Orders:
+        failed = self._failed
+        report = Report(
+            serving=self.current.wanted,
+            loaded=self._next.wanted.generation if self._next else 0,
+            failed=failed.generation,
+            reason=failed.reason,
+        )
+        orders = await self._coordinator.exchange(self._replica, report)
+        self._refused = orders.reason
+        pending = {one.generation for one in (orders.serving, orders.next) if one is not None}
+        if self._failed is failed and failed.generation not in pending:
+            # Reported and given up: a later reload must not fail for it.
+            self._failed = _Failure()
+        return orders
+
+    def _obeyed(self, orders: Orders) -> bool:
+        """Do what can be done at once; return whether there is something new to report."""
+        now = time.monotonic()
+        self._previous = [(until, release) for until, release in self._previous if until > now]
+        current = self.current
+        if orders.serving is not None and orders.serving != current.wanted:
+            if self._next is not None and self._next.wanted == orders.serving:
+                self._previous.append((now + _KEEP_S, current))
+                self._current, self._next = self._next, None
+                log.info(
+                    "serves model %s, index %s",
+                    orders.serving.model_version,
+                    orders.serving.index_version,
+                )
+                return True
+            self._begin_loading(orders.serving)
+        elif orders.next is not None:
+            self._begin_loading(orders.next)
+        else:
+            self._next = None
+        return False
+
+    def _begin_loading(self, wanted: Wanted) -> None:
+        is_loading = self._loading is not None and not self._loading.done()
+        is_there = self._next is not None and self._next.wanted == wanted
+        failed = self._failed
+        has_failed = failed.generation == wanted.generation
+        if has_failed and time.monotonic() - failed.at < _RETRY_S:
+            return
+        if not is_loading and not is_there:
+            self._next = None
+            self._loading = asyncio.create_task(self._loaded(wanted))
+
+    async def _loaded(self, wanted: Wanted) -> None:
+        work = asyncio.ensure_future(asyncio.to_thread(self._load, wanted))
+        await asyncio.wait([work])
+        error = work.exception()
+        if error is None:
+            self._next = work.result()
+            return
+        reason = _said(error)
+        log.error("release %d is not served: %s", wanted.generation, reason, exc_info=error)
+        self._failed = _Failure(generation=wanted.generation, reason=reason, at=time.monotonic())
+
+
+def _said(error: BaseException) -> str:
+    return str(error) if isinstance(error, BiovlError) else f"{type(error).__name__}: {error}"
+
+
+def _refused(reason: str) -> Problem:
+    return Problem(422, "cannot-be-served", f"{reason.rstrip('.')}; what was served before goes on")

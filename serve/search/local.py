@@ -1,0 +1,196 @@
+"""The whole service in one process: a model, its index, and the threads that work for them."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import torch
+
+from biovl.index.opened import Index
+from biovl.index.query import Query, Results
+from biovl.models.encoder import Encoder
+from serve.http.coordinator import Coordinator, LocalCoordinator
+from serve.search.embedding import Embedder, Observe, TextVectors
+from serve.search.engine import Embedded, ImageFile, Size, no_index, stale
+from serve.search.holder import Holder
+from serve.search.preparing import Preparer
+from serve.search.release import Release, load_release
+from serve.search.searching import Searcher
+from serve.search.settings import Settings
+
+
+class LocalEngine:
+    """Implements ``serve.search.engine.Engine``. ``start`` it in the event loop that it serves."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        coordinator: Coordinator | None = None,
+        replica: str = "local",
+        observe: Observe | None = None,
+    ) -> None:
+        """Load nothing yet.
+
+        Args:
+            settings: Of the service.
+            coordinator: Of the replicas of the application; without one this is the only one.
+            replica: Its name among them.
+            observe: Told of every batch.
+        """
+        self._settings = settings
+        self._holder = Holder(
+            partial(
+                load_release,
+                device="cuda" if torch.cuda.is_available() else "cpu",
+                cache_folder=settings.cache_folder,
+                corpus=settings.corpus,
+            ),
+            coordinator=coordinator or LocalCoordinator(),
+            replica=replica,
+            poll_s=settings.poll_s,
+        )
+        self._prepare = Preparer(settings.limits)
+        self._embed = Embedder(settings.batch, observe)
+        self._searcher = Searcher()
+        self._texts = TextVectors()
+
+    async def start(self) -> None:
+        """Load the model and its index.
+
+        Raises:
+            BiovlError: If they cannot be served.
+        """
+        await self._holder.start(self._settings.model, self._settings.index)
+
+    async def close(self) -> None:
+        """Refuse what waits, and end all threads."""
+        await self._holder.close()
+        await self._embed.close()
+        self._prepare.close()
+        self._searcher.close()
+
+    async def check(self) -> None:
+        """Embed and search once, if that was not done a moment ago.
+
+        Raises:
+            BiovlError: If that fails.
+        """
+        await self._holder.check()
+
+    async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
+        """Decode and crop images as the model wants them: uint8, shape [H, W, 3] each."""
+        return await self._prepare(images, self._holder.current.preparation)
+
+    async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
+        """Return vectors of prepared images."""
+        release = self._holder.current
+        side = release.preparation.image_size
+        if any(one.shape[:2] != (side, side) for one in pixels):
+            # They were prepared for the model before this.
+            raise stale("of another image size")
+        encoder = encoder_of(release)
+        rows_ND = await self._embed.images(encoder, pixels)
+        return Embedded(
+            rows_ND=rows_ND,
+            model_version=release.wanted.model_version,
+            logit_scale=encoder.logit_scale,
+        )
+
+    async def embed_texts(self, texts: Sequence[str]) -> Embedded:
+        """Return vectors of texts, cut to the context of the model."""
+        release = self._holder.current
+        encoder = encoder_of(release)
+        return await self._texts.embedded(
+            release, texts, partial(self._embed.texts, encoder), logit_scale=encoder.logit_scale
+        )
+
+    async def search(self, query: Query, *, model_version: str | None = None) -> Results:
+        """Return what is found by vectors of this version of the model."""
+        release: Release | None = self._holder.current
+        if model_version is not None:
+            release = self._holder.of_model(model_version)
+        if release is None:
+            raise stale(model_version or "")
+        return await self._searcher.search(index_of(release), query)
+
+    async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
+        """Return what is known of figures, in their order; None where there is no such figure."""
+        return await self._searcher.figures(index_of(self._holder.current), figure_ids)
+
+    async def image(self, figure_id: str, size: Size) -> ImageFile:
+        """Return a figure's image."""
+        return await self._searcher.image(index_of(self._holder.current), figure_id, size)
+
+    async def facets(self) -> Mapping[str, Mapping[str, int]]:
+        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        return await self._searcher.facets(index_of(self._holder.current))
+
+    async def about(self) -> Mapping[str, Any]:
+        """Return what is served."""
+        release = self._holder.current
+        reasons = await self._holder.reasons()
+        return {
+            "model": about_model(release),
+            "index": about_index(release.index),
+            "ready": not reasons,
+            "reasons": reasons,
+            "warnings": [
+                *self._holder.warnings(),
+                *await self._searcher.warnings(release.index),
+            ],
+        }
+
+    async def reload(
+        self, *, model: str | None = None, index: str | None = None
+    ) -> Mapping[str, Any]:
+        """Serve what is published now, or other folders, without failing a request."""
+        await self._holder.reload(model, index)
+        return await self.about()
+
+
+def about_model(release: Release) -> dict[str, Any]:
+    """Return what is told of a model."""
+    uri, preparation = release.wanted.model, release.preparation
+    about = {
+        "name": PurePosixPath(uri.rstrip("/")).name,
+        "version": release.wanted.model_version,
+        "fingerprint": release.wanted.model_fingerprint,
+        "image_size": preparation.image_size,
+        "context_length": preparation.tokenizer.context_length,
+        "licenses": release.model_notes.get("licenses"),
+    }
+    if release.encoder is not None:
+        about |= {"dim": release.encoder.dim, "logit_scale": release.encoder.logit_scale}
+    return about
+
+
+def about_index(index: Index | None) -> dict[str, Any] | None:
+    """Return what is told of an index: all that its manifest notes, and its size."""
+    if index is None:
+        return None
+    return {
+        **index.manifest.notes,
+        "version": index.version,
+        "figures": index.manifest.notes["rows"],
+    }
+
+
+def encoder_of(release: Release) -> Encoder:
+    """Return the encoder of a release that was loaded with one."""
+    if release.encoder is None:
+        raise TypeError("a release of this process has no encoder")
+    return release.encoder
+
+
+def index_of(release: Release) -> Index:
+    """Return the index of a release.
+
+    Raises:
+        Problem: 503 if there is none.
+    """
+    if release.index is None:
+        raise no_index()
+    return release.index

@@ -1,0 +1,127 @@
+"""A model and its index: what is published, and loaded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from biovl.core import artifacts as storage
+from biovl.core.errors import ArtifactError
+from biovl.index.opened import Index
+from biovl.index.query import Part, Query
+from biovl.models.encoder import Encoder, Preparation, load, load_preparation
+from serve.http.coordinator import Wanted
+
+
+def find(model: str, index: str | None) -> Wanted:
+    """Return what is published in two folders now.
+
+    Raises:
+        ArtifactError: If there is none, or the index is of another model.
+    """
+    storage.read_manifest(model, "model")
+    model_fingerprint = storage.fingerprint(model)
+    if index is None:
+        return Wanted(
+            model=model, index=None, model_fingerprint=model_fingerprint, index_fingerprint=None
+        )
+    manifest = storage.read_manifest(index, "index")
+    of = {item.fingerprint for item in manifest.inputs if item.name == "model"}
+    if of != {model_fingerprint}:
+        said = ", ".join(sorted(of)) or "no model"
+        raise ArtifactError(
+            f"{index} is an index of the model {said}, and {model} is {model_fingerprint}: serve "
+            "an index with the very model that embedded it, or build one with this"
+        )
+    return Wanted(
+        model=model,
+        index=index,
+        model_fingerprint=model_fingerprint,
+        index_fingerprint=storage.fingerprint(index),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release:
+    """What a replica has loaded of a model and its index: all, or what it needs of them."""
+
+    wanted: Wanted
+    preparation: Preparation
+    encoder: Encoder | None
+    index: Index | None
+    model_notes: Mapping[str, Any]
+    """Of the model's manifest."""
+
+    def check(self) -> None:
+        """Embed a text and search with it.
+
+        Raises:
+            ArtifactError: If what comes out makes no sense.
+        """
+        vector_D = np.zeros(self.index.manifest.notes["dim"] if self.index else 1, np.float32)
+        vector_D[0] = 1
+        if self.encoder is not None:
+            tokens = self.preparation.encode(["a self-query"])
+            vector_D = self.encoder.embed_tokens(tokens)[0]
+            if abs(float(np.linalg.norm(vector_D)) - 1) > 1e-2:
+                raise ArtifactError(f"{self.wanted.model} embeds a text as no unit vector")
+        if self.index is not None and self.index.manifest.notes["rows"]:
+            found = self.index.search(Query(parts=(Part(vector_D=vector_D, kind="text"),), k=1))
+            if not found.hits:
+                raise ArtifactError(f"{self.wanted.index} finds nothing")
+
+
+def load_release(
+    wanted: Wanted,
+    *,
+    encoder: bool = True,
+    index: bool = True,
+    device: str = "cpu",
+    cache_folder: str | None = None,
+    corpus: str | None = None,
+) -> Release:
+    """Return a release that is warm: the first request is as fast as the next.
+
+    Args:
+        wanted: What is to be found.
+        encoder: Whether to load the weights.
+        index: Whether to open the index.
+        device: Of the encoder.
+        cache_folder: Where copies of ``s3://`` folders are kept.
+        corpus: Where full images are read from; by default where the index's manifest says.
+
+    Raises:
+        ArtifactError: If something else is there, or it cannot be used.
+    """
+    _refuse_changed(wanted.model, wanted.model_fingerprint)
+    loaded = load(wanted.model, device=device) if encoder else None
+    opened = None
+    if index and wanted.index is not None and wanted.index_fingerprint is not None:
+        _refuse_changed(wanted.index, wanted.index_fingerprint)
+        opened = Index.open(wanted.index, cache_folder, corpus)
+        if opened.model_fingerprint != wanted.model_fingerprint:
+            raise ArtifactError(
+                f"{wanted.index} is an index of the model {opened.model_fingerprint}, and "
+                f"{wanted.model} is {wanted.model_fingerprint}"
+            )
+    release = Release(
+        wanted=wanted,
+        preparation=loaded.preparation if loaded else load_preparation(wanted.model),
+        encoder=loaded,
+        index=opened,
+        model_notes=storage.read_manifest(wanted.model, "model").notes,
+    )
+    if loaded is not None:
+        side = loaded.preparation.image_size
+        loaded.embed_pixels(np.zeros((1, side, side, 3), np.uint8))
+    release.check()
+    return release
+
+
+def _refuse_changed(uri: str, expected: str) -> None:
+    found = storage.fingerprint(uri)
+    if found != expected:
+        raise ArtifactError(
+            f"{uri} is published as {found[:12]} now, and {expected[:12]} is wanted: reload"
+        )

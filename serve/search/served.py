@@ -1,0 +1,95 @@
+"""What is served, as answers state it. Kept for a moment: to ask an engine costs it a search."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from serve.http.problems import Problem
+from serve.search.engine import Engine, no_index
+
+KEPT_S = 3.0
+"""Until what is served is asked for anew."""
+KEPT_AFTER_CHANGE_S = 0.5
+"""The same, where an answer came of an index that is not known, or nothing was served. Replicas
+change one after the other: without this each request in between would ask."""
+_REMEMBERED = 8
+"""Models and indexes, by version: answers of the one before are still on their way."""
+
+
+class Served:
+    """Remembers ``Engine.about`` for some seconds, and what models and indexes were before."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Ask nothing yet."""
+        self._engine = engine
+        self._about: Mapping[str, Any] = {}
+        self._asked = 0.0
+        self._names: dict[str, str] = {}
+        self._indexes: dict[str, Mapping[str, Any]] = {}
+
+    async def model(self) -> Mapping[str, Any]:
+        """Return what is known of the model.
+
+        Raises:
+            Problem: 503 if none is served yet.
+        """
+        found: Mapping[str, Any] | None = (await self._current("model")).get("model")
+        if not found:
+            raise Problem(503, "not-ready", "no model is loaded yet", headers={"Retry-After": "5"})
+        return found
+
+    async def index(self) -> Mapping[str, Any]:
+        """Return what is known of the index.
+
+        Raises:
+            Problem: 503 if none is served.
+        """
+        found: Mapping[str, Any] | None = (await self._current("index")).get("index")
+        if not found:
+            raise no_index()
+        return found
+
+    async def index_of(self, version: str) -> Mapping[str, Any]:
+        """Return what is known of the index that answered; nothing if that is not known yet."""
+        if version not in self._indexes and self._age_s() > KEPT_AFTER_CHANGE_S:
+            await self._ask()
+        return self._indexes.get(version, {})
+
+    async def named(self, version: str | None = None) -> str:
+        """Return ``name@version`` of a model; the name is that of this very version.
+
+        Args:
+            version: Of the model that answered; by default that of the one served.
+
+        Raises:
+            Problem: 503 if models change so fast that its name was never told.
+        """
+        if version is None:
+            version = str((await self.model())["version"])
+        if version not in self._names:
+            await self._ask()
+        name = self._names.get(version)
+        if name is None:
+            detail = "the model was exchanged for another meanwhile; ask again"
+            raise Problem(503, "model-exchanged", detail, headers={"Retry-After": "1"})
+        return f"{name}@{version}"
+
+    async def _current(self, part: str) -> Mapping[str, Any]:
+        if self._age_s() > (KEPT_S if self._about.get(part) else KEPT_AFTER_CHANGE_S):
+            await self._ask()
+        return self._about
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._asked if self._about else float("inf")
+
+    async def _ask(self) -> None:
+        self._about = about = await self._engine.about()
+        self._asked = time.monotonic()
+        model, index = about.get("model"), about.get("index")
+        if model:
+            self._names[str(model["version"])] = str(model["name"])
+        if index:
+            self._indexes[str(index["version"])] = index
+        for kept in (self._names, self._indexes):
+            while len(kept) > _REMEMBERED:
+                del kept[next(iter(kept))]

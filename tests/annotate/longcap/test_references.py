@@ -1,0 +1,63 @@
+"""Sentences without references apart, and without what they say of other figures alone."""
+
+import pytest
+
+from biovl.annotate.longcap.references import Own, without_references
+from biovl.core.records import Span
+
+CASES = [
+    # Written with the reference to the figure itself between bars.
+    ("Tumours shrank (|Fig. 2A|) in mice.", ["A"], "Tumours shrank (A) in mice."),
+    ("Tumours shrank (|Fig. 2|).", [], "Tumours shrank."),
+    ("Tumours shrank ( |Fig. 2| ) [12, 13].", [], "Tumours shrank."),
+    (
+        "Tumours shrank (see |Figure 2B,C|; Smith et al., 2010).",
+        ["B", "C"],
+        "Tumours shrank (B, C).",
+    ),
+    ("Tumours shrank (|Fig. 2B|, arrow; p < 0.05).", ["B"], "Tumours shrank (B, arrow; p < 0.05)."),
+    ("Tumours shrank (p = 0.01, |Fig. 2|).", [], "Tumours shrank (p = 0.01)."),
+    ("Tumours shrank (|Figs. 2A| and 3B; Table 1).", ["A"], "Tumours shrank (A)."),
+    ("Tumours shrank (|Figure 2—figure supplement 1|).", [], "Tumours shrank."),
+    ("It overlaps (S8 Table and |Fig 5B|).", ["B"], "It overlaps (B)."),
+    # Words of the sentence stay.
+    ("|Figure 2A| shows a CT scan [4].", ["A"], "Figure 2A shows a CT scan."),
+    ("As in |Fig. 2|, cells grew (Fig. 3).", [], "As in Fig. 2, cells grew."),
+    ("The structure is given in (|Fig. 2|).", [], "The structure is given in (Fig. 2)."),
+    ("It differs by 3 s; see |Figure 2|.", [], "It differs by 3 s."),
+    ("A model introduced in [50] fits (|Fig. 2|).", [], "A model introduced in [50] fits."),
+    ("The index t[1] rose (|Fig. 2|).", [], "The index t[1] rose."),
+    ("Levels (in mg) rose (|Fig. 2|).", [], "Levels (in mg) rose."),
+    ("We saw (a) mice and (b) rats (|Fig. 2|).", [], "We saw (a) mice and (b) rats."),
+    # Clauses about another figure.
+    ("Tumours shrank (|Fig. 2A|), and weight fell (Fig. 3).", ["A"], "Tumours shrank (A)."),
+    ("Weight fell (Fig. 3), whereas tumours shrank (|Fig. 2|).", [], "Tumours shrank."),
+    ("Weight (Fig. 3) and size (|Fig. 2|) fell.", [], "Weight and size fell."),
+    ("Pain fell (at 1 week, |Fig. 2|; at 2 weeks, Fig. 3).", [], "Pain fell (at 1 week)."),
+]
+
+
+@pytest.mark.parametrize(("written", "panels", "wanted"), CASES, ids=[case[0] for case in CASES])
+def test_references_apart_go_and_the_rest_reads_on(
+    written: str, panels: list[str], wanted: str
+) -> None:
+    own = Own(written.index("|"), tuple(panels))
+    assert without_references(written.replace("|", ""), [own]) == wanted
+
+
+def test_raised_numbers_of_works_go_and_powers_stay() -> None:
+    sentence = "Growth was fast12,13 at 106 cells and 5 m2."
+    raised = [Span(15, 20), Span(26, 27), Span(41, 42)]
+    assert without_references(sentence, [], raised) == "Growth was fast at 10^6 cells and 5 m2."
+
+
+def test_a_sentence_made_to_be_slow_is_read_all_the_same() -> None:
+    for hostile in (
+        "(" * 50_000,
+        "(Fig. 1, " * 5_000,
+        "[1" * 20_000,
+        "Fig. 1 and " * 5_000,
+        "[1,2] " * 9_000,
+        " " * 20_000,
+    ):
+        without_references(hostile, [Own(3)])

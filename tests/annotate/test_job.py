@@ -1,0 +1,319 @@
+"""The annotate job as a whole: aligned columns, bad images accounted for, killed and rerun."""
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from biovl.annotate.annotators import NO_IMAGE, dinov2
+from biovl.annotate.config import AnnotateConfig
+from biovl.annotate.job import annotate
+from biovl.core import config as configs
+from biovl.core.artifacts import Manifest, read_manifest
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.tables import open_table
+from biovl.images.decode import TOO_LARGE, TOO_SMALL, TRUNCATED, UNDECODABLE
+from biovl.models import encoder
+from tests.annotate.small_models import DIM, png, save_clip, save_dinov2, scene, write_table
+from tests.runtime.folders import content
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_dinov2(tmp_path_factory.mktemp("dinov2") / "small")
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_clip(tmp_path_factory.mktemp("clip") / "model")
+
+
+@functools.cache
+def bad_images() -> dict[bytes | None, str]:
+    good = png(scene(0))
+    return {
+        None: NO_IMAGE,
+        b"GIF89a nothing": UNDECODABLE,
+        good[: len(good) // 2]: TRUNCATED,
+        png(Image.new("RGB", (1, 1))): TOO_SMALL,
+        png(Image.new("1", (20_000, 20_000))): TOO_LARGE,
+    }
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two parts of several row groups, one of no rows, and bad images among good ones."""
+    good = [png(scene(seed)) for seed in range(40)]
+    parts = [[*good[:9], *bad_images(), *good[9:30]], [], good[30:]]
+    return write_table(tmp_path_factory.mktemp("table") / "images", parts)
+
+
+def settings(
+    annotator: str, table: Path | str, weights: Path | str, out: Path | str, **changes: object
+) -> dict:
+    whole = {"annotator.name": annotator, "table": str(table), "weights": str(weights)}
+    small = {"batch": 4, "rows_per_task": 5, "workers.count": 1}
+    return {**whole, "out": str(out), **small, **changes}
+
+
+def run(
+    annotator: str, table: Path, weights: Path, out: Path | str = "", **changes: object
+) -> Manifest:
+    values = settings(annotator, table, weights, out, **changes)
+    return annotate(configs.build(AnnotateConfig, values), progress=io.StringIO())
+
+
+@pytest.fixture(scope="module")
+def made(
+    ray_session: None, weights: Path, table: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("made") / "dinov2"
+    run("dinov2", table, weights, out, **{"annotator.size_px": 56, "annotator.resize_px": 64})
+    return out
+
+
+SMALL = {"annotator.size_px": 56, "annotator.resize_px": 64}
+
+
+def rows(folder: Path) -> pa.Table:
+    return pa.concat_tables(pq.read_table(path) for path in sorted(folder.glob("*.parquet")))
+
+
+def test_columns_are_aligned_with_the_table_part_for_part(made: Path, table: Path) -> None:
+    for path in sorted(table.glob("*.parquet")):
+        assert pq.read_metadata(made / path.name).num_rows == pq.read_metadata(path).num_rows
+    manifest = read_manifest(str(made), "columns")
+    assert [item.fingerprint for item in manifest.inputs][:1] == [
+        open_table(str(table)).fingerprint
+    ]
+    assert manifest.notes == {
+        "columns": ["dinov2", "dinov2_defect"],
+        "embedding": "dinov2",
+        "dim": DIM,
+        "model": "dinov2",
+    }
+    assert pq.read_schema(made / "part-000000-000.parquet").field("dinov2").type == pa.list_(
+        pa.float16(), DIM
+    )
+
+
+def test_each_row_has_the_embedding_of_its_own_image(
+    made: Path, table: Path, weights: Path
+) -> None:
+    config = dinov2.Config(weights=str(weights), size_px=56, resize_px=64)
+    annotator = dinov2.build(config)
+    model = annotator.load("cpu", "float32")
+    found, images = rows(made)["dinov2"].to_pylist(), rows(table)["image"].to_pylist()
+    for row in (0, 8, 14, 34, 44):
+        (alone,) = model(annotator.prepare({"image": images[row]})[None])["dinov2"]
+        np.testing.assert_allclose(found[row], alone, rtol=2e-3, atol=2e-3)
+
+
+def test_a_bad_image_is_null_with_its_reason_and_every_row_is_accounted_for(made: Path) -> None:
+    found = rows(made)
+    assert found["dinov2_defect"].to_pylist()[9:14] == list(bad_images().values())
+    for value, defect in zip(found["dinov2"], found["dinov2_defect"], strict=True):
+        assert value.is_valid != defect.is_valid
+    assert read_manifest(str(made), "columns").counts == {
+        "rows": 45,
+        "annotated": 40,
+        "defective": 5,
+        "defects": dict.fromkeys(sorted(bad_images().values()), 1),
+    }
+
+
+def test_columns_stand_in_the_table_which_stays_as_it_was(
+    ray_session: None, table: Path, clip: Path
+) -> None:
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in table.glob("*")}
+    known = open_table(str(table)).fingerprint
+    run("clip", table, clip, **{"annotator.of": "text"})
+    found = rows(table / "columns" / "clip_text")
+    assert found.column_names == ["clip_text", "clip_text_defect"]
+    expected = encoder.load(str(clip)).embed_texts(rows(table)["caption"].to_pylist())
+    np.testing.assert_allclose(found["clip_text"].to_pylist(), expected, atol=1e-3)
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in before} == before
+    assert open_table(str(table)).fingerprint == known
+
+
+def test_types_of_images_are_counted_and_drawn(
+    ray_session: None, table: Path, clip: Path, tmp_path: Path
+) -> None:
+    manifest = run("image_type", table, clip, tmp_path / "out")
+    found = rows(tmp_path / "out")
+    types = [value for value in found["image_type"].to_pylist() if value is not None]
+    assert len(types) == 40
+    assert manifest.counts["image_type"] == {name: types.count(name) for name in set(types)}
+    assert found["image_type_score"].null_count == 5
+    with Image.open(tmp_path / "out" / "image_types.png") as chart:
+        assert chart.width > 500
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "error", "told"),
+    [
+        ("dinov2", {"table": "nowhere"}, ArtifactError, "nowhere"),
+        ("dinov3", {}, ConfigError, "choose from clip, context, dinov2, image_type"),
+        ("dinov2", {"weights": "nowhere"}, ArtifactError, "there are no weights at 'nowhere'"),
+        ("clip", {"weights": ""}, ConfigError, "weights"),
+        ("clip", {"weights": "nowhere"}, ArtifactError, "nowhere"),
+        ("dinov2", {"annotator.size": 3}, ConfigError, "size"),
+        ("dinov2", {"workers.least": 3, "workers.count": 2}, ConfigError, "least"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_told_before_ray_starts(
+    name: str,
+    changes: dict[str, object],
+    error: type[Exception],
+    told: str,
+    table: Path,
+    weights: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("biovl.annotate.job.connected", None)
+    with pytest.raises(error, match=told):
+        values = settings(name, table, weights, tmp_path / "out")
+        annotate(configs.build(AnnotateConfig, {**values, **changes}))
+
+
+def test_a_column_that_the_table_lacks_is_told(table: Path, clip: Path, tmp_path: Path) -> None:
+    of = {"annotator.of": "text", "annotator.text_column": "title"}
+    with pytest.raises(ConfigError, match="no column title, which clip reads; found caption"):
+        run("clip", table, clip, tmp_path / "out", **of)
+
+
+def test_gpus_that_ray_does_not_have_are_told_instead_of_waited_for(
+    ray_session: None, table: Path, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ConfigError, match=r"needs 1 GPU.*Ray here has 0.*workers\.gpus=0"):
+        run("dinov2", table, weights, tmp_path / "out", **{"workers.gpus": 1})
+    with pytest.raises(ConfigError, match=r"needs 4096 CPU"):
+        run("dinov2", table, weights, tmp_path / "out", **{"workers.cpus": 4_096})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_worker_on_a_gpu_that_pytorch_cannot_use_says_so(
+    table: Path, weights: Path, tmp_path: Path
+) -> None:
+    values = settings("dinov2", table, weights, tmp_path / "out", **{"workers.gpus": 1}, **SMALL)
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    # Ray takes it at its word, as it does with nodes whose driver or PyTorch is the wrong one.
+    environment["RAY_OVERRIDE_RESOURCES"] = '{"GPU": 1}'
+    done = subprocess.run(
+        command(values), cwd=ROOT, env=environment, capture_output=True, timeout=600, check=False
+    )
+    assert done.returncode == 2
+    assert b"workers.gpus=1, and PyTorch" in done.stderr.splitlines()[-1]
+
+
+def test_columns_that_are_published_are_known_before_the_model_is_built(
+    made: Path, table: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AnnotateConfig, "make", None)
+    monkeypatch.setattr("biovl.annotate.job.connected", None)
+    assert run("dinov2", table, weights, made, **SMALL) == read_manifest(str(made), "columns")
+
+
+def test_types_by_keywords_that_were_changed_are_other_columns(
+    ray_session: None, clip: Path, tmp_path: Path
+) -> None:
+    table = write_table(tmp_path / "table", [[png(scene(0))]])
+    keywords = tmp_path / "keywords.yaml"
+    keywords.write_text("one: [red cells]\n")
+    given = {"annotator.keywords": str(keywords)}
+    manifest = run("image_type", table, clip, tmp_path / "out", **given)
+    known = {item.name: item.fingerprint for item in manifest.inputs}
+    assert known["keywords"] == hashlib.sha256(keywords.read_bytes()).hexdigest()
+    assert run("image_type", table, clip, tmp_path / "out", **given) == manifest
+    keywords.write_text("two: [red cells]\n")
+    with pytest.raises(ArtifactError, match=r"keywords\.yaml"):
+        run("image_type", table, clip, tmp_path / "out", **given)
+
+
+def test_weights_that_are_not_whole_end_the_job_with_their_names(
+    ray_session: None, table: Path, weights: Path, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    state = load_file(weights / "model.safetensors")
+    name = next(name for name in state if name.endswith("fc1.weight"))
+    del state[name]
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "config.json").write_bytes((weights / "config.json").read_bytes())
+    save_file(state, tmp_path / "w" / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ArtifactError, match=r"1 missing: .*fc1.weight"):
+        run("dinov2", table, tmp_path / "w", tmp_path / "out")
+
+
+def command(values: dict) -> list[str]:
+    recipe = values["annotator.name"]
+    given = [f"{name}={value}" for name, value in values.items() if name != "annotator.name"]
+    sets = [word for change in given for word in ("--set", change)]
+    return [sys.executable, "pipelines/annotate.py", recipe, *sets]
+
+
+def actors(pid: int) -> list[int]:
+    """Return the processes below another that hold a model."""
+    found, todo = [], [pid]
+    while todo:
+        process = Path(f"/proc/{todo.pop()}")
+        # Processes come and go.
+        with contextlib.suppress(OSError):
+            children = (c.read_text() for c in process.glob("task/*/children"))
+            todo += map(int, " ".join(children).split())
+            if b"_Compute" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def test_killed_and_run_again_by_more_workers_gives_the_same_bytes(
+    made: Path, table: Path, weights: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    values = settings("dinov2", table, weights, out, **SMALL)
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    with (tmp_path / "log").open("w") as log:
+        job = subprocess.Popen(command(values), cwd=ROOT, stderr=log, env=environment)
+    deadline = time.monotonic() + 600
+
+    def wait_for(seen: Callable[[], object]) -> None:
+        while not seen():
+            assert time.monotonic() < deadline
+            assert job.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.005)
+
+    wait_for(lambda: actors(job.pid))
+    os.kill(actors(job.pid)[0], signal.SIGKILL)
+    wait_for(lambda: list(out.glob(".draft/pieces/*/*.parquet")))
+    os.kill(job.pid, signal.SIGKILL)
+    job.wait()
+    assert not (out / "manifest.json").exists()
+    said = io.StringIO()
+    # More workers than before: they change no byte.
+    config = configs.build(AnnotateConfig, {**values, "workers": {"count": 2, "least": 2}})
+    annotate(config, progress=said)
+    assert "were done before" in said.getvalue()
+    assert content(out) == content(made)
+    again = annotate(config, progress=io.StringIO())
+    assert json.loads((out / "manifest.json").read_text())["counts"] == again.counts

@@ -1,0 +1,182 @@
+"""Captions whose labels stand behind their text."""
+
+import pytest
+
+from tests.articles.subcaptions.cases import read
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("Axial CT (A) and coronal CT (B).", ["", "A: Axial CT", "B: coronal CT", ""]),
+        (
+            "Relative expression of Sox2 (A) and Pax6 (B) in the neural tube.",
+            ["Relative expression of", "A: Sox2", "B: Pax6", "in the neural tube."],
+        ),
+        (
+            "Shoot length (a), root length (b) and leaf area (c) of seedlings under drought.",
+            [
+                "",
+                "a: Shoot length",
+                "b: root length",
+                "c: leaf area",
+                "of seedlings under drought.",
+            ],
+        ),
+        (
+            "Canopy height of wheat (panel A) and barley (panel B) in spring.",
+            ["Canopy height of", "A: wheat", "B: barley", "in spring."],
+        ),
+        (
+            "Images of plots on May 3rd (A and B) and June 8th(C and D).",
+            ["Images of plots on", "A,B: May 3rd", "C,D: June 8th", ""],
+        ),
+        (
+            "Transport before (A) and after surgery (B). Bars are means.",
+            ["", "A: Transport before", "B: after surgery", "Bars are means."],
+        ),
+        (
+            "CT of the knee (a) shows a fracture. Axial MRI (b and c) shows oedema of the marrow.",
+            [
+                "",
+                "a: CT of the knee shows a fracture.",
+                "b,c: Axial MRI shows oedema of the marrow.",
+                "",
+            ],
+        ),
+        (
+            "Escherichia coli (A) and Listeria innocua (B) biofilms were grown for 24 h. The assay was repeated three times.",
+            [
+                "",
+                "A: Escherichia coli",
+                "B: Listeria innocua",
+                "biofilms were grown for 24 h. The assay was repeated three times.",
+            ],
+        ),
+        (
+            "The mean error is shown in (A). The maximal error is shown in (B).",
+            ["", "A: The mean error is shown in", "B: The maximal error is shown in", ""],
+        ),
+        (
+            "Chest X-ray at admission (a). Chest X-ray at discharge (b).",
+            ["", "a: Chest X-ray at admission", "b: Chest X-ray at discharge", ""],
+        ),
+        (
+            "Femur of a theropod in anterior (A), lateral (B–C) and distal (D) views. Scale bar, 5 cm.",
+            [
+                "Femur of a theropod in",
+                "A: anterior",
+                "B,C: lateral",
+                "D: distal",
+                "views. Scale bar, 5 cm.",
+            ],
+        ),
+        (
+            "Spectra of the pure oil (A); chromatogram of the blend (B).",
+            ["", "A: Spectra of the pure oil", "B: chromatogram of the blend", ""],
+        ),
+        (
+            "Liver enzymes: ALT (A), AST (B), and bilirubin (C) in treated rats.",
+            ["Liver enzymes:", "A: ALT", "B: AST", "C: bilirubin", "in treated rats."],
+        ),
+        (
+            "Skull in dorsal (A), ventral (B) and lateral (C) views; and mandible in lateral (D) and medial (E) views.",
+            [
+                "",
+                "A,B,C: Skull in",
+                "A: dorsal",
+                "B: ventral",
+                "C: lateral",
+                "A,B,C: views",
+                "D,E: mandible in",
+                "D: lateral",
+                "E: medial",
+                "D,E: views.",
+                "",
+            ],
+        ),
+        (
+            "Tumour volume (A, left) and body weight (B, right) of mice.",
+            ["", "A: Tumour volume left", "B: body weight right", "of mice."],
+        ),
+        (
+            "Distributions of free starch (top row) and bound starch (bottom row).",
+            ["Distributions of", "top row: free starch", "bottom row: bound starch", ""],
+        ),
+        (
+            "Histology of lung (left) and liver (right) at day 3. Haematoxylin and eosin.",
+            ["Histology of", "left: lung", "right: liver", "at day 3. Haematoxylin and eosin."],
+        ),
+        (
+            "Rainfall maps for uninfected farms (top left), untested farms (bottom left), infected farms (top right), and closed farms (bottom right).",
+            [
+                "Rainfall maps for",
+                "top left: uninfected farms",
+                "bottom left: untested farms",
+                "top right: infected farms",
+                "bottom right: closed farms",
+                "",
+            ],
+        ),
+    ],
+)
+def test_a_label_behind_its_text(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        # Points are missing: what stands before a label that opens a sentence is of the last one.
+        (
+            "Cell death. (A) Left network. Hub proteins: TPT1; (B) Right network. Hub proteins: CDH1; (C) Both.",
+            [
+                "Cell death.",
+                "A: Left network. Hub proteins: TPT1",
+                "B: Right network. Hub proteins: CDH1",
+                "C: Both.",
+                "",
+            ],
+        ),
+        (
+            "(A) Blots of liver. GAPDH served as a loading control (B) Quantification of the blots.",
+            [
+                "",
+                "A: Blots of liver. GAPDH served as a loading control",
+                "B: Quantification of the blots.",
+                "",
+            ],
+        ),
+        (
+            "Edema in mutant mice (a) The embryo is retarded in growth. (b) The heart is enlarged.",
+            [
+                "Edema in mutant mice",
+                "a: The embryo is retarded in growth.",
+                "b: The heart is enlarged.",
+                "",
+            ],
+        ),
+        # But where it needs the label, it is of it.
+        (
+            "(A) Growth over time. Shown in (B) Spartina anglica at noon.",
+            ["", "A: Growth over time.", "B: Shown in Spartina anglica at noon.", ""],
+        ),
+        (
+            "Dynamic range. Panel (a) represents the first assay, and (b), (c), and (d) the others, respectively. Dots are means.",
+            [
+                "Dynamic range.",
+                "a: Panel represents the first assay",
+                "b,c,d: the others, respectively.",
+                "Dots are means.",
+            ],
+        ),
+        (
+            "(A) CT of the brain. (B) Sections (H,E) of the lesion. (C) MRI.",
+            ["", "A: CT of the brain.", "B: Sections (H,E) of the lesion.", "C: MRI.", ""],
+        ),
+    ],
+)
+def test_sentences_without_their_point_end_where_the_next_panel_opens(
+    caption: str, expected: list[str]
+) -> None:
+    assert read(caption) == expected

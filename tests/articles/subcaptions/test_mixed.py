@@ -1,0 +1,207 @@
+"""Captions in several styles at once, with panels inside panels, and in other scripts."""
+
+import pytest
+
+from tests.articles.subcaptions.cases import read
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "(A) Heat map of all genes. Volcano plots of liver (B), lung (C) and brain (D) samples.",
+            [
+                "",
+                "A: Heat map of all genes.",
+                "B,C,D: Volcano plots of",
+                "B: liver",
+                "C: lung",
+                "D: brain",
+                "B,C,D: samples.",
+                "",
+            ],
+        ),
+        (
+            "(A–D) Frontal (A,B) and sagittal (C,D) sections of embryos.",
+            ["", "A,B: Frontal", "C,D: sagittal", "sections of embryos."],
+        ),
+        (
+            "(A) Sketch of the model. (B,C) Fitted (B) and measured (C) profiles.",
+            ["", "A: Sketch of the model.", "B: Fitted", "C: measured", "B,C: profiles.", ""],
+        ),
+        (
+            "Melatonin assay. (A) Chromatogram. (a) Without melatonin. (b) With melatonin. (B) Statistics of all runs.",
+            [
+                "Melatonin assay.",
+                "A: Chromatogram.",
+                "A.a: Without melatonin.",
+                "A.b: With melatonin.",
+                "B: Statistics of all runs.",
+                "",
+            ],
+        ),
+        (
+            "Cells. (A) Wild type and (B, C) mutant. (C) is an enlargement of the box in (B). The arrows in (A) mark vesicles.",
+            [
+                "Cells.",
+                "A: Wild type",
+                "B,C: mutant.",
+                "C: is an enlargement of the box in (B).",
+                "A: The arrows in (A) mark vesicles.",
+                "",
+            ],
+        ),
+        (
+            "A, Effects of the drug on growth (a) and migration (b). B, Effects of the drug on survival (a) and division (b).",
+            [
+                "",
+                "A: Effects of the drug on growth (a) and migration (b).",
+                "B: Effects of the drug on survival (a) and division (b).",
+                "",
+            ],
+        ),
+        (
+            "Damage in black circles (a). b Infiltration of the vesicles",
+            ["", "a: Damage in black circles", "b: Infiltration of the vesicles", ""],
+        ),
+        (
+            "c Mean values of all groups. (a) Sketch. (b) Photograph of the rig.",
+            ["c Mean values of all groups.", "a: Sketch.", "b: Photograph of the rig.", ""],
+        ),
+        (
+            "Bone from the cave. Clockwise from top left: rib of a goat (Capra), femur of a seal, jaw of a hen, and shell of a turtle. Scale bar, 1 cm.",
+            [
+                "Bone from the cave.",
+                "top left: rib of a goat (Capra)",
+                "top right: femur of a seal",
+                "bottom right: jaw of a hen",
+                "bottom left: shell of a turtle.",
+                "Scale bar, 1 cm.",
+            ],
+        ),
+        (
+            "Plates after growth. Left: 10 mg, middle 100 mg, right 316 mg. Temperature was constant.",
+            [
+                "Plates after growth.",
+                "left: 10 mg",
+                "middle: 100 mg",
+                "right: 316 mg.",
+                "Temperature was constant.",
+            ],
+        ),
+        (
+            "А. Контрольная группа мышей. Б. Опытная группа мышей. В. Обе группы через год.",
+            [
+                "",
+                "А: Контрольная группа мышей.",
+                "Б: Опытная группа мышей.",
+                "В: Обе группы через год.",
+                "",
+            ],
+        ),
+        (
+            "肺部CT图像。（A）治疗前。（B）治疗后。",
+            ["肺部CT图像。", "A: 治疗前。", "B: 治疗后。", ""],
+        ),
+        (
+            "(A) Staining for p53 (a), p21 (b) or Ki67 (c). (B) Staining of young (a) and (c) or old (b) and (d) mice for p53 (a) and (b) and p21 (c) and (d).",
+            [
+                "",
+                "A: Staining for p53 (a), p21 (b) or Ki67 (c).",
+                "B: Staining of young (a) and (c) or old (b) and (d) mice for p53 (a) and (b) and p21 (c) and (d).",
+                "",
+            ],
+        ),
+        (
+            "(A) Weight. Error bars, SD. (B) Length. Error bars, SEM. Scale bars, 1 cm.",
+            ["", "A: Weight. Error bars, SD.", "B: Length. Error bars, SEM.", "Scale bars, 1 cm."],
+        ),
+        (
+            "Photographs demonstrating (A) the wound, followed by (B) its closure.",
+            ["Photographs demonstrating", "A: the wound, followed by", "B: its closure.", ""],
+        ),
+        (
+            "Loss of weight in treated mice.(A) Weight of the body. (B) Weight of the liver.",
+            [
+                "Loss of weight in treated mice.",
+                "A: Weight of the body.",
+                "B: Weight of the liver.",
+                "",
+            ],
+        ),
+        (
+            "a Shoot length and b root length under stress. Asterisks, P < 0.05",
+            ["", "a: Shoot length", "b: root length under stress.", "Asterisks, P < 0.05"],
+        ),
+        (
+            "(a) Map of the gene; names as in Figure 1 (b) Whole embryos. (c) Sections.",
+            [
+                "",
+                "a: Map of the gene; names as in Figure 1",
+                "b: Whole embryos.",
+                "c: Sections.",
+                "",
+            ],
+        ),
+        (
+            "Reliability of voxels. A & B area V1 (entire area); C & D area MT.",
+            ["Reliability of voxels.", "A,B: area V1 (entire area)", "C,D: area MT.", ""],
+        ),
+        (
+            "Mobility of two proteins. Data in (A) are from the first, while (B) shows the second.",
+            [
+                "Mobility of two proteins. Data in",
+                "A: are from the first",
+                "B: shows the second.",
+                "",
+            ],
+        ),
+        (
+            "Volumes for (a1) (a2) the first film and (b1) (b2) the second film.",
+            ["Volumes for", "a1,a2: the first film", "b1,b2: the second film.", ""],
+        ),
+        (
+            "(a,b). Tumour of a woman. a First scan of the abdomen. b Second scan of the abdomen.",
+            [
+                "(a,b). Tumour of a woman.",
+                "a: First scan of the abdomen.",
+                "b: Second scan of the abdomen.",
+                "",
+            ],
+        ),
+        (
+            "(A) Splicing assay. The same colours are used throughout this figure. (B) Survival assay. Arrows as described in (A).",
+            [
+                "",
+                "A: Splicing assay. The same colours are used throughout this figure.",
+                "B: Survival assay. Arrows as described in (A).",
+                "",
+            ],
+        ),
+        (
+            "Wild-type (A, C) and mutant (B, D) retina. Embryos in panels A and B face left.",
+            ["", "A,C: Wild-type", "B,D: mutant", "retina. Embryos in panels A and B face left."],
+        ),
+        (
+            "(A) Heart of type B mice. (B) Heart of group A mice.",
+            ["", "A: Heart of type B mice.", "B: Heart of group A mice.", ""],
+        ),
+        (
+            "a Sketch of the cell. (b) Spectrum of the cell. c Model of both, d Residuals",
+            [
+                "",
+                "a: Sketch of the cell.",
+                "b: Spectrum of the cell.",
+                "c: Model of both",
+                "d: Residuals",
+                "",
+            ],
+        ),
+        (
+            "(أ) الصورة الأولى. (ب) الصورة الثانية.",
+            ["", "أ: الصورة الأولى.", "ب: الصورة الثانية.", ""],
+        ),
+    ],
+)
+def test_a_caption_in_several_styles(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected

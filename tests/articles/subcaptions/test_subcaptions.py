@@ -1,0 +1,197 @@
+"""Captions whose labels stand before their text."""
+
+import pytest
+
+from tests.articles.subcaptions.cases import read
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (
+            "Mouse lungs. (A) Axial CT. (B) Coronal CT.",
+            ["Mouse lungs.", "A: Axial CT.", "B: Coronal CT.", ""],
+        ),
+        (
+            "Mouse lungs. (a) Axial CT; (b) coronal CT; and (c) volume rendering. Scale bars, 1 cm.",
+            [
+                "Mouse lungs.",
+                "a: Axial CT",
+                "b: coronal CT",
+                "c: volume rendering.",
+                "Scale bars, 1 cm.",
+            ],
+        ),
+        (
+            "Mouse lungs. [a] Axial CT. [b] Coronal CT.",
+            ["Mouse lungs.", "a: Axial CT.", "b: Coronal CT.", ""],
+        ),
+        (
+            "(A): Weight (g); (B): Length (cm); (C): Age at death (d). Values are means ± SD.",
+            [
+                "",
+                "A: Weight (g)",
+                "B: Length (cm)",
+                "C: Age at death (d).",
+                "Values are means ± SD.",
+            ],
+        ),
+        (
+            "(A)— Skull from above. (B)— Skull from below.",
+            ["", "A: Skull from above.", "B: Skull from below.", ""],
+        ),
+        (
+            "A) Survival of treated mice. B) Weight of treated mice over 12 weeks.",
+            ["", "A: Survival of treated mice.", "B: Weight of treated mice over 12 weeks.", ""],
+        ),
+        (
+            "Kidney sections. a) Control; b) diabetic; c) diabetic with insulin.",
+            ["Kidney sections.", "a: Control", "b: diabetic", "c: diabetic with insulin.", ""],
+        ),
+        (
+            "Kidney sections. A. Control. B. Diabetic. C–E. Diabetic with insulin. F. Quantification.",
+            [
+                "Kidney sections.",
+                "A: Control.",
+                "B: Diabetic.",
+                "C,D,E: Diabetic with insulin.",
+                "F: Quantification.",
+                "",
+            ],
+        ),
+        (
+            "Kidney sections. A, control animals. B, diabetic animals. C, diabetic animals with insulin.",
+            [
+                "Kidney sections.",
+                "A: control animals.",
+                "B: diabetic animals.",
+                "C: diabetic animals with insulin.",
+                "",
+            ],
+        ),
+        (
+            "Kidney sections. A: control; B: diabetic; C: diabetic with insulin.",
+            ["Kidney sections.", "A: control", "B: diabetic", "C: diabetic with insulin.", ""],
+        ),
+        (
+            "Kidney sections. A = control. B = diabetic.",
+            ["Kidney sections.", "A: control.", "B: diabetic.", ""],
+        ),
+        (
+            "Kidney sections. a Control animals at week 4. b Diabetic animals at week 4. c Both at week 8",
+            [
+                "Kidney sections.",
+                "a: Control animals at week 4.",
+                "b: Diabetic animals at week 4.",
+                "c: Both at week 8",
+                "",
+            ],
+        ),
+        (
+            "A Map of the study area. B Rainfall over ten years.",
+            ["", "A: Map of the study area.", "B: Rainfall over ten years.", ""],
+        ),
+        (
+            "a-c Control embryos at day 9. d-f Mutant embryos at day 9",
+            ["", "a,b,c: Control embryos at day 9.", "d,e,f: Mutant embryos at day 9", ""],
+        ),
+        (
+            "Retinal scans. Panel A: left eye. Panel B: right eye.",
+            ["Retinal scans.", "A: left eye.", "B: right eye.", ""],
+        ),
+        (
+            "Retinal scans. Panels A and B show the left eye. Panels C and D show the right eye.",
+            ["Retinal scans.", "A,B: show the left eye.", "C,D: show the right eye.", ""],
+        ),
+        (
+            "Retinal scans. (A,B) Left eye. (C,D) Right eye.",
+            ["Retinal scans.", "A,B: Left eye.", "C,D: Right eye.", ""],
+        ),
+        (
+            "Retinal scans. (A and B) Left eye. (C to E) Right eye.",
+            ["Retinal scans.", "A,B: Left eye.", "C,D,E: Right eye.", ""],
+        ),
+        (
+            "Retinal scans. (A–C) Left eye. (D) Right eye.",
+            ["Retinal scans.", "A,B,C: Left eye.", "D: Right eye.", ""],
+        ),
+        (
+            "Retinal scans. (A)–(C) Left eye. (D) and (E) Right eye.",
+            ["Retinal scans.", "A,B,C: Left eye.", "D,E: Right eye.", ""],
+        ),
+        (
+            "(A1) Raw image. (A2) Filtered image. (B) Histogram of both.",
+            ["", "A1: Raw image.", "A2: Filtered image.", "B: Histogram of both.", ""],
+        ),
+        (
+            "Spectra. (A1–D1) Before heating. (A2–D2) After heating.",
+            ["Spectra.", "A1,B1,C1,D1: Before heating.", "A2,B2,C2,D2: After heating.", ""],
+        ),
+        (
+            "Western blots of liver.A) Control liver. B) Treated liver.",
+            ["Western blots of liver.", "A: Control liver.", "B: Treated liver.", ""],
+        ),
+        (
+            "Western blots. (A) Control liver. (B Treated liver. (C) Loading control.",
+            ["Western blots.", "A: Control liver. (B Treated liver.", "C: Loading control.", ""],
+        ),
+        (
+            "Male genitalia: A lateral view B dorsal view C ventral view.",
+            ["Male genitalia:", "A: lateral view", "B: dorsal view", "C: ventral view.", ""],
+        ),
+        (
+            "Beetle larva. Head 3A from above 3B from below 3C in profile.",
+            ["Beetle larva. Head", "A: from above", "B: from below", "C: in profile.", ""],
+        ),
+        (
+            "T2-weighted MRI (a axial view, b coronal view, c sagittal view) of a tumour.",
+            [
+                "T2-weighted MRI (",
+                "a: axial view",
+                "b: coronal view",
+                "c: sagittal view) of a tumour.",
+                "",
+            ],
+        ),
+        (
+            "Crystal structures of a) the native enzyme and b) its mutant.",
+            ["Crystal structures of", "a: the native enzyme", "b: its mutant.", ""],
+        ),
+        (
+            "Decay of (A) gamma rays, (B) beta rays, and (C) neutrons.",
+            ["Decay of", "A: gamma rays", "B: beta rays", "C: neutrons.", ""],
+        ),
+        (
+            "Growth at temperatures of (a) 4 °C, (b) 20 °C and (c) 37 °C. Bars show SEM.",
+            ["Growth at temperatures of", "a: 4 °C", "b: 20 °C", "c: 37 °C.", "Bars show SEM."],
+        ),
+        (
+            "(I) Photographs of wounds stained for collagen at day 3. (II) Photographs of wounds stained for elastin at day 3. (III) Wounds at day 9.",
+            [
+                "",
+                "I: Photographs of wounds stained for collagen at day 3.",
+                "II: Photographs of wounds stained for elastin at day 3.",
+                "III: Wounds at day 9.",
+                "",
+            ],
+        ),
+        (
+            "Fish hearts. (A) Ventricle. (B) Atrium. (C) Valve. (D) Aorta. (E) Gill. (F) Vein. (G) Sinus. (H) Pericardium. (I) Heart rate.",
+            [
+                "Fish hearts.",
+                "A: Ventricle.",
+                "B: Atrium.",
+                "C: Valve.",
+                "D: Aorta.",
+                "E: Gill.",
+                "F: Vein.",
+                "G: Sinus.",
+                "H: Pericardium.",
+                "I: Heart rate.",
+                "",
+            ],
+        ),
+    ],
+)
+def test_a_label_before_its_text(caption: str, expected: list[str]) -> None:
+    assert read(caption) == expected

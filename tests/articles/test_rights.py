@@ -1,0 +1,66 @@
+"""What may be done with a figure, and which licence is known to hold for it."""
+
+from typing import Any
+
+import pytest
+
+from biovl.articles.rights import (
+    NO_DERIVATIVES,
+    NOT_ALLOWED,
+    NOT_STATED,
+    OF_OTHERS,
+    REASONS,
+    RETRACTED,
+    Terms,
+    reason_to_withhold,
+    terms,
+)
+
+FREE: dict[str, Any] = {
+    "license": "CC-BY-4.0",
+    "license_group": "commercial",
+    "license_url": "https://creativecommons.org/licenses/by/4.0/",
+    "redistributable": True,
+    "third_party": False,
+    "credit": None,
+    "caption": "An axial view.",
+    "retracted": None,
+}
+RESERVED = "LicenseRef-All-Rights-Reserved"
+BY = Terms("CC-BY-4.0", "commercial", FREE["license_url"])
+NONE_KNOWN = Terms(None, "other", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "known"),
+    [
+        ({}, None, BY),
+        ({"retracted": True}, RETRACTED, BY),
+        ({"third_party": True}, OF_OTHERS, NONE_KNOWN),
+        # A credit is one, whatever was made of it.
+        ({"credit": "Reprinted with permission from Elsevier."}, OF_OTHERS, NONE_KNOWN),
+        # Its source says that it was not cleared, whatever the article states.
+        ({"redistributable": False}, NOT_ALLOWED, NONE_KNOWN),
+        ({"license": RESERVED, "redistributable": False}, NOT_ALLOWED, None),
+        ({"license": None, "redistributable": None}, NOT_STATED, None),
+        ({"box_px": {"x0": 0}, "derivatives_allowed": False}, NO_DERIVATIVES, BY),
+    ],
+)
+def test_a_figure_is_given_on_unless_something_speaks_against_it(
+    changes: dict[str, Any], reason: str | None, known: Terms | None
+) -> None:
+    row = {**FREE, **changes}
+    assert reason_to_withhold(row) == reason
+    assert terms(row) == (known or Terms(row["license"], "commercial", FREE["license_url"]))
+    assert reason_to_withhold(row, REASONS) is None
+
+
+def test_older_tables_are_judged_by_licence_credit_and_caption() -> None:
+    old = {name: FREE[name] for name in ("license", "license_group", "credit", "caption")}
+    assert reason_to_withhold(old) is None
+    assert reason_to_withhold({**old, "license": RESERVED}) == NOT_ALLOWED
+    assert reason_to_withhold({**old, "license": None}) == NOT_STATED
+    assert reason_to_withhold({**old, "credit": "© Springer"}) == OF_OTHERS
+    reprinted = "Figure reprinted from Smith et al. with permission."
+    assert reason_to_withhold({**old, "caption": reprinted}) == OF_OTHERS
+    assert terms({**old, "caption": reprinted}).license is None

@@ -1,0 +1,489 @@
+"""Assemble as a whole: shards that others read, an index that finds every pair, killed and rerun."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from biovl.assemble.config import AssembleConfig
+from biovl.assemble.job import assemble
+from biovl.core import config as configs
+from biovl.core import recipes, tombstones
+from biovl.core.artifacts import Manifest, fingerprint
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.shards import read_pair
+from biovl.enrich.config import EnrichConfig
+from biovl.enrich.job import enrich
+from biovl.harvest.job import HarvestConfig, harvest
+from biovl.sample import make_packages
+from tests.enrich.eutils import Eutils, article
+from tests.runtime.folders import content, nothing_done_to
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(scope="module")
+def figures(
+    sample_packages: Path, ray_session: None, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("assemble") / "figures"
+    source = {"name": "packages", "path": str(sample_packages)}
+    settings = {"source": source, "out": str(out), "packages_per_unit": 4}
+    harvest(configs.build(HarvestConfig, settings))
+    return out
+
+
+def settings(figures: Path, out: Path, **changes: object) -> dict[str, object]:
+    return {
+        **recipes.small(),
+        "split.val_permyriad": 2_000,
+        "split.test_permyriad": 2_000,
+        "shard.pairs": 10,
+        "figures": str(figures),
+        "out": str(out),
+        **changes,
+    }
+
+
+RULES = recipes.small()["rules"]
+
+
+def run(figures: Path, out: Path, **changes: object) -> Manifest:
+    return assemble(configs.build(AssembleConfig, settings(figures, out, **changes)))
+
+
+@pytest.fixture(scope="module")
+def corpus(figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("corpus") / "corpus"
+    run(figures, out)
+    return out
+
+
+def index(corpus: Path) -> list[dict]:
+    return pq.read_table(corpus / "index.parquet").to_pylist()
+
+
+def harvested(figures: Path) -> dict[str, dict]:
+    parts = sorted((figures / "figures").glob("*.parquet"))
+    return {row["figure_id"]: row for part in parts for row in pq.read_table(part).to_pylist()}
+
+
+def test_every_figure_is_a_pair_or_dropped_for_a_reason(corpus: Path, figures: Path) -> None:
+    counts = json.loads((corpus / "manifest.json").read_text())["counts"]
+    pairs = index(corpus)
+    assert counts["figures"]["seen"] == len(harvested(figures))
+    assert counts["figures"]["kept"] == len(pairs) == sum(counts["pairs"].values())
+    assert counts["figures"]["seen"] == len(pairs) + sum(counts["dropped"].values())
+    assert {"same file as another pair", "looks like another pair"} <= counts["dropped"].keys()
+    for split, count in counts["pairs"].items():
+        assert sum(pair["split"] == split for pair in pairs) == count
+
+
+def test_every_figure_left_out_says_why_and_a_duplicate_what_it_repeats(
+    corpus: Path, figures: Path
+) -> None:
+    dropped = pq.read_table(corpus / "dropped.parquet").to_pylist()
+    kept = {pair["pair_id"] for pair in index(corpus)}
+    published = harvested(figures)
+    assert {row["figure_id"] for row in dropped} == published.keys() - kept
+    repeats = [row for row in dropped if row["duplicate_of"]]
+    assert {row["dropped_by"] for row in repeats} == {
+        "same file as another pair",
+        "looks like another pair",
+    }
+    for row in repeats:
+        assert row["duplicate_of"] in kept
+        same = published[row["figure_id"]]["image"] == published[row["duplicate_of"]]["image"]
+        assert same == (row["dropped_by"] == "same file as another pair")
+
+
+def test_every_pair_is_read_by_its_place_with_its_published_bytes(
+    corpus: Path, figures: Path
+) -> None:
+    published = harvested(figures)
+    for pair in index(corpus):
+        files = read_pair(str(corpus / pair["shard"]), pair["offset"], pair["size"])
+        figure = published[pair["figure_id"]]
+        image = files.get("jpg") or files["png"]
+        # 16 bits turn white in stock readers, and are the one PNG that is not left as published.
+        if figure["image_format"] in ("jpeg", "png") and not figure["image_mode"].startswith("I"):
+            assert hashlib.sha256(image).hexdigest() == pair["image_sha256"]
+        with Image.open(io.BytesIO(image)) as opened:
+            opened.load()
+            assert sorted(opened.size) == sorted((pair["width_px"], pair["height_px"]))
+        about = json.loads(files["json"])
+        assert about["figure_id"] == pair["pair_id"]
+        assert about["license"] == pair["license"]
+        assert files["txt"].decode().replace("^", "") == figure["caption"].replace("^", "")
+
+
+def test_shards_hold_what_the_index_says_and_nothing_else(corpus: Path) -> None:
+    stored: dict[str, str] = {}
+    for tar in sorted(corpus.glob("*/*.tar")):
+        with tarfile.open(tar) as archive:
+            for name in archive.getnames():
+                stored[name.partition(".")[0]] = f"{tar.parent.name}/{tar.name}"
+    assert stored == {pair["pair_id"]: pair["shard"] for pair in index(corpus)}
+    for tar in corpus.glob("*/*.tar"):
+        with tarfile.open(tar) as archive:
+            assert len({name.partition(".")[0] for name in archive.getnames()}) <= 10
+
+
+def test_no_article_is_in_two_splits_and_no_picture_is_there_twice(corpus: Path) -> None:
+    pairs = index(corpus)
+    splits: dict[str, set[str]] = {}
+    for pair in pairs:
+        splits.setdefault(pair["article_id"], set()).add(pair["split"])
+    assert all(len(found) == 1 for found in splits.values())
+    assert {"train", "val", "test"} == set.union(*splits.values())
+    hashes = [pair["image_sha256"] for pair in pairs]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_a_finished_corpus_is_left_alone_and_a_changed_one_refused(
+    corpus: Path, figures: Path
+) -> None:
+    with nothing_done_to(corpus):
+        run(figures, corpus)
+    with pytest.raises(ArtifactError, match="seed: 0 -> 1"):
+        run(figures, corpus, seed=1)
+
+
+def test_another_seed_is_another_order_of_the_same_pairs(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    run(figures, tmp_path / "c", seed=1)
+    first = {
+        pair["pair_id"]: (pair["split"], pair["shard"], pair["offset"]) for pair in index(corpus)
+    }
+    second = {
+        pair["pair_id"]: (pair["split"], pair["shard"], pair["offset"])
+        for pair in index(tmp_path / "c")
+    }
+    assert first.keys() == second.keys()
+    assert {k: v[0] for k, v in first.items()} == {k: v[0] for k, v in second.items()}
+    assert first != second
+
+
+def test_training_copies_are_small_rgb_jpegs(figures: Path, tmp_path: Path) -> None:
+    run(figures, tmp_path / "c", **{"image.short_side_px": 64})
+    for tar in (tmp_path / "c").glob("*/*.tar"):
+        with tarfile.open(tar) as archive:
+            for member in archive:
+                if member.name.endswith((".jpg", ".png")):
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    with Image.open(stream) as image:
+                        assert (image.format, image.mode) == ("JPEG", "RGB")
+                        assert min(image.size) <= 64
+
+
+def test_texts_with_mentions_are_longer_and_begin_with_the_caption(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    run(figures, tmp_path / "c", text="caption+mentions")
+    longer = 0
+    for pair in index(tmp_path / "c"):
+        files = read_pair(str(tmp_path / "c" / pair["shard"]), pair["offset"], pair["size"])
+        about = json.loads(files["json"])
+        text = files["txt"].decode()
+        assert len(text) == pair["text_chars"]
+        assert all(mention in text for mention in about["mentions"])
+        longer += pair["text_chars"] > pair["caption_chars"]
+    assert longer > 5
+
+
+def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) -> None:
+    columns = tmp_path / "columns"
+    columns.mkdir()
+    for part in sorted((figures / "figures").glob("*.parquet")):
+        rows = pq.read_metadata(part).num_rows
+        score = pa.array(np.arange(rows) % 2, pa.float32())
+        pq.write_table(pa.table({"sharpness": score}), columns / part.name)
+    made_from = {"name": "figures", "uri": "x", "fingerprint": fingerprint(str(figures))}
+    manifest = {"kind": "columns", "config": {}, "counts": {}, "inputs": [made_from], "code": "t"}
+    (columns / "manifest.json").write_text(json.dumps(manifest))
+    rules = [
+        {"name": "usable_image"},
+        {"name": "not_retracted"},
+        {"name": "value_between", "column": "sharpness", "minimum": 1},
+    ]
+    run(figures, tmp_path / "c", columns=[str(columns)], rules=rules)
+    pairs = index(tmp_path / "c")
+    assert pairs
+    assert all(pair["sharpness"] == 1 for pair in pairs)
+    made_from["fingerprint"] = "0" * 64
+    (columns / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="other figures"):
+        run(figures, tmp_path / "c2", columns=[str(columns)], rules=rules)
+    (columns / "manifest.json").unlink()
+    with pytest.raises(ArtifactError, match="manifest"):
+        run(figures, tmp_path / "c2", columns=[str(columns)], rules=rules)
+
+
+def test_long_texts_of_columns_are_the_text_or_stand_beside_it(
+    figures: Path, tmp_path: Path
+) -> None:
+    columns = tmp_path / "columns"
+    columns.mkdir()
+    for part in sorted((figures / "figures").glob("*.parquet")):
+        ids = pq.read_table(part, columns=["figure_id"])["figure_id"].to_pylist()
+        told = [f"context of {name}" if number % 2 else None for number, name in enumerate(ids)]
+        texts = {"context_caption": pa.array(told, pa.string())}
+        pq.write_table(pa.table(texts), columns / part.name)
+    made_from = {"name": "figures", "uri": "x", "fingerprint": fingerprint(str(figures))}
+    manifest = {"kind": "columns", "config": {}, "counts": {}, "inputs": [made_from], "code": "t"}
+    (columns / "manifest.json").write_text(json.dumps(manifest))
+    for text in ("caption", "context_caption"):
+        out = tmp_path / text
+        run(figures, out, columns=[str(columns)], text=text)
+        longer = 0
+        for pair in index(out):
+            files = read_pair(str(out / pair["shard"]), pair["offset"], pair["size"])
+            about, written = json.loads(files["json"]), files["txt"].decode()
+            told = about["context_caption"]
+            assert told in (None, f"context of {pair['figure_id']}")
+            wanted = told if told and text == "context_caption" else about["caption"]
+            assert written.replace("^", "") == wanted
+            assert len(written) == pair["text_chars"]
+            assert "context_caption" not in pair
+            longer += told is not None
+        assert longer > 2
+    with pytest.raises(ConfigError, match="no column long_caption"):
+        run(figures, tmp_path / "c", columns=[str(columns)], text="long_caption")
+
+
+def test_what_pubmed_says_of_articles_decides_and_is_in_the_index(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    known = {pair["pmid"] for pair in index(corpus)} - {None}
+    review, *others = sorted(known)
+    with Eutils() as service:
+        service.add(article(int(review), types=["Review"]))
+        for pmid in others:
+            service.add(article(int(pmid), mesh=[("Kidney", "D007668", "N")]))
+        asked = {"articles": str(figures), "out": str(tmp_path / "entrez")}
+        asked |= {"entrez.url": service.url, "entrez.requests_per_s": 1000, "citations": False}
+        enrich(configs.build(EnrichConfig, asked), progress=io.StringIO())
+    rule = {"name": "none_of", "column": "publication_types", "forbidden": ["Review"]}
+    said = run(figures, tmp_path / "c", columns=[str(tmp_path / "entrez")], rules=[*RULES, rule])
+    assert said.counts["dropped"]["publication_types with Review"] > 0
+    pairs = [pair for pair in index(tmp_path / "c") if pair["pmid"] in known]
+    assert {pair["pmid"] for pair in pairs} <= set(others)
+    assert {tuple(pair["mesh_terms"]) for pair in pairs} == {("Kidney",)}
+    assert {pair["entrez_status"] for pair in pairs} == {"ok"}
+
+
+CONCEPTS = (["Plots and Charts"], ["Plots and Charts", "Microscopy"], ["Maps"], None)
+
+
+@pytest.fixture(scope="module")
+def labelled(figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Columns of labels: by row 3 of 6 plots, 1 plots and microscopy, 1 maps, 1 unlabelled."""
+    columns = tmp_path_factory.mktemp("labelled") / "columns"
+    columns.mkdir()
+    start = 0
+    for part in sorted((figures / "figures").glob("*.parquet")):
+        rows = pq.read_metadata(part).num_rows
+        concepts = [CONCEPTS[max(0, (start + row) % 6 - 2)] for row in range(rows)]
+        start += rows
+        column = pa.array(concepts, pa.list_(pa.string()))
+        pq.write_table(pa.table({"global_concepts": column}), columns / part.name)
+    made_from = {"name": "table", "uri": "x", "fingerprint": fingerprint(str(figures))}
+    manifest = {"kind": "columns", "config": {}, "counts": {}, "inputs": [made_from], "code": "t"}
+    (columns / "manifest.json").write_text(json.dumps(manifest))
+    return columns
+
+
+def test_pairs_of_wanted_concepts_are_kept_and_counted(
+    figures: Path, labelled: Path, tmp_path: Path
+) -> None:
+    recipe = recipes.concept_filtered()
+    manifest = run(figures, tmp_path / "c", columns=[str(labelled)], rules=recipe["rules"], seed=1)
+    pairs = index(tmp_path / "c")
+    found = [pair["global_concepts"] for pair in pairs]
+    assert {tuple(concepts) for concepts in found} == {
+        ("Plots and Charts", "Microscopy"),
+        ("Maps",),
+    }
+    counted = manifest.counts["labels"]["global_concepts"]
+    assert counted["Plots and Charts"]["pairs"] == sum(len(concepts) == 2 for concepts in found)
+    assert counted["unlabelled"]["pairs"] == 0 < counted["unlabelled"]["figures"]
+    every = sum(counted[name]["figures"] for name in ("Plots and Charts", "Maps", "unlabelled"))
+    assert every == manifest.counts["figures"]["seen"]
+    assert sum("global_concepts without" in reason for reason in manifest.counts["dropped"]) == 1
+    assert (tmp_path / "c" / "plots" / "global_concepts.png").stat().st_size > 5_000
+
+
+def test_concepts_with_too_many_pairs_are_capped_after_all_rules(
+    figures: Path, labelled: Path, tmp_path: Path
+) -> None:
+    settings = {"columns": [str(labelled)], "balance.cap": 6}
+    manifest = run(figures, tmp_path / "c", **settings)
+    counted = manifest.counts["labels"]["global_concepts"]
+    assert max(counts["pairs"] for counts in counted.values()) == 6
+    for name, counts in counted.items():
+        assert counts["pairs"] == min(6, counts["eligible"]), name
+    left_out = manifest.counts["dropped"]["over-represented: Plots and Charts"]
+    assert left_out == counted["Plots and Charts"]["eligible"] - 6
+    assert manifest.notes["cap"] == 6
+
+
+def test_near_duplicates_of_a_benchmark_are_left_out(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    near = [pair["pair_id"] for pair in index(corpus)[:3]]
+    rows = [
+        {"id": "a", "corpus_id": near[0], "by": "same file", "closeness": 1.0},
+        {"id": "b", "corpus_id": near[1], "by": "embedding", "closeness": 0.99},
+        {"id": "b", "corpus_id": near[2], "by": "embedding", "closeness": 0.985},
+    ]
+    report = tmp_path / "report"
+    (report / "leaks" / "m").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), report / "leaks" / "m" / "t.parquet")
+    manifest = {"kind": "report", "config": {}, "counts": {}, "inputs": [], "code": "t"}
+    manifest["files"] = {"leaks/m/t.parquet": {"rows": 3}}
+    (report / "manifest.json").write_text(json.dumps(manifest))
+
+    def left(out: str, **changes: object) -> set[str]:
+        run(figures, tmp_path / out, leaks=[str(report)], **changes)
+        return {pair["pair_id"] for pair in index(tmp_path / out)} & set(near)
+
+    assert left("by_look") == set(near[1:])
+    assert left("by_vector", leak_similarity=0.99) == {near[2]}
+    manifest["files"] = {}
+    (report / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="run without index=DIR"):
+        left("none")
+
+
+def test_balance_by_what_is_no_column_of_labels_is_refused(
+    figures: Path, labelled: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="give the folder that has it in columns"):
+        run(figures, tmp_path / "c", **{"balance.cap": 6})
+    with pytest.raises(ConfigError, match="'width_px' is no column of labels"):
+        run(figures, tmp_path / "c", **{"balance.cap": 6, "balance.column": "width_px"})
+    with pytest.raises(ConfigError, match="contradict each other"):
+        run(figures, tmp_path / "c", **{"balance.cap": 6, "balance.target": 60})
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rules": [{"name": "min_sides", "px": 3}]}, "there is no rule called 'min_sides'"),
+        ({"rules": [{"name": "min_side"}]}, "px: Field required"),
+        ({"rules+": "value_between(beauty, 1)"}, "'beauty'"),
+        ({"rules": [{"name": "min_side", "px": 3}]}, "not_retracted is missing"),
+        ({"image.short_side_px": 0}, "short_side_px must be positive"),
+        ({"seed": -1}, "seed must be in"),
+        ({"split.val_permyriad": 9_000}, "more than all"),
+    ],
+)
+def test_a_wrong_configuration_stops_before_anything_is_done(
+    figures: Path, tmp_path: Path, changes: dict, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        run(figures, tmp_path / "c", **changes)
+    assert not (tmp_path / "c").exists()
+
+
+def test_unpublished_figures_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="has not finished"):
+        run(tmp_path, tmp_path / "c")
+
+
+def harvest_of(packages: Path, out: Path) -> Path:
+    source = {"name": "packages", "path": str(packages)}
+    harvest(configs.build(HarvestConfig, {"source": source, "out": str(out)}))
+    return out
+
+
+def test_a_corpus_of_a_harvest_and_its_update_is_that_of_what_is_there_now(
+    ray_session: None, tmp_path: Path
+) -> None:
+    make_packages(tmp_path / "all", articles=9)
+    *same, changed, gone, new = sorted((tmp_path / "all").iterdir())
+    for state, names in {"before": [*same, changed, gone], "now": [*same, changed, new]}.items():
+        (tmp_path / state).mkdir()
+        for package in names:
+            shutil.copytree(package, tmp_path / state / package.name) if package.is_dir() else (
+                shutil.copy(package, tmp_path / state / package.name)
+            )
+    (tmp_path / "change").mkdir()
+    for package in (changed, new):
+        shutil.move(tmp_path / "now" / package.name, tmp_path / "change" / package.name)
+    before = harvest_of(tmp_path / "before", tmp_path / "h0")
+    update = harvest_of(tmp_path / "change", tmp_path / "h1")
+    stones = [
+        {"source_uri": row["source_uri"], "reason": reason, "article_id": row["article_id"],
+         "version": "1", "snapshot": "2026-11-02"}
+        for row in pq.read_table(sorted((before / "articles").glob("*.parquet"))).to_pylist()
+        for name, reason in ((changed.name, "replaced"), (gone.name, "gone"))
+        if name.partition(".")[0] in row["source_uri"]
+    ]  # fmt: skip
+    assert len(stones) == 2
+    pq.write_table(pa.Table.from_pylist(stones, tombstones.SCHEMA), update / tombstones.FILE)
+    shutil.copytree(tmp_path / "change", tmp_path / "now", dirs_exist_ok=True)
+    whole = harvest_of(tmp_path / "now", tmp_path / "h2")
+
+    merged = run(before, tmp_path / "c1", updates=[str(update)])
+    run(whole, tmp_path / "c2")
+    read = {
+        name: {
+            pair["pair_id"]: read_pair(str(tmp_path / name / pair["shard"]), pair["offset"], pair["size"])["txt"]
+            for pair in index(tmp_path / name)
+        }
+        for name in ("c1", "c2")
+    }  # fmt: skip
+    assert read["c1"] == read["c2"]
+    assert {name for name in merged.counts["dropped"] if name.startswith("tombstone")} == {
+        "tombstone: gone",
+        "tombstone: replaced",
+    }
+    assert merged.counts["figures"]["seen"] == sum(merged.counts["dropped"].values()) + sum(
+        merged.counts["pairs"].values()
+    )
+
+
+def test_killed_and_run_again_gives_the_same_bytes(
+    corpus: Path, figures: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "corpus"
+    arguments = [f"--set={k}={v}" for k, v in settings(figures, out).items() if k != "rules"]
+    command = [sys.executable, "pipelines/assemble.py", "small", *arguments]
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+    for stage in ("encoding-part", "writing-shard"):
+        job = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, env=environment)
+        deadline = time.monotonic() + 600
+        while not list((out / ".draft" / stage).glob("*.json")):
+            assert time.monotonic() < deadline
+            assert job.poll() is None
+            time.sleep(0.01)
+        os.kill(job.pid, signal.SIGKILL)
+        job.wait()
+        if (out / "manifest.json").exists():
+            break
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["figures"]["kept"] == len(index(corpus))
+    assert content(out) == content(corpus)
+    assert fingerprint(str(out)) == fingerprint(str(corpus))

@@ -1,0 +1,89 @@
+"""What reports say of findings, sentence by sentence."""
+
+import pytest
+
+from biovl.benchmark.chexpert_findings import FINDINGS, NO_FINDING, label
+
+SAID = [
+    ("There is a small left pleural effusion.", {"Pleural Effusion": "positive"}),
+    ("No pleural effusion or pneumothorax.", {"Pleural Effusion": "n", "Pneumothorax": "n"}),
+    (
+        "No focal consolidation, effusion, or pneumothorax is seen.",
+        {"Consolidation": "n", "Pleural Effusion": "n", "Pneumothorax": "n"},
+    ),
+    ("No effusion, but a large pneumothorax.", {"Pleural Effusion": "n", "Pneumothorax": "p"}),
+    (
+        "Without pneumothorax. Moderate cardiomegaly.",
+        {"Pneumothorax": "n", "Cardiomegaly": "p"},
+    ),
+    ("Pneumonia cannot be excluded.", {"Pneumonia": "u"}),
+    ("Right basilar opacity, possibly pneumonia.", {"Lung Opacity": "p", "Pneumonia": "u"}),
+    (
+        "Opacity may represent atelectasis versus pneumonia.",
+        {
+            "Lung Opacity": "p",
+            "Atelectasis": "u",
+            "Pneumonia": "u",
+        },
+    ),
+    ("The pneumothorax has resolved.", {"Pneumothorax": "n"}),
+    ("Pulmonary edema is not seen.", {"Edema": "n"}),
+    ("The heart is enlarged with interstitial oedema.", {"Cardiomegaly": "p", "Edema": "p"}),
+    ("Heart size is normal. The lungs are clear.", {"Cardiomegaly": "n", "Lung Opacity": "n"}),
+    ("The cardiomediastinal silhouette is unremarkable.", {"Enlarged Cardiomediastinum": "n"}),
+    ("Widened mediastinum.", {"Enlarged Cardiomediastinum": "p"}),
+    ("Nodule in the right upper lobe.", {"Lung Lesion": "p"}),
+    ("Bilateral ground-glass opacities.", {"Lung Opacity": "p"}),
+    ("Left apical pleural thickening.", {"Pleural Other": "p"}),
+    ("Displaced rib fracture.", {"Fracture": "p"}),
+    ("No acute fracture.", {"Fracture": "n"}),
+    ("Endotracheal tube in place.", {"Support Devices": "p"}),
+    ("Interval removal of the chest tube.", {"Support Devices": "n"}),
+    ("Blunting of the left costophrenic angle.", {"Pleural Effusion": "p"}),
+    ("Free of consolidation.", {"Consolidation": "n"}),
+    ("No edema, heart is enlarged.", {"Edema": "n", "Cardiomegaly": "p"}),
+    ("No pneumothorax, a small effusion.", {"Pneumothorax": "n", "Pleural Effusion": "p"}),
+    (
+        "No evidence of pneumonia, edema or mass.",
+        {"Pneumonia": "n", "Edema": "n", "Lung Lesion": "n"},
+    ),
+    ("Findings suggestive of heart failure with pulmonary edema.", {"Edema": "u"}),
+    ("Chest X-ray shows bilateral infiltrates (arrows).", {"Lung Opacity": "p"}),
+    ("Lower lobe collapse?", {"Atelectasis": "u"}),
+]
+
+
+@pytest.mark.parametrize(("text", "states"), SAID, ids=[text for text, _ in SAID])
+def test_a_sentence_says_this_of_findings(text: str, states: dict) -> None:
+    found = label(text)
+    found.pop(NO_FINDING, None)
+    assert {name: state[0] for name, state in found.items()} == {
+        name: state[0] for name, state in states.items()
+    }
+
+
+def test_the_strongest_mention_of_a_report_decides() -> None:
+    text = "No effusion on the left. Possible effusion on the right."
+    assert label(text)["Pleural Effusion"] == "uncertain"
+    assert label(text + " Large effusion at the base.")["Pleural Effusion"] == "positive"
+
+
+def test_nothing_but_devices_is_no_finding() -> None:
+    assert label("Pacemaker. Lungs are clear. No effusion.")[NO_FINDING] == "positive"
+    assert label("Normal chest.") == {NO_FINDING: "positive"}
+    assert NO_FINDING not in label("Possible pneumonia.")
+    assert NO_FINDING not in label("Cardiomegaly.")
+    assert label("  ") == {}
+
+
+def test_there_are_thirteen_findings_beside_none() -> None:
+    assert len(FINDINGS) == 13
+    assert NO_FINDING not in FINDINGS
+
+
+def test_lines_and_spaces_do_not_matter() -> None:
+    assert label("FINDINGS:\nSmall  pleural\neffusion") == label("findings: small pleural effusion")
+
+
+def test_long_texts_take_no_long_time() -> None:
+    assert label("no opacity of the lung and " * 20_000)["Lung Opacity"] == "negative"

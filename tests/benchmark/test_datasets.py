@@ -1,0 +1,284 @@
+"""Every format benchmarks come in: what is read, what is left out with a count, what is refused."""
+
+import io
+import json
+import pickle
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from biovl.benchmark import data as opening
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.stored_images import Chosen, Joined, parts_of
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.plugins import Plugin
+
+
+def png(shade: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (12, 10), (shade, shade, shade)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def npz(path: Path, **arrays: np.ndarray) -> str:
+    np.savez_compressed(path, **arrays)
+    return str(path)
+
+
+def shade(data: bytes) -> int:
+    return int(np.asarray(Image.open(io.BytesIO(data)).convert("L"))[0, 0])
+
+
+def shades(images) -> list[int]:
+    return [shade(data) for data in images.read(0, len(images))]
+
+
+def test_folders_are_classes_and_underscores_are_spaces(tmp_path: Path) -> None:
+    write(tmp_path / "normal_lung/a.png", png(1))
+    write(tmp_path / "pneumonia/deep/b.PNG", png(2))
+    write(tmp_path / "pneumonia/notes.txt", b"read me")
+    write(tmp_path / "labels.csv", b"not an image of a class")
+    found = opening.labelled(str(tmp_path))
+    assert found.classes == ("normal lung", "pneumonia")
+    assert found.labels.tolist() == [0, 1]
+    assert set(found.splits.tolist()) == {"test"}
+    assert found.left_out == {"no image by its name": 1}
+    assert shades(found.images) == [1, 2]
+
+
+def test_folders_of_splits_are_splits_and_classes_are_those_of_all(tmp_path: Path) -> None:
+    for split, name, value in (("train", "a", 1), ("train", "b", 2), ("test", "b", 3)):
+        write(tmp_path / split / name / "x.png", png(value))
+    found = opening.labelled(str(tmp_path))
+    assert found.splits.tolist() == ["train", "train", "test"]
+    test = choosing.only(found, "test")
+    assert (test.labels.tolist(), test.classes, test.ids) == ([1], ("a", "b"), ["test/b/x.png"])
+
+
+def test_a_split_is_embedded_once_for_all_who_ask_for_it(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        for name in ("a", "b"):
+            write(tmp_path / split / name / "x.png", png(1))
+    whole = opening.labelled(str(tmp_path))
+    known = {part.fingerprint for part in parts_of(whole.images)}
+    assert choosing.only(whole, "test").images.fingerprint in known
+    again = pickle.loads(pickle.dumps(whole.images))
+    assert again.fingerprint == whole.images.fingerprint
+    with pytest.raises(ArtifactError, match="no images in the split 'val', only in test, train"):
+        choosing.only(whole, "val")
+
+
+def test_images_that_change_have_another_fingerprint(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / name / "x.png", png(1))
+    before = opening.labelled(str(tmp_path)).images.fingerprint
+    write(tmp_path / "a" / "x.png", png(1) + b"longer")
+    assert opening.labelled(str(tmp_path)).images.fingerprint != before
+
+
+def test_links_out_of_a_folder_are_counted_and_not_followed(tmp_path: Path) -> None:
+    write(tmp_path / "secret/passwd.png", png(9))
+    for name in ("a", "b"):
+        write(tmp_path / "data" / name / "x.png", png(1))
+    (tmp_path / "data/a/link.png").symlink_to(tmp_path / "secret/passwd.png")
+    found = opening.labelled(str(tmp_path / "data"))
+    assert found.ids == ["a/x.png", "b/x.png"]
+    assert found.left_out == {"a link out of the source or to a folder": 1}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([], "no class folders"),
+        (["a/x.png"], "one class"),
+        (["a/x.txt", "b/y.txt"], "holds no images"),
+        (["a b/x.png", "a_b/y.png"], "two classes of the same name"),
+        (["train/A/x.png", "train/B/x.png", "test/a/x.png"], "same name, the folders 'A' and 'a'"),
+    ],
+)
+def test_folders_that_are_no_benchmark_are_refused(
+    tmp_path: Path, files: list[str], message: str
+) -> None:
+    for name in files:
+        write(tmp_path / name, png(1))
+    with pytest.raises(ArtifactError, match=message):
+        opening.labelled(str(tmp_path))
+
+
+def test_medmnist_has_three_splits_and_the_names_of_its_labels(tmp_path: Path) -> None:
+    arrays = {}
+    for at, split in enumerate(("train", "val", "test")):
+        arrays[f"{split}_images"] = np.full((2, 5, 5), 10 * at, np.uint8) + np.arange(2)[
+            :, None, None
+        ].astype(np.uint8)
+        arrays[f"{split}_labels"] = np.array([[0], [1]], np.uint8)
+    found = opening.labelled(npz(tmp_path / "pneumoniamnist_28.npz", **arrays))
+    assert found.classes == ("normal", "pneumonia")
+    assert found.splits.tolist() == ["train", "train", "val", "val", "test", "test"]
+    assert isinstance(found.images, Joined)
+    assert shades(found.images) == [0, 1, 10, 11, 20, 21]
+    assert shades(Chosen(found.images, np.array([5, 1, 2]))) == [21, 1, 10]
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (np.zeros((2, 5, 5), np.uint8), np.zeros((2, 14), np.uint8), "14 labels"),
+        (np.zeros((2, 5, 5), np.float32), np.zeros((2, 1), np.uint8), "expected uint8"),
+        (np.zeros((2, 5, 5), np.uint8), np.zeros((3, 1), np.uint8), "2 images and 3 labels"),
+        (np.array([None, {}]), np.zeros((2, 1), np.uint8), "holds objects"),
+    ],
+)
+def test_arrays_of_another_kind_are_refused_and_never_unpickled(
+    tmp_path: Path, images: np.ndarray, labels: np.ndarray, message: str
+) -> None:
+    path = npz(tmp_path / "x.npz", test_images=images, test_labels=labels)
+    with pytest.raises(ArtifactError, match=message):
+        opening.labelled(path)
+
+
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "x.npz", b"not a zip")
+    with pytest.raises(ArtifactError, match="no npz file"):
+        opening.labelled(str(tmp_path / "x.npz"))
+
+
+def hub_table(folder: Path, name: str, **columns: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pa.table(columns)
+    if "label" in columns:
+        features = {"label": {"_type": "ClassLabel", "names": ["benign", "malignant"]}}
+        told = json.dumps({"info": {"features": features}})
+        table = table.replace_schema_metadata({"huggingface": told})
+    pq.write_table(table, folder / name, row_group_size=2)
+
+
+def test_tables_of_the_hub_tell_names_of_labels_and_splits_by_their_files(tmp_path: Path) -> None:
+    for split, first in (("test", 10), ("train", 20)):
+        images = [{"bytes": png(first + row), "path": None} for row in range(3)]
+        hub_table(
+            tmp_path / "data", f"{split}-00000-of-00001.parquet", image=images, label=[0, 1, 1]
+        )
+    found = opening.labelled(str(tmp_path))
+    assert found.classes == ("benign", "malignant")
+    assert found.splits.tolist() == ["train"] * 3 + ["test"] * 3
+    assert shades(found.images) == [20, 21, 22, 10, 11, 12]
+    assert shades(choosing.only(found, "test").images) == [10, 11, 12]
+
+
+def test_rows_of_one_set_are_chosen_and_those_without_a_label_counted(tmp_path: Path) -> None:
+    hub_table(
+        tmp_path,
+        "x.parquet",
+        image=[png(value) for value in range(5)],
+        named=["b", "a", None, "b", "c"],
+        dataset=["one", "one", "one", "one", "other"],
+    )
+    data = Plugin("table", {"path": str(tmp_path), "label": "named", "where": {"dataset": "one"}})
+    found = opening.labelled(data)
+    assert found.classes == ("a", "b")
+    assert (found.labels.tolist(), found.left_out) == ([1, 0, 1], {"no label": 1})
+    assert shades(found.images) == [0, 1, 3]
+    with pytest.raises(ArtifactError, match="no column label; found dataset, image, named"):
+        opening.labelled(str(tmp_path))
+    with pytest.raises(ArtifactError, match=r"no rows.*'two'.*one, other"):
+        opening.labelled(Plugin("table", {**data.settings, "where": {"dataset": "two"}}))
+
+
+def test_labels_that_files_number_differently_are_refused(tmp_path: Path) -> None:
+    hub_table(tmp_path, "train-0.parquet", image=[png(1)], label=[1])
+    features = {"label": {"_type": "ClassLabel", "names": ["malignant", "benign"]}}
+    told = {"huggingface": json.dumps({"info": {"features": features}})}
+    other = pa.table({"image": [png(2)], "label": [1]}).replace_schema_metadata(told)
+    pq.write_table(other, tmp_path / "test-0.parquet")
+    with pytest.raises(ArtifactError, match=r"'malignant', 'benign'.*'benign', 'malignant'"):
+        opening.labelled(str(tmp_path))
+    given = {"path": str(tmp_path), "classes": ["benign", "malignant"]}
+    assert opening.labelled(Plugin("table", given)).classes == ("benign", "malignant")
+
+
+def test_a_class_that_no_row_has_is_refused(tmp_path: Path) -> None:
+    hub_table(tmp_path, "x.parquet", image=[png(1), png(2)], named=["Normal", "sick"])
+    data = {"path": str(tmp_path), "label": "named", "classes": ["normal", "sick"]}
+    with pytest.raises(ArtifactError, match=r"'normal'.*found Normal, sick"):
+        opening.labelled(Plugin("table", data))
+
+
+def tar(path: Path, files: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def test_tars_with_labels_are_classes_as_clip_benchmark_has_them(tmp_path: Path) -> None:
+    tar(
+        tmp_path / "test/0.tar",
+        {"s/0.png": png(1), "s/0.cls": b"1", "s/1.cls": b"0", "s/2.cls": b"0", "s/2.png": png(2)},
+    )
+    write(tmp_path / "classnames.txt", b"cat\ndog\n")
+    found = opening.labelled(str(tmp_path))
+    assert (found.classes, found.labels.tolist()) == (("cat", "dog"), [1, 0])
+    assert found.left_out == {"no image": 1}
+    assert shades(found.images) == [1, 2]
+
+
+def test_tars_with_texts_are_pairs(tmp_path: Path) -> None:
+    tar(tmp_path / "0.tar", {"0.png": png(1), "0.txt": b"one", "1.png": png(2), "1.txt": b"one"})
+    found = opening.pairs(str(tmp_path))
+    assert (found.texts, found.text_of_image.tolist()) == (["one"], [0, 0])
+    with pytest.raises(ArtifactError, match="has no classes"):
+        opening.labelled(str(tmp_path))
+
+
+def test_a_table_of_captions_may_not_name_files_outside(tmp_path: Path) -> None:
+    write(tmp_path / "images/a.png", png(1))
+    rows = [
+        "image,caption,journal",
+        'images/a.png,"A cell, dividing",J',
+        "../secret.png,A secret,J",
+        "/etc/passwd,A secret,J",
+        "images/gone.png,Gone,J",
+        "images/a.png,  ,J",
+    ]
+    write(tmp_path / "captions.csv", "\n".join(rows).encode())
+    found = opening.pairs(str(tmp_path / "captions.csv"))
+    assert found.texts == ["A cell, dividing", "Gone"]
+    assert found.left_out == {"named outside the folder": 2, "no text": 1}
+    assert found.about.column_names == ["journal"]
+    # A file that is not there is found out when it is embedded.
+    assert [len(data) > 0 for data in found.images.read(0, 2)] == [True, False]
+
+
+def test_reports_have_the_images_of_the_folder_of_their_name(tmp_path: Path) -> None:
+    study = tmp_path / "p10/p100"
+    write(study / "s1.txt", b"FINDINGS:\n  Clear.")
+    write(study / "s1/b.png", png(2))
+    write(study / "s1/a.png", png(1))
+    write(study / "s2.txt", b"FINDINGS: Clear.")
+    write(study / "s2/c.png", png(3))
+    write(study / "s3.txt", b"No image.")
+    found = opening.pairs(Plugin("reports", {"path": str(tmp_path)}))
+    assert found.texts == ["FINDINGS: Clear."]
+    assert found.left_out == {"report without an image": 1, "text of another report": 1}
+    every = opening.pairs(Plugin("reports", {"path": str(tmp_path), "images": 0}))
+    assert len(every.images) == len(every.ids) in (1, 2)
+
+
+def test_what_is_asked_for_and_what_is_there_differ() -> None:
+    with pytest.raises(ArtifactError, match=r"no folder, no \.npz, no \.csv and no \.tsv"):
+        opening.opened("/nowhere/at/all")
+    with pytest.raises(ConfigError, match=r"no plug-in called 'tables'; choose from .*table"):
+        opening.opened(Plugin("tables", {}))

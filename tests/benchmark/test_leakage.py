@@ -1,0 +1,182 @@
+"""Near duplicates between a benchmark and a corpus, by file, by looks and by vectors."""
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image, ImageDraw
+
+from biovl.assemble import duplicates
+from biovl.benchmark import image_hashes as looks
+from biovl.benchmark import leakage
+from biovl.images.hashing import sha256_hex
+from biovl.index.opened import Index
+from tests.benchmark.memory import MemoryImages, random_unit
+from tests.index.small_index import figure, publish
+
+
+def drawing(seed, size=(120, 90)):
+    rng = np.random.default_rng(seed)
+    image = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(image)
+    for _ in range(25):
+        x, y, w, h = (rng.random(4) * [size[0], size[1], 50, 40]).astype(int)
+        draw.ellipse([x, y, x + w, y + h], fill=tuple(rng.integers(0, 255, 3).tolist()))
+    return image
+
+
+def encoded(image, kind="PNG", **options):
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def test_files_and_pictures_encoded_anew_are_found_and_others_are_not() -> None:
+    ours = [encoded(drawing(n)) for n in range(5)] + [b"", b"no image"]
+    benchmark = looks.looks([f"b{n}" for n in range(7)], ours)
+    theirs = [
+        ours[0],
+        encoded(drawing(1), "JPEG", quality=60),
+        encoded(drawing(2).resize((60, 45))),
+        encoded(drawing(2, (120, 60))),
+        encoded(drawing(77)),
+        encoded(Image.new("RGB", (120, 90))),
+        b"",
+    ]
+    corpus = looks.looks([f"c{n}" for n in range(7)], theirs)
+    found = leakage.leaks(benchmark["id"].to_pylist(), looks.Hashes(benchmark).near(corpus))
+    by = {(row["id"], row["corpus_id"], row["by"]) for row in found.pairs.to_pylist()}
+    assert by == {
+        ("b0", "c0", leakage.SAME_FILE),
+        ("b0", "c0", leakage.HASH),
+        ("b1", "c1", leakage.HASH),
+        ("b2", "c2", leakage.HASH),
+    }
+    assert found.counts == {
+        "images": 7,
+        "leaked": {leakage.SAME_FILE: 1, leakage.HASH: 3, "any": 3},
+        "corpus_images": 3,
+    }
+    assert found.leaked() == {"b0", "b1", "b2"}
+    assert found.excluded() == ["c0", "c1", "c2"]
+
+
+def hashes(values, prefix, widths=None):
+    return pa.table(
+        {
+            "id": [f"{prefix}{n}" for n in range(len(values))],
+            "sha256": pa.nulls(len(values), pa.string()),
+            "phash": [f"{int(value):016x}" for value in values],
+            "width_px": widths if widths is not None else [100] * len(values),
+            "height_px": [100] * len(values),
+        },
+        looks.LOOKS,
+    )
+
+
+def test_every_pair_within_the_distance_is_found_once(monkeypatch) -> None:
+    monkeypatch.setattr(looks, "_CHUNK", 300)
+    rng = np.random.default_rng(0)
+    ours = rng.integers(0, 2**64, 500, np.uint64)
+    theirs = rng.integers(0, 2**64, 2_000, np.uint64)
+    for row in range(600):
+        flips = np.uint64(0)
+        for bit in rng.choice(64, row % 7, replace=False):
+            flips |= np.uint64(1) << np.uint64(bit)
+        theirs[row] = ours[rng.integers(500)] ^ flips
+    widths = rng.choice([100, 101, 110], 2_000).tolist()
+    distance = np.bitwise_count(ours[:, None] ^ theirs[None])
+    fits = np.abs(np.log(np.array(widths) / 100)) <= np.log1p(duplicates.MAX_ASPECT_GAP)
+    telling = duplicates.telling(ours)[:, None] & duplicates.telling(theirs)
+    expected = np.argwhere((distance <= 4) & fits & telling)
+    *_, near = looks.Hashes(hashes(ours, "b")).near(hashes(theirs, "c", widths))
+    pairs = sorted(zip(near.row_P.tolist(), (int(c[1:]) for c in near.corpus_ids), strict=True))
+    assert pairs == [tuple(pair) for pair in expected.tolist()]
+    assert len(pairs) > 200
+
+
+def test_near_vectors_are_found_in_chunks(monkeypatch) -> None:
+    monkeypatch.setattr(leakage, "_TILE", 64)
+    ours, theirs = random_unit(9, seed=1), random_unit(40, seed=2)
+    theirs[5], theirs[6], theirs[31] = ours[2], ours[2], ours[7]
+    ours[8] = np.nan
+    ids = [f"c{n}" for n in range(40)]
+    chunks = [(ids[:20], theirs[:20].astype(np.float16)), (ids[20:], theirs[20:])]
+    found = leakage.leaks(list("abcdefghi"), leakage.near_vectors(ours, chunks))
+    assert sorted(
+        zip(*found.pairs.select(["id", "corpus_id"]).to_pydict().values(), strict=True)
+    ) == [
+        ("c", "c5"),
+        ("c", "c6"),
+        ("h", "c31"),
+    ]
+    assert found.pairs["closeness"].to_numpy() == pytest.approx(1, abs=1e-3)
+
+
+def test_a_model_to_which_all_is_alike_leaks_everything_and_fills_no_memory() -> None:
+    same = np.tile(random_unit(1), (300, 1))
+    chunks = [([f"c{n}" for n in range(300)], same)]
+    found = leakage.leaks([str(n) for n in range(300)], leakage.near_vectors(same, chunks))
+    assert found.counts["leaked"]["any"] == found.counts["corpus_images"] == 300
+    assert len(found.pairs) < 1_000
+
+
+def test_a_benchmark_is_read_and_compared_with_harvested_figures(tmp_path) -> None:
+    # More than are read at once.
+    files = tuple(encoded(drawing(n, (64, 48))) for n in range(3)) * 100
+    ids = [f"b{n}" for n in range(300)]
+    benchmark = looks.looks_of(ids, MemoryImages(files))
+    assert benchmark["id"].to_pylist() == ids
+    assert len(set(benchmark["phash"].to_pylist())) == 3
+    columns = ["figure_id", "image_sha256", "phash", "width_px", "height_px"]
+    figures = benchmark.slice(1, 1).rename_columns(columns).append_column("image", [[b""]])
+    pq.write_table(figures, tmp_path / "part.parquet")
+    (corpus,) = looks.looks_of_figures(str(tmp_path))
+    found = leakage.leaks(ids, looks.Hashes(benchmark).near(corpus))
+    assert found.excluded() == ["b1"]
+    assert found.counts["leaked"] == {leakage.HASH: 100, leakage.SAME_FILE: 100, "any": 100}
+
+
+def test_nothing_leaks_into_an_empty_corpus() -> None:
+    benchmark = looks.looks(["a"], [encoded(drawing(0))])
+    found = leakage.leaks(["a"], looks.Hashes(benchmark).near(looks.LOOKS.empty_table()))
+    assert found.counts == {"images": 1, "leaked": {"any": 0}, "corpus_images": 0}
+
+
+def test_scores_without_leaked_images_are_means_of_the_others() -> None:
+    table = pa.table({"id": ["a", "b", "c", "d"], "accuracy": [1.0, 1.0, 0.0, None]})
+    (score,) = leakage.scores_without(table, {"a"})
+    assert (score.name, score.value, score.count) == ("accuracy", 0.5, 2)
+
+
+def test_each_side_is_told_its_nearest() -> None:
+    # Two benchmark images beside one of the corpus: the nearer one is its, both are told of it.
+    angles = np.array([0.0, 0.05, 1.0])
+    ours = np.stack([np.cos(angles), np.sin(angles)], 1)
+    found = leakage.leaks(["a", "b", "c"], leakage.near_vectors(ours, [(["x"], ours[:1])]))
+    assert [(p["id"], p["corpus_id"]) for p in found.pairs.to_pylist()] == [("a", "x"), ("b", "x")]
+
+
+def test_an_index_tells_files_and_vectors_of_what_was_trained_on(tmp_path) -> None:
+    vectors = random_unit(60, seed=3)
+    files = [b"%d" % row for row in range(60)]
+    rows = [
+        figure(row, image_sha256=sha256_hex(files[row]), split="train" if row % 2 else "test")
+        for row in range(60)
+    ]
+    index = Index.open(publish(tmp_path / "index", vectors, rows=rows))
+    ours = np.concatenate([vectors[[4, 7]], random_unit(1, seed=9), np.full((1, 32), np.nan)])
+    benchmark = looks.looks(["a", "b", "c", "d"], [files[6], files[9], b"new", b""])
+    found = leakage.leaks(
+        ["a", "b", "c", "d"],
+        [
+            *looks.Hashes(benchmark).near(looks.looks_of_index(index)),
+            *leakage.near_in_index(ours, index),
+        ],
+    )
+    assert [(p["id"], p["corpus_id"], p["by"]) for p in found.pairs.to_pylist()] == [
+        ("b", rows[9]["figure_id"], leakage.SAME_FILE),
+        ("b", rows[7]["figure_id"], leakage.EMBEDDING),
+    ]

@@ -1,0 +1,157 @@
+"""Retrieval: perfect, guessing and by hand; texts that several images share; parts of the pool."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from biovl.benchmark import metrics, shared_texts
+from biovl.benchmark import selection as choosing
+from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.tasks.retrieval import Config, Retrieval
+from biovl.core.errors import ArtifactError, ConfigError
+from tests.benchmark.encoded import Listed, embedded, random_rows
+
+
+def pairs(texts: list[str], **about: list) -> Pairs:
+    return choosing.pairs(
+        name="pool",
+        images=Listed(len(texts)),
+        texts=texts,
+        ids=[f"image-{row}" for row in range(len(texts))],
+        about=pa.table(about) if about else None,
+    )
+
+
+def judged(data: Pairs, image_ND: np.ndarray, text_MD: np.ndarray, **more):
+    task = Retrieval(Config(data="x", ks=more.pop("ks", (1, 5)), resamples=200))
+    vectors = dict(zip(data.texts, text_MD, strict=True))
+    return task.evaluate(data, embedded(image_ND, vectors, **more))
+
+
+def scores(outcome) -> dict[str, float]:
+    return {score.name: score.value for score in outcome.scores}
+
+
+def test_a_perfect_model_scores_one_also_where_images_share_a_text() -> None:
+    data = pairs(["a", "b", "a", "c", "d", "e"])
+    text_MD = random_rows(5)
+    found = scores(judged(data, text_MD[data.text_of_image], text_MD))
+    assert {found[name] for name in found if "recall" in name or "mrr" in name} == {1.0}
+    assert {found[name] for name in found if "median" in name and "/" not in name} == {1.0}
+
+
+def test_a_random_model_scores_chance_within_its_interval() -> None:
+    data = pairs([f"text {row}" for row in range(400)])
+    outcome = judged(data, random_rows(400, seed=1), random_rows(400, seed=2), ks=(1, 10, 50))
+    for score in outcome.scores:
+        if "recall" in score.name and "/" not in score.name:
+            chance = int(score.name.rpartition("_")[2]) / 400
+            # Of 1 / 400 there may be no hit at all.
+            assert score.low - 0.01 <= chance <= score.high + 0.01, score
+
+
+def test_places_are_those_of_the_full_matrix_where_images_share_texts() -> None:
+    rng = np.random.default_rng(3)
+    own_N = np.concatenate([np.arange(7), rng.integers(0, 7, 6)])
+    image_ND, text_MD = random_rows(13, 4, seed=4), random_rows(7, 4, seed=5)
+    of_images, of_texts = shared_texts.places(image_ND, text_MD, own_N)
+    similarity_NM = image_ND @ text_MD.T
+    for row in range(13):
+        expected = (similarity_NM[row] > similarity_NM[row, own_N[row]] + 1e-6).sum()
+        assert of_images.nearer_N[row] == expected
+    for text in range(7):
+        best = similarity_NM[own_N == text, text].max()
+        expected = (similarity_NM[own_N != text, text] > best + 1e-6).sum()
+        assert of_texts.nearer_N[text] == expected
+        assert of_texts.tied_N[text] == 0
+
+
+def test_places_of_single_pairs_are_those_of_metrics_in_any_tile(monkeypatch) -> None:
+    image_ND, text_MD = random_rows(50, 4, seed=4), random_rows(50, 4, seed=5)
+    text_MD[7] = text_MD[11]  # a tie
+    monkeypatch.setattr(shared_texts, "_CPU_TILE", 16)
+    expected = metrics.places(torch.from_numpy(image_ND), torch.from_numpy(text_MD))
+    found = shared_texts.places(image_ND, text_MD, np.arange(50))
+    for one, other in zip(expected, found, strict=True):
+        assert one.nearer_N.tolist() == other.nearer_N.tolist()
+        assert one.tied_N.tolist() == other.tied_N.tolist()
+
+
+def test_further_images_of_a_text_that_are_as_near_are_no_competitors() -> None:
+    image_ND = np.eye(3, dtype=np.float32)[[0, 0, 1]]
+    _, of_texts = shared_texts.places(
+        image_ND, np.eye(3, dtype=np.float32)[[0, 1]], np.array([0, 0, 1])
+    )
+    assert of_texts.nearer_N.tolist() == [0, 0]
+    assert of_texts.tied_N.tolist() == [0, 0]
+
+
+def test_a_model_to_which_all_is_alike_scores_what_guessing_scores() -> None:
+    data = pairs([f"text {row}" for row in range(10)])
+    same = np.ones((10, 4), np.float32) / 2
+    found = scores(judged(data, same, same))
+    assert found["image_to_text_recall_at_1"] == pytest.approx(0.1)
+    assert found["text_to_image_recall_at_5"] == pytest.approx(0.5)
+    assert found["image_to_text_mrr"] == pytest.approx(sum(1 / n for n in range(1, 11)) / 10)
+    assert found["image_to_text_median_rank"] == 5.5
+
+
+def test_unreadable_images_are_no_queries_and_no_items() -> None:
+    data = pairs(["a", "b", "c"])
+    text_MD = random_rows(3)
+    outcome = judged(data, text_MD, text_MD, unreadable={1: "image is truncated"}, ks=(1, 3))
+    assert outcome.notes["images"] == outcome.notes["texts"] == 2
+    assert outcome.notes["unreadable"] == 1
+    ids = outcome.predictions["id"].to_pylist()
+    assert ids == [
+        f"{way}/image-{row}" for way in ("image_to_text", "text_to_image") for row in (0, 2)
+    ]
+    # A pool of two has no third place.
+    assert "image_to_text_recall_at_3" not in scores(outcome)
+    with pytest.raises(ArtifactError, match="no image of pool is readable"):
+        judged(data, text_MD, text_MD, unreadable=dict.fromkeys(range(3), "gone"))
+
+
+def test_scores_come_from_the_published_predictions() -> None:
+    data = pairs([f"text {row}" for row in range(60)])
+    image_ND, text_MD = random_rows(60, 4, seed=1), random_rows(60, 4, seed=2)
+    outcome = judged(data, image_ND, text_MD, ks=(1, 5))
+    found = scores(outcome)
+    similarity = image_ND @ text_MD.T
+    rank = 1 + (similarity > np.diag(similarity)[:, None]).sum(1)
+    assert found["image_to_text_recall_at_5"] == pytest.approx((rank <= 5).mean())
+    assert found["image_to_text_mrr"] == pytest.approx((1 / rank).mean())
+    for name in ("image_to_text_recall_at_5", "text_to_image_mrr"):
+        values = outcome.predictions[name].drop_null().to_numpy()
+        assert values.mean() == pytest.approx(found[name])
+
+
+def test_scores_are_broken_down_by_length_concept_and_licence() -> None:
+    data = pairs(
+        ["cell", "cell " * 20, "cell " * 80, "lung"],
+        global_concepts=[["Microscopy"], ["Microscopy", "Maps"], [], None],
+        license_group=["commercial", "commercial", "other", "other"],
+    )
+    text_MD = random_rows(4)
+    outcome = judged(data, text_MD[[1, 0, 2, 3]], text_MD)
+    counts = {
+        score.name.partition("/")[2]: (score.count, score.value)
+        for score in outcome.scores
+        if score.name.startswith("image_to_text_recall_at_1/")
+    }
+    assert counts == {
+        "tokens 1-16": (2, 0.5),
+        "tokens 17-32": (1, 0.0),
+        "tokens 76-152": (1, 1.0),
+        "concept Maps": (1, 0.0),
+        "concept Microscopy": (2, 0.0),
+        "licence commercial": (2, 0.0),
+        "licence other": (2, 1.0),
+    }
+    assert outcome.notes["clip_tokens"] == {"min": 1, "median": 10.5, "mean": 25.5, "max": 80}
+
+
+def test_either_a_corpus_or_other_pairs_are_searched() -> None:
+    with pytest.raises(ConfigError, match="set either corpus or data"):
+        Retrieval(Config()).data()

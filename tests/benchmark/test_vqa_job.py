@@ -1,0 +1,131 @@
+"""A model learns to answer questions: who dies costs nothing but time, and scores can be redone."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.job import benchmark
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.core.artifacts import Manifest
+from biovl.core.errors import BiovlError
+from tests.benchmark.toy_questions import write_model, write_vqa_rad
+from tests.runtime.folders import content
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+LEARNING = {
+    "epochs": 10,
+    "batch": 8,
+    "fusion": {"layers": 1, "width": 32, "heads": 2},
+    "adam": {"lr": 1e-3},
+    "save_every_s": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("vqa")
+    data = write_vqa_rad(folder / "rad")
+    (data / "VQA_RAD Image Folder" / "3.png").write_bytes(b"no image")
+    return {"model": str(write_model(folder / "model")), "data": str(data)}
+
+
+def settings(inputs: dict[str, str], out: Path | str, **changes: Any) -> dict[str, Any]:
+    values = {**recipes.vqa_frozen(), **inputs, "out": str(out), "workers.cpus": 0.5, **changes}
+    # As text, which is what a command line gives.
+    for name, value in LEARNING.items():
+        for inner, own in value.items() if isinstance(value, dict) else [("", value)]:
+            values[f"tasks.vqa.learning.{name}" + (f".{inner}" if inner else "")] = str(own)
+    return values
+
+
+def run(inputs: dict[str, str], out: Path, said: io.StringIO | None = None, **changes) -> Manifest:
+    given = configs.build(BenchmarkConfig, configs.nested(settings(inputs, out, **changes)))
+    return benchmark(given, progress=said or sys.stderr)
+
+
+def scores(out: Path) -> dict[str, dict[str, Any]]:
+    found = json.loads((out / "scores.json").read_text())["scores"]
+    return {row["name"]: row for row in found}
+
+
+@pytest.fixture(scope="module")
+def published(
+    inputs: dict[str, str], ray_session: None, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("published") / "report"
+    run(inputs, out)
+    return out
+
+
+def predictions(out: Path) -> dict[str, list[Any]]:
+    table = pq.read_table(out / "predictions" / "model" / "vqa.parquet")
+    return table.to_pydict()
+
+
+def test_scores_are_published_and_can_be_computed_again(published: Path) -> None:
+    # 12 of 48 images are for test, and one of these is no image.
+    said = predictions(published)
+    assert len(said["id"]) == 22
+    (notes,) = json.loads((published / "scores.json").read_text())["notes"]
+    assert notes["questions_of_unreadable"] == 2
+    assert sum(notes["unreadable"].values()) == 1
+    assert len(notes["losses"]) == 10
+    right = np.array(said["answer"]) == np.array(said["predicted"])
+    closed = np.array(said["kind"]) == "closed"
+    found = scores(published)
+    assert found["accuracy"]["value"] == pytest.approx(right.mean())
+    assert found["accuracy/closed"]["value"] == pytest.approx(right[closed].mean())
+    assert found["accuracy"]["value"] > 0.9 > found["accuracy/majority"]["value"]
+    assert not (published / ".draft").exists()
+
+
+def test_a_killed_driver_goes_on_with_the_same_command_to_the_same_bytes(
+    published: Path, inputs: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "report"
+    command = [sys.executable, str(ROOT / "pipelines" / "benchmark.py"), "vqa_frozen"]
+    for name, value in settings(inputs, "report").items():
+        if name != "tasks":
+            command += ["--set", f"{name}={value}"]
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    with (tmp_path / "first.log").open("wb") as log:
+        first = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=tmp_path)
+        with contextlib.closing(log):
+            while first.poll() is None and not list(out.rglob("checkpoints/*.pt")):
+                time.sleep(0.02)
+        first.send_signal(signal.SIGKILL)
+        assert first.wait() == -signal.SIGKILL, (tmp_path / "first.log").read_text()
+    assert not (out / "manifest.json").exists()
+    said = io.StringIO()
+    run(inputs, out, said)
+    assert "goes on after epoch" in said.getvalue()
+    assert content(out) == content(published)
+
+
+def test_two_workers_learn_as_one(published: Path, inputs: dict[str, str], tmp_path: Path) -> None:
+    run(inputs, tmp_path / "two", **{"workers.count": 2})
+    assert scores(tmp_path / "two")["accuracy"]["value"] > 0.9
+    assert predictions(tmp_path / "two")["id"] == predictions(published)["id"]
+
+
+def test_what_every_worker_refuses_is_told_once(
+    inputs: dict[str, str], ray_session: None, tmp_path: Path
+) -> None:
+    with pytest.raises(BiovlError, match="lower least_answers"):
+        run(inputs, tmp_path / "report", **{"tasks.vqa.learning.least_answers": 1000})

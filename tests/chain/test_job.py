@@ -1,0 +1,203 @@
+"""The whole chain on a small sample: once, again, with other settings, and killed."""
+
+import html
+import io
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biovl.chain import Link, StepFailed, links, read_chain, telling
+from biovl.chain.job import STEPS, run_chain
+from biovl.core import recipes
+from tests.docs.checking import check
+from tests.docs.pages import words
+from tests.runtime.folders import content, nothing_done_to
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+
+def values(packages: Path, folder: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        **recipes.demo(),
+        "harvest.packages_per_unit": 3,
+        "pretrain.epochs": 1,
+        "pretrain.batch.pairs": 8,
+        "source.path": str(packages),
+        "folder": str(folder),
+        **{name.replace("__", "."): value for name, value in changes.items()},
+    }
+
+
+def run(given: dict[str, Any]) -> tuple[list[Link], str, str]:
+    """Run a chain as the script does; return what is published, what was said, and the page."""
+    chain, said = read_chain(STEPS, "demo", given), io.StringIO()
+    done = run_chain(chain, progress=said, after=lambda at, took: telling.note(chain, at, took))
+    return done, said.getvalue(), telling.note(chain, done, {})
+
+
+@pytest.fixture(scope="module")
+def published(
+    sample_packages: Path, ray_session: None, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("chain")
+    run(values(sample_packages, folder))
+    return folder
+
+
+def test_every_step_is_published_and_the_page_tells_it(
+    published: Path, sample_packages: Path
+) -> None:
+    names = {path.name for path in published.iterdir()}
+    steps = {"figures", "corpus", "model", "index", "report"}
+    assert names == {*steps, ".benchmark-cache", "story.json", "summary.html"}
+    assert all((published / name / "manifest.json").exists() for name in steps)
+    page = (published / "summary.html").read_text()
+    articles = len(list(sample_packages.iterdir()))
+    assert f"of {articles} articles" in page
+    assert "From articles to a search engine for figures" in page
+    seconds = json.loads((published / "story.json").read_text())["seconds"]
+    assert set(seconds) == {"harvest", "assemble", "pretrain", "index", "benchmark"}
+    assert "retrieval: text to image recall at 1" in page
+    chain = read_chain(STEPS, "demo", values(sample_packages, published))
+    told = telling.outcome(chain, links(STEPS, chain))
+    assert f"{articles} articles" in told
+    assert "image missing" in told
+    summary = json.loads(telling.summary(chain, links(STEPS, chain), "p"))
+    assert summary["steps"]["harvest"]["articles"]["seen"] == articles
+
+
+def test_the_page_calls_the_sample_synthetic_and_nobody_its_author(published: Path) -> None:
+    page = (published / "summary.html").read_text()
+    assert "are synthetic" in page
+    assert "authors" not in page
+    assert "All of it is synthetic" in (published / "corpus" / "README.md").read_text()
+
+
+def test_every_command_on_the_page_can_be_typed(
+    published: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (published / "summary.html").read_text()
+    commands = [html.unescape(text) for text in re.findall("<pre><code>(.*?)</code>", page, re.S)]
+    assert len(commands) == 4
+    for command in commands:
+        if command.startswith("from "):
+            exec(compile(command, "summary.html", "exec"), {})
+            continue
+        check(words(command))
+        if "--dry-run" in command:
+            monkeypatch.setattr("sys.argv", words(command)[1:])
+            runpy.run_path(str(ROOT / words(command)[1]), run_name="__main__")
+            assert "parameters" in capsys.readouterr().out
+
+
+def test_the_second_time_nothing_is_done(published: Path, sample_packages: Path) -> None:
+    chain, progress = read_chain(STEPS, "demo", values(sample_packages, published)), io.StringIO()
+    with nothing_done_to(published):
+        done = run_chain(chain, progress=progress)
+    before = content(published)
+    telling.note(chain, done, {})
+    assert content(published) == before
+    said = progress.getvalue()
+    assert [line.split(":")[0] for line in said.splitlines() if "is published" in line] == [
+        *("harvest", "assemble", "pretrain", "index", "benchmark")
+    ]
+
+
+def test_another_setting_overwrites_nothing_and_says_what_would_have_to_go(
+    published: Path, sample_packages: Path
+) -> None:
+    before = content(published)
+    with pytest.raises(StepFailed) as refused:
+        run(values(sample_packages, published, pretrain__epochs=2))
+    told = str(refused.value)
+    assert told.startswith("pretrain: ")
+    assert "epochs: 1 -> 2" in told
+    steps = "\n  ".join(f"rm -r {published}/{name}" for name in ("model", "index", "report"))
+    assert steps in told
+    assert f"{published}/corpus" not in told
+    assert content(published) == before
+
+
+def test_a_late_setting_redoes_only_its_step_and_leaves_the_other_result(
+    published: Path, sample_packages: Path
+) -> None:
+    before = content(published)
+    given = values(sample_packages, published, index__thumbnail_px=32, name="small")
+    done, said, page = run(given)
+    names = ["figures", "corpus", "model", "index-small", "report"]
+    assert [Path(link.out).name for link in done] == names
+    assert said.count("is published") == 4
+    assert page == f"{published}/summary-small.html"
+    after = content(published)
+    assert {name: after[name] for name in before} == before
+    small = (published / "index-small" / "thumbnails.bin").stat().st_size
+    assert small < (published / "index" / "thumbnails.bin").stat().st_size
+
+
+def start(given: dict[str, Any]) -> subprocess.Popen:
+    changes = [f"--set={name}={json.dumps(value)}" for name, value in given.items()]
+    return subprocess.Popen(
+        [sys.executable, "pipelines/all.py", "demo", *changes],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"},
+    )
+
+
+def kill_when(job: subprocess.Popen, reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 600
+    while not reached():
+        assert time.monotonic() < deadline, "waited too long"
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.02)
+    os.kill(job.pid, signal.SIGKILL)
+    job.communicate()
+
+
+def test_killed_within_a_step_and_between_steps_it_goes_on_to_the_same(
+    published: Path, sample_packages: Path, tmp_path: Path
+) -> None:
+    left_out = dict.fromkeys(("pretrain__recipe", "index__recipe", "benchmark__recipe"))
+    given = {
+        name: value
+        for name, value in values(sample_packages, tmp_path, **left_out).items()
+        if not name.startswith("pretrain.") or name == "pretrain.recipe"
+    }
+    receipts = tmp_path / "figures" / ".draft" / "units"
+    kill_when(start(given), lambda: any(receipts.glob("*.json")))
+    kill_when(start(given), lambda: (tmp_path / "figures" / "manifest.json").exists())
+    assert not (tmp_path / "corpus" / "manifest.json").exists()
+    again = start(given)
+    stdout, stderr = again.communicate(timeout=600)
+    assert again.returncode == 0, stderr
+    assert f"harvest: {tmp_path}/figures is published" in stderr
+    assert f"The page about it: {tmp_path}/summary.html" in stdout
+    assert json.loads(stdout.splitlines()[-1])["steps"].keys() == {"harvest", "assemble"}
+    for name in ("figures", "corpus"):
+        expected, found = content(published / name), content(tmp_path / name)
+        # It names the folder that was read, which is another.
+        if name == "corpus":
+            del expected["manifest.json"], found["manifest.json"]
+        assert found == expected
+
+
+def test_a_source_that_is_not_there_is_the_last_thing_said(tmp_path: Path) -> None:
+    job = start(values(tmp_path / "absent", tmp_path / "story"))
+    _, stderr = job.communicate(timeout=600)
+    assert job.returncode == 2
+    assert "harvest failed: " in stderr
+    assert "absent" in stderr.splitlines()[-1]

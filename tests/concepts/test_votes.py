@@ -1,0 +1,110 @@
+"""Votes as CSV, and what the taxonomy makes of them."""
+
+import csv
+import io
+
+import pytest
+
+from biovl.concepts.taxonomy import load_taxonomy
+from biovl.concepts.votes import COLUMNS, Vote, checked, harmless, read_votes, write_votes
+from biovl.core.errors import ConfigError
+from tests.concepts.ballots import PLOTS, vote
+
+HEADER = ",".join(COLUMNS)
+GOOD = "3,k3,ann,single,,Maps,map,false,2025-03-01T12:00:00Z"
+
+
+def test_votes_come_back_as_they_were_written() -> None:
+    votes = [
+        vote("ann", "Maps/map, Tables", practice=True),
+        vote('=a "b", c;\nd', "Maps", PLOTS, created=""),
+        vote("'=quoted", ""),
+        vote("''-5", "Maps", key="+1", created="2025-03-01T12:00:00.123456+02:00"),
+        vote("Zoë", "Maps", cluster_id=2**31 - 1),
+    ]
+    assert read_votes(write_votes(votes)) == (votes, [])
+    assert write_votes(read_votes(write_votes(votes))[0]) == write_votes(votes)
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@sum", "'=1", "\t=1"])
+def test_no_cell_is_a_formula(cell: str) -> None:
+    (_, row) = csv.reader(io.StringIO(write_votes([vote(cell, "Maps")]).decode(), newline=""))
+    assert row[2] == harmless(cell) == f"'{cell}"
+    assert harmless("a=1") == "a=1"
+    assert harmless("'quoted'") == "'quoted'"
+
+
+def test_files_of_spreadsheets_are_read() -> None:
+    text = f"\ufeffnotes,{HEADER}\r\nto do,{GOOD}\r\n\r\n,,,,,,,,,\r\n{'x' * 20_000},{GOOD}\r\n"
+    votes, defects = read_votes(text.replace("false", "FALSE").encode())
+    assert votes == [vote("ann", "Maps/map", cluster_id=3, key="k3")] * 2
+    assert defects == []
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("3,k3", "2 cells, expected 9"),
+        (GOOD + ",", "10 cells, expected 9"),
+        (GOOD.replace("3,", "3.0,", 1), "cluster_id must be a whole number, got '3.0'"),
+        (GOOD.replace("3,", "-1,", 1), "cluster_id must be a whole number"),
+        (GOOD.replace("3,", "4294967296,", 1), "cluster_id must be a whole number"),
+        (GOOD.replace("k3", ""), "key is empty"),
+        (GOOD.replace("ann", " "), "reviewer is empty"),
+        (GOOD.replace("single", ""), "panel_type is empty"),
+        (GOOD.replace("false", ""), "practice must be true or false, got ''"),
+        (GOOD.replace("2025-03-01T12:00:00Z", "3/1/25 12:00"), "created must be a time"),
+        (GOOD.replace("2025-03-01T12:00:00Z", "0001-01-01T00:00:00+09:00"), "created must be a"),
+        (GOOD.replace("map,", "m" * 10_001 + ","), "local_concepts is 10,001 characters long"),
+        (GOOD.replace("ann", '"ann'), "not CSV"),
+        (GOOD.replace("ann", '"ann"x'), "not CSV"),
+    ],
+)
+def test_a_row_that_is_no_vote_is_told_and_the_others_are_read(row: str, reason: str) -> None:
+    votes, ((line, told),) = read_votes(f"{HEADER}\n{GOOD}\n{row}\n{GOOD}\n".encode())
+    assert (len(votes), line) == (2, 3)
+    assert told.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "header has: nothing"),
+        (b"\xff\xfe", "header has: nothing"),
+        (HEADER.encode() + b"\n\xe9", "CSV UTF-8"),
+        (b"cluster_id,cluster\n", "need a column key, reviewer, panel_type"),
+        (HEADER.replace("practice", "practise").encode(), "need a column practice"),
+        (HEADER.replace(",", "/").encode(), "separated by commas"),
+        (f"{HEADER},key".encode(), "need a column key, each once"),
+        (b'"cluster_id\n', "header of the votes is not CSV"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        read_votes(data)
+
+
+def test_names_of_a_vote_become_those_of_the_taxonomy() -> None:
+    given = vote("ann", "PLOTS and charts/Box-Plot/line plot/boxplot, maps", PLOTS.upper())
+    good = checked(given, load_taxonomy())
+    assert good == vote("ann", "Plots and Charts/box plot/line plot, Maps", PLOTS)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (vote("ann", "Map"), "no global concept 'Map'; nearest: Maps"),
+        (vote("ann", "Maps/mop"), "no local concept 'mop'; nearest: map"),
+        (vote("ann", ""), "no global concept; expected one"),
+        (
+            vote("ann", "Maps/table"),
+            "'table' is without its global one: expected Tables, found Maps",
+        ),
+        (vote("ann", "Maps", panel_subtype=PLOTS), "panels cannot be 'single' with"),
+        (vote("ann", "Maps", panel_type="multiple"), "panels cannot be 'multiple'; expected"),
+        (vote("ann", "Maps", "plots"), "panels cannot be 'multiple' with 'plots'"),
+    ],
+)
+def test_a_vote_that_cannot_be_is_refused(given: Vote, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        checked(given, load_taxonomy())

@@ -1,0 +1,108 @@
+"""Where a location is: local folders, and buckets as every AWS client finds them."""
+
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+
+from biovl.core.errors import ArtifactError
+from biovl.core.filesystems import Tree, open_location
+
+
+class Endpoint(http.server.ThreadingHTTPServer):
+    """An S3 server that holds nothing and remembers who asked."""
+
+    signatures: list[str | None]
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+class _Answer(http.server.BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_GET(self) -> None:
+        self.server.signatures.append(self.headers.get("Authorization"))
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    server = Endpoint(("127.0.0.1", 0), _Answer)
+    server.signatures = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("environment", "uri", "is_signed"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://{}"}, "s3://b/x", True),
+        (
+            {"AWS_ENDPOINT_URL_S3": "http://{}", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"},
+            "s3://b/x",
+            True,
+        ),
+        ({"AWS_ENDPOINT_URL": "http://{}"}, "s3://anonymous@b/x", False),
+        ({}, "s3://b/x?scheme=http&endpoint_override={}", True),
+    ],
+)
+def test_the_endpoint_and_the_signature_are_as_documented(
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    uri: str,
+    is_signed: bool,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(endpoint.address))
+    filesystem, path = open_location(uri.format(endpoint.address))
+    assert path == "b/x"
+    assert filesystem.get_file_info(path).type == pafs.FileType.NotFound
+    assert {signature is not None for signature in endpoint.signatures} == {is_signed}
+
+
+def test_local_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for uri in ("a", "./a/", f"{tmp_path}/a", f"file://{tmp_path}/a/"):
+        filesystem, path = open_location(uri)
+        assert isinstance(filesystem, pafs.LocalFileSystem)
+        assert path == f"{os.path.realpath(tmp_path)}/a"
+
+
+@pytest.mark.parametrize("uri", ["foo://x", "https://host/x", "file://relative", "s3:///x"])
+def test_a_location_of_no_known_kind_is_an_error(uri: str) -> None:
+    with pytest.raises(ArtifactError, match="no location that can be opened"):
+        open_location(uri)
+
+
+def test_the_uri_of_a_path_holds_no_credentials(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{endpoint.address}")
+    tree = Tree("s3://key:secret@b/x?region=us-east-1")
+    assert tree.uri(f"{tree.path}/y") == "s3://b/x/y"
+    assert tree.path_of("s3://b/x/y/") == "b/x/y"

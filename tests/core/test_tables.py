@@ -1,0 +1,44 @@
+"""A table of images is known by its fingerprint: of a plain one, the files and when they were made."""
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from biovl.core.tables import open_table
+
+
+def jpeg(seed: int) -> bytes:
+    """Return a JPEG; what follows its end is not read, and makes all of them as long."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG")
+    return stream.getvalue().ljust(4_096, b"\0")
+
+
+def write(path: Path, images: list[bytes], made_ns: int) -> None:
+    table = pa.table({"image": images})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
+    os.utime(path, ns=(made_ns, made_ns))
+
+
+def test_a_plain_table_written_again_with_its_rows_swapped_is_another(tmp_path: Path) -> None:
+    path, images = tmp_path / "part-0.parquet", [jpeg(0), jpeg(1)]
+    write(path, images, 10**18)
+    before, footer = open_table(str(tmp_path)).fingerprint, pq.read_metadata(path).to_dict()
+    write(path, images[::-1], 10**18 + 1)
+    # Its length and the end of the file say nothing of it.
+    assert pq.read_metadata(path).to_dict() == footer
+    assert open_table(str(tmp_path)).fingerprint != before
+
+
+def test_a_plain_table_that_nobody_writes_stays_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "part-0.parquet", [jpeg(0)], 10**18)
+    before = open_table(str(tmp_path))
+    (tmp_path / "columns").mkdir()
+    (tmp_path / "notes.txt").write_text("seen")
+    assert open_table(str(tmp_path)) == before

@@ -1,0 +1,261 @@
+"""Harvest as a whole: on good, damaged and hostile packages, killed and run again."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from biovl.core import config as configs
+from biovl.core.errors import ArtifactError
+from biovl.core.records import Article, Figure, schema
+from biovl.harvest.job import HarvestConfig, estimate, harvest, plan_units, read_unit
+from tests.runtime.folders import content, nothing_done_to
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+
+def run(source: Path, out: Path, **settings: object) -> HarvestConfig:
+    values = {"source": {"name": "packages", "path": str(source)}, "out": str(out), **settings}
+    config = configs.build(HarvestConfig, values)
+    harvest(config)
+    return config
+
+
+@pytest.fixture(scope="module")
+def harvested(
+    sample_packages: Path, ray_session: None, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    out = tmp_path_factory.mktemp("harvest") / "figures"
+    run(sample_packages, out, packages_per_unit=3)
+    return out
+
+
+def rows(out: Path, table: str) -> list[dict]:
+    parts = sorted((out / table).glob("*.parquet"))
+    return [row for part in parts for row in pq.read_table(part).to_pylist()]
+
+
+def test_every_package_is_one_row_and_the_manifest_adds_up(
+    harvested: Path, sample_packages: Path
+) -> None:
+    articles, figures = rows(harvested, "articles"), rows(harvested, "figures")
+    counts = json.loads((harvested / "manifest.json").read_text())["counts"]
+    assert len(articles) == len(list(sample_packages.iterdir()))
+    for table, found in (("articles", articles), ("figures", figures)):
+        defects = [row["defect"] for row in found if row["defect"]]
+        assert counts[table]["seen"] == len(found)
+        assert counts[table]["defective"] == len(defects)
+        assert counts[table]["usable"] == len(found) - len(defects)
+        assert counts[table]["defects"] == {d: defects.count(d) for d in sorted(set(defects))}
+    assert counts["articles"]["usable"] >= 7
+    assert counts["articles"]["defective"] >= 5
+    assert "reader failed" not in counts["articles"]["defects"]
+
+
+def test_tables_have_the_schema_and_ids_are_unique(harvested: Path) -> None:
+    for table, record in (("articles", Article), ("figures", Figure)):
+        for part in (harvested / table).glob("*.parquet"):
+            assert pq.read_schema(part).equals(schema(record))
+    figures = rows(harvested, "figures")
+    ids = [row["figure_id"] for row in figures]
+    assert len(set(ids)) == len(ids)
+    articles = {row["source_uri"]: row for row in rows(harvested, "articles")}
+    per_article: dict[str, int] = {}
+    for row in figures:
+        assert row["article_id"] == articles[row["source_uri"]]["article_id"]
+        per_article[row["source_uri"]] = per_article.get(row["source_uri"], 0) + 1
+    assert all(row["figure_count"] == per_article.get(uri, 0) for uri, row in articles.items())
+
+
+def test_a_finished_job_does_nothing_and_another_configuration_is_refused(
+    harvested: Path, sample_packages: Path
+) -> None:
+    with nothing_done_to(harvested):
+        config = run(sample_packages, harvested, packages_per_unit=3)
+    with pytest.raises(ArtifactError, match="packages_per_unit: 3 -> 5"):
+        harvest(configs.override(config, {"packages_per_unit": 5}))
+
+
+def test_a_folder_with_other_things_in_it_is_refused(sample_packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("dear")
+    with pytest.raises(ArtifactError, match=r"thesis\.tex"):
+        run(sample_packages, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def start(source: Path, out: Path) -> subprocess.Popen:
+    """Start the script as a user would, in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "pipelines/harvest.py", "packages", "--set", f"source.path={source}",
+         "--set", f"out={out}", "--set", "packages_per_unit=3"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"},
+    )  # fmt: skip
+
+
+def receipts(out: Path) -> int:
+    return len(list((out / ".draft" / "units").glob("*.json")))
+
+
+def wait_for(condition: object, seconds: float = 600) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def test_killed_at_any_time_and_run_again_gives_the_same_bytes(
+    harvested: Path, sample_packages: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "figures"
+    killed = start(sample_packages, out)
+    wait_for(lambda: receipts(out) >= 1)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not (out / "manifest.json").exists()
+    kept = receipts(out)
+    # What was being written when the driver died must not survive into the folder.
+    (out / ".draft" / "unfinished").mkdir(exist_ok=True)
+    (out / ".draft" / "unfinished" / "half").write_bytes(b"half a part")
+    again = start(sample_packages, out)
+    stdout, stderr = again.communicate(timeout=600)
+    assert again.returncode == 0, stderr
+    # Workers may have finished another unit before they noticed.
+    done_before = re.search(r"(\d+) of \d+ were done before", stderr)
+    assert done_before is not None, stderr
+    assert int(done_before[1]) >= kept
+    summary = json.loads(stdout.splitlines()[-1])
+    assert summary["out"] == str(out)
+    assert summary["articles"]["seen"] == len(list(sample_packages.iterdir()))
+    assert content(out) == content(harvested)
+
+
+def test_a_killed_worker_does_not_stop_the_job(
+    harvested: Path, sample_packages: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "figures"
+    job = start(sample_packages, out)
+    wait_for(lambda: _kill_a_worker_below(job))
+    _, stderr = job.communicate(timeout=600)
+    assert job.returncode == 0, stderr
+    assert content(out) == content(harvested)
+
+
+def _kill_a_worker_below(job: subprocess.Popen) -> bool:
+    """Kill a process that runs a task of Ray's right now, and return whether there was one."""
+    assert job.poll() is None, "no task was seen before the job ended"
+    for worker in _workers_below(job.pid):
+        # It may have ended since it was listed.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+            return True
+    return False
+
+
+def _workers_below(root: int) -> list[int]:
+    """Return the processes below one that run a task of Ray's right now."""
+    listing = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
+    children: dict[int, list[tuple[int, str]]] = {}
+    for line in listing.splitlines():
+        pid, parent, command = line.split(None, 2)
+        children.setdefault(int(parent), []).append((int(pid), command))
+    found, todo = [], [root]
+    while todo:
+        for pid, command in children.get(todo.pop(), []):
+            todo.append(pid)
+            if command.startswith("ray::Map"):
+                found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("out", ["packages/figures", "packages", "packages/PMC1/out", "."])
+def test_nothing_is_published_among_packages_or_above_them(out: str, tmp_path: Path) -> None:
+    folder = tmp_path / "packages" / "PMC1"
+    folder.mkdir(parents=True)
+    (folder / "a.nxml").write_text("<article/>")
+    before = content(tmp_path)
+    source = {"name": "packages", "path": str(tmp_path / "packages")}
+    values = {"source": source, "out": str(tmp_path / out)}
+    for job in (harvest, estimate):
+        with pytest.raises(ArtifactError, match=r"^out: "):
+            job(configs.build(HarvestConfig, values))
+    assert content(tmp_path) == before
+    assert {path.name for path in tmp_path.rglob("*")} == {"packages", "PMC1", "a.nxml"}
+
+
+@pytest.mark.parametrize("images", ["", "images"])
+def test_nothing_is_published_among_the_images_of_a_table(images: str, tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(b"")
+    path = "a.png" if images else "images/a.png"
+    (tmp_path / "t.csv").write_text(f"image,caption\n{path},A caption\n")
+    source = {"name": "table", "path": str(tmp_path / "t.csv")}
+    if images:
+        source["images"] = str(tmp_path / images)
+    values = {"source": source, "out": str(tmp_path / "images" / "figures")}
+    with pytest.raises(ArtifactError, match=r"^out: .*images"):
+        harvest(configs.build(HarvestConfig, values))
+    # Beside them is where people publish.
+    assert estimate(configs.build(HarvestConfig, {**values, "out": str(tmp_path / "figures")}))
+
+
+def test_nothing_to_read_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = start(tmp_path / "empty", tmp_path / "out")
+    _, stderr = done.communicate(timeout=600)
+    assert done.returncode == 2
+    assert "no packages" in stderr
+    absent = start(tmp_path / "absent", tmp_path / "out2")
+    _, stderr = absent.communicate(timeout=600)
+    assert absent.returncode == 2
+    assert "absent" in stderr.splitlines()[-1]
+
+
+def test_parts_stay_small_and_order_does_not_depend_on_them(
+    harvested: Path, sample_packages: Path, tmp_path: Path, ray_session: None
+) -> None:
+    out = tmp_path / "figures"
+    run(sample_packages, out, packages_per_unit=1000, part_size_mb=1)
+    assert len(list((out / "figures").glob("*.parquet"))) > 1
+    assert rows(out, "figures") == rows(harvested, "figures")
+    shutil.rmtree(out)
+
+
+def test_one_process_without_ray_writes_the_same_parts(
+    harvested: Path, sample_packages: Path, tmp_path: Path
+) -> None:
+    source = {"name": "packages", "path": str(sample_packages)}
+    settings = {"source": source, "out": str(tmp_path / "out"), "packages_per_unit": 3}
+    config = configs.build(HarvestConfig, settings)
+    for number, unit in enumerate(plan_units(config)):
+        read_unit(config, number, unit)
+    for table in ("articles", "figures"):
+        assert content(tmp_path / "out" / table) == content(harvested / table)
+
+
+def test_a_table_of_private_images(tmp_path: Path, ray_session: None) -> None:
+    Image.linear_gradient("L").save(tmp_path / "a.png")
+    rows_ = "image,caption,article_id\na.png,A gradient,one\nabsent.png,Nothing,two\n"
+    (tmp_path / "t.csv").write_text(rows_)
+    out = tmp_path / "out"
+    settings = {"source": {"name": "table", "path": str(tmp_path / "t.csv")}, "out": str(out)}
+    counts = harvest(configs.build(HarvestConfig, settings)).counts
+    assert counts["articles"]["seen"] == 2
+    assert counts["figures"]["defects"] == {"image missing": 1}
+    good, bad = rows(out, "figures")
+    assert good["image"] == (tmp_path / "a.png").read_bytes()
+    assert (good["caption"], good["width_px"], bad["image"]) == ("A gradient", 256, None)

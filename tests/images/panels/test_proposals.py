@@ -1,0 +1,84 @@
+"""What a detector proposes counts beside cuts, labels and number; alone it cuts nothing."""
+
+import numpy as np
+
+from biovl.images.boxes import Box, Proposal, iou
+from biovl.images.labels.reading import Label
+from biovl.images.panels.proposals import Proposed, agreement, partition
+from biovl.images.panels.splitting import split_figure
+
+
+def noise(boxes: list[Box], width: int = 600, height: int = 400) -> np.ndarray:
+    """Draw panels of noise on white paper."""
+    pixels = np.full((height, width, 3), 255, np.uint8)
+    rng = np.random.default_rng(5)
+    for box in boxes:
+        x0, y0, x1, y1 = int(box.x0), int(box.y0), int(box.x1), int(box.y1)
+        pixels[y0:y1, x0:x1] = rng.integers(0, 200, (y1 - y0, x1 - x0, 3))
+    return pixels
+
+
+WHIRL = [
+    Box(0, 0, 380, 150),
+    Box(400, 0, 600, 250),
+    Box(220, 270, 600, 400),
+    Box(0, 170, 200, 400),
+    Box(220, 170, 380, 250),
+]
+"""Five panels that no line from side to side parts."""
+LABELS = [
+    Label(name, Box(box.x0 + 5, box.y0 + 5, box.x0 + 25, box.y0 + 25), 0.9)
+    for name, box in zip("ABCDE", WHIRL, strict=True)
+]
+
+
+def hits(found: list[Box], true: list[Box]) -> int:
+    return sum(max((iou(one, box) for one in found), default=0.0) > 0.8 for box in true)
+
+
+def test_proposals_are_panels_where_no_cut_from_side_to_side_is() -> None:
+    pixels, names = noise(WHIRL), list("ABCDE")
+    alone = [p.box for p in split_figure(pixels, labels=LABELS, expected=names)]
+    proposals = [Proposal(box, 0.9) for box in WHIRL]
+    found = split_figure(pixels, labels=LABELS, expected=names, proposals=proposals)
+    assert hits(alone, WHIRL) < 5
+    assert hits([panel.box for panel in found], WHIRL) == 5
+    assert {panel.label for panel in found} == set(names)
+
+
+def test_nonsense_changes_nothing_where_labels_and_cuts_agree() -> None:
+    boxes = [Box(0, 0, 290, 400), Box(310, 0, 600, 400)]
+    pixels, names = noise(boxes), ["A", "B"]
+    labels = [
+        Label(n, Box(b.x0 + 5, 5, b.x0 + 25, 25), 0.9) for n, b in zip("AB", boxes, strict=True)
+    ]
+    nonsense = [
+        Proposal(Box(100, 50, 450, 380), 0.95),
+        Proposal(Box(-50, -50, 20, 20), 0.9),
+        Proposal(Box(700, 500, 900, 800), 0.8),
+        Proposal(Box(30, 30, 30, 30), 0.8),
+    ]
+    plain = split_figure(pixels, labels=labels, expected=names)
+    found = split_figure(pixels, labels=labels, expected=names, proposals=nonsense)
+    assert [panel.box for panel in found] == [panel.box for panel in plain]
+
+
+def test_a_figure_without_labels_stays_whole_whatever_is_proposed() -> None:
+    (whole,) = split_figure(noise(WHIRL), proposals=[Proposal(box, 0.9) for box in WHIRL])
+    assert whole.how == "whole"
+
+
+def test_regions_agree_with_what_shares_more_than_half_with_them() -> None:
+    proposed = [Proposed((0, 0, 10, 10), 0.8)]
+    found = agreement([(0, 0, 10, 10), (0, 0, 10, 5), (0, 0, 10, 20), (0, 0, 10, 8)], proposed)
+    assert found[(0, 0, 10, 10)] == 0.8
+    assert found[(0, 0, 10, 5)] == found[(0, 0, 10, 20)] == 0
+    assert abs(found[(0, 0, 10, 8)] - 0.48) < 1e-9
+
+
+def test_only_so_many_proposals_that_keep_clear_of_each_other_are_panels() -> None:
+    left, right = Proposed((0, 0, 10, 10), 0.9), Proposed((12, 0, 22, 10), 0.8)
+    over = Proposed((5, 0, 15, 10), 0.7)
+    assert partition([left, right, over], 2) == [left.box, right.box]
+    assert partition([left, over, right], 2) == []
+    assert partition([left], 2) == []

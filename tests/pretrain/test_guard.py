@@ -1,0 +1,173 @@
+"""When a run is ended: curves of losses as runs have them, good and bad."""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from biovl.core.errors import TrainingError
+from biovl.pretrain.config import TroubleConfig
+from biovl.pretrain.guard import Guard, chance
+from biovl.pretrain.schedule import Place
+
+N = 4096
+LN_N = math.log(N)
+
+
+def ended_after(
+    losses: Iterable[float],
+    *,
+    pairs: int = N,
+    warmup: int = 0,
+    loss: str = "infonce",
+    trouble: TroubleConfig | None = None,
+) -> tuple[int, str] | None:
+    """Return after how many steps a run with these losses is ended, and why; None if it is not."""
+    guard = Guard(loss, warmup_pairs=warmup * pairs, warmup_steps=warmup)
+    for step, value in enumerate(losses):
+        place = Place(epoch=0, step=step, pairs_before=step * pairs, batch_pairs=pairs)
+        try:
+            guard.see(float(value), place, trouble or TroubleConfig(), skipped=False)
+        except TrainingError as error:
+            return step + 1, str(error)
+    return None
+
+
+def noise(steps: int, spread: float, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, spread, steps)
+
+
+def falling(steps: int, start: float, end: float, half_life: float) -> np.ndarray:
+    return end + (start - end) * 0.5 ** (np.arange(steps) / half_life)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pairs"),
+    [(2, 9, N), (2, 9, 32_768), (0.3, 4, N), (1, 4, 1024), (2, LN_N, N), (0.5, 3, 256)],
+)
+@pytest.mark.parametrize("warmup", [0, 300])
+def test_a_loss_that_jumps_and_stays_ends_the_run(
+    before: float, after: float, pairs: int, warmup: int
+) -> None:
+    curve = np.concatenate([falling(700, before + 1, before, 80), np.full(200, after)])
+    found = ended_after(curve + noise(len(curve), 0.1), pairs=pairs, warmup=warmup)
+    assert found is not None
+    steps, reason = found
+    # As soon as half of a hundred steps are bad.
+    assert 740 < steps < 800
+    assert "diverged" in reason
+    assert "trouble.diverged" in reason
+    assert ended_after(curve, pairs=pairs, trouble=TroubleConfig(diverged=None)) is None
+
+
+def test_one_that_jumps_in_warmup_ends_when_it_is_worse_than_chance() -> None:
+    curve = np.concatenate([np.full(300, 2.0), np.full(300, 9.0)])
+    found = ended_after(curve, warmup=2000)
+    assert found is not None
+    assert found[0] < 360
+
+
+def test_one_that_forgets_in_warmup_and_does_not_learn_again_ends_with_warmup() -> None:
+    curve = np.concatenate([np.full(1000, 2.0), np.full(2000, 7.0)])
+    found = ended_after(curve + noise(3000, 0.1), warmup=2000)
+    assert found is not None
+    assert 2000 < found[0] <= 2100
+
+
+@pytest.mark.parametrize(
+    ("warmup", "pairs", "spread"),
+    [(0, N, 0), (0, 8, 0.05), (100, 32, 1e-3), (100, 65_536, 0.05), (1500, N, 1e-3)],
+)
+def test_a_collapsed_model_ends_the_run(warmup: int, pairs: int, spread: float) -> None:
+    curve = math.log(pairs) + noise(4000, spread)
+    found = ended_after(curve, pairs=pairs, warmup=warmup)
+    assert found is not None
+    steps, reason = found
+    assert warmup + max(1000, warmup) <= steps
+    assert "learns nothing" in reason
+    assert "trouble.collapsed" in reason
+    assert ended_after(curve, pairs=pairs, trouble=TroubleConfig(collapsed=False)) is None
+
+
+def test_one_that_collapses_in_warmup_ends_too() -> None:
+    curve = np.concatenate([falling(300, LN_N, 6, 100), np.full(5000, LN_N)])
+    found = ended_after(curve, warmup=500)
+    assert found is not None
+    assert "diverged" in found[1]
+
+
+def test_one_that_stays_above_chance_ends_too() -> None:
+    found = ended_after(np.full(5000, LN_N * 1.1), warmup=500)
+    assert found is not None
+    assert "learns nothing" in found[1]
+
+
+def from_scratch(steps: int, plateau: int, pairs: int) -> np.ndarray:
+    """Some hundred steps at chance, then slowly below it."""
+    ln_n = math.log(pairs)
+    return np.concatenate(
+        [np.full(plateau, ln_n), falling(steps - plateau, ln_n, 0.3 * ln_n, 1500)]
+    )
+
+
+GOOD = {
+    "from scratch, slowly": (from_scratch(6000, 800, N), N, 0),
+    "from scratch, with a long warm-up": (from_scratch(6000, 1900, N), N, 1500),
+    "from scratch, small batches": (from_scratch(6000, 600, 32) + noise(6000, 0.25), 32, 50),
+    "towers that do not know each other yet": (falling(4000, LN_N + 3, 2, 800), N, 500),
+    "a fine-tune": (falling(3000, 3, 1.2, 400) + noise(3000, 0.2), N, 200),
+    "noise of a large spread": (falling(5000, 8, 3, 400) + noise(5000, 0.8, seed=3), N, 200),
+    "noise with outliers": (
+        falling(5000, 8, 3, 400) + np.random.default_rng(1).standard_t(1.5, 5000).clip(-2, 6) * 0.3,
+        *(N, 200),
+    ),
+    "spikes of 40 steps": (
+        falling(5000, 8, 2, 400) + 6.0 * (np.arange(5000) % 700 < 40) * (np.arange(5000) > 500),
+        *(N, 200),
+    ),
+    "one that forgets while the rate grows, and learns again": (
+        np.concatenate([np.full(300, 2.5), falling(3700, 5.2, 1.5, 600)]),
+        *(N, 300),
+    ),
+    "epochs of easier and harder pairs": (
+        2.0 + 0.4 * np.sin(np.arange(6000) / 200) + noise(6000, 0.2),
+        *(N, 100),
+    ),
+    "few pairs, nearly learnt by heart": (
+        falling(3000, 3.4, 0.05, 200) + np.abs(noise(3000, 0.05)),
+        *(32, 10),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_run_is_left_alone(name: str) -> None:
+    curve, pairs, warmup = GOOD[name]
+    assert ended_after(curve, pairs=pairs, warmup=warmup) is None
+
+
+def test_more_pairs_in_a_step_are_no_jump_and_fewer_are_another_run() -> None:
+    for first, then in ((N, 65_536), (65_536, 512)):
+        guard, trouble = Guard("infonce", warmup_pairs=0, warmup_steps=0), TroubleConfig()
+        for step in range(600):
+            pairs = first if step < 300 else then
+            guard.see(math.log(pairs) * 0.6, Place(0, step, pairs, step), trouble, skipped=False)
+
+
+def test_a_loss_that_is_skipped_for_long_ends_the_run() -> None:
+    guard = Guard("infonce", warmup_pairs=0, warmup_steps=0)
+    with pytest.raises(TrainingError, match="100 steps in a row"):
+        for step in range(100):
+            guard.see(math.nan, Place(0, step, N, step), TroubleConfig(), skipped=True)
+
+
+def test_the_chance_of_siglip_is_the_least_that_equal_logits_lose() -> None:
+    for pairs in (2, 8, 1000):
+        logits = np.linspace(-20, 10, 300_001)
+        losses = np.log1p(np.exp(-logits)) + (pairs - 1) * np.log1p(np.exp(logits))
+        assert chance("siglip", pairs) == pytest.approx(losses.min(), rel=1e-6)
+        assert chance("infonce", pairs) == pytest.approx(-math.log(1 / pairs))
+    curve = np.concatenate([falling(1000, 10, 2, 100), np.full(300, 8.0)])
+    assert ended_after(curve, loss="siglip") is not None
+    assert ended_after(falling(5000, 10, 1, 500), loss="siglip") is None

@@ -1,0 +1,42 @@
+"""The tiny recipe learns from articles of our own what it can use on articles it has not seen."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.core.artifacts import Draft, read_manifest
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.local import local_batches
+from biovl.pretrain.run import Surroundings, run
+from biovl.pretrain.schedule import Plan
+from biovl.pretrain.validation import validate
+from biovl.runtime.workers import Workers
+
+pytestmark = pytest.mark.ray  # to make the corpus
+
+
+def test_tiny_finds_a_tenth_of_unseen_images_at_once_three_times_more_than_by_chance(
+    make_sample_corpus: Callable[[int], Path], tmp_path: Path
+) -> None:
+    values = {**recipes.tiny(), "corpus": str(make_sample_corpus(60)), "out": str(tmp_path)}
+    config = configs.build(PretrainConfig, values)
+    pairs = read_manifest(config.corpus, "corpus").counts["pairs"]["train"]
+    plan, workers = Plan.of(pairs, config.batch, config.epochs), Workers()
+    Draft.begin(config.out, "model", {})
+    surroundings = Surroundings(
+        batches=lambda built, steps: local_batches(config, plan, built, steps, workers),
+        validate=lambda epoch, steps_done: None,
+        say=print,
+    )
+    run(config, plan, None, surroundings, workers=workers, device=torch.device("cpu"))
+    scores = validate(config, plan.steps, torch.device("cpu"))
+    assert scores["pairs"] == 30
+    # Measured: 0.22 and 0.20 of 30 pairs; 0.8 and 0.67 among the first ten.
+    mean = (scores["image_to_text_recall_at_1"] + scores["text_to_image_recall_at_1"]) / 2
+    assert mean >= 0.1 >= 3 * scores["chance_recall_at_1"]
+    assert scores["image_to_text_recall_at_10"] >= 0.5
+    assert scores["text_to_image_recall_at_10"] >= 0.5

@@ -1,0 +1,157 @@
+"""Which corpora are large enough for a model, and the command that makes one that is."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biovl.assemble.config import AssembleConfig
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.core.errors import ArtifactError, BiovlError, ConfigError
+from biovl.pretrain.config import PretrainConfig, identity
+from biovl.pretrain.job import estimated, pretrain
+from biovl.pretrain.models import describe
+from biovl.pretrain.resolution import assemble_command, check_resolution, needed_px, stored_px
+from tests.sweep.corpora import index_only
+
+
+def made_by(recipe: str = "small", **changes: Any) -> dict[str, Any]:
+    """Return the configuration that the manifest of a corpus has."""
+    values = {**recipes.ASSEMBLE[recipe](), "figures": "figures", "out": "corpus", **changes}
+    plain = configs.to_plain(configs.build(AssembleConfig, values))
+    del plain["out"]
+    return plain
+
+
+def run(corpus: str, out: str = "out", recipe: str = "tiny", **changes: Any) -> PretrainConfig:
+    values = {**recipes.PRETRAIN[recipe](), "corpus": corpus, "out": out, **changes}
+    return configs.build(PretrainConfig, values)
+
+
+@pytest.mark.parametrize(
+    ("image_px", "least_share", "px"),
+    # The side of a square that is the least share of the area of another: 236.12, 404.77, 354.18,
+    # and of a quarter exactly a half.
+    [(224, 0.9, 237), (384, 0.9, 405), (336, 0.9, 355), (64, 0.25, 128), (384, 1.0, 384)],
+)
+def test_what_a_model_needs_is_the_side_of_its_smallest_crop(
+    image_px: int, least_share: float, px: int
+) -> None:
+    assert needed_px(image_px, (least_share, 1.0)) == px
+    scale = {"image_px": image_px, "crop_scale": (least_share, 1.0)}
+    check_resolution("c", {"image": {"short_side_px": px}}, **scale)
+    with pytest.raises(ConfigError, match=rf"c stores .* {px - 1} px.* needs {px} px"):
+        check_resolution("c", {"image": {"short_side_px": px - 1}}, **scale)
+
+
+@pytest.mark.parametrize("config", [{}, {"image": None}, {"image": {"short_side_px": None}}])
+def test_images_as_published_and_manifests_that_name_no_limit_fit_every_model(
+    config: dict[str, Any],
+) -> None:
+    check_resolution("c", config, image_px=1024, crop_scale=(0.1, 1.0))
+
+
+@pytest.mark.parametrize("recipe", sorted(recipes.PRETRAIN))
+def test_recipes_of_pretrain_fit_the_corpora_that_are_made_for_them(recipe: str) -> None:
+    ending = recipe.removeprefix("bmca_clip_")
+    own = {"balanced": "concept_balanced", "filtered": "concept_filtered"}.get(ending, "training")
+    config = run("c", recipe=recipe)
+    image_px = describe(config.model).image_size
+    fits = stored_px(made_by(own))
+    assert fits == 288
+    if recipe == "biomedclip_384":
+        assert needed_px(image_px, config.data.crop_scale) == 405
+    else:
+        assert needed_px(image_px, config.data.crop_scale) <= fits
+
+
+def test_the_command_in_the_message_makes_the_same_corpus_with_larger_images() -> None:
+    made = made_by(
+        "concept_filtered",
+        columns=["my labels", "other"],
+        seed=7,
+        **{"image.short_side_px": 288, "split.val_permyriad": 50},
+    )
+    # What publish adds where it selects rows; it is no setting of assemble.
+    made["selected"] = {"license_groups": ["commercial"]}
+    with pytest.raises(ConfigError) as refused:
+        check_resolution("s3://b/corpus/", made, image_px=384, crop_scale=(0.9, 1.0))
+    (line,) = re.findall(r"python pipelines/assemble\.py.*", str(refused.value))
+    words = shlex.split(line)
+    assert words[2] == "concept_filtered"
+    config, _ = configs.from_command_line(
+        AssembleConfig, recipes.ASSEMBLE, about=None, arguments=words[2:]
+    )
+    plain = configs.to_plain(config)
+    assert plain.pop("out") == "s3://b/corpus-416"
+    del made["selected"]
+    changes = configs.differences(made, plain)
+    assert changes == ["image.short_side_px: 288 -> 416"]
+
+
+def test_of_a_configuration_of_another_version_the_command_keeps_what_it_knows() -> None:
+    made = {"figures": "f", "image": {"short_side_px": 288}, "split": {"val_percent": 3}}
+    command = assemble_command("c", made, 405)
+    assert "--set figures=f" in command
+    assert "image.short_side_px=416" in command
+
+
+@pytest.mark.parametrize("stored", [288, 404])
+def test_a_run_and_its_dry_run_refuse_a_corpus_that_is_stored_too_small(
+    stored: int, tmp_path: Path
+) -> None:
+    config = made_by("training", **{"image.short_side_px": stored})
+    corpus = index_only(tmp_path / "corpus", [20] * 64, config=config)
+    out = tmp_path / "model"
+    given = run(corpus, str(out), recipe="biomedclip_384", **{"batch.pairs": 32})
+    with pytest.raises(ConfigError, match=r"pipelines/assemble\.py default .*short_side_px=416"):
+        estimated(given)
+    small = run(corpus, str(out), **{"model.image_size": 384, "data.crop_scale": [0.9, 1]})
+    for job in (estimated, pretrain):
+        with pytest.raises(ConfigError, match=r"needs 405 px"):
+            job(small)
+    assert not out.exists()
+    assert estimated(configs.override(small, {"data.small_images": "enlarge"}))
+    assert estimated(configs.override(small, {"model.image_size": 192}))
+
+
+def test_whether_small_images_are_allowed_is_no_other_run() -> None:
+    plain = configs.to_plain(run("c"))
+    other = configs.to_plain(run("c", **{"data.small_images": "enlarge"}))
+    assert identity(plain)[0] == identity(other)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model.weights": "/nowhere/model.safetensors"}, "is no file or folder"),
+        ({"model.text_weights": "./nowhere"}, "is no file or folder"),
+        ({"model.architecture": "ViT-B-32", "model.weights": "openia"}, "openai"),
+        ({"trackers": [{"name": "tensorbord"}]}, "tensorbord"),
+        ({"workers.count": 33}, "33 workers share 32 pairs"),
+    ],
+)
+def test_a_dry_run_reports_what_would_fail_on_workers(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    corpus = index_only(tmp_path / "corpus", [20] * 64)
+    with pytest.raises(BiovlError, match=said):
+        estimated(run(corpus, str(tmp_path / "model"), **changes))
+
+
+def test_names_on_the_hub_and_tags_are_taken_as_they_are(tmp_path: Path) -> None:
+    corpus = index_only(tmp_path / "corpus", [20] * 64)
+    assert estimated(run(corpus, "o", recipe="biomedclip_rn50", **{"batch.pairs": 8}))
+    assert estimated(run(corpus, "o", **{"model.text_weights": "owner/name"}))
+
+
+def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"kind": "figures", "config": {}, "counts": {}, "inputs": []})
+    )
+    with pytest.raises(ArtifactError, match="holds figures, expected corpus"):
+        estimated(run(str(tmp_path)))

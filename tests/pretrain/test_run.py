@@ -1,0 +1,247 @@
+"""A run of one worker without Ray: what it saves and when, and what it asks of its surroundings."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft
+from biovl.core.errors import ArtifactError, ConfigError, TrainingError
+from biovl.models.builders.open_clip import Built
+from biovl.pretrain import scores as scores_of_run
+from biovl.pretrain.batches import Batch
+from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.journal import Journal
+from biovl.pretrain.run import Surroundings, run, times_ended
+from biovl.pretrain.schedule import Plan
+from biovl.pretrain.scores import (
+    best_epoch,
+    epoch_to_publish,
+    note_name,
+    steps_to_keep,
+    steps_waiting,
+)
+from biovl.pretrain.trackers import read_metrics
+from biovl.runtime.checkpoints import Checkpoints
+from biovl.runtime.workers import Workers
+
+MODEL = {
+    "name": "open_clip",
+    "embed_dim": 8,
+    "vision_cfg": {"layers": 1, "width": 16, "head_width": 8, "patch_size": 8},
+    "text_cfg": {"layers": 1, "width": 16, "heads": 2},
+    "image_size": 16,
+    "context_length": 8,
+}
+SCORES = {"image_to_text_recall_at_1": 0.2, "text_to_image_recall_at_1": 0.1, "loss": 1.5}
+
+
+def config(out: Path, **changes: Any) -> PretrainConfig:
+    values = {"corpus": "", "out": str(out), "model": MODEL, "epochs": 3, "batch.pairs": 4}
+    return configs.build(PretrainConfig, {**values, "save.every_steps": 100, **changes})
+
+
+def batches(built: Built, steps_done: int) -> Generator[Batch]:
+    for step in range(steps_done, 12):
+        rng = np.random.default_rng(step)
+        captions = [np.array([49406, *rng.integers(0, 400, 3), 49407]) for _ in range(4)]
+        yield Batch.of(rng.integers(0, 255, (4, 16, 16, 3), np.uint8), captions)
+
+
+def better_first(epoch: int) -> dict[str, float]:
+    return {"loss": 1.5 - epoch, "image_to_text_recall_at_1": 0.2 - epoch / 100}
+
+
+class World:
+    """Surroundings that remember what they were asked for."""
+
+    def __init__(self, out: Path, *, preempted_after: int | None = None) -> None:
+        self.said: list[str] = []
+        self.validated: list[tuple[int, int]] = []
+        self._out, self._preempted_after, self._asked = out, preempted_after, 0
+
+    def validate(self, epoch: int, steps_done: int) -> None:
+        assert steps_done in Checkpoints(str(self._out)).steps()
+        self.validated.append((epoch, steps_done))
+        Draft(str(self._out)).note(note_name(epoch), {**SCORES, **better_first(epoch)})
+
+    def preempted(self) -> bool:
+        self._asked += 1
+        return self._preempted_after is not None and self._asked >= self._preempted_after
+
+    def run(self, changed: PretrainConfig, every: int | None = 1) -> None:
+        surroundings = Surroundings(batches, self.validate, self.said.append, self.preempted, 0.0)
+        plan = Plan.of(17, changed.batch, changed.epochs)
+        run(changed, plan, every, surroundings, workers=Workers(), device=torch.device("cpu"))
+
+
+def test_every_epoch_is_saved_and_validated_and_the_last_are_kept(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run(config(tmp_path))
+    assert world.validated == [(0, 4), (1, 8), (2, 12)]
+    # The last two, and the first epoch, which is the best.
+    assert Checkpoints(str(tmp_path)).steps() == [4, 8, 12]
+    assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == list(range(1, 13))
+    assert len([line for line in world.said if "loss" in line]) == 12
+
+
+def test_a_run_without_validation_keeps_its_last_checkpoints(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run(config(tmp_path, **{"save.every_steps": 3, "save.keep_last": 1}), every=None)
+    assert world.validated == []
+    assert Checkpoints(str(tmp_path)).steps() == [12]
+
+
+def test_a_node_about_to_go_makes_a_checkpoint_once(tmp_path: Path) -> None:
+    world = World(tmp_path, preempted_after=1)
+    world.run(config(tmp_path, **{"save.keep_last": 9}))
+    assert Checkpoints(str(tmp_path)).steps() == [4, 8, 10, 12]
+    assert [line for line in world.said if "saved" in line] == [
+        "saved after step 10: a node is about to go"
+    ]
+
+
+def test_a_checkpoint_is_made_when_the_number_of_workers_changes(tmp_path: Path) -> None:
+    world, asked, answered = World(tmp_path), iter([False, False, True] + [False] * 9), []
+    changed = config(tmp_path, **{"save.keep_last": 9})
+    surroundings = Surroundings(
+        batches,
+        world.validate,
+        world.said.append,
+        save_wanted=lambda: next(asked),
+        saved=lambda: answered.append(Checkpoints(str(tmp_path)).steps()),
+    )
+    plan = Plan.of(17, changed.batch, changed.epochs)
+    run(changed, plan, None, surroundings, workers=Workers(), device=torch.device("cpu"))
+    # It was written before that was said.
+    assert answered == [[3]]
+    assert Checkpoints(str(tmp_path)).steps() == [3, 4, 8, 12]
+
+
+def test_why_a_run_was_ended_is_noted(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError):
+        World(tmp_path).run(config(tmp_path, **{"optim.peak_lr": 1e30, "optim.warmup_steps": 0}))
+    (ended,) = times_ended(Draft(str(tmp_path)))
+    assert "optim.peak_lr" in ended["reason"]
+    assert ended["step"] < 12
+
+
+def test_an_epoch_that_was_not_validated_before_a_kill_is_validated_after_it(
+    tmp_path: Path,
+) -> None:
+    first = World(tmp_path)
+    first.run(config(tmp_path))
+    note = tmp_path / ".draft" / f"{note_name(1)}.json"
+    note.unlink()
+    second = World(tmp_path)
+    second.run(config(tmp_path))
+    assert second.validated == [(1, 8)]
+    assert second.said == ["goes on after step 12 of 12"]
+
+
+def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
+    World(tmp_path).run(
+        config(tmp_path, **{"save.every_steps": 5, "save.keep_last": 9}), every=None
+    )
+    undisturbed = Checkpoints(str(tmp_path)).load(12)["model"]
+    for steps_done, place in ((12, 0.2), (10, 0.5), (8, 0.99)):
+        damaged = tmp_path / ".draft" / "checkpoints" / f"{steps_done:09d}.pt"
+        data = bytearray(damaged.read_bytes())
+        data[int(place * len(data))] ^= 8
+        damaged.write_bytes(data)
+    world = World(tmp_path)
+    world.run(config(tmp_path), every=None)
+    assert ["corrupt checkpoint" in line for line in world.said[:3]] == [True] * 3
+    assert Checkpoints(str(tmp_path)).corrupt() == [8, 10, 12]
+    assert world.said[3] == "goes on after step 5 of 12"
+    again = Checkpoints(str(tmp_path)).load(12)["model"]
+    assert all(torch.equal(again[name], value) for name, value in undisturbed.items())
+
+
+def test_an_epoch_whose_checkpoint_is_made_again_is_validated_from_that(tmp_path: Path) -> None:
+    World(tmp_path).run(config(tmp_path))
+    (tmp_path / ".draft" / f"{note_name(2)}.json").unlink()
+    (tmp_path / ".draft" / "checkpoints" / "000000012.pt").write_bytes(b"damaged")
+    world = World(tmp_path)
+    world.run(config(tmp_path))
+    assert world.validated == [(2, 12)]
+    assert Checkpoints(str(tmp_path)).is_whole(12)
+
+
+def test_a_run_whose_checkpoints_cannot_be_read_is_not_begun_anew(tmp_path: Path) -> None:
+    World(tmp_path).run(config(tmp_path), every=None)
+    for path in (tmp_path / ".draft" / "checkpoints").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(ArtifactError, match="none of the 2 checkpoints"):
+        World(tmp_path).run(config(tmp_path), every=None)
+
+
+def test_validation_scores_reach_the_trackers_once(tmp_path: Path) -> None:
+    World(tmp_path).run(config(tmp_path))
+    for _ in range(2):
+        # What whoever publishes the run does: the last epoch is judged when training is over.
+        with Journal(config(tmp_path), 12) as journal:
+            journal.add_scores(12)
+    curves = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    # Sorted: files of one second are read by the number of their writer, the tenth before the ninth.
+    values = sorted(event.value for event in curves.Scalars("val/loss"))
+    assert values == [-0.5, 0.5, 1.5]
+    assert len(curves.Scalars("train/loss")) == 12
+
+
+def test_the_best_epoch_has_the_highest_recalls_at_1_and_of_equals_is_the_first() -> None:
+    def scores(image: float, text: float) -> dict[str, float]:
+        return {"image_to_text_recall_at_1": image, "text_to_image_recall_at_1": text}
+
+    assert best_epoch({}) is None
+    assert best_epoch({0: scores(0.1, 0.2), 3: scores(0.3, 0.2), 5: scores(0.1, 0.4)}) == 3
+    # Few pairs have few recalls: of equal ones the loss tells.
+    losses = {0: {**scores(0, 0), "loss": 3.0}, 1: {**scores(0, 0), "loss": 2.0}}
+    assert best_epoch({**losses, 2: {**scores(0, 0), "loss": 2.5}}) == 1
+
+
+def test_a_run_publishes_its_best_epoch_by_default_and_its_last_if_told() -> None:
+    scores = {
+        epoch: {"image_to_text_recall_at_1": recall, "text_to_image_recall_at_1": recall}
+        for epoch, recall in enumerate((0.1, 0.4, 0.05))
+    }
+    by_default = PretrainConfig.__dataclass_fields__["publish"].default
+    assert epoch_to_publish(scores, by_default, 3) == 1
+    assert epoch_to_publish(scores, "last", 3) == 2
+    assert epoch_to_publish({}, by_default, 3) == 2
+
+
+def test_what_waits_for_validation_and_the_best_are_kept(tmp_path: Path) -> None:
+    draft, plan = Draft(str(tmp_path)), Plan([(4, 10)] * 5)
+    draft.note(note_name(1), SCORES)
+    assert steps_waiting(draft, plan, every=2) == {40: 3, 50: 4}
+    assert steps_to_keep(draft, plan, every=2) == [40, 50, 20]
+
+
+def test_an_epoch_that_is_judged_while_others_are_cleared_away_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft, plan = Draft(str(tmp_path)), Plan([(4, 10)] * 3)
+    draft.note(note_name(0), SCORES)
+    read = scores_of_run.scores_noted
+
+    def read_a_moment_before(asked: Draft) -> dict[int, dict[str, Any]]:
+        found = read(asked)
+        asked.note(note_name(1), {**SCORES, "image_to_text_recall_at_1": 0.9})
+        return found
+
+    monkeypatch.setattr(scores_of_run, "scores_noted", read_a_moment_before)
+    assert 20 in steps_to_keep(draft, plan, every=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["validation.every_epochs", "validation.pairs", "trouble.stuck_minutes"]
+)
+def test_a_setting_without_meaning_is_refused_before_the_run(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=name.replace(".", r".*")):
+        config(tmp_path, **{name: -1})

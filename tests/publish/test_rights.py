@@ -1,0 +1,104 @@
+"""Who may go, row by row, and with which words the others stay."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from biovl.publish.rights import Wanted, figure_reasons, reasons
+
+FREE: dict[str, Any] = {
+    "license": "CC-BY-4.0",
+    "license_group": "commercial",
+    "redistributable": True,
+    "derivatives_allowed": True,
+    "retracted": False,
+    "third_party": False,
+}
+RESERVED = "LicenseRef-All-Rights-Reserved"
+SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("source_uri", "license", "license_group")),
+        *(
+            pa.field(name, pa.bool_())
+            for name in ("redistributable", "derivatives_allowed", "retracted", "third_party")
+        ),
+    ]
+)
+
+
+def row(**changes: Any) -> pa.Table:
+    return pa.Table.from_pylist([{**FREE, **changes}], SCHEMA)
+
+
+def reason(table: pa.Table, *groups: str, third_party: bool = False) -> str | None:
+    (found,) = reasons(table, Wanted(groups, third_party)).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, None),
+        ({"retracted": None}, None),
+        ({"retracted": True}, "retracted"),
+        ({"redistributable": False}, "licence does not allow redistribution"),
+        ({"redistributable": None}, "nothing says that it may be given on"),
+        ({"third_party": True}, "credits a third party"),
+        ({"derivatives_allowed": False}, None),
+    ],
+)
+def test_a_row_goes_unless_something_speaks_against_it(
+    changes: dict[str, Any], expected: str | None
+) -> None:
+    assert reason(row(**changes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("spdx", "expected"),
+    [
+        ("CC-BY-NC-ND-4.0", None),
+        ("LicenseRef-Public-Domain", None),
+        (RESERVED, "licence does not allow redistribution"),
+        (None, "nothing says that it may be given on"),
+    ],
+)
+def test_where_no_column_says_so_the_licence_does(spdx: str | None, expected: str | None) -> None:
+    old = row(license=spdx).drop_columns(["redistributable", "retracted", "third_party"])
+    assert reason(old) == expected
+
+
+def test_only_the_groups_asked_for_go() -> None:
+    noncommercial = row(license="CC-BY-NC-4.0", license_group="noncommercial")
+    assert reason(noncommercial, "commercial") == "licence group not commercial"
+    assert reason(noncommercial, "commercial", "noncommercial") is None
+    assert reason(noncommercial) is None
+
+
+def test_what_others_are_credited_for_goes_when_it_is_asked_for() -> None:
+    assert reason(row(third_party=True), third_party=True) is None
+    assert reason(row(third_party=True, redistributable=False), third_party=True) is not None
+
+
+def test_a_cut_panel_needs_a_licence_that_allows_changes() -> None:
+    boxes = pa.array([{"x0": 0}, None, {"x0": 0}], pa.struct([("x0", pa.int64())]))
+    panels = pa.concat_tables(
+        [row(derivatives_allowed=False), row(derivatives_allowed=False), row()]
+    ).append_column("box_px", boxes)
+    assert reasons(panels, Wanted()).to_pylist() == [
+        "panel cut out, and licence does not allow derivatives",
+        None,
+        None,
+    ]
+
+
+def test_a_figure_stays_with_its_article_whose_text_it_carries() -> None:
+    articles = pa.table({"source_uri": ["held"], "reason": ["retracted"]})
+    figures = pa.concat_tables(
+        [row(source_uri="held"), row(source_uri="free"), row(source_uri="held", third_party=True)]
+    )
+    assert figure_reasons(figures, articles, Wanted()).to_pylist() == [
+        "its article: retracted",
+        None,
+        "credits a third party",
+    ]

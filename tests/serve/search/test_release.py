@@ -1,0 +1,383 @@
+"""Models exchanged while they are served: all replicas at once, or none."""
+
+import asyncio
+import shutil
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biovl.core import artifacts as storage
+from biovl.core.artifacts import Draft, Input, Manifest
+from biovl.core.errors import ArtifactError
+from serve.http.coordinator import Coordination, LocalCoordinator, Report, Wanted
+from serve.http.problems import Problem
+from serve.search.holder import Holder
+from serve.search.release import Release, find, load_release
+from tests.serve.search.published import publish_model
+
+POLL_S = 0.01
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, timeout=600))
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    return publish_model(tmp_path / "first", seed=1)
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    return publish_model(tmp_path / "second", seed=2)
+
+
+def version(model: Path) -> str:
+    return storage.fingerprint(str(model))[:12]
+
+
+def holder(coordinator: LocalCoordinator, name: str = "one", **changes: Any) -> Holder:
+    settings: dict[str, Any] = {"load": load_release, "poll_s": POLL_S}
+    return Holder(**{**settings, **changes}, coordinator=coordinator, replica=name)
+
+
+def served(replica: Holder) -> str:
+    return replica.current.wanted.model_version
+
+
+def test_an_index_of_another_model_is_refused_and_both_are_named(
+    first: Path, second: Path, tmp_path: Path
+) -> None:
+    of_first = storage.fingerprint(str(first))
+    inputs = [Input(name="model", uri=str(first), fingerprint=of_first)]
+    index = tmp_path / "index"
+    Draft(str(index)).publish(Manifest(kind="index", config={}, counts={}, inputs=inputs))
+    assert find(str(first), str(index)).index_fingerprint == storage.fingerprint(str(index))
+    with pytest.raises(ArtifactError) as caught:
+        find(str(second), str(index))
+    assert of_first in str(caught.value)
+    assert storage.fingerprint(str(second)) in str(caught.value)
+
+
+def test_before_anything_is_loaded_requests_are_told_to_come_again() -> None:
+    with pytest.raises(Problem) as caught:
+        _ = holder(LocalCoordinator()).current
+    assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "2"})
+
+
+def test_many_who_ask_after_its_health_at_once_cost_one_check(first: Path) -> None:
+    checks = []
+
+    class Counted(Release):
+        def check(self) -> None:
+            checks.append(1)
+            super().check()
+
+    def load(wanted: Wanted) -> Counted:
+        return Counted(**vars(load_release(wanted)))
+
+    async def test() -> None:
+        replica = holder(LocalCoordinator(), load=load)
+        await replica.start(str(first), None)
+        before = len(checks)
+        await asyncio.gather(*(replica.check() for _ in range(20)))
+        assert len(checks) == before + 1
+        await replica.close()
+
+    run(test())
+
+
+def test_a_reload_reaches_every_replica(first: Path, second: Path) -> None:
+    async def test() -> None:
+        coordinator = LocalCoordinator()
+        replicas = [holder(coordinator, name) for name in ("one", "two", "three")]
+        for replica in replicas:
+            await replica.start(str(first), None)
+        assert {served(replica) for replica in replicas} == {version(first)}
+        await replicas[1].reload(str(second), None)
+        assert {served(replica) for replica in replicas} == {version(second)}
+        for replica in replicas:
+            await replica.close()
+
+    run(test())
+
+
+def test_a_request_keeps_the_release_that_it_began_with(first: Path, second: Path) -> None:
+    async def test() -> None:
+        replica = holder(LocalCoordinator())
+        await replica.start(str(first), None)
+        pinned = replica.current
+        await replica.reload(str(second), None)
+        assert pinned.wanted.model_version == version(first)
+        assert served(replica) == version(second)
+        # And what it embedded can be searched with for a while.
+        assert replica.of_model(version(first)) is pinned
+        assert replica.of_model("0" * 12) is None
+        await replica.close()
+
+    run(test())
+
+
+def test_what_cannot_be_loaded_by_one_replica_is_served_by_none(first: Path, second: Path) -> None:
+    def without_memory(wanted: Wanted) -> Any:
+        if wanted.generation > 1:
+            raise MemoryError("12 GB are not to be had")
+        return load_release(wanted)
+
+    async def test() -> None:
+        coordinator = LocalCoordinator()
+        large, small = holder(coordinator), holder(coordinator, "small", load=without_memory)
+        await large.start(str(first), None)
+        await small.start(str(first), None)
+        with pytest.raises(Problem, match="12 GB are not to be had") as caught:
+            await large.reload(str(second), None)
+        assert caught.value.status == 422
+        assert served(large) == served(small) == version(first)
+        await large.close()
+        await small.close()
+
+    run(test())
+
+
+def test_a_folder_that_is_none_leaves_what_is_served(first: Path, tmp_path: Path) -> None:
+    async def test() -> None:
+        replica = holder(LocalCoordinator())
+        await replica.start(str(first), None)
+        with pytest.raises(Problem, match=r"nowhere has no manifest\.json"):
+            await replica.reload(str(tmp_path / "nowhere"), None)
+        assert served(replica) == version(first)
+        await replica.close()
+
+    run(test())
+
+
+def test_weights_that_are_damaged_leave_what_is_served(first: Path, second: Path) -> None:
+    async def test() -> None:
+        replica = holder(LocalCoordinator())
+        await replica.start(str(first), None)
+        weights = second / "open_clip_model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:1000])
+        with pytest.raises(Problem, match="cannot be read as weights"):
+            await replica.reload(str(second), None)
+        assert served(replica) == version(first)
+        await replica.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_after_failed_reloads_the_next_good_one_is_served_by_all(
+    failures: int, first: Path, second: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(second, broken)
+    (broken / "open_clip_model.safetensors").write_bytes(b"")
+
+    async def test() -> None:
+        coordinator = LocalCoordinator()
+        replicas = [holder(coordinator, name) for name in ("one", "two", "three")]
+        for replica in replicas:
+            await replica.start(str(first), None)
+        for number in range(failures):
+            with pytest.raises(Problem, match="cannot be read as weights"):
+                await replicas[number % 3].reload(str(broken), None)
+        # Each learns of it when it polls.
+        while not all(replica.warnings() for replica in replicas):
+            await asyncio.sleep(POLL_S)
+        assert {served(replica) for replica in replicas} == {version(first)}
+        for replica in replicas:
+            (warning,) = replica.warnings()
+            assert "reload failed" in warning
+            assert str(broken) in warning
+        await replicas[1].reload(str(second), None)
+        assert {served(replica) for replica in replicas} == {version(second)}
+        assert replicas[1].warnings() == []
+        for replica in replicas:
+            await replica.close()
+
+    run(test())
+
+
+def test_a_folder_that_was_repaired_in_place_can_be_reloaded(first: Path, second: Path) -> None:
+    weights = second / "open_clip_model.safetensors"
+    whole = weights.read_bytes()
+
+    async def test() -> None:
+        coordinator = LocalCoordinator()
+        one, two = holder(coordinator), holder(coordinator, "two")
+        await one.start(str(first), None)
+        await two.start(str(first), None)
+        weights.write_bytes(b"")
+        with pytest.raises(Problem, match="cannot be read as weights"):
+            await one.reload(str(second), None)
+        weights.write_bytes(whole)
+        await two.reload(str(second), None)
+        assert served(one) == served(two) == version(second)
+        await one.close()
+        await two.close()
+
+    run(test())
+
+
+def test_a_reload_of_what_is_served_ends_the_warning_of_the_last(first: Path, second: Path) -> None:
+    async def test() -> None:
+        replica = holder(LocalCoordinator())
+        await replica.start(str(first), None)
+        (second / "open_clip_model.safetensors").write_bytes(b"")
+        with pytest.raises(Problem):
+            await replica.reload(str(second), None)
+        assert replica.warnings()
+        await replica.reload(str(first), None)
+        assert replica.warnings() == []
+        await replica.close()
+
+    run(test())
+
+
+def test_a_coordinator_that_was_restarted_assigns_no_generation_that_failed_before(
+    first: Path, second: Path
+) -> None:
+    async def test() -> None:
+        coordinator = LocalCoordinator()
+        replica = holder(coordinator)
+        await replica.start(str(first), None)
+        weights = second / "open_clip_model.safetensors"
+        whole = weights.read_bytes()
+        weights.write_bytes(b"")
+        with pytest.raises(Problem):
+            await replica.reload(str(second), None)
+        weights.write_bytes(whole)
+        coordinator._state = Coordination()
+        await replica.reload(str(second), None)
+        assert served(replica) == version(second)
+        await replica.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("republish", ["symlink", "in place"])
+def test_a_folder_published_anew_under_the_same_path_is_another(
+    republish: str, first: Path, second: Path, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        current = tmp_path / "current"
+        old, new = version(first), version(second)
+        if republish == "symlink":
+            current.symlink_to(first)
+        else:
+            shutil.copytree(first, current)
+        replica = holder(LocalCoordinator())
+        await replica.start(str(current), None)
+        assert served(replica) == old
+        await replica.reload(None, None)
+        assert served(replica) == old
+        if republish == "symlink":
+            current.unlink()
+            current.symlink_to(second)
+        else:
+            shutil.rmtree(current)
+            shutil.copytree(second, current)
+        await replica.reload(None, None)
+        assert served(replica) == new
+        await replica.close()
+
+    run(test())
+
+
+def test_a_new_replica_begins_with_what_is_served_not_with_its_settings(
+    first: Path, second: Path
+) -> None:
+    async def test() -> None:
+        coordinator = LocalCoordinator()
+        old = holder(coordinator)
+        await old.start(str(first), None)
+        await old.reload(str(second), None)
+        shutil.rmtree(first)
+        new = holder(coordinator, "new")
+        await new.start(str(first), None)
+        assert served(new) == version(second)
+        await old.close()
+        await new.close()
+
+    run(test())
+
+
+def test_a_replica_that_begins_after_a_folder_was_replaced_has_all_reload(
+    first: Path, second: Path, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        current = tmp_path / "current"
+        current.symlink_to(first)
+        coordinator = LocalCoordinator()
+        old, new = holder(coordinator), holder(coordinator, "new")
+        await old.start(str(current), None)
+        current.unlink()
+        current.symlink_to(second)
+        await new.start(str(current), None)
+        while served(old) == version(first):
+            await asyncio.sleep(POLL_S)
+        assert served(old) == served(new) == version(second)
+        await old.close()
+        await new.close()
+
+    run(test())
+
+
+def wanted(generation: int) -> Wanted:
+    return Wanted(
+        model=f"m{generation}",
+        index=None,
+        model_fingerprint=str(generation) * 64,
+        index_fingerprint=None,
+        generation=generation,
+    )
+
+
+def test_a_replica_that_died_is_not_waited_for() -> None:
+    now = [0.0]
+    state = Coordination(silent_s=10, clock=lambda: now[0])
+    first, second = wanted(1), wanted(2)
+    for name in ("lives", "dies"):
+        state.exchange(name, Report(serving=first))
+    assert state.want(second) == second
+    assert state.exchange("lives", Report(serving=first, loaded=2)).serving == first
+    now[0] = 11
+    assert state.exchange("lives", Report(serving=first, loaded=2)).serving == second
+
+
+def test_no_generation_is_assigned_twice() -> None:
+    state = Coordination()
+    state.exchange("one", Report(serving=wanted(1)))
+    assigned = []
+    for number in (2, 3, 4):
+        pending = state.want(wanted(number))
+        assigned.append(pending.generation)
+        failed = Report(serving=wanted(1), failed=pending.generation, reason="no memory")
+        assert state.exchange("one", failed).reason == "no memory"
+    assert assigned == [2, 3, 4]
+    # One that knows of a later failure than a coordinator that was restarted.
+    fresh = Coordination()
+    fresh.exchange("one", Report(serving=wanted(1), failed=4))
+    assert fresh.want(wanted(2)).generation == 5
+
+
+def test_a_coordinator_that_was_restarted_learns_from_its_replicas() -> None:
+    state = Coordination()
+    assert state.serving() is None
+    orders = state.exchange("one", Report(serving=wanted(3)))
+    assert orders.serving == wanted(3)
+    # One that has missed the last exchange follows.
+    assert state.exchange("two", Report(serving=wanted(2))).serving == wanted(3)
+
+
+def test_values_of_replicas_are_kept_for_a_while() -> None:
+    now = [0.0]
+    state = Coordination(clock=lambda: now[0])
+    state.put("numbers", "one", 1, keep_s=5)
+    state.put("numbers", "two", 2, keep_s=50)
+    state.put("other", "one", 3)
+    assert state.get_all("numbers") == {"one": 1, "two": 2}
+    now[0] = 6
+    assert state.get_all("numbers") == {"two": 2}

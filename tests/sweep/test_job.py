@@ -1,0 +1,179 @@
+"""A sweep as a whole: it finds what is better, and what dies or fails costs no other trial."""
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biovl.assemble.config import AssembleConfig
+from biovl.assemble.job import assemble
+from biovl.core import config as configs
+from biovl.core import recipes
+from biovl.core.artifacts import Manifest
+from biovl.harvest.job import HarvestConfig, harvest
+from biovl.sample.long_captions import make_long_captions
+from biovl.sweep.config import SweepConfig
+from biovl.sweep.job import at_once, sweep
+from biovl.sweep.trials import trials_of
+from tests.docs.pages import blocks, words
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.ray
+
+# Epochs of ten steps, on one CPU of two.
+BASE = {
+    "recipe": "tiny",
+    "epochs": 14,
+    "optim.schedule": "constant",
+    "validation.every_epochs": 7,
+    "trackers": [],
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("long")
+    table = make_long_captions(folder / "table", figures=400)
+    source = {"name": "table", "path": str(table)}
+    harvest(configs.build(HarvestConfig, {"source": source, "out": str(folder / "figures")}))
+    settings = {
+        **recipes.small(),
+        "split.test_permyriad": 0,
+        "figures": str(folder / "figures"),
+        "out": str(folder / "corpus"),
+    }
+    assemble(configs.build(AssembleConfig, settings))
+    return folder / "corpus"
+
+
+def config(corpus: Path, out: Path, **changes: Any) -> SweepConfig:
+    base = {**BASE, **changes.pop("base", {})}
+    return configs.build(
+        SweepConfig, {"corpus": str(corpus), "out": str(out), "base": base, **changes}
+    )
+
+
+def statuses(manifest: Manifest) -> list[str]:
+    found = manifest.notes["outcomes"]
+    return [found[name]["status"] for name in sorted(found)]
+
+
+def test_the_sweep_finds_that_longer_context_wins_where_only_later_text_tells_figures_apart(
+    corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "sweep"
+    manifest = sweep(config(corpus, out, **{"grid.model.context_length": [77, 160]}))
+    assert statuses(manifest) == ["finished", "finished"]
+    assert manifest.notes["best"] == "01-context-length-160-seed-0"
+    with (out / "trials.csv").open() as stream:
+        short, long = csv.DictReader(stream)
+    chance = 1 / int(long["pairs"])
+    assert float(short["mean_recall_at_1"]) < 3 * chance
+    assert float(long["mean_recall_at_1"]) > 6 * chance
+    # What it is for: the captions' last fifth is what 77 tokens do not reach.
+    assert float(short["tokens_cut"]) > 0.2
+    assert float(long["tokens_cut"]) < 0.02
+    assert {path.name for path in (out / "plots").iterdir()} >= {"context.png", "tokens.png"}
+    assert not (out / ".draft").exists()
+
+
+def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_others(
+    corpus: Path, tmp_path: Path
+) -> None:
+    # By epoch 3 the first finds some; what is behind then is stopped, and stays so. What failed is
+    # tried again.
+    changes = {"epochs": 6, "validation.every_epochs": 3, "model.context_length": 160}
+    command = [sys.executable, str(ROOT / "tune" / "sweep.py"), "grid"]
+    for name, value in {
+        "corpus": corpus,
+        # As a user types it: relative to where the command is run.
+        "out": "sweep",
+        **{f"base.{name}": value for name, value in {**BASE, **changes}.items()},
+        "base.save.every_steps": 1,
+        "grid.optim.peak_lr": [1e-3, 1e-9, 1e30, 1e-8],
+        **{"asha.reduction": 2, "asha.first_epochs": 3},
+    }.items():
+        text = str(value) if isinstance(value, Path | str | int | float) else json.dumps(value)
+        command += ["--set", f"{name}={text}"]
+    # A Ray of its own, and not that of this session.
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    trials = tmp_path / "sweep" / "trials"
+    with (tmp_path / "first.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=tmp_path)
+        killer = threading.Thread(target=_kill_once, args=(process, trials, "03-*"))
+        killer.start()
+        assert process.wait() == -signal.SIGKILL, (tmp_path / "first.log").read_text()
+        killer.join()
+    (first_model,) = trials.glob("00-*/manifest.json")
+    before = first_model.stat().st_mtime_ns
+
+    def again() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+        )
+
+    done = again()
+    assert done.returncode == 0, done.stderr
+    assert "2 of 4 trials are over" in done.stderr
+    assert "goes on after step" in done.stderr + done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["trials"] == {
+        **{"total": 4, "finished": 1, "stopped early": 2, "failed": 1},
+    }
+    assert first_model.stat().st_mtime_ns == before
+    readme = (tmp_path / "sweep" / "README.md").read_text()
+    assert "stopped early after epoch" in readme
+    assert "the loss is" in readme
+    published = (tmp_path / "sweep" / "manifest.json").stat().st_mtime_ns
+    assert again().returncode == 0
+    assert (tmp_path / "sweep" / "manifest.json").stat().st_mtime_ns == published
+
+
+def _kill_once(process: "subprocess.Popen[bytes]", trials: Path, name: str) -> None:
+    """Kill -9 a driver when a trial has a checkpoint."""
+    while process.poll() is None:
+        if any(trials.glob(f"{name}/.draft/checkpoints/*.pt")):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            return
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [({"CPU": 2.0}, 1), ({"CPU": 4.0}, 2), ({"CPU": 1.0}, 1), ({"CPU": 64.0, "GPU": 8.0}, 32)],
+)
+def test_as_many_trials_run_as_leave_a_cpu_for_the_data_of_each(
+    corpus: Path, there: dict[str, float], expected: int
+) -> None:
+    assert at_once(trials_of(config(corpus, Path("sweep"))), there) == expected
+
+
+def test_gpus_limit_trials_where_they_take_them(corpus: Path) -> None:
+    trials = trials_of(config(corpus, Path("sweep"), base={"workers": {"count": 4, "gpus": 1}}))
+    assert at_once(trials, {"CPU": 64.0, "GPU": 8.0}) == 2
+
+
+def test_the_commands_of_its_page_do_what_they_say(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus").symlink_to(corpus)
+    (tmp_path / "tune").symlink_to(ROOT / "tune")
+    here = [b for b in blocks("docs/sweep.md") if b.language == "bash" and b.needs is None]
+    assert here
+    for command in (command for block in here for command in block.commands()):
+        done = subprocess.run(
+            [sys.executable, *words(command)[1:]],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=True,
+        )
+        assert "2 trials, equal in epochs" in done.stdout

@@ -1,0 +1,129 @@
+"""What a sweep publishes for people: tables as in the papers, plots, the best recipe."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biovl.benchmark.retrieval import KS
+from biovl.core import config as configs
+from biovl.core.artifacts import Folder
+from biovl.pretrain.config import PretrainConfig
+from biovl.sweep import plots, report, tables
+from biovl.sweep.config import SweepConfig
+from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, Outcome
+from biovl.sweep.trials import Trial, trials_of
+from tests.sweep.corpora import index_only
+
+SETTINGS = [
+    {
+        "shown": {"context length": context},
+        "changes": {"model.context_length": context},
+        "paper": {"loss": loss},
+    }
+    for context, loss in ((77, 0.5776), (256, 0.4807))
+]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> SweepConfig:
+    corpus = index_only(tmp_path_factory.mktemp("report") / "corpus", [148] * 64)
+    base = {"recipe": "tiny", "epochs": 2}
+    values = {"base": base, "settings": SETTINGS, "seeds": 2, "corpus": corpus, "out": "sweep"}
+    return configs.build(SweepConfig, values)
+
+
+def scored(trial: Trial, recall: float) -> Outcome:
+    scores: dict[str, Any] = {"loss": 1 - recall, "pairs": 20}
+    for k in KS:
+        scores[f"chance_recall_at_{k}"] = k / 20
+        scores[f"image_to_text_recall_at_{k}"] = recall
+        scores[f"text_to_image_recall_at_{k}"] = recall
+    values: dict[str, Any] = {"status": FINISHED, "reason": "", "seconds": 2.0, "epoch": 1}
+    return Outcome(trial=trial, scores={0: scores, 1: scores}, **values)
+
+
+def unfinished(trial: Trial, status: str, reason: str) -> Outcome:
+    return Outcome(trial=trial, status=status, reason=reason, scores={}, epoch=None, seconds=None)
+
+
+@pytest.fixture
+def outcomes(config: SweepConfig) -> list[Outcome]:
+    short, other_short, long, other_long = trials_of(config)
+    return [
+        scored(short, 0.1),
+        scored(other_short, 0.2),
+        scored(long, 0.5),
+        unfinished(other_long, FAILED, "step 3 of 4: the loss is nan\nmore"),
+    ]
+
+
+def test_a_row_has_the_mean_of_its_seeds_and_the_papers_number(
+    config: SweepConfig, outcomes: list[Outcome]
+) -> None:
+    head, _, short, long = tables.paper_table(config, outcomes).splitlines()
+    assert [cell.strip() for cell in head.split("|")[1:5]] == [
+        *("context length", "loss (↓)", "loss, paper", "img2txt R@1 (↑)"),
+    ]
+    # Of 0.1 and 0.2 the mean is 0.15, the sample deviation 0.1 / sqrt(2).
+    assert "| 77 | 0.8500 ± 0.0707 | 0.5776 | 15.00 ± 7.07 | 15.00 ± 7.07 | 2 | 1.00x |" in short
+    assert "| 256 | 0.5000 | 0.4807 | 50.00 |" in long
+
+
+def test_a_trial_that_failed_is_told_with_its_reason(
+    config: SweepConfig, outcomes: list[Outcome]
+) -> None:
+    *_, long = tables.paper_table(config, outcomes).splitlines()
+    assert "1 of 2; seed 1 failed: step 3 of 4: the loss is nan |" in long
+    rows = tables.trials_table(outcomes).to_pylist()
+    assert [row["status"] for row in rows] == [FINISHED, FINISHED, FINISHED, FAILED]
+    assert rows[3]["loss"] is None
+    assert rows[2]["tokens_cut"] == 0
+
+
+def test_the_best_row_is_a_recipe_for_pretrain(
+    config: SweepConfig, outcomes: list[Outcome], tmp_path: Path
+) -> None:
+    best = report.write(Folder(str(tmp_path)), config, outcomes)
+    assert best == outcomes[2].trial.name
+    given, _ = configs.from_command_line(
+        PretrainConfig,
+        {},
+        about=None,
+        arguments=[str(tmp_path / "best.yaml"), "--set", "corpus=c", "--set", "out=o"],
+    )
+    assert (given.corpus, given.out) == ("c", "o")
+    assert given.model == outcomes[2].trial.config.model
+    assert given.data == outcomes[2].trial.config.data
+    readme = (tmp_path / "README.md").read_text()
+    for path in (tmp_path / "plots").iterdir():
+        assert f"plots/{path.name}" in readme
+
+
+def test_a_file_that_is_no_recipe_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "list.yaml").write_text("- 1")
+    for name, said in (
+        (str(tmp_path / "list.yaml"), "holds no settings by name"),
+        (str(tmp_path / "absent.yaml"), "cannot be read"),
+        ("nothing", "there is no recipe called 'nothing'"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            configs.from_command_line(PretrainConfig, {}, about=None, arguments=[name])
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
+
+
+def test_plots_are_drawn_along_what_varies_and_again_in_the_same_bytes(
+    outcomes: list[Outcome],
+) -> None:
+    drawn = plots.plots(outcomes)
+    assert set(drawn) == {"context.png", "settings.png", "curves.png", "tokens.png"}
+    assert drawn == plots.plots(outcomes)
+
+
+def test_there_are_plots_where_nothing_was_scored(outcomes: list[Outcome]) -> None:
+    nothing = [unfinished(outcome.trial, STOPPED, "") for outcome in outcomes]
+    assert plots.plots(nothing)
+    assert tables.best_row(nothing) is None

@@ -1,0 +1,157 @@
+"""Which runs a sweep consists of, and what each will compute and waste."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from biovl.core import config as configs
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.sweep import report
+from biovl.sweep.config import SweepConfig
+from biovl.sweep.trials import corpora_of, identity_of, trials_of, waste
+from tests.sweep.corpora import index_only
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return index_only(tmp_path_factory.mktemp("trials") / "corpus", [148] * 64)
+
+
+def config(corpus: str, **changes: Any) -> SweepConfig:
+    values = {"base.recipe": "tiny", "corpus": corpus, "out": "sweep", **changes}
+    return configs.build(SweepConfig, values)
+
+
+GRID = {"model.context_length": [77, 150], "batch.pairs": [16, 32]}
+
+
+def test_all_values_meet_all_others_with_every_seed(corpus: str) -> None:
+    trials = trials_of(config(corpus, grid=GRID, seeds=2))
+    assert [t.name for t in trials[:3]] == [
+        "00-context-length-77-pairs-16-seed-0",
+        "00-context-length-77-pairs-16-seed-1",
+        "01-context-length-77-pairs-32-seed-0",
+    ]
+    met = [(t.context, t.config.batch.pairs, t.config.seed) for t in trials]
+    assert met == [(c, b, s) for c in (77, 150) for b in (16, 32) for s in (0, 1)]
+    assert trials[1].config.out == "sweep/trials/00-context-length-77-pairs-16-seed-1"
+
+
+def test_a_change_of_the_base_holds_for_all_and_leaves_the_rest(corpus: str) -> None:
+    changed = config(corpus, **{"base.model.image_size": "32", "grid": GRID})
+    for trial in trials_of(changed):
+        assert trial.image_px == 32
+        assert trial.config.model.settings["vision_cfg"]["layers"] == 3
+
+
+def test_a_value_that_pretrain_refuses_is_told_with_its_trial(corpus: str) -> None:
+    with pytest.raises(ConfigError, match=r"trial 01-pairs-128-seed-0: .*takes 128 pairs, but"):
+        trials_of(config(corpus, grid={"batch.pairs": [16, 128]}))
+    with pytest.raises(ConfigError, match=r"trial 00-pears-1-seed-0: (?s:.*)batch\.pears"):
+        trials_of(config(corpus, grid={"batch.pears": [1]}))
+    with pytest.raises(ConfigError, match=r"grid\.batch\.pairs: give a list"):
+        trials_of(config(corpus, **{"grid.batch.pairs": 16}))
+
+
+def test_a_recipe_does_not_replace_rows_that_are_recipes(corpus: str) -> None:
+    rows = [{"recipe": "biomedclip"}]
+    with pytest.raises(ConfigError, match=r"rows of this space are recipes of their own"):
+        trials_of(config(corpus, settings=rows))
+
+
+def test_a_corpus_without_val_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"1 pairs in val: trials are compared by them"):
+        trials_of(config(index_only(tmp_path / "corpus", [10] * 64, val=1)))
+
+
+@pytest.mark.parametrize("where", ["grid.corpus", "base.corpus", "settings"])
+def test_a_corpus_of_a_trial_is_looked_at_like_that_of_the_sweep(
+    where: str, corpus: str, tmp_path: Path
+) -> None:
+    def changed(other: str) -> SweepConfig:
+        if where == "settings":
+            return config(corpus, settings=[{}, {"changes": {"corpus": other}}])
+        return config(corpus, **{where: [corpus, other] if where == "grid.corpus" else other})
+
+    (tmp_path / "empty").mkdir()
+    for nothing in ("empty", "absent"):
+        with pytest.raises(ArtifactError, match=rf"trial \S+: .*{nothing} has no manifest\.json"):
+            trials_of(changed(str(tmp_path / nothing)))
+    few = index_only(tmp_path / "few", [10] * 64, val=1)
+    with pytest.raises(ConfigError, match=r"trial \S+: .*few has 1 pairs in val"):
+        trials_of(changed(few))
+    small = {"image": {"short_side_px": 32}}
+    with pytest.raises(ConfigError, match=r"trial \S+: .*32 px"):
+        trials_of(changed(index_only(tmp_path / "small", [10] * 64, config=small)))
+    other = index_only(tmp_path / "other", [20] * 96)
+    given = changed(other)
+    trials = trials_of(given)
+    assert trials[-1].train_pairs == 96
+    assert trials[-1].tokens_cut == 0
+    assert corpora_of(given, trials) == [corpus, other]
+    assert "96 pairs" in report.dry_run(given, trials)
+
+
+@pytest.mark.parametrize("where", ["grid.out", "base.out", "settings"])
+def test_trials_have_no_folder_of_their_own_choice(where: str, corpus: str) -> None:
+    changes = {where: ["a", "b"] if where == "grid.out" else "a"}
+    if where == "settings":
+        changes = {"settings": [{"changes": {"out": "a"}}]}
+    with pytest.raises(ConfigError, match="out is not a setting of trials"):
+        trials_of(config(corpus, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"grid": {"model.text_weights": ["/nowhere"]}}, "/nowhere"),
+        ({"base.trackers": [{"name": "tensorbord"}]}, "tensorbord"),
+        ({"base.workers.count": 33}, "33 workers"),
+    ],
+)
+def test_what_would_fail_in_every_trial_is_told_before_any(
+    changes: dict[str, Any], said: str, corpus: str
+) -> None:
+    with pytest.raises((ArtifactError, ConfigError), match=rf"trial \S+: .*{said}"):
+        trials_of(config(corpus, **changes))
+
+
+def test_trials_of_equal_compute_differ_in_epochs(corpus: str) -> None:
+    grid = {"model.context_length": [77, 150]}
+    base = {"base.epochs": 60, "grid": grid}
+    short, long = trials_of(config(corpus, **base, equal="compute"))
+    assert short.config.epochs == 60
+    ratio = long.flops_per_pair / short.flops_per_pair
+    assert ratio > 1.2
+    assert long.config.epochs == round(60 / ratio)
+    assert long.flops == pytest.approx(short.flops, rel=0.02)
+    assert {t.config.epochs for t in trials_of(config(corpus, **base))} == {60}
+
+
+def test_what_a_context_cuts_and_leaves_empty() -> None:
+    # Captions of 8 and 18 tokens, a start and an end token with each.
+    cut, padding = waste(np.array([10, 20]), 12)
+    assert cut == pytest.approx(8 / 26)
+    assert padding == pytest.approx(1 - 11 / 12)
+    assert waste(np.array([10, 20]), 40) == pytest.approx((0, 1 - 15 / 40))
+
+
+def test_where_and_how_it_is_computed_is_no_other_sweep(corpus: str) -> None:
+    def identity(**changes: Any) -> dict[str, Any]:
+        given = config(corpus, grid=GRID, **changes)
+        return identity_of(given, trials_of(given))
+
+    same = identity()
+    assert identity(out="elsewhere", concurrent=2, **{"base.workers.count": 2}) == same
+    assert identity(**{"base.epochs": 3}) != same
+
+
+def test_a_dry_run_lists_trials_with_changes_and_hours(corpus: str) -> None:
+    given = config(corpus, grid=GRID)
+    text = report.dry_run(given, trials_of(given))
+    assert "4 trials, equal in epochs, of 64 pairs" in text
+    line = next(line for line in text.splitlines() if line.startswith("03-"))
+    assert "model.context_length=150 batch.pairs=32" in line
+    assert "H100 h" in text
