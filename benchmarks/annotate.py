@@ -76,7 +76,7 @@ def row(what: str, measured: str, goal: str = "") -> None:
 _COMMON = """
 import json, sys, time
 import numpy as np, torch
-from biovl import config as configs
+from biovl.core import config as configs
 from biovl.annotate import batches
 from biovl.annotate.config import AnnotateConfig
 from biovl.core.tables import open_table
@@ -117,10 +117,10 @@ for pixels in torch.utils.data.DataLoader(Prepared(), batch_size=None, num_worke
 
 _JOB = """
 import json, re, sys, time
-from biovl import config as configs
+from biovl.core import config as configs
 from biovl.annotate.config import AnnotateConfig
 from biovl.annotate.job import annotate
-from biovl.runtime.connection import connected
+from biovl.runtime.connection import connect_ray
 
 class Said:
     def __init__(self):
@@ -133,7 +133,7 @@ class Said:
         pass
 
 config, said = configs.build(AnnotateConfig, json.loads(sys.argv[1])), Said()
-with connected():
+with connect_ray():
     began = time.time()
     counts = annotate(config, progress=said).counts
     seconds = time.time() - began

@@ -161,7 +161,7 @@ def memory(packages: Path, scratch: Path) -> None:
 
 _LOOP = """
 import json, sys, time
-from biovl import config as configs
+from biovl.core import config as configs
 from biovl.harvest.job import HarvestConfig, read_unit, plan_units
 from biovl.core.artifacts import Draft
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
@@ -175,11 +175,11 @@ print(time.monotonic() - started)
 _RAY = """
 import json, sys, time
 import ray
-from biovl import config as configs
-from biovl.runtime.connection import connected
+from biovl.core import config as configs
+from biovl.runtime.connection import connect_ray
 from biovl.harvest.job import HarvestConfig, harvest
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
-with connected():
+with connect_ray():
     ray.get([ray.remote(lambda: __import__("biovl.harvest.rows")).remote() for _ in range(8)])
     started = time.monotonic()
     harvest(config)
@@ -188,7 +188,7 @@ with connected():
 
 _PEAK = """
 import json, resource, sys
-from biovl import config as configs
+from biovl.core import config as configs
 from biovl.harvest.job import HarvestConfig, read_unit, plan_units
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
 for number, unit in enumerate(plan_units(config)):

@@ -230,11 +230,11 @@ def _with_ray(folder: str, steps: int) -> None:
     import ray.train.torch
     import ray.util.queue
 
-    from biovl.runtime.connection import connected
+    from biovl.runtime.connection import connect_ray
     from biovl.runtime.ray_train import COLLECTIVES_TIMEOUT_S
 
     train: Any = ray.train
-    with connected():
+    with connect_ray():
         trainer = train.torch.TorchTrainer(
             pretrain_ray.in_a_ray_worker,
             train_loop_config={

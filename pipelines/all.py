@@ -12,7 +12,7 @@ from biovl.chain.command import from_command_line
 from biovl.chain.job import STEPS, run_chain
 from biovl.core import recipes
 from biovl.core.errors import BiovlError
-from biovl.runtime.terminal import without_false_alarms
+from biovl.runtime.terminal import filter_false_alarms
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
             print(telling.plan(chain, found), end="")
             check(found)
             return
-        with without_false_alarms():
+        with filter_false_alarms():
             done = run_chain(
                 chain, after=lambda links, seconds: telling.note(chain, links, seconds)
             )

@@ -21,7 +21,7 @@ from biovl.chain.job import STEPS, run_chain
 from biovl.core import recipes
 from biovl.core.artifacts import Folder
 from biovl.core.errors import BiovlError
-from biovl.runtime.terminal import without_false_alarms
+from biovl.runtime.terminal import filter_false_alarms
 from biovl.sample import make_damaged_packages, make_packages
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     }
     chain = read_chain(STEPS, "demo", values)
     try:
-        with without_false_alarms():
+        with filter_false_alarms():
             done = run_chain(chain, after=lambda links, took: telling.note(chain, links, took))
     except BiovlError as error:
         sys.exit(_refused(error))
@@ -58,7 +58,7 @@ def main() -> None:
     print(telling.outcome(chain, done))
     _example(folder / "corpus")
     _scores(done)
-    with without_false_alarms():
+    with filter_false_alarms():
         concepts, took = _concepts(folder)
     print("Serving model and index on this machine …", flush=True)
     with demo_service.serving(folder) as address:

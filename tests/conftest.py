@@ -14,12 +14,12 @@ SHARED = ROOT.parent / "shared" / "data"
 def ray_session() -> Iterator[None]:
     """One Ray for all tests that need it: starting it takes seconds."""
     from biovl.core.errors import RayError
-    from biovl.runtime.connection import connected
+    from biovl.runtime.connection import connect_ray
 
     with ExitStack() as stack:
         for tries_left in reversed(range(5)):
             try:
-                stack.enter_context(connected())
+                stack.enter_context(connect_ray())
                 break
             # Ray gives its processes 30 s to begin, whatever else the machine does.
             except RayError:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from biovl.core import artifacts as storage
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import told
+from biovl.core.filesystems import translate_storage_errors
 
 MEMBERS_SHOWN = 30
 _CAPTION_CHARS = 4_000
@@ -60,7 +60,7 @@ class Concepts:
         self.uri = uri
         self.fingerprint = storage.fingerprint(uri)
         self._folder = storage.Folder(uri)
-        with told(self._folder.described):
+        with translate_storage_errors(self._folder.described):
             self.clusters = self._read_clusters()
             self._metadata, self._groups = self._read_places()
         self._sheets: OrderedDict[int, tuple[Member, ...]] = OrderedDict()
@@ -72,7 +72,7 @@ class Concepts:
             if cluster_id in self._sheets:
                 self._sheets.move_to_end(cluster_id)
                 return self._sheets[cluster_id]
-        with told(self._folder.described):
+        with translate_storage_errors(self._folder.described):
             members = self._read_sheet(cluster_id)
         with self._lock:
             self._sheets[cluster_id] = members

@@ -12,7 +12,7 @@ from biovl.concepts.taxonomy import Taxonomy
 from biovl.concepts.votes import Vote
 from biovl.core import spreadsheets
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.core.filesystems import open_location, told
+from biovl.core.filesystems import open_location, translate_storage_errors
 from serve.review.concepts import Cluster
 
 
@@ -43,7 +43,7 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
     """
     filesystem, place = open_location(path)
     try:
-        with told(path), filesystem.open_input_stream(place) as stream:
+        with translate_storage_errors(path), filesystem.open_input_stream(place) as stream:
             data = stream.read()
         text = spreadsheets.decode(data)
     except FileNotFoundError:

@@ -190,7 +190,7 @@ def test_a_request_that_cannot_be_met_is_told_before_ray_starts(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("biovl.annotate.job.connected", None)
+    monkeypatch.setattr("biovl.annotate.job.connect_ray", None)
     with pytest.raises(error, match=told):
         values = settings(name, table, weights, tmp_path / "out")
         annotate(configs.build(AnnotateConfig, {**values, **changes}))
@@ -231,7 +231,7 @@ def test_columns_that_are_published_are_known_before_the_model_is_built(
     made: Path, table: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AnnotateConfig, "make", None)
-    monkeypatch.setattr("biovl.annotate.job.connected", None)
+    monkeypatch.setattr("biovl.annotate.job.connect_ray", None)
     assert run("dinov2", table, weights, made, **SMALL) == read_manifest(str(made), "columns")
 
 

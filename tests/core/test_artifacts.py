@@ -12,8 +12,8 @@ from biovl.core.artifacts import (
     Input,
     Manifest,
     find_manifest,
+    find_published,
     fingerprint,
-    published,
     read_manifest,
     refuse_overlap,
 )
@@ -53,9 +53,9 @@ def test_a_draft_is_taken_up_where_it_was(uri: str) -> None:
     first = Draft.begin(uri, "figures", {"a": 1})
     first.note("units/000003", {"seen": 3})
     again = Draft.begin(uri, "figures", {"a": 1})
-    assert again.names_noted("units") == ["units/000003"]
-    assert again.noted("units/000003") == {"seen": 3}
-    assert again.noted("units/000004") is None
+    assert again.note_names("units") == ["units/000003"]
+    assert again.read_note("units/000003") == {"seen": 3}
+    assert again.read_note("units/000004") is None
     made = []
     assert again.once("plan", lambda: made.append(1) or {"b": 2, "a": 1}) == {"a": 1, "b": 2}
     assert again.once("plan", lambda: made.append(1)) == {"a": 1, "b": 2}
@@ -70,11 +70,11 @@ def test_another_configuration_or_input_is_refused_by_name(uri: str) -> None:
         Draft.begin(uri, "figures", {"a": 1, "source": {"path": "q"}}, [read])
     draft.publish(manifest(config={"a": 1, "source": {"path": "p"}}, inputs=[read]))
     same = {"a": 1, "source": {"path": "p"}}
-    assert published(uri, "figures", same, [read]) is not None
+    assert find_published(uri, "figures", same, [read]) is not None
     with pytest.raises(ArtifactError, match="'1' -> '2'"):
-        published(uri, "figures", same, [Input(name="figures", uri="x", fingerprint="2")])
+        find_published(uri, "figures", same, [Input(name="figures", uri="x", fingerprint="2")])
     with pytest.raises(ArtifactError, match="kind: 'figures' -> 'corpus'"):
-        published(uri, "corpus", same, [read])
+        find_published(uri, "corpus", same, [read])
 
 
 def begun_by_an_earlier_version(uri: str, plain: dict[str, object]) -> Draft:
@@ -88,11 +88,11 @@ def begun_by_an_earlier_version(uri: str, plain: dict[str, object]) -> Draft:
 
 def test_a_draft_of_an_earlier_version_is_resumed(uri: str) -> None:
     begun_by_an_earlier_version(uri, {"a": 1, "b": {"c": 2}})
-    assert Draft.begin(uri, "figures", {"a": 1, "b": {"c": 2}}).noted("units/000000")
+    assert Draft.begin(uri, "figures", {"a": 1, "b": {"c": 2}}).read_note("units/000000")
     # Settings that it did not have are what they are by default, also those of a new section.
     now = {"a": 1, "b": {"c": 2, "new": 5}, "section": {"x": None}}
     defaults = {("a",): 1, ("b", "new"): 5, ("section", "x"): None, ("out",): "never compared"}
-    assert Draft.begin(uri, "figures", now, defaults=defaults).noted("units/000000")
+    assert Draft.begin(uri, "figures", now, defaults=defaults).read_note("units/000000")
     for name, changed in (
         (r"config\.b\.new: 5 -> 6", {**now, "b": {"c": 2, "new": 6}}),
         (r"config\.section\.x: None -> 1", {**now, "section": {"x": 1}}),
@@ -110,7 +110,7 @@ def test_a_draft_of_this_version_is_not_that_of_another_version(
 ) -> None:
     Draft.begin(uri, "figures", {"a": 1}, output_format=2).note("units/000000", {})
     monkeypatch.setattr(Manifest, "code", "biovl 9.9.9")
-    assert Draft.begin(uri, "figures", {"a": 1}, output_format=2).noted("units/000000") == {}
+    assert Draft.begin(uri, "figures", {"a": 1}, output_format=2).read_note("units/000000") == {}
     with pytest.raises(ArtifactError, match="output_format: 2 -> 3"):
         Draft.begin(uri, "figures", {"a": 1}, output_format=3)
 
@@ -118,9 +118,9 @@ def test_a_draft_of_this_version_is_not_that_of_another_version(
 def test_what_an_earlier_version_published_counts_as_published(uri: str) -> None:
     Draft.begin(uri, "figures", {"a": 1}).publish(manifest(code="biovl 0.0.1"))
     now, defaults = {"a": 1, "new": 5}, {("new",): 5}
-    assert published(uri, "figures", now, defaults=defaults) is not None
+    assert find_published(uri, "figures", now, defaults=defaults) is not None
     with pytest.raises(ArtifactError, match=r"config\.new: 5 -> 6"):
-        published(uri, "figures", {"a": 1, "new": 6}, defaults=defaults)
+        find_published(uri, "figures", {"a": 1, "new": 6}, defaults=defaults)
 
 
 def test_a_draft_in_which_nothing_was_done_is_begun_again_by_the_corrected_command(
@@ -134,8 +134,8 @@ def test_a_draft_in_which_nothing_was_done_is_begun_again_by_the_corrected_comma
     with pytest.raises(ArtifactError, match="'nowhere' -> 'here'"):
         Draft.begin(uri, "model", {"weights": "here"})
     right = Draft.begin(uri, "model", {"weights": "here"}, plans=["planned"])
-    assert right.noted("begun")["config"] == {"weights": "here"}
-    assert right.noted("planned") is None
+    assert right.read_note("begun")["config"] == {"weights": "here"}
+    assert right.read_note("planned") is None
     right.folder.write("metrics.jsonl", b"")
     with pytest.raises(ArtifactError, match="'here' -> 'elsewhere'"):
         Draft.begin(uri, "model", {"weights": "elsewhere"}, plans=["planned"])
@@ -275,12 +275,12 @@ def test_every_job_that_asks_whether_it_is_done_is_kept_out_of_its_inputs(tmp_pa
     figures = Input(name="figures", uri=str(tmp_path / "figures"), fingerprint="f")
     for out in ("figures", "figures/corpus", "."):
         with pytest.raises(ArtifactError, match="out: "):
-            published(str(tmp_path / out), "corpus", {}, [figures])
-    assert published(str(tmp_path / "corpus"), "corpus", {}, [figures]) is None
+            find_published(str(tmp_path / out), "corpus", {}, [figures])
+    assert find_published(str(tmp_path / "corpus"), "corpus", {}, [figures]) is None
     # Columns stand beside the rows that they are about, but not in place of them.
-    assert published(str(tmp_path / "figures/columns/c"), "columns", {}, [figures]) is None
+    assert find_published(str(tmp_path / "figures/columns/c"), "columns", {}, [figures]) is None
     with pytest.raises(ArtifactError, match="out: "):
-        published(str(tmp_path / "figures"), "columns", {}, [figures])
+        find_published(str(tmp_path / "figures"), "columns", {}, [figures])
     assert not list(tmp_path.iterdir())
 
 
@@ -290,6 +290,6 @@ def test_what_was_published_within_its_input_by_an_earlier_version_is_still_know
     figures = Input(name="figures", uri=str(tmp_path), fingerprint="f")
     out = str(tmp_path / "corpus")
     made = Draft(out).publish(manifest(kind="corpus", config={}, inputs=[figures]))
-    found = published(out, "corpus", {}, [figures])
+    found = find_published(out, "corpus", {}, [figures])
     assert found is not None
     assert found.kind == made.kind

@@ -32,11 +32,11 @@ _done: set[str] = set()
 
 def begin(folder: Path) -> None:
     """Go to a folder and start Ray there."""
-    from biovl.runtime.connection import connected
+    from biovl.runtime.connection import connect_ray
 
     os.chdir(folder)
     os.environ["HF_HOME"] = str(folder / "hub")
-    _open.enter_context(connected())
+    _open.enter_context(connect_ray())
 
 
 def end() -> None:

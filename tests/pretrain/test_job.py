@@ -25,7 +25,7 @@ from biovl.core import config as configs
 from biovl.core import recipes
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import ArtifactError, ConfigError, TrainingError
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.shards import read_pair
 from biovl.models import encoder
 from biovl.pretrain import job as pretraining
@@ -331,7 +331,7 @@ def test_a_second_driver_of_a_run_is_refused_and_disturbs_nothing(
     sample_corpus: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
-    with held(str(out), settle_s=0):
+    with acquire_lease(str(out), settle_s=0):
         unfinished = out / ".draft" / "ray" / "state.json"
         unfinished.parent.mkdir()
         unfinished.write_text("{}")

@@ -26,7 +26,7 @@ from biovl.core import recipes
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, StorageError
 from biovl.core.filesystems import open_location
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.records import Figure
 from biovl.harvest.job import HarvestConfig, harvest
@@ -289,7 +289,7 @@ def test_a_second_driver_is_refused_and_disturbs_nothing(
         corpus: lambda: assemble(configs.build(AssembleConfig, settings)),
     }
     for folder, job in jobs.items():
-        with held(str(folder), settle_s=0):
+        with acquire_lease(str(folder), settle_s=0):
             before = content(folder)
             with pytest.raises(
                 ArtifactError, match=re.escape(f"{folder} is being made by process")

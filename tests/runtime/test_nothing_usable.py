@@ -40,7 +40,7 @@ def test_an_abandoned_draft_lets_another_configuration_begin(tmp_path: Path) -> 
     draft.folder.write("train/00000.tar", b"x")
     draft.abandon()
     assert not (tmp_path / "out").exists()
-    assert Draft.begin(out, "corpus", {"rules": 2}).names_noted("decided") == []
+    assert Draft.begin(out, "corpus", {"rules": 2}).note_names("decided") == []
 
 
 def test_reasons_are_counted_with_the_most_frequent_first() -> None:

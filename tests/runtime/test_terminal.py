@@ -11,9 +11,9 @@ from biovl.runtime.terminal import FALSE_ALARMS
 
 PROGRAM = """
 import os, sys
-from biovl.runtime.terminal import without_false_alarms
+from biovl.runtime.terminal import filter_false_alarms
 
-with without_false_alarms():
+with filter_false_alarms():
     os.write(2, b"native: {alarm} and so on\\n")
     os.write(2, b"native: a real error\\n")
     print("python: progress", file=sys.stderr)
@@ -40,8 +40,8 @@ def test_only_false_alarms_are_left_out_also_when_the_process_crashes(end: str) 
 
 def test_a_terminal_stays_a_terminal() -> None:
     asks = (
-        "import sys; from biovl.runtime.terminal import without_false_alarms\n"
-        "with without_false_alarms(): print(sys.stderr.isatty(), end='')"
+        "import sys; from biovl.runtime.terminal import filter_false_alarms\n"
+        "with filter_false_alarms(): print(sys.stderr.isatty(), end='')"
     )
     ours, theirs = os.openpty()
     done = subprocess.run(

@@ -19,7 +19,7 @@ from biovl.annotate.annotators import Annotator
 from biovl.annotate.articles import PREFIX, articles_of
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import trouble
+from biovl.core.filesystems import storage_problem
 from biovl.core.tables import Part, Table
 
 _PLANNERS = 16
@@ -178,7 +178,7 @@ def rows_of(
                     yield {**own, **next(beside)}
         except (OSError, pa.ArrowInvalid) as error:
             # What ails the disk is told as such.
-            if isinstance(error, OSError) and trouble(error, table.uri):
+            if isinstance(error, OSError) and storage_problem(error, table.uri):
                 raise
             raise ArtifactError(f"{table.uri}/{path} cannot be read: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from biovl.core.charts import BLUE, bars, bars_height_in, nothing, plot_figure, png, style
+from biovl.core.charts import BLUE, bars, bars_height_in, draw_empty, plot_figure, png, style
 
 _AT_MOST = 31
 """Bars; BiomedCLIP's Fig. 1B has thirty."""
@@ -18,7 +18,7 @@ def frequencies(counts: Mapping[str, int], *, title: str, what: str) -> bytes:
         if rows:
             bars(axes, rows, what=what, at_most=_AT_MOST)
         else:
-            nothing(axes, f"no {what}")
+            draw_empty(axes, f"no {what}")
         return png(figure)
 
 

@@ -65,7 +65,7 @@ class AnnotateConfig:
         if min(self.batch, self.rows_per_task) < 1:
             raise ValueError("batch and rows_per_task must be positive")
         # Here, so that a name or a setting that is not known is told as the others are.
-        _, settings = plugins.found("annotate.annotators", self._plugin)
+        _, settings = plugins.resolve("annotate.annotators", self._plugin)
         if not self.out:
             out = f"{self.table.rstrip('/')}/{COLUMNS}/{settings.column}"
             object.__setattr__(self, "out", out)
@@ -78,7 +78,7 @@ class AnnotateConfig:
     @property
     def batches_at_once(self) -> int:
         """How many batches a copy takes: several where it waits for a server, alone."""
-        _, settings = plugins.found("annotate.annotators", self._plugin)
+        _, settings = plugins.resolve("annotate.annotators", self._plugin)
         return int(getattr(settings, "batches_at_once", 1))
 
     @property
@@ -92,7 +92,7 @@ class AnnotateConfig:
         Those that do not change the columns are left out: ``weights``, which stand among the
         inputs, and where and how fast an endpoint may be asked.
         """
-        _, settings = plugins.found("annotate.annotators", self._plugin)
+        _, settings = plugins.resolve("annotate.annotators", self._plugin)
         plain = configs.to_plain(settings)
         for name in ("weights", *getattr(settings, "elsewhere", ())):
             plain.pop(name, None)
@@ -100,7 +100,7 @@ class AnnotateConfig:
 
     def defaults(self) -> configs.Defaults:
         """Return the defaults of the annotator's settings."""
-        _, settings = plugins.found("annotate.annotators", self._plugin)
+        _, settings = plugins.resolve("annotate.annotators", self._plugin)
         return configs.defaults(type(settings), "annotator")
 
     def inputs(self) -> list[Input]:
@@ -109,7 +109,7 @@ class AnnotateConfig:
         Raises:
             ConfigError: If there is no such file.
         """
-        _, settings = plugins.found("annotate.annotators", self._plugin)
+        _, settings = plugins.resolve("annotate.annotators", self._plugin)
         files = [
             Input(name=name, uri=uri, fingerprint=hashlib.sha256(file_bytes(name, uri)).hexdigest())
             for name, uri in getattr(settings, "files", {}).items()

@@ -28,12 +28,18 @@ from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.batches import BATCH, Unit
 from biovl.annotate.config import AnnotateConfig
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Manifest, published
+from biovl.core.artifacts import Draft, Manifest, find_published
 from biovl.core.errors import BiovlError, ConfigError
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.tables import COLUMNS, Table, open_table
-from biovl.runtime.connection import check_room, connected
-from biovl.runtime.failures import check_usable, checked, leaving_nothing, resumable, returned
+from biovl.runtime.connection import check_room, connect_ray
+from biovl.runtime.failures import (
+    check_usable,
+    explain_resume,
+    raise_task_error,
+    remove_unusable_draft,
+    run_task,
+)
 from biovl.runtime.progress import Progress
 
 _SHARE = 0.25
@@ -65,7 +71,7 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
             ``out`` holds something else or is being made by another process.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _annotate(config, Progress("annotate", progress))
 
 
@@ -76,7 +82,7 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     # The same input gives the same bytes wherever they are published and whoever works.
     del plain["out"], plain["workers"], plain["may_be_empty"]
     defaults = {**configs.defaults(AnnotateConfig), **config.defaults()}
-    done = published(config.out, COLUMNS, plain, inputs, defaults=defaults)
+    done = find_published(config.out, COLUMNS, plain, inputs, defaults=defaults)
     if done is not None:
         return done
     annotator = config.make()
@@ -91,12 +97,12 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             f"{config.table} has no column {', '.join(missing)}, which {config.annotator.name} "
             f"reads; found {', '.join(sorted(table.names))}"
         )
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out, COLUMNS, plain, inputs, defaults=defaults, output_format=FORMAT
         )
         units = batches.plan(table, config.rows_per_task)
-        with connected():
+        with connect_ray():
             if isinstance(annotator, LongCap) and annotator.config.engine.copies:
                 longcap_engine.fill(config, annotator, table, units, report)
             _compute(config, annotator, table, units, report)
@@ -189,7 +195,7 @@ def _compute(
     )
     rows = 0
     for row in computed.iter_rows():
-        rows += checked(row)["rows"]
+        rows += raise_task_error(row)["rows"]
         report.add(f"{rows:,} rows ({rows / report.seconds:.0f}/s)")
 
 
@@ -216,7 +222,7 @@ def _prepare(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
     unit = pending[number]
     made = batches.prepare(annotator, table, unit, config.batch, found[unit.part])
     while True:
-        step = returned(config.table, lambda: {"batch": next(made, None)})
+        step = run_task(config.table, lambda: {"batch": next(made, None)})
         if "batch" not in step:
             yield pa.Table.from_pylist([step], schema=BATCH)
             return
@@ -249,7 +255,7 @@ class _Compute:
                 model = self._model
             return {"rows": pieces.write(self._config.out, self._annotator, model, batch)}
 
-        return returned(self._config.out, done)
+        return run_task(self._config.out, done)
 
     # Loaded with the first batch, which can say why it fails: an actor that cannot begin only dies.
     @functools.cached_property
@@ -271,7 +277,7 @@ class _Compute:
 
 
 def _joined(draft: Draft) -> set[int]:
-    return {int(kept.rpartition("/")[2]) for kept in draft.names_noted("joined")}
+    return {int(kept.rpartition("/")[2]) for kept in draft.note_names("joined")}
 
 
 def _join(
@@ -291,9 +297,9 @@ def _join(
         numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
         work = functools.partial(_join_part, shared)
         for row in numbers.map(work, num_cpus=1).iter_rows():
-            checked(row)
+            raise_task_error(row)
             report.add()
-    receipts = [draft.noted(f"joined/{number:06d}") for number in range(len(table.parts))]
+    receipts = [draft.read_note(f"joined/{number:06d}") for number in range(len(table.parts))]
     if any(receipt is None for receipt in receipts):
         raise BiovlError(f"{config.out}: a part was joined and its receipt is not there")
     return [receipt for receipt in receipts if receipt is not None]
@@ -309,4 +315,4 @@ def _join_part(shared: Any, row: dict[str, Any]) -> dict[str, Any]:
         Draft(config.out).note(f"joined/{number:06d}", receipt)
         return {"part": number}
 
-    return returned(config.out, done)
+    return run_task(config.out, done)

@@ -22,7 +22,7 @@ from biovl.annotate.config import AnnotateConfig
 from biovl.annotate.longcap.spending import Cache
 from biovl.annotate.longcap.steps import Answer, body_of
 from biovl.core.tables import Table
-from biovl.runtime.failures import checked, returned
+from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.progress import Progress
 
 Processor = Callable[[Dataset], Dataset]
@@ -60,7 +60,7 @@ def fill(
             functools.partial(_asked, shared), batch_size=1, batch_format="pyarrow", num_cpus=1
         )
         kept = run(asked).map(functools.partial(_kept, annotator.config.cache), num_cpus=_LITTLE)
-        here = sum(int(checked(row)["kept"]) for row in kept.iter_rows())
+        here = sum(int(raise_task_error(row)["kept"]) for row in kept.iter_rows())
         answered += here
         report.say(f"wave {wave + 1}: {here:,} answers")
         if not here:
@@ -129,7 +129,7 @@ def _asked(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
                 return {"over": True}
             return {"next": _next(annotator, cache, {k: cell.as_py() for k, cell in row.items()})}
 
-        step = returned(config.table, work)
+        step = run_task(config.table, work)
         if step.get("over"):
             return
         if "next" not in step:
@@ -172,7 +172,7 @@ def _kept(uri: str, row: dict[str, Any]) -> dict[str, Any]:
         input_tokens=int(row["num_input_tokens"]),
         output_tokens=output_tokens,
     )
-    return {"failed": None, **returned(uri, lambda: _put(uri, row["key"], answer))}
+    return {"failed": None, **run_task(uri, lambda: _put(uri, row["key"], answer))}
 
 
 def _put(uri: str, key: str, answer: Answer) -> dict[str, Any]:

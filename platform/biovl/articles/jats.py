@@ -19,7 +19,7 @@ from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.glossary import abbreviations
 from biovl.articles.text import plain, plain_or_none
 from biovl.core.records import Mention
-from biovl.core.xml import MAX_TREE_BYTES, parsed, tree_bytes
+from biovl.core.xml import MAX_TREE_BYTES, parse_xml, tree_bytes
 
 MALFORMED = "xml is malformed"
 NOT_AN_ARTICLE = "xml is not a JATS article"
@@ -75,7 +75,7 @@ def read_article(xml: bytes) -> Reading:
     if (need := tree_bytes(xml)) > MAX_TREE_BYTES:
         return Reading(None, TOO_LARGE, f"its tree would take {need / 1e6:.0f} MB")
     try:
-        root = parsed(xml.lstrip())
+        root = parse_xml(xml.lstrip())
     except (etree.XMLSyntaxError, ValueError) as error:
         # A bomb trips libxml2's limits before its declarations can be looked at.
         bomb = b"<!ENTITY" in xml[:_PROLOG_BYTES]

@@ -32,16 +32,16 @@ from biovl.core.artifacts import (
     Folder,
     Input,
     Manifest,
+    find_published,
     fingerprint,
-    published,
     read_manifest,
     to_json,
 )
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.harvests import Harvest, HarvestPart, open_harvests
-from biovl.core.leases import held
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import check_usable, leaving_nothing, resumable
+from biovl.core.leases import acquire_lease
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -70,7 +70,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
             being made by another process.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _assemble(config, Progress("assemble", progress))
 
 
@@ -91,13 +91,15 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     if plain["retracted"] == "drop":
         # Said by the rules; corpora of versions without this setting are the same.
         del plain["retracted"]
-    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(AssembleConfig))
+    done = find_published(
+        config.out, KIND, plain, inputs, defaults=configs.defaults(AssembleConfig)
+    )
     if done is not None:
         return done
     parts, columns = _parts(config, sources)
     rules.check_columns(asked, [*columns.names, "superseded"])
     labels = check_columns(config, columns)
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out,
             KIND,
@@ -106,7 +108,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             defaults=configs.defaults(AssembleConfig),
             output_format=FORMAT,
         )
-        with connected():
+        with connect_ray():
             stages = Stages(draft, report)
             stages.run("looking at part", len(parts), _look, (config, parts))
             decided = draft.once(

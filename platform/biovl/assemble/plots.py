@@ -18,7 +18,7 @@ from biovl.core.charts import (
     ROSE,
     bars,
     bars_height_in,
-    nothing,
+    draw_empty,
     plot_figure,
     png,
     style,
@@ -76,7 +76,7 @@ def lengths(stats: Mapping[str, Any], of: str) -> bytes:
     for axes, (window, lost) in zip(panels.flat, windows.items(), strict=True):
         axes.set_title(f"Window of {window} tokens")
         if not tokens.any():
-            nothing(axes, f"no {of}s")
+            draw_empty(axes, f"no {of}s")
             continue
         seen = (tokens - np.array(histogram["wasted"][window], np.int64))[:shown]
         axes.stairs(seen, edges, fill=True, color=BLUE, label="seen by the model")
@@ -116,8 +116,8 @@ def image_sizes(stats: Mapping[str, Any]) -> bytes:
     both.set_title("Width and height")
     shorter.set_title("Shorter side")
     if not sizes["bins"]:
-        nothing(both, "no images")
-        nothing(shorter, "no images")
+        draw_empty(both, "no images")
+        draw_empty(shorter, "no images")
         return png(drawn)
     width, height, images = np.array(sizes["bins"], np.int64).T
     # A margin of three bins on each side, so that a power of two is in sight, and the same range
@@ -168,7 +168,7 @@ def figures_per_article(stats: Mapping[str, Any]) -> bytes:
     axes = drawn.subplots()
     axes.set_title("Images of an article in the corpus")
     if not found:
-        nothing(axes, "no articles")
+        draw_empty(axes, "no articles")
         return png(drawn)
     last = max(5, min(max(found), _MOST_FIGURES_SHOWN))
     counts = [found.get(value, 0) for value in range(1, last)]
@@ -207,7 +207,7 @@ def licenses(stats: Mapping[str, Any]) -> bytes:
     axes = drawn.subplots()
     axes.set_title("Licences")
     if not rows:
-        nothing(axes, "no images")
+        draw_empty(axes, "no images")
         return png(drawn)
     bars(axes, rows, what="images")
     present = {row["license_group"] for row in stats["licenses"]}
@@ -225,7 +225,7 @@ def years(stats: Mapping[str, Any]) -> bytes:
     axes.set_title("Year of publication")
     aside = {"without a year": sum(row["images"] for row in stats["years"]) - sum(dated.values())}
     if not dated:
-        nothing(axes, "no image has a year")
+        draw_empty(axes, "no image has a year")
         return png(drawn)
     last = max(dated)
     first = max(min(dated), last - _MOST_YEARS_SHOWN + 1)
@@ -254,7 +254,7 @@ def drops(stats: Mapping[str, Any]) -> bytes:
     if rows:
         bars(axes, rows, what="figures")
     else:
-        nothing(axes, "none was left out")
+        draw_empty(axes, "none was left out")
     return png(drawn)
 
 
@@ -267,7 +267,7 @@ def labels(stats: Mapping[str, Any], column: str) -> bytes:
     rest = f" (the {len(shown)} of {len(rows)} with most figures)" if len(rows) > len(shown) else ""
     axes.set_title(f"{column.replace('_', ' ').capitalize()}{rest}")
     if not shown:
-        nothing(axes, "no figures")
+        draw_empty(axes, "no figures")
         return png(drawn)
     places = range(len(shown))
     before = [counts["figures"] for _, counts in shown]

@@ -19,7 +19,7 @@ from biovl.benchmark.datasets import choices
 from biovl.core import plugins
 from biovl.core.config import Recipe
 from biovl.core.errors import ConfigError
-from biovl.core.filesystems import open_location, told
+from biovl.core.filesystems import open_location, translate_storage_errors
 from biovl.core.plugins import Plugin
 
 TASKS = "benchmark.tasks"
@@ -47,7 +47,7 @@ def is_there(benchmark: Benchmark, data_root: str) -> bool:
     if not data_root:
         return False
     filesystem, path = open_location(f"{data_root.rstrip('/')}/{benchmark.location}")
-    with told(data_root):
+    with translate_storage_errors(data_root):
         found = filesystem.get_file_info(path).type
     return bool(found != pafs.FileType.NotFound)
 

@@ -9,7 +9,7 @@ from biovl.benchmark.datasets import Labelled, Pairs, choices
 from biovl.core import plugins
 from biovl.core.artifacts import Folder, find_manifest
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import open_location, told
+from biovl.core.filesystems import open_location, translate_storage_errors
 from biovl.core.plugins import Plugin
 
 KIND = "benchmark.datasets"
@@ -32,7 +32,7 @@ def _format(uri: str) -> str:
     if uri.endswith((".csv", ".tsv")):
         return "captions"
     filesystem, path = open_location(uri)
-    with told(uri):
+    with translate_storage_errors(uri):
         info = filesystem.get_file_info(path)
     if info.type != pafs.FileType.Directory:
         raise ArtifactError(f"{uri} is no folder, no .npz, no .csv and no .tsv")

@@ -13,8 +13,8 @@ from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.embedding import Wanted
 from biovl.benchmark.encoders import Known, Model
 from biovl.core.artifacts import Draft
-from biovl.core.leases import held
-from biovl.runtime.failures import checked, returned
+from biovl.core.leases import acquire_lease
+from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.progress import Progress
 
 
@@ -25,7 +25,7 @@ class _Embed:
         self._config, self._known, self._todo = config, known, todo
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return returned(self._config.cache_uri(), lambda: self._embed(row))
+        return run_task(self._config.cache_uri(), lambda: self._embed(row))
 
     def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
         wanted, threads = self._wanted[str(row["uri"])], max(1, int(self._config.workers.cpus))
@@ -45,7 +45,7 @@ class _Embed:
 
 
 def embed(config: BenchmarkConfig, name: str, wanted: Sequence[Wanted], say: Progress) -> None:
-    """Embed for one model what is not kept yet; for use within ``connected``.
+    """Embed for one model what is not kept yet; for use within ``connect_ray``.
 
     Args:
         config: Of the run: workers, precision, the cache.
@@ -59,9 +59,9 @@ def embed(config: BenchmarkConfig, name: str, wanted: Sequence[Wanted], say: Pro
     with contextlib.ExitStack() as leases:
         pending, total = [], 0
         for uri, item in todo.items():
-            leases.enter_context(held(uri))
+            leases.enter_context(acquire_lease(uri))
             draft = Draft.begin(uri, embedding.KIND, item.plain, embedding.inputs(item))
-            finished = {int(kept.rpartition("/")[2]) for kept in draft.names_noted("embedded")}
+            finished = {int(kept.rpartition("/")[2]) for kept in draft.note_names("embedded")}
             pending += [{"uri": uri, "number": n} for n in range(item.units) if n not in finished]
             total += item.units
         say.stage(f"embedding with {name}: unit", total, done_before=total - len(pending))
@@ -77,7 +77,7 @@ def embed(config: BenchmarkConfig, name: str, wanted: Sequence[Wanted], say: Pro
             )
             seen = 0
             for row in done.iter_rows():
-                seen += checked(row)["rows"]
+                seen += raise_task_error(row)["rows"]
                 say.add(f"{seen:,} images and texts ({seen / say.seconds:.0f}/s)")
         for item in todo.values():
             embedding.publish(item)

@@ -173,7 +173,9 @@ def _unit(number: int) -> str:
 def publish(wanted: Wanted) -> Manifest:
     """Join the units of a draft, all of which are there, and publish the vectors."""
     draft = Draft(wanted.uri)
-    receipts: list[Any] = [draft.noted(f"embedded/{number:06d}") for number in range(wanted.units)]
+    receipts: list[Any] = [
+        draft.read_note(f"embedded/{number:06d}") for number in range(wanted.units)
+    ]
     facts = receipts[0]["facts"]
     with draft.folder.writer(VECTORS) as stream:
         _write_header(stream, len(wanted.source), facts["dim"])

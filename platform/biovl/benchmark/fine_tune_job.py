@@ -30,7 +30,7 @@ from biovl.core.errors import BiovlError, ConfigError, TrainingError
 from biovl.core.plugins import Plugin
 from biovl.models.encoder import Precision
 from biovl.runtime.checkpoints import Checkpoints
-from biovl.runtime.failures import checked, returned
+from biovl.runtime.failures import raise_task_error, run_task
 
 Say = Callable[[str], None]
 
@@ -44,7 +44,7 @@ def train(
     place: str,
     say: Say,
 ) -> None:
-    """Train a model on every draw, and keep what it says of test; for use within ``connected``.
+    """Train a model on every draw, and keep what it says of test; for use within ``connect_ray``.
 
     Begun again, it goes on from the last checkpoints in ``place``.
 
@@ -78,7 +78,7 @@ def learnt(plugin: Plugin, data: Labelled, images: Sequence[Wanted], place: str)
     rows = few_shot.readable_rows(data, embedding.embedded("", images).image_ND)
     draft, found = Draft(place), []
     for training, accuracies in _chosen(task, place, task.tries(data, rows)):
-        receipt = draft.noted(f"trained/{training.name}")
+        receipt = draft.read_note(f"trained/{training.name}")
         if receipt is None or receipt["diverged"]:
             raise BiovlError(f"the loss of training {training.name} is no number: lower tuning.lrs")
         logits = torch.from_numpy(
@@ -96,7 +96,7 @@ def _chosen(
     task: FineTune, place: str, tries: Sequence[Training]
 ) -> list[tuple[Training, dict[str, float]]]:
     draft = Draft(place)
-    told = {one: (draft.noted(f"trained/{one.name}") or {}).get("val") for one in tries}
+    told = {one: (draft.read_note(f"trained/{one.name}") or {}).get("val") for one in tries}
     return task.chosen({one: tuple(val) if val else None for one, val in told.items()})
 
 
@@ -105,7 +105,7 @@ def _run(
 ) -> None:
     """Train what has not been, so many at a time as there are workers."""
     draft = Draft(place)
-    waiting = [one for one in trainings if draft.noted(f"trained/{one.name}") is None]
+    waiting = [one for one in trainings if draft.read_note(f"trained/{one.name}") is None]
     work = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus)(_trained)
     running: dict[Any, Training] = {}
     try:
@@ -115,7 +115,7 @@ def _run(
                 running[work.remote(shared, training)] = training
             (ready,), _ = ray.wait(list(running), num_returns=1)
             training = running.pop(ready)
-            receipt = checked(ray.get(ready))
+            receipt = raise_task_error(ray.get(ready))
             val = f", {receipt['val'][0]:.1%} of val" if receipt["val"] else ""
             told = "the loss is no number" if receipt["diverged"] else f"loss {receipt['loss']:.3f}"
             say(f"{training.name}: {told}{val}")
@@ -127,7 +127,7 @@ def _run(
 def _trained(shared: Any, training: Training) -> dict[str, Any]:
     """Train on a worker; keep what is said of test, and the receipt."""
     plugin, data, images, workers, precision, place = shared
-    return returned(
+    return run_task(
         place, lambda: _tuned(plugin, data, images, workers, precision, place, training)
     )
 
@@ -179,7 +179,7 @@ def _tuned(
         draft.folder.write(_logits(training), stream.getvalue())
     draft.note(receipt, {**found, "loss": loss, "diverged": loss is None})
     Folder(f"{place}/{training.name}").delete_folder(".draft")
-    kept: dict[str, Any] = draft.noted(receipt) or {}
+    kept: dict[str, Any] = draft.read_note(receipt) or {}
     return kept
 
 

@@ -42,7 +42,7 @@ def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[s
 
 def built(kind: str, plugin: Plugin) -> dict[str, Any]:
     """Return a description with its settings as they are built, and those of the data in it."""
-    _, own = plugins.found(kind, plugin)
+    _, own = plugins.resolve(kind, plugin)
     plain = configs.to_plain(own)
     for item in fields(own):
         value = getattr(own, item.name)
@@ -62,7 +62,7 @@ def defaults(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> config
 
 
 def _defaults(kind: str, plugin: Plugin, *within: str) -> dict[tuple[str, ...], Any]:
-    _, own = plugins.found(kind, plugin)
+    _, own = plugins.resolve(kind, plugin)
     found = configs.defaults(type(own), *within)
     for item in fields(own):
         value = getattr(own, item.name)

@@ -32,12 +32,12 @@ from biovl.benchmark.tasks.fine_tune import FineTune
 from biovl.benchmark.tasks.vqa import Vqa
 from biovl.benchmark.vqa_job import answered_and_judged
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Manifest, published, refuse_overlap
+from biovl.core.artifacts import Draft, Folder, Manifest, find_published, refuse_overlap
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError, StorageError
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.plugins import Plugin
-from biovl.runtime.connection import check_room, connected
-from biovl.runtime.failures import checked, leaving_nothing, resumable, returned
+from biovl.runtime.connection import check_room, connect_ray
+from biovl.runtime.failures import explain_resume, raise_task_error, remove_unusable_draft, run_task
 from biovl.runtime.progress import Progress
 
 
@@ -71,7 +71,7 @@ def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Mani
         StorageError: If a disk or bucket does not do its work; the run can be repeated.
         BiovlError: If nothing could be scored; says why.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _benchmark(config, progress)
 
 
@@ -85,10 +85,10 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
     plain = identity.settings(config, described)
     inputs = identity.inputs(config, known, {task.name: task.data for task in asked})
     defaults = identity.defaults(config, described)
-    manifest = published(config.out, report_files.KIND, plain, inputs, defaults=defaults)
+    manifest = find_published(config.out, report_files.KIND, plain, inputs, defaults=defaults)
     if manifest is None:
         refuse_overlap(config.out, _folders(config))
-        with held(config.out) as lease:
+        with acquire_lease(config.out) as lease:
             draft = Draft.begin(
                 config.out,
                 report_files.KIND,
@@ -98,7 +98,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
                 output_format=report_files.FORMAT,
             )
             wanted = _wanted(config, known, asked)
-            with connected():
+            with connect_ray():
                 check_room(config.workers.cpus, config.workers.gpus, say.say)
                 for name in known:
                     mine = [
@@ -201,7 +201,7 @@ def _learn(
     for name, model in known.items():
         for task in asked:
             receipt = f"judged/{name}/{task.name}"
-            if task.learns is None or (name, task.name) not in wanted or draft.noted(receipt):
+            if task.learns is None or (name, task.name) not in wanted or draft.read_note(receipt):
                 continue
             place = _place(draft, name, task.name)
 
@@ -253,7 +253,7 @@ def _judge(
         shared = None
         for name in known:
             key = (name, task.name)
-            kept = draft.noted(f"judged/{name}/{task.name}")
+            kept = draft.read_note(f"judged/{name}/{task.name}")
             if key not in wanted:
                 why = f"{name} has no text tower, which {task.plugin.name} needs"
                 found[key] = {"skipped": why}
@@ -269,7 +269,7 @@ def _judge(
     while running:
         (ready,), _ = ray.wait(list(running), num_returns=1)
         key = running.pop(ready)
-        found[key] = dict(checked(ray.get(ready)))
+        found[key] = dict(raise_task_error(ray.get(ready)))
         say.add(" ".join(key))
     return [
         Judged(model=name, task=task.name, **found[name, task.name])
@@ -310,7 +310,7 @@ def _judged(
             reasons = Counter(vectors.unreadable.values())
             receipt = report_files.kept(draft.folder, model, name, outcome, reasons)
         draft.note(f"judged/{model}/{name}", receipt)
-        noted: dict[str, Any] = draft.noted(f"judged/{model}/{name}") or {}
+        noted: dict[str, Any] = draft.read_note(f"judged/{model}/{name}") or {}
         return noted
 
-    return returned(config.out, judge)
+    return run_task(config.out, judge)

@@ -30,7 +30,7 @@ from biovl.core.artifacts import Draft
 from biovl.core.errors import ConfigError, TrainingError
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
-from biovl.runtime.failures import checked, returned
+from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.workers import Workers
 
 _ANSWERED = "answered"
@@ -59,8 +59,8 @@ def train(
 ) -> Answered:
     """Return what a model says to the questions of val and test, having learnt from train.
 
-    For use within ``connected``. Begun again, it goes on from the last checkpoint in ``place``, or
-    returns what stands there; ``place`` is not published by it.
+    For use within ``connect_ray``. Begun again, it resumes from the last checkpoint in ``place``,
+    or returns what stands there; ``place`` is not published by it.
 
     Args:
         data: Questions; travels to the workers, who read the images.
@@ -75,10 +75,10 @@ def train(
         TrainingError: If the workers failed too often.
     """
     draft = Draft(place)
-    if draft.noted(_ANSWERED) is None:
+    if draft.read_note(_ANSWERED) is None:
         with _listening(say) as queue:
             _fit(data, model, learning, workers, place, queue)
-    return Answered(**(draft.noted(_ANSWERED) or {}))
+    return Answered(**(draft.read_note(_ANSWERED) or {}))
 
 
 def _fit(
@@ -103,7 +103,7 @@ def _fit(
         cpus=workers.cpus,
         gpus=workers.gpus,
     )
-    checked(said)
+    raise_task_error(said)
 
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
         def fail() -> dict[str, Any]:
             raise wrong
 
-        return returned(arguments["place"], fail)
+        return run_task(arguments["place"], fail)
     return {}
 
 
@@ -151,7 +151,7 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
     if done := int(Workers.current().sum(torch.tensor(intact, device=device))):
         learner.load(checkpoints.load(done))
         say(f"goes on after epoch {done} of {epochs}")
-    losses = draft.noted("losses") or {}
+    losses = draft.read_note("losses") or {}
     saved = said = time.monotonic()
     while learner.epochs_done < epochs:
         loss = learner.epoch()
@@ -183,12 +183,12 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def _listening(say: Callable[[str], None]) -> Iterator[Any]:
     """Yield a queue of Ray's; say what workers put into it."""
-    queue = ray_train.queue_to_driver()
+    queue = ray_train.create_driver_queue()
     over = threading.Event()
 
     def hear() -> None:
         with contextlib.suppress(ray.exceptions.RayActorError):
-            for line in ray_train.taken_from(queue):
+            for line in ray_train.drain_queue(queue):
                 say(line)
 
     def listen() -> None:

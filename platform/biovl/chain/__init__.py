@@ -255,7 +255,7 @@ def _names(source: str | FirstOf | tuple[str, ...]) -> tuple[str, ...]:
 
 def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:
     if find_manifest(config.out) is None:
-        begun = Draft(config.out).noted("begun") is not None
+        begun = Draft(config.out).read_note("begun") is not None
         return Link(step, config, "begun" if begun else "to do")
     if waits:
         return Link(step, config, "unchecked", "published; is compared when what it reads is there")

@@ -24,7 +24,7 @@ from biovl.core import config as configs
 from biovl.core import plugins
 from biovl.core.artifacts import Folder, read_manifest, refuse_overlap
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.core.filesystems import open_location, told, without_credentials
+from biovl.core.filesystems import open_location, translate_storage_errors, without_credentials
 from biovl.core.harvests import KINDS
 from biovl.core.tables import open_table
 from biovl.harvest import job as harvesting
@@ -117,9 +117,9 @@ def check_benchmark(config: BenchmarkConfig, made: Made) -> None:
         if uri not in made:
             encoders.describe(uri)
     for plugin in benchmarks.resolved(config)[0].values():
-        plugins.found(benchmarks.TASKS, plugin)
+        plugins.resolve(benchmarks.TASKS, plugin)
     if not isinstance(config.data, str):
-        plugins.found(opening.KIND, config.data)
+        plugins.resolve(opening.KIND, config.data)
     _published(made, config.corpus, "corpus")
     _published(made, config.index, "index")
     for name, place in (("data", config.data), ("data_root", config.data_root)):
@@ -135,7 +135,7 @@ def _published(made: Made, uri: str, *kinds: str) -> None:
 
 def _exists(name: str, uri: str) -> None:
     filesystem, path = open_location(uri)
-    with told(without_credentials(uri)):
+    with translate_storage_errors(without_credentials(uri)):
         kind = filesystem.get_file_info(path).type
     if kind == pafs.FileType.NotFound:
         raise ConfigError(f"{name}: there is nothing at {without_credentials(uri)}")

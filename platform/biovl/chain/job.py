@@ -25,7 +25,7 @@ from biovl.index.config import IndexConfig
 from biovl.index.job import index
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.job import pretrain
-from biovl.runtime.connection import connected
+from biovl.runtime.connection import connect_ray
 from biovl.split.job import SplitConfig, split_figures
 
 _IMAGES = FirstOf(("split", "harvest"))
@@ -155,7 +155,7 @@ def run_chain(
             started = time.monotonic()
             with _named(step.name):
                 # One Ray for all steps that are done now, none where nothing is.
-                stack.enter_context(connected())
+                stack.enter_context(connect_ray())
                 manifest = step.job(found.config)
             done.append(Link(step, found.config, "published", manifest=manifest))
             after(done, {step.name: time.monotonic() - started})

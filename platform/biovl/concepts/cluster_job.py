@@ -28,12 +28,12 @@ from biovl.concepts.blocks import Source, block_count, open_source
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.summary import summarise
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Manifest, published
+from biovl.core.artifacts import Draft, Manifest, find_published
 from biovl.core.errors import ConfigError
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.tables import Table
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import checked, leaving_nothing, resumable, returned
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import explain_resume, raise_task_error, remove_unusable_draft, run_task
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -64,7 +64,7 @@ def cluster(config: ClusterConfig, *, progress: TextIO = sys.stderr) -> Manifest
             being made by another process.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _cluster(config, Progress("cluster", progress))
 
 
@@ -74,12 +74,12 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
     plain = configs.to_plain(config)
     # The same input gives the same bytes wherever they are published and whoever works.
     del plain["out"], plain["workers"]
-    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(ClusterConfig))
+    done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(ClusterConfig))
     if done is not None:
         return done
     _check(config, source)
     blocks = block_count(table, config.block_rows)
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         _with_late_settings(config.out, plain)
         draft = Draft.begin(
             config.out,
@@ -89,7 +89,7 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
             defaults=configs.defaults(ClusterConfig),
             output_format=FORMAT,
         )
-        with connected():
+        with connect_ray():
             stages = Stages(draft, report)
             measured = stages.run("measuring block", blocks, steps.measure, (config, source))
             (fitted,) = stages.run("fitting", 1, steps.fit, (config, source))
@@ -171,8 +171,8 @@ def _check(config: ClusterConfig, source: Source) -> None:
 def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
     """Let a draft in which nothing is fitted yet go on with other settings of what comes after."""
     draft = Draft(out)
-    begun = draft.noted("begun")
-    if begun is None or begun["kind"] != KIND or draft.names_noted("fitting"):
+    begun = draft.read_note("begun")
+    if begun is None or begun["kind"] != KIND or draft.note_names("fitting"):
         return
     begun["config"] = configs.with_defaults(begun["config"], plain, configs.defaults(ClusterConfig))
     late = ("components", "clusters", "iterations", "tolerance", "seed")
@@ -196,21 +196,21 @@ class _Worker:
 
     def pick(self, number: int, own: np.ndarray) -> dict[str, Any]:
         """Return rows of a block."""
-        return returned(
+        return run_task(
             self._config.out,
             lambda: {"rows": self._blocks.one(number)[own]},
         )
 
     def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> dict[str, Any]:
         """Return centroids to begin with."""
-        return returned(
+        return run_task(
             self._config.out,
             lambda: {"centroids": kmeans.first_centroids(sample_SC, clusters, seed)},
         )
 
     def sums(self, centroids_KC: np.ndarray) -> dict[str, Any]:
         """Return what an iteration adds up over all own blocks."""
-        return returned(
+        return run_task(
             self._config.out,
             lambda: {"sums": steps.sums(self._blocks, centroids_KC, self._largest)},
         )
@@ -224,7 +224,7 @@ class _Worker:
             Draft(self._config.out).note(f"assigning-block/{number:06d}", receipt)
             return receipt
 
-        return returned(self._config.out, work)
+        return run_task(self._config.out, work)
 
 
 @contextlib.contextmanager
@@ -261,7 +261,7 @@ class _Team:
     def pick(self, rows: Mapping[int, np.ndarray]) -> np.ndarray:
         """Return rows of blocks, in the order of the blocks."""
         asked = [self.of(number).pick.remote(number, own) for number, own in sorted(rows.items())]
-        return np.concatenate([checked(ray.get(found))["rows"] for found in asked])
+        return np.concatenate([raise_task_error(ray.get(found))["rows"] for found in asked])
 
     def wait(self, report: Progress) -> None:
         """Return when all workers have begun; say now and then how many have not."""
@@ -278,14 +278,14 @@ class _Team:
     def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarray:
         """Return centroids to begin with; found by a worker, as these have one thread each."""
         found = self.workers[0].first_centroids.remote(sample_SC, clusters, seed)
-        return np.asarray(checked(ray.get(found))["centroids"])
+        return np.asarray(raise_task_error(ray.get(found))["centroids"])
 
     def sums(self, centroids_KC: np.ndarray) -> kmeans.Sums:
         """Return the sums over all blocks."""
         centroids = ray.put(centroids_KC)
         total = kmeans.Sums.none(*centroids_KC.shape)
         for found in [worker.sums.remote(centroids) for worker in self.workers]:
-            total.add(checked(ray.get(found))["sums"])
+            total.add(raise_task_error(ray.get(found))["sums"])
         return total
 
 
@@ -297,7 +297,7 @@ class _KMeans:
 
     def iterate(self, usable: Mapping[int, int]) -> tuple[np.ndarray, list[float]]:
         """Return the centroids, and the inertia before each iteration."""
-        config, noted = self._config, self._draft.noted("kmeans")
+        config, noted = self._config, self._draft.read_note("kmeans")
         inertias: list[float] = noted["inertia"] if noted else []
         done = before = len(inertias)
         self._team.wait(self._report)
@@ -326,7 +326,7 @@ class _KMeans:
     def assign(self, table: Table, blocks: int, centroids_KC: np.ndarray) -> list[dict[str, Any]]:
         """Have the clusters of all rows written; return the receipts of the blocks."""
         key = "assigning-block"
-        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
+        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.note_names(key)}
         self._report.stage("assigning block", blocks, done_before=len(finished))
         centroids, shared = ray.put(centroids_KC), ray.put(table)
         pending = [
@@ -335,9 +335,9 @@ class _KMeans:
             if number not in finished
         ]
         for found in pending:
-            checked(ray.get(found))
+            raise_task_error(ray.get(found))
             self._report.add()
-        return [self._draft.noted(f"{key}/{number:06d}") or {} for number in range(blocks)]
+        return [self._draft.read_note(f"{key}/{number:06d}") or {} for number in range(blocks)]
 
 
 def _centroids(iteration: int) -> str:

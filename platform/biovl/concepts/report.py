@@ -9,7 +9,7 @@ from biovl.concepts.agreement import FIELDS
 from biovl.concepts.clusters import Concepts
 from biovl.concepts.resolution import Refused, Resolved
 from biovl.concepts.votes import COLUMNS, cells_of, to_csv
-from biovl.core.charts import BLUE, nothing, plot_figure, png, style, thousands
+from biovl.core.charts import BLUE, draw_empty, plot_figure, png, style, thousands
 
 _TITLES = {
     "panel": "Panels",
@@ -89,7 +89,7 @@ def disagreement_png(resolved: Sequence[Resolved], agreement: Mapping[str, Any])
         for axes, name in zip(drawn.subplots(1, len(FIELDS), sharey=True), FIELDS, strict=True):
             axes.set_title(_TITLES[name])
             if not several:
-                nothing(axes, "no cluster with two votes")
+                draw_empty(axes, "no cluster with two votes")
                 continue
             # Bars about their values: 0 and 100 are values like others.
             edges = np.arange(0, 101 + _STEP_PERCENT, _STEP_PERCENT) - _STEP_PERCENT / 2

@@ -22,13 +22,13 @@ from biovl.concepts.resolve_config import ResolveConfig
 from biovl.concepts.taxonomy import Taxonomy, load_taxonomy
 from biovl.concepts.votes import read_votes
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, published, to_json
+from biovl.core.artifacts import Draft, Input, Manifest, find_published, to_json
 from biovl.core.errors import ConfigError
 from biovl.core.filesystems import open_location
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.tables import COLUMNS, open_table
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import check_usable, leaving_nothing, resumable
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -56,7 +56,7 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
             being made by another process.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _resolve(config, Progress("resolve", progress))
 
 
@@ -86,11 +86,13 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
     plain = configs.to_plain(config)
     # The same input gives the same bytes wherever they are published.
     del plain["out"], plain["may_be_empty"]
-    done = published(config.out, COLUMNS, plain, inputs, defaults=configs.defaults(ResolveConfig))
+    done = find_published(
+        config.out, COLUMNS, plain, inputs, defaults=configs.defaults(ResolveConfig)
+    )
     if done is not None:
         return done
     outcome = _outcome(config, data, taxonomy, concepts)
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out,
             COLUMNS,
@@ -100,7 +102,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
             output_format=FORMAT,
         )
         labels = propagation.labels_of(outcome.resolved, len(concepts.keys))
-        with connected():
+        with connect_ray():
             write: Callable[[int], propagation.Receipt]
             if source is None:
                 parts = concepts.parts()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from biovl.concepts.pca import PCA
-from biovl.core.charts import BLUE, INK, ROSE, nothing, plot_figure, png, style
+from biovl.core.charts import BLUE, INK, ROSE, draw_empty, plot_figure, png, style
 
 _SHOWN = 100
 
@@ -16,7 +16,7 @@ def scree(pca: PCA) -> bytes:
         axes.set_title("Variance of the principal components")
         total = float(pca.variance_D.sum())
         if not total:
-            nothing(axes, "all embeddings are equal")
+            draw_empty(axes, "all embeddings are equal")
             return png(drawn)
         kept = len(pca.components_CD)
         shown = min(len(pca.variance_D), max(_SHOWN, 2 * kept))

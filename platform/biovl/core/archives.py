@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from biovl.core.filesystems import trouble
+from biovl.core.filesystems import storage_problem
 
 UNSAFE = "archive has an unsafe member"
 UNREADABLE = "archive is truncated or corrupt"
@@ -158,7 +158,7 @@ class _Reader:
             self.failure = TOO_LARGE, str(error)
         except _BROKEN as error:
             # A full disk is no defect of an archive: the run stops and can be resumed.
-            if isinstance(error, OSError) and trouble(error, "") is not None:
+            if isinstance(error, OSError) and storage_problem(error, "") is not None:
                 raise
             self.failure = UNREADABLE, f"{type(error).__name__}: {error}"[:300]
         if self.failure is not None:

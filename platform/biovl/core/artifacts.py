@@ -23,7 +23,13 @@ import pyarrow.fs as pafs
 import biovl
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, StorageError
-from biovl.core.filesystems import described, is_within, open_location, told, trouble
+from biovl.core.filesystems import (
+    display_path,
+    is_within,
+    open_location,
+    storage_problem,
+    translate_storage_errors,
+)
 
 MANIFEST = "manifest.json"
 COLUMNS = "columns"
@@ -75,7 +81,7 @@ class Folder:
         self.uri = uri
         self.filesystem, self.path = open_location(uri)
         self._is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
-        self.described = described(self.filesystem, self.path)
+        self.described = display_path(self.filesystem, self.path)
         """The location without credentials, for errors."""
 
     def at(self, name: str) -> str:
@@ -174,7 +180,7 @@ class Folder:
         try:
             yield
         except OSError as error:
-            if isinstance(error, PermissionError) or trouble(error, self.described):
+            if isinstance(error, PermissionError) or storage_problem(error, self.described):
                 raise
             parents = [self.path, *map(str, PurePath(self.path).parents)]
             nearest = next(place for place in parents if os.path.lexists(place) or place == "/")
@@ -197,7 +203,7 @@ class Folder:
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
         try:
-            with told(self.described):
+            with translate_storage_errors(self.described):
                 yield
         # Of a package of somebody's it may be a defect; without a folder of its own no job works.
         except PermissionError as error:
@@ -331,7 +337,7 @@ class Draft:
     def _is_untouched(self, plans: Sequence[str]) -> bool:
         """Return whether nothing was made here yet but what every start makes."""
         selector = pafs.FileSelector(self.folder.path, recursive=True, allow_not_found=True)
-        with told(self.folder.described):
+        with translate_storage_errors(self.folder.described):
             present = self.folder.filesystem.get_file_info(selector)
         made_by_starting = {f"{_DRAFT}/{name}.json" for name in (*_STARTED, *plans)}
         for info in present:
@@ -346,7 +352,7 @@ class Draft:
         """Keep something for a later run of this job."""
         self.folder.write(f"{_DRAFT}/{name}.json", to_json(values))
 
-    def noted(self, name: str) -> Any | None:
+    def read_note(self, name: str) -> Any | None:
         """Return what an earlier run kept, or None."""
         if not self.folder.exists(f"{_DRAFT}/{name}.json"):
             return None
@@ -357,9 +363,9 @@ class Draft:
         if not self.folder.exists(f"{_DRAFT}/{name}.json"):
             self.note(name, make())
         # Read back even when it was just made: a resumed run must see the very same.
-        return self.noted(name)
+        return self.read_note(name)
 
-    def names_noted(self, prefix: str) -> list[str]:
+    def note_names(self, prefix: str) -> list[str]:
         """Return the names of what was kept under ``prefix/``, sorted."""
         names = self.folder.names(f"{_DRAFT}/{prefix}", ".json")
         return [f"{prefix}/{name.removesuffix('.json')}" for name in names]
@@ -376,7 +382,7 @@ class Draft:
 
         A draft begins in an empty folder: what is there now is of this job.
         """
-        with told(self.folder.described):
+        with translate_storage_errors(self.folder.described):
             self.folder.filesystem.delete_dir_contents(self.folder.path, missing_dir_ok=True)
         if isinstance(self.folder.filesystem, pafs.LocalFileSystem):
             # A mount or a link stays.
@@ -388,7 +394,7 @@ class Draft:
         self.folder.delete_folder(_DRAFT)
 
 
-def published(
+def find_published(
     uri: str,
     kind: str,
     plain_config: Mapping[str, Any],

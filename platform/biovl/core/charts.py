@@ -77,7 +77,7 @@ def png(drawn: Figure) -> bytes:
     return stream.getvalue()
 
 
-def nothing(axes: Axes, text: str) -> None:
+def draw_empty(axes: Axes, text: str) -> None:
     """Say on empty axes that there is nothing to show."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)

@@ -69,7 +69,7 @@ _BUCKET = (
 _OF_ONE_OBJECT = "INVALID_OBJECT_STATE|NO_SUCH_KEY|RESOURCE_NOT_FOUND"
 
 
-def trouble(error: OSError, where: str) -> StorageError | None:
+def storage_problem(error: OSError, where: str) -> StorageError | None:
     """Return what is wrong with a disk or a bucket, or None where it is only one file.
 
     Args:
@@ -92,7 +92,7 @@ def trouble(error: OSError, where: str) -> StorageError | None:
 
 
 @contextlib.contextmanager
-def told(where: str) -> Iterator[None]:
+def translate_storage_errors(where: str) -> Iterator[None]:
     """Raise trouble in the block as ours; other errors pass.
 
     Raises:
@@ -101,7 +101,7 @@ def told(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        found = trouble(error, where)
+        found = storage_problem(error, where)
         if found is None:
             raise
         raise found from error
@@ -138,7 +138,9 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
     try:
         filesystem, path = pafs.FileSystem.from_uri(uri)
     except (ValueError, OSError, pa.ArrowNotImplementedError) as error:
-        found = trouble(error, without_credentials(uri)) if isinstance(error, OSError) else None
+        found = (
+            storage_problem(error, without_credentials(uri)) if isinstance(error, OSError) else None
+        )
         if found is not None:
             raise found from error
         raise ArtifactError(f"{uri} is no location that can be opened: {error}") from error
@@ -171,7 +173,7 @@ def _comparable(uri: str) -> tuple[str, str]:
     return scheme, re.sub("/+", "/", rest).rstrip("/")
 
 
-def described(filesystem: pafs.FileSystem, path: str) -> str:
+def display_path(filesystem: pafs.FileSystem, path: str) -> str:
     """Return a path as people write it, without credentials."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return path
@@ -210,7 +212,7 @@ class Tree:
         return self._prefix + path
 
     def _described(self, path: str) -> str:
-        return described(self.filesystem, path)
+        return display_path(self.filesystem, path)
 
     def path_of(self, uri: str) -> str:
         """Return the path that ``uri`` was made of, without a slash at its end."""
@@ -218,7 +220,7 @@ class Tree:
 
     def has(self, path: str, kind: pafs.FileType) -> bool:
         """Return whether there is a file or folder at a path."""
-        with told(self._described(path)):
+        with translate_storage_errors(self._described(path)):
             return bool(self.filesystem.get_file_info(path).type == kind)
 
     def folder(self, path: str) -> Listing:
@@ -228,7 +230,7 @@ class Tree:
             OSError: If it cannot be listed.
             StorageError: If the disk or bucket does not do its work.
         """
-        with told(self._described(path)):
+        with translate_storage_errors(self._described(path)):
             return self._folder(path)
 
     def _folder(self, path: str) -> Listing:
@@ -299,7 +301,7 @@ class Tree:
             StorageError: If the disk or bucket does not do its work.
         """
         with (
-            told(self._described(path)),
+            translate_storage_errors(self._described(path)),
             self.filesystem.open_input_stream(path, compression=None) as stream,
         ):
             data: bytes = stream.read(size_bytes)

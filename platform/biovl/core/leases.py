@@ -75,7 +75,7 @@ class _Owner:
 
 
 class Lease:
-    """What a driver holds; see ``held``."""
+    """What a driver holds; see ``acquire_lease``."""
 
     def __init__(self, uri: str, owner: _Owner, refresh_s: float) -> None:
         self._uri, self._owner, self._refresh_s = uri, owner, refresh_s
@@ -133,7 +133,7 @@ class Lease:
 
 
 @contextlib.contextmanager
-def held(
+def acquire_lease(
     uri: str,
     *,
     refresh_s: float = REFRESH_S,
@@ -186,7 +186,7 @@ def _described(owner: _Owner) -> str:
 
 def _read(draft: Draft) -> _Owner | None:
     try:
-        values = draft.noted(_NAME)
+        values = draft.read_note(_NAME)
         return None if values is None else _Owner(**values)
     # Written by another version of us, or cleared away while it was read.
     except (ValueError, TypeError, FileNotFoundError):

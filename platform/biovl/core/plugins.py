@@ -83,11 +83,11 @@ def make(kind: str, plugin: Plugin) -> Any:
     Raises:
         ConfigError: If there is no such plug-in or its settings are not valid.
     """
-    module, settings = found(kind, plugin)
+    module, settings = resolve(kind, plugin)
     return module.build(settings)
 
 
-def found(kind: str, plugin: Plugin) -> tuple[ModuleType, Any]:
+def resolve(kind: str, plugin: Plugin) -> tuple[ModuleType, Any]:
     """Return the module of a plug-in and its settings, a valid ``Config`` of it.
 
     Raises:

@@ -9,7 +9,7 @@ MAX_TREE_BYTES = 1_250_000_000
 _ELEMENT_BYTES, _TEXT_BYTES, _ATTRIBUTE_BYTES = 128, 160, 272
 
 
-def parsed(data: bytes) -> etree._Element:
+def parse_xml(data: bytes) -> etree._Element:
     """Return the root of a document, without comments and processing instructions.
 
     Raises:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from biovl.articles.pubmed_dates import date_in, published, text_of
-from biovl.core.xml import parsed
+from biovl.core.xml import parse_xml
 
 _NO_KNOWN_IDS = "id list is empty"
 _RETRACTED = "Retracted Publication"
@@ -190,7 +190,7 @@ def _root(
     if b"<!ENTITY" in data:
         raise NotAnAnswer("XML that declares entities")
     try:
-        root = parsed(data)
+        root = parse_xml(data)
     except etree.XMLSyntaxError as error:
         is_page = re.match(rb"\s*<(!doctype\s+)?html", data[:200], re.I)
         raise NotAnAnswer("a web page" if is_page else "malformed XML") from error

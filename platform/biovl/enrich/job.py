@@ -27,19 +27,19 @@ from biovl.core.artifacts import (
     Folder,
     Input,
     Manifest,
+    find_published,
     fingerprint,
-    published,
     read_manifest,
 )
 from biovl.core.errors import ArtifactError
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.tables import COLUMNS
 from biovl.enrich.asking import IDS_PER_REQUEST, Asker
 from biovl.enrich.cache import CITATIONS, NOTHING, RECORDS, Cache, Index, first_of_each
 from biovl.enrich.client import Client
 from biovl.enrich.config import EnrichConfig
 from biovl.enrich.joining import ARTICLE_COLUMNS, Answers, pmids_of, schema
-from biovl.runtime.failures import check_usable, leaving_nothing, resumable
+from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
 from biovl.runtime.progress import Progress
 
 _ARTICLES = "articles/"
@@ -65,7 +65,7 @@ def enrich(config: EnrichConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         ServiceError: If PubMed is not reached or refuses everything; the job can be run again.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _enrich(config, Progress("enrich", progress))
 
 
@@ -75,10 +75,12 @@ def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
     # The same answers give the same bytes, whoever gives them and however fast; nobody's key is
     # written down.
     del plain["out"], plain["cache"], plain["entrez"], plain["may_be_empty"]
-    done = published(config.out, COLUMNS, plain, inputs, defaults=configs.defaults(EnrichConfig))
+    done = find_published(
+        config.out, COLUMNS, plain, inputs, defaults=configs.defaults(EnrichConfig)
+    )
     if done is not None:
         return done
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out,
             COLUMNS,
@@ -207,14 +209,14 @@ class _Work:
         """Write the parts that an earlier run has not; return the receipts of all."""
         cited = (self._citations, self._cited) if self._cited is not None else None
         answers = Answers((self._records, self._found), cited)
-        finished = set(self._draft.names_noted("joined"))
+        finished = set(self._draft.note_names("joined"))
         keys = [f"joined/{number:06d}" for number in range(len(self._names))]
         pending = [number for number, key in enumerate(keys) if key not in finished]
         self._report.stage("joining part", len(keys), done_before=len(finished))
         with ThreadPoolExecutor(_THREADS) as pool:
             for _ in pool.map(lambda number: self._join(answers, keys[number], number), pending):
                 self._report.add()
-        return [self._draft.noted(key) or {} for key in keys]
+        return [self._draft.read_note(key) or {} for key in keys]
 
     def _join(self, answers: Answers, key: str, number: int) -> None:
         name = self._names[number]

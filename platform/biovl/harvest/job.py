@@ -18,18 +18,24 @@ import ray
 
 from biovl.core import config as configs
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Manifest, published, refuse_overlap
+from biovl.core.artifacts import Draft, Folder, Manifest, find_published, refuse_overlap
 from biovl.core.errors import SourceError
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.plugins import Plugin
 from biovl.core.records import Article, Figure
 from biovl.harvest import pmc_job as acquire
-from biovl.harvest.pmc.estimate import told
+from biovl.harvest.pmc.estimate import format_estimate
 from biovl.harvest.rows import rows
 from biovl.harvest.sources import Address, Package, Source, Warns
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import check_usable, checked, leaving_nothing, resumable, returned
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import (
+    check_usable,
+    explain_resume,
+    raise_task_error,
+    remove_unusable_draft,
+    run_task,
+)
 from biovl.runtime.progress import Progress
 
 KIND = "figures"
@@ -82,7 +88,7 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
             another process.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _harvest(config, Progress("harvest", progress))
 
 
@@ -94,7 +100,7 @@ def estimate(config: HarvestConfig) -> str:
         StorageError: If it, a disk or a bucket does not do its work.
     """
     if config.source.name == acquire.NAME:
-        return told(acquire.settings_of(config.source))
+        return format_estimate(acquire.settings_of(config.source))
     source = _source(config)
     sizes = [address.size_bytes for address in source.addresses()]
     known = [size for size in sizes if size is not None]
@@ -138,16 +144,16 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     plain = _published_config(config)
     if config.source.name == acquire.NAME:
         return _harvest_service(config, plain, report)
-    done = published(config.out, KIND, plain, defaults=configs.defaults(HarvestConfig))
+    done = find_published(config.out, KIND, plain, defaults=configs.defaults(HarvestConfig))
     if done is not None:
         return done
     # Listed once and kept, so that a resumed job reads the same; and before anything is written,
     # so that a mistyped path leaves nothing behind.
-    planned = Draft(config.out).noted("plan")
+    planned = Draft(config.out).read_note("plan")
     if planned is None:
         _source(config)
         planned = plan_units(config)
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out, KIND, plain, defaults=configs.defaults(HarvestConfig), output_format=FORMAT
         )
@@ -170,12 +176,12 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
     """Harvest what a service gives object by object."""
     settings = acquire.settings_of(config.source)
     inputs = acquire.inputs(settings)
-    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(HarvestConfig))
+    done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(HarvestConfig))
     if done is not None:
         return done
     acquire.refuse_other_settings(settings, plain["source"])
-    planned = Draft(config.out).noted("acquisition") or acquire.plan(settings, config.out)
-    with held(config.out) as lease:
+    planned = Draft(config.out).read_note("acquisition") or acquire.plan(settings, config.out)
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out,
             KIND,
@@ -185,7 +191,7 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
             output_format=FORMAT,
         )
         plan: dict[str, Any] = draft.once("acquisition", lambda: planned)
-        with connected(), acquire.place_of(settings, config.out) as place:
+        with connect_ray(), acquire.place_of(settings, config.out) as place:
             found = acquire.acquire(place, plan, draft, config.packages_per_unit, report)
             # The limit that all share cannot travel in the code of a task.
             shared = ray.put((place, plan["url"]))
@@ -199,7 +205,7 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
 
             _read_units(config, draft, [{"rows": unit} for unit in found.units], read, report)
             unfetched = acquire.publish_unfetched(place)
-        if not found.units and draft.noted("units/000000") is None:
+        if not found.units and draft.read_note("units/000000") is None:
             write_unit(config, 0, ())
         whole = _manifest(draft, plain, max(len(found.units), 1))
         # Of what changed since, nothing may be new.
@@ -259,7 +265,7 @@ def _manifest(
     draft: Draft, plain: dict[str, Any], units: int, warnings: Sequence[str] = ()
 ) -> Manifest:
     receipts: list[dict[str, Any]] = [
-        draft.noted(f"units/{number:06d}") or {} for number in range(units)
+        draft.read_note(f"units/{number:06d}") or {} for number in range(units)
     ]
     return Manifest(
         kind=KIND,
@@ -282,11 +288,11 @@ def _read_units(
     report: Progress,
 ) -> None:
     """Read the units that an earlier run has not, each by a task."""
-    finished = {int(name.rpartition("/")[2]) for name in draft.names_noted("units")}
+    finished = {int(name.rpartition("/")[2]) for name in draft.note_names("units")}
     pending = [number for number in range(len(units)) if number not in finished]
     if not pending:
         return
-    with connected():
+    with connect_ray():
         report.stage("unit", len(units), done_before=len(finished))
         seen: Counter[str] = Counter()
         tasks = ray.data.from_items(
@@ -295,11 +301,11 @@ def _read_units(
         )
 
         def read(task: Mapping[str, Any]) -> dict[str, Any]:
-            return returned(config.out, lambda: {"seen": read_one(task)})
+            return run_task(config.out, lambda: {"seen": read_one(task)})
 
         for receipt in tasks.map(read, num_cpus=1).iter_rows():
             # Ray fills the keys that a row lacks with None.
-            found = checked(receipt)["seen"]
+            found = raise_task_error(receipt)["seen"]
             seen.update({key: count for key, count in found.items() if count})
             report.add(_rates(seen, report.seconds))
 

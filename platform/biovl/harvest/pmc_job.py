@@ -41,7 +41,7 @@ class Acquired:
 
 def settings_of(source: Plugin) -> Config:
     """Return the settings of the source."""
-    found: Config = plugins.found("harvest.sources", source)[1]
+    found: Config = plugins.resolve("harvest.sources", source)[1]
     return found
 
 
@@ -104,7 +104,7 @@ def refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
 @contextmanager
 def place_of(config: Config, out: str) -> Iterator[Place]:
     """Yield what the tasks of a job need, with the limit they share. Needs Ray."""
-    with limiter.shared(config.limits) as shared:
+    with limiter.shared_limiter(config.limits) as shared:
         yield Place(config=config, out=out, limiter=shared)
 
 

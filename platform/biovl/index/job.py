@@ -21,18 +21,18 @@ import ray
 from ray.data import ActorPoolStrategy
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, published, read_manifest
+from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint, read_manifest
 from biovl.core.errors import ConfigError
 from biovl.core.harvests import open_harvests
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.index import copies, corpus, files, previous, rows, units
 from biovl.index import recall as evaluation
 from biovl.index.config import IndexConfig
 from biovl.index.previous import Previous
 from biovl.index.vectors import check_factory, choose_factory, least_vectors
 from biovl.models import encoder as encoders
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import checked, leaving_nothing, resumable, returned
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import explain_resume, raise_task_error, remove_unusable_draft, run_task
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -71,7 +71,7 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         StorageError: If a disk or bucket does not do its work; the job can be run again.
         BiovlError: If recall is below the floor; says all that was measured.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _index(config, Progress("index", progress))
 
 
@@ -80,13 +80,13 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
     plain = configs.to_plain(config)
     # The same input gives the same bytes wherever they are published and whoever works.
     del plain["out"], plain["workers"]
-    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(IndexConfig))
+    done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(IndexConfig))
     if done is not None:
         return done
     units.check_columns(config)
     if config.factory:
         check_factory(config.factory, _dim(config.model))
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         _with_late_settings(config.out, plain)
         draft = Draft.begin(
             config.out,
@@ -108,7 +108,7 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
             )
         unit_count = units.unit_count(config, pairs)
         dim = draft.once("dim", lambda: _dim(config.model))
-        with connected():
+        with connect_ray():
             stages = _Stages(draft, report)
             receipts = stages.embed(config, before is not None and not reason, unit_count)
             count = draft.once("rows", lambda: rows.number_rows(config, receipts))
@@ -188,7 +188,7 @@ def _inputs(config: IndexConfig) -> tuple[list[Input], Manifest | None, str | No
 def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
     """Let a draft go on with another factory or recall: what was embedded is the same."""
     draft = Draft(out)
-    begun = draft.noted("begun")
+    begun = draft.read_note("begun")
     if begun is None or begun["kind"] != KIND or begun["config"] == plain:
         return
     late = {name: plain[name] for name in _LATE}
@@ -199,7 +199,7 @@ def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
         # Receipts first: killed in between, what they vouch for is made again.
         for name in plain["over"]:
             draft.folder.delete_folder(f".draft/filling-{name}-part")
-            if draft.noted(f"factory-{name}") is not None:
+            if draft.read_note(f"factory-{name}") is not None:
                 draft.folder.filesystem.delete_file(draft.folder.at(f".draft/factory-{name}.json"))
     draft.note("begun", {**begun, "config": plain})
 
@@ -250,7 +250,7 @@ class _Embed:
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         number = int(row["item"])
-        return returned(self._config.out, lambda: self._embed(number))
+        return run_task(self._config.out, lambda: self._embed(number))
 
     def _embed(self, number: int) -> dict[str, Any]:
         config, threads = self._config, self._config.workers.cpus
@@ -291,6 +291,6 @@ class _Stages(Stages):
             )
             seen = 0
             for row in done.iter_rows():
-                seen += checked(row)["rows"]
+                seen += raise_task_error(row)["rows"]
                 self._report.add(f"{seen:,} pairs ({seen / self._report.seconds:.0f}/s)")
         return self.receipts("embedded", total)

@@ -28,8 +28,8 @@ from biovl.core.artifacts import (
     Input,
     Manifest,
     find_manifest,
+    find_published,
     fingerprint,
-    published,
     read_manifest,
     to_json,
 )
@@ -90,7 +90,9 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         plain = configs.to_plain(config)
         # The same input gives the same bytes wherever they are published.
         del plain["out"]
-        done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(MergeConfig))
+        done = find_published(
+            config.out, KIND, plain, inputs, defaults=configs.defaults(MergeConfig)
+        )
         if done is not None:
             return done
         merger = _Merger(base, tuned)
@@ -182,9 +184,9 @@ def _swept(
     points = []
     for alpha in config.points:
         name = f"scores/{alpha}"
-        if draft.noted(name) is None:
+        if draft.read_note(name) is None:
             draft.note(name, _scores(config, merger.encoder_at(alpha), alpha, report))
-        points.append({"alpha": alpha, **(draft.noted(name) or {})})
+        points.append({"alpha": alpha, **(draft.read_note(name) or {})})
     best = max(points, key=lambda point: (mean_recall_at_1(point), -point["alpha"]))
     return {
         "split": config.split,

@@ -19,9 +19,9 @@ import ray.train.torch
 import torch
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, published, read_manifest
+from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint, read_manifest
 from biovl.core.errors import TrainingError
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import dry_run, estimate, memory
 from biovl.pretrain import stream_job as pair_stream
@@ -38,8 +38,8 @@ from biovl.pretrain.scores import epoch_to_publish, note_name, scores_noted, ste
 from biovl.pretrain.validation import validate
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import resumable
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import explain_resume
 from biovl.runtime.workers import Workers
 
 KIND = "model"
@@ -78,7 +78,7 @@ def pretrain(
         TrainingError: If the run is not worth going on with, or failed too often.
         StorageError: If a disk or bucket does not do its work; the same command goes on.
     """
-    with resumable(config.out):
+    with explain_resume(config.out):
         return _pretrained(config, progress, validated)
 
 
@@ -88,7 +88,7 @@ def _pretrained(
     corpus = read_manifest(config.corpus, "corpus")
     inputs = [Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))]
     what, _ = identity(configs.to_plain(config))
-    done = published(config.out, KIND, what, inputs, defaults=configs.defaults(PretrainConfig))
+    done = find_published(config.out, KIND, what, inputs, defaults=configs.defaults(PretrainConfig))
     if done is not None:
         return done
     pairs = corpus.counts["pairs"]
@@ -105,7 +105,7 @@ def _pretrained(
     if every is None:
         say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
     # Another driver would take this one's workers for those of a run that has died.
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         _with_other_publish(config.out, what)
         draft = Draft.begin(
             config.out,
@@ -131,7 +131,7 @@ def _train(
 ) -> None:
     """Train to the last step and validate what is to be, from where the draft is."""
     checkpoints = Checkpoints(config.out)
-    with connected(), contextlib.closing(_Listener(config, say, validated)) as listener:
+    with connect_ray(), contextlib.closing(_Listener(config, say, validated)) as listener:
         if not checkpoints.is_whole(plan.steps):
             say_what_is_missing(config, say)
             _fit(config, plan, every, built, listener.queue, say)
@@ -194,7 +194,7 @@ def _publish(
 def _with_other_publish(out: str, what: Mapping[str, Any]) -> None:
     """Let a draft go on that was begun with another choice of the weights: nothing else differs."""
     draft = Draft(out)
-    begun = draft.noted("begun")
+    begun = draft.read_note("begun")
     if begun is None or begun["kind"] != KIND or begun["config"] == what:
         return
     if {**begun["config"], "publish": what["publish"]} == what:
@@ -227,8 +227,8 @@ def say_what_is_missing(config: PretrainConfig, say: Callable[[str], None]) -> N
 def _replaced(draft: Draft) -> dict[str, int]:
     """Return how many pairs others stood for, by shard and reason."""
     counts: Counter[str] = Counter()
-    for name in draft.names_noted("replaced"):
-        counts.update(draft.noted(name))
+    for name in draft.note_names("replaced"):
+        counts.update(draft.read_note(name))
     return dict(sorted(counts.items()))
 
 
@@ -368,7 +368,7 @@ class _Listener:
         self._failures: dict[int, ray.exceptions.RayError] = {}
         self._over, self._hearing = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
-        self.queue = ray_train.queue_to_driver()
+        self.queue = ray_train.create_driver_queue()
         self._thread.start()
 
     def validate(self, epoch: int, steps_done: int) -> None:
@@ -416,7 +416,7 @@ class _Listener:
                 self._hear()
 
     def _hear(self) -> None:
-        for kind, *values in ray_train.taken_from(self.queue):
+        for kind, *values in ray_train.drain_queue(self.queue):
             if kind == "validate":
                 self.validate(*values)
             else:
@@ -435,7 +435,7 @@ class _Listener:
             reason = str(error).strip().splitlines()[-1]
             self._say(f"epoch {epoch + 1} could not be validated yet: {reason}")
         else:
-            self._validated(epoch, Draft(self._config.out).noted(note_name(epoch)) or {})
+            self._validated(epoch, Draft(self._config.out).read_note(note_name(epoch)) or {})
 
 
 @ray.remote

@@ -42,7 +42,7 @@ class Journal:
             path.rpartition("/")[2],
             configs.to_plain(config),
             first_step=steps_done + 1,
-            run_ids=self._draft.noted(_NOTE),
+            run_ids=self._draft.read_note(_NOTE),
         )
         self._draft.note(_NOTE, run_ids(self._trackers))
 
@@ -53,7 +53,7 @@ class Journal:
 
     def add_scores(self, steps_done: int) -> None:
         """Write down the scores of the epochs that were validated since the last time."""
-        told: list[int] = self._draft.noted(_TOLD) or []
+        told: list[int] = self._draft.read_note(_TOLD) or []
         new = {
             epoch: found for epoch, found in scores_noted(self._draft).items() if epoch not in told
         }

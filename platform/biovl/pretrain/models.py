@@ -31,7 +31,7 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
     Raises:
         ArtifactError: If some do not, with the name of the setting.
     """
-    _, settings = plugins.found("models.builders", model)
+    _, settings = plugins.resolve("models.builders", model)
     for name in _WEIGHTS:
         source = getattr(settings, name, "")
         if not source:
@@ -54,6 +54,6 @@ def describe(model: Plugin) -> Described:
     Raises:
         ConfigError: If the settings do not make a model.
     """
-    module, settings = plugins.found("models.builders", model)
+    module, settings = plugins.resolve("models.builders", model)
     described: Described = module.describe(settings)
     return described

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from biovl.core.charts import BLUE, GREY, ROSE, nothing, plot_figure, png, style, thousands
+from biovl.core.charts import BLUE, GREY, ROSE, draw_empty, plot_figure, png, style, thousands
 
 POINTS = 1_000
 """Longer curves are drawn by means over equal parts: more points than pixels help nobody."""
@@ -55,7 +55,7 @@ def loss(rows: Rows, scores: Scores) -> bytes:
         _axis_of_steps(training)
         _from_zero(training, max(loss_S.max(), guessed_S.max()))
     else:
-        nothing(training, "no step")
+        draw_empty(training, "no step")
     if scores:
         last = scores[max(scores)]
         epochs, losses = _by_epoch(scores, "loss")
@@ -66,7 +66,7 @@ def loss(rows: Rows, scores: Scores) -> bytes:
         _axis_of_epochs(judged, epochs)
         _from_zero(judged, max(np.nanmax(losses), last["chance_loss"]))
     else:
-        nothing(judged, "no validation")
+        draw_empty(judged, "no validation")
     return png(drawn)
 
 
@@ -78,7 +78,7 @@ def recall(scores: Scores) -> bytes:
     for axes, (direction, title) in zip(panels, _DIRECTIONS.items(), strict=True):
         axes.set_title(title)
         if not scores:
-            nothing(axes, "no validation")
+            draw_empty(axes, "no validation")
             continue
         last = scores[max(scores)]
         # A pool of fewer pairs than k has no such recall.
@@ -120,8 +120,8 @@ def throughput(rows: Rows) -> bytes:
     shares.set_title("Use of the time and of the hardware")
     step_S, pairs_S = _curve(rows, "pairs_per_s")
     if not len(step_S):
-        nothing(speed, "no step")
-        nothing(shares, "no step")
+        draw_empty(speed, "no step")
+        draw_empty(shares, "no step")
         return png(drawn)
     speed.plot(step_S, pairs_S, color=_PALE, linewidth=1)
     speed.plot(step_S, smoothed(pairs_S), color=BLUE, linewidth=1.8)

@@ -69,7 +69,7 @@ def write_story(
         epoch=epoch,
         plots=list(drawn),
         code=manifest.code,
-        hardware=Draft(config.out).noted(HARDWARE) or "",
+        hardware=Draft(config.out).read_note(HARDWARE) or "",
     )
     folder.write("README.md", text.encode())
 

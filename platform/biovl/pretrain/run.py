@@ -166,8 +166,8 @@ def _with_its_end_noted(
 def times_ended(draft: Draft) -> list[dict[str, Any]]:
     """Return after which steps a run was ended as not worth going on with, and why."""
     return [
-        {"step": int(name.rpartition("/")[2]), **(draft.noted(name) or {})}
-        for name in draft.names_noted(ENDED)
+        {"step": int(name.rpartition("/")[2]), **(draft.read_note(name) or {})}
+        for name in draft.note_names(ENDED)
     ]
 
 

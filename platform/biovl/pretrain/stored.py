@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from biovl.core.errors import ArtifactError
-from biovl.core.filesystems import open_location, trouble
+from biovl.core.filesystems import open_location, storage_problem
 from biovl.core.shards import parse_pair
 from biovl.pretrain.order import Places
 
@@ -83,7 +83,7 @@ def _request(corpus: str, places: Places, rows: np.ndarray) -> list[bytes | Unre
     try:
         stored = _patiently(lambda: _opened(corpus, shard).read_at(int(ends[-1]), start), corpus)
     except OSError as error:
-        found = trouble(error, corpus)
+        found = storage_problem(error, corpus)
         if found is not None:
             raise found from error
         return [Unreadable(int(row), "shard cannot be read", str(error)) for row in rows]

@@ -30,7 +30,7 @@ from biovl.pretrain.order import Places
 from biovl.pretrain.pairs import Encodes, load_pairs
 from biovl.pretrain.pieces import Joined, Step, joined, legs, packed, steps_of_run
 from biovl.pretrain.schedule import Plan
-from biovl.runtime.connection import connected
+from biovl.runtime.connection import connect_ray
 
 LEG_PIECES = 64
 """Pieces of a pipeline, at least; no more of them than of two pipelines are ever in memory."""
@@ -177,7 +177,7 @@ def _fill(
                 continue
 
     try:
-        with connected():
+        with connect_ray():
             known: Source = ray.get(source)
             expected = cpus or _cpus(ray.cluster_resources) / workers
             # So that no CPU runs out of work at the seam of two pipelines.

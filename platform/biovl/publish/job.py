@@ -20,21 +20,21 @@ from biovl.core.artifacts import (
     Folder,
     Input,
     Manifest,
+    find_published,
     fingerprint,
-    published,
     read_manifest,
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import without_credentials
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.publish import corpora, figures
 from biovl.publish.config import PublishConfig
 from biovl.publish.hub import Repository
 from biovl.publish.kinds import CARD, KINDS, Kind, contents, has_credentials, kind_of
 from biovl.publish.rights import Wanted, rights_of
 from biovl.publish.sending import upload
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import resumable
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import explain_resume
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -56,7 +56,7 @@ def publish(config: PublishConfig, *, progress: TextIO = sys.stderr) -> Manifest
             may read.
         StorageError: If the hub, a disk or a bucket does not do its work; the same command goes on.
     """
-    with resumable(config.out or config.folder):
+    with explain_resume(config.out or config.folder):
         return _publish(config, Progress("publish", progress))
 
 
@@ -170,12 +170,12 @@ def _selected(config: PublishConfig, kind: str, report: Progress) -> str:
     wanted = _wanted(config)
     plain = {**source.config, "selected": {"license_groups": list(wanted.groups)}}
     plain["selected"]["third_party"] = wanted.third_party
-    if published(config.out, kind, plain, inputs) is not None:
+    if find_published(config.out, kind, plain, inputs) is not None:
         return config.out
     problem = _refusal(config, kind, KINDS[kind])
     if problem is not None:
         raise ArtifactError(problem)
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(config.out, kind, plain, inputs)
         make = _select_corpus if kind == "corpus" else _select_figures
         source = replace(source, config=plain, inputs=inputs, code=Manifest.code)
@@ -197,7 +197,7 @@ def _select_corpus(
         ),
     )
     names = corpora.shard_names(shards_of)
-    with connected():
+    with connect_ray():
         Stages(draft, report).run("copying shard", len(names), corpora.copy, (uri, out, names))
     before: dict[str, Any] = json.loads(Folder(uri).read("stats.json"))
     labels = before.get("labels", {})
@@ -245,7 +245,7 @@ def _select_figures(
 ) -> Manifest:
     uri, out, wanted = config.folder, config.out, _wanted(config)
     names = figures.part_paths(uri)
-    with connected():
+    with connect_ray():
         receipts = Stages(draft, report).run(
             "selecting part", len(names), figures.select, (uri, out, wanted, names)
         )

@@ -119,7 +119,7 @@ class Checkpoints:
 
     def corrupt(self) -> list[int]:
         """Return the steps of the checkpoints that were ever skipped as corrupt, ascending."""
-        names = self._draft.names_noted(_CORRUPT)
+        names = self._draft.note_names(_CORRUPT)
         return sorted(int(name.rpartition("/")[2]) for name in names)
 
     def load(self, steps_done: int, device: torch.device | str = "cpu") -> dict[str, Any]:

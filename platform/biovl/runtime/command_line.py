@@ -9,7 +9,7 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Manifest
 from biovl.core.config import Recipe
 from biovl.core.errors import BiovlError
-from biovl.runtime.terminal import without_false_alarms
+from biovl.runtime.terminal import filter_false_alarms
 
 
 def main(
@@ -39,7 +39,7 @@ def main(
         if estimate is not None and "dry-run" in given:
             sys.stdout.write(estimate(config))
             return
-        with without_false_alarms():
+        with filter_false_alarms():
             manifest = job(config)
     except BiovlError as error:
         sys.exit(_failed(error))

@@ -14,7 +14,7 @@ from biovl.core.errors import ConfigError, RayError
 
 
 @contextlib.contextmanager
-def connected() -> Iterator[None]:
+def connect_ray() -> Iterator[None]:
     """Use the running Ray, else start one, and end it if it was started here.
 
     Raises:

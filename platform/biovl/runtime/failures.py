@@ -14,7 +14,7 @@ import ray.train
 
 from biovl.core.artifacts import Draft
 from biovl.core.errors import BiovlError, NothingUsable, StorageError
-from biovl.core.filesystems import told, trouble, without_credentials
+from biovl.core.filesystems import storage_problem, translate_storage_errors, without_credentials
 
 _FAILED = "failed"
 _SHOWN = 12
@@ -22,21 +22,21 @@ _SHOWN = 12
 _GOES_ON = "Once that is mended, the same command goes on with what is left."
 
 
-def returned(where: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the row that a task makes, or the reason why it cannot; for ``checked``.
+def run_task(where: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the row that a task makes, or the reason why it cannot; for ``raise_task_error``.
 
     Args:
         where: What the task works on, should a disk or a bucket fail.
         work: The task.
     """
     try:
-        with told(without_credentials(where)):
+        with translate_storage_errors(without_credentials(where)):
             return work()
     except BiovlError as error:
         return {_FAILED: pickle.dumps(error)}
 
 
-def checked(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def raise_task_error(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row that a task made.
 
     Raises:
@@ -50,7 +50,7 @@ def checked(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @contextlib.contextmanager
-def resumable(where: str) -> Iterator[None]:
+def explain_resume(where: str) -> Iterator[None]:
     """Say of a disk or a bucket that fails in the block what to do; other errors pass.
 
     Args:
@@ -60,14 +60,14 @@ def resumable(where: str) -> Iterator[None]:
         StorageError: If a disk or bucket does not do its work.
     """
     try:
-        with told(without_credentials(where)):
+        with translate_storage_errors(without_credentials(where)):
             yield
     except StorageError as error:
         raise StorageError(f"{error}\n{_GOES_ON}") from error
 
 
 @contextlib.contextmanager
-def leaving_nothing(where: str) -> Iterator[None]:
+def remove_unusable_draft(where: str) -> Iterator[None]:
     """Delete the draft of a job that made nothing usable: a corrected command begins anew.
 
     Args:
@@ -114,7 +114,7 @@ def check_usable(
     raise NothingUsable("\n".join(lines))
 
 
-def raised_by_workers(error: ray.train.TrainingFailedError, where: str) -> Exception:
+def worker_error(error: ray.train.TrainingFailedError, where: str) -> Exception:
     """Return what a worker of Ray Train raised where it is ours or a disk's; else all of it.
 
     Args:
@@ -127,7 +127,7 @@ def raised_by_workers(error: ray.train.TrainingFailedError, where: str) -> Excep
         if isinstance(raised, ray.exceptions.RayTaskError):
             raised = raised.cause
         if isinstance(raised, OSError):
-            raised = trouble(raised, without_credentials(where)) or raised
+            raised = storage_problem(raised, without_credentials(where)) or raised
         if isinstance(raised, BiovlError):
             return raised
     return error

@@ -107,7 +107,7 @@ class SharedLimiter:
 
 
 @contextlib.contextmanager
-def shared(limits: Limits) -> Iterator[SharedLimiter]:
+def shared_limiter(limits: Limits) -> Iterator[SharedLimiter]:
     """Keep one limit for as long as the block lasts. Needs Ray."""
     # It computes next to nothing, and must not wait for a worker's place.
     actor: Any = ray.remote(Turns).options(num_cpus=0, max_concurrency=10_000).remote(limits)

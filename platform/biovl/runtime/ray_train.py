@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ConfigError, StorageError, TrainingError
 from biovl.runtime.checkpoints import Checkpoints
-from biovl.runtime.failures import raised_by_workers
+from biovl.runtime.failures import worker_error
 
 RESTARTS = 3
 """Failures in a row without a new checkpoint that are mended."""
@@ -61,7 +61,7 @@ def fit(
 ) -> dict[str, Any]:
     """Return what ``work`` returns, called with the arguments on every worker, of rank 0.
 
-    For use within ``connected``, and by one driver of ``place`` at a time.
+    For use within ``connect_ray``, and by one driver of ``place`` at a time.
 
     Args:
         work: A function of a module. It starts in the driver's working folder, if it has that.
@@ -118,7 +118,7 @@ def fit(
         try:
             result: Any = trainer.fit()
         except train.TrainingFailedError as error:
-            reason = raised_by_workers(error, place)
+            reason = worker_error(error, place)
             # Nor would a setting fit the next time.
             if isinstance(reason, StorageError | ConfigError):
                 raise reason from error
@@ -134,7 +134,7 @@ def fit(
                     f"processes on the driver's node, such as full memory\n{_GOES_ON}"
                 ) from error
             say("workers are started anew: Ray Train's controller died")
-            group = reserved(place)
+            group = reserved_placement_group(place)
             if group is not None:
                 remove_placement_group(group)
         else:
@@ -246,17 +246,17 @@ def _save_now(wait_s: float) -> bool:
     return SAVE_REQUEST.make(wait_s)
 
 
-def reserved(place: str) -> PlacementGroup | None:
+def reserved_placement_group(place: str) -> PlacementGroup | None:
     """Return what the workers of a run hold, or held, of the cluster; None before they began.
 
     Ray Train's own cleaner of placement groups asks the dashboard who is dead; a Ray without one
     never frees them, and whoever is next would wait for ever.
     """
-    noted = Draft(place).noted(_RESERVED)
+    noted = Draft(place).read_note(_RESERVED)
     return None if noted is None else PlacementGroup(ray.PlacementGroupID(bytes.fromhex(noted)))
 
 
-def queue_to_driver() -> Any:
+def create_driver_queue() -> Any:
     """Return a queue of Ray's on the driver's node. Where it dies, what it held is lost."""
     here = ray.get_runtime_context().get_node_id()
     return ray.util.queue.Queue(
@@ -270,7 +270,7 @@ def queue_to_driver() -> Any:
     )
 
 
-def taken_from(queue: Any) -> list[Any]:
+def drain_queue(queue: Any) -> list[Any]:
     """Return what stands in a queue, and take it out."""
     try:
         items: list[Any] = queue.get_nowait_batch(queue.qsize())

@@ -16,7 +16,7 @@ FALSE_ALARMS = (
 
 
 @contextlib.contextmanager
-def without_false_alarms() -> Iterator[None]:
+def filter_false_alarms() -> Iterator[None]:
     """Drop ``FALSE_ALARMS`` from what native code writes to standard error in the block.
 
     Ray's core writes to file descriptor 2 and knows no filter, only a log level for all processes.

@@ -6,7 +6,7 @@ from typing import Any
 import ray
 
 from biovl.core.artifacts import Draft
-from biovl.runtime.failures import checked, returned
+from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.progress import Progress
 
 
@@ -53,20 +53,20 @@ class Stages:
                     Draft(uri).note(f"{key}/{number:06d}", own(*rest, number) or {})
                     return row
 
-                return returned(uri, done)
+                return run_task(uri, done)
 
             numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
             for row in numbers.map(work, num_cpus=cpus, num_gpus=gpus).iter_rows():
-                checked(row)
+                raise_task_error(row)
                 self._report.add()
         return self.receipts(key, total)
 
     def pending(self, name: str, key: str, total: int) -> list[int]:
         """Begin a stage, and return the numbers without a receipt under ``key``."""
-        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.names_noted(key)}
+        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.note_names(key)}
         self._report.stage(name, total, done_before=len(finished))
         return [number for number in range(total) if number not in finished]
 
     def receipts(self, key: str, total: int) -> list[dict[str, Any]]:
         """Return what was kept of each task of a stage that is done."""
-        return [self._draft.noted(f"{key}/{number:06d}") or {} for number in range(total)]
+        return [self._draft.read_note(f"{key}/{number:06d}") or {} for number in range(total)]

@@ -11,11 +11,11 @@ from typing import Any, TextIO
 import ray
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Manifest, published
+from biovl.core.artifacts import Draft, Manifest, find_published
 from biovl.core.errors import BiovlError, ConfigError
-from biovl.core.leases import held
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import checked, resumable
+from biovl.core.leases import acquire_lease
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import explain_resume, raise_task_error
 from biovl.runtime.progress import Progress
 from biovl.split.detector.config import KIND, DetectorConfig
 from biovl.split.detector.figures import CHUNK, Drawer, draw
@@ -40,7 +40,7 @@ def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> 
         ArtifactError: If ``out`` holds something else or is being made by another process.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
-    with resumable(config.out):
+    with explain_resume(config.out):
         return _train_detector(config, Progress("detector", progress))
 
 
@@ -48,14 +48,14 @@ def _train_detector(config: DetectorConfig, report: Progress) -> Manifest:
     plain = configs.to_plain(config)
     # Where it is published, who works, and when it is saved say nothing of what is learned.
     del plain["out"], plain["workers"], plain["save_every"]
-    done = published(config.out, KIND, plain, defaults=configs.defaults(DetectorConfig))
+    done = find_published(config.out, KIND, plain, defaults=configs.defaults(DetectorConfig))
     if done is not None:
         return done
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out, KIND, plain, defaults=configs.defaults(DetectorConfig), output_format=FORMAT
         )
-        with connected():
+        with connect_ray():
             found = _followed(config, report)
         manifest = Manifest(
             kind=KIND,
@@ -83,7 +83,7 @@ def _followed(config: DetectorConfig, report: Progress) -> Mapping[str, Any]:
     task: Any = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=0)(_rows)
     row: Mapping[str, Any] = {}
     for reference in task.options(num_returns="streaming").remote(config):
-        row = checked(ray.get(reference))
+        row = raise_task_error(ray.get(reference))
         if "before" in row:
             report.stage("training step", config.optim.steps, done_before=row["before"])
         if "note" in row:

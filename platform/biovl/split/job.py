@@ -20,16 +20,16 @@ from biovl.core.artifacts import (
     Folder,
     Input,
     Manifest,
+    find_published,
     fingerprint,
-    published,
     read_manifest,
 )
 from biovl.core.errors import ArtifactError
-from biovl.core.leases import held
+from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
-from biovl.runtime.connection import connected
-from biovl.runtime.failures import check_usable, leaving_nothing, resumable
+from biovl.runtime.connection import connect_ray
+from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 from biovl.split.detector import config as detection
@@ -118,7 +118,7 @@ def split_figures(config: SplitConfig, *, progress: TextIO = sys.stderr) -> Mani
             being made by another process.
         StorageError: If a disk or bucket does not do its work; the job can be run again.
     """
-    with resumable(config.out), leaving_nothing(config.out):
+    with explain_resume(config.out), remove_unusable_draft(config.out):
         return _split_figures(config, Progress("split", progress))
 
 
@@ -135,12 +135,12 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
     plain = configs.to_plain(config)
     # The same input gives the same bytes wherever they are published and whoever works.
     del plain["out"], plain["workers"], plain["may_be_empty"]
-    done = published(config.out, KIND, plain, inputs, defaults=configs.defaults(SplitConfig))
+    done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(SplitConfig))
     if done is not None:
         return done
     others = sorted(set(harvest.files) - set(names))
     copied = [name for name in others if name.startswith(_ARTICLES)]
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out,
             KIND,
@@ -151,7 +151,7 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
         )
         if Folder(config.figures).exists(tombstones.FILE):
             _copy(config, [tombstones.FILE], 0)
-        with connected():
+        with connect_ray():
             gpus = config.workers.gpus if config.detector else 0
             check_gpus(gpus)
             stages = Stages(draft, report)

@@ -21,13 +21,13 @@ from ray.util.placement_group import remove_placement_group
 
 from biovl.benchmark.retrieval import mean_recall_at_1
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, fingerprint, published
+from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, find_published, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError, TrainingError
-from biovl.core.leases import STALE_S, held
+from biovl.core.leases import STALE_S, acquire_lease
 from biovl.pretrain.config import PretrainConfig, WorkersConfig
 from biovl.pretrain.job import pretrain
 from biovl.runtime import ray_train
-from biovl.runtime.connection import connected
+from biovl.runtime.connection import connect_ray
 from biovl.sweep import report
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, outcome_of, scores_of
@@ -71,14 +71,14 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
     ]
     what = identity_of(config, trials)
     defaults = defaults_of(trials)
-    done = published(config.out, KIND, what, inputs, defaults=defaults)
+    done = find_published(config.out, KIND, what, inputs, defaults=defaults)
     if done is not None:
         return done
 
     def say(line: str) -> None:
         print(f"sweep: {line}", file=progress, flush=True)
 
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         draft = Draft.begin(config.out, KIND, what, inputs, defaults=defaults, output_format=FORMAT)
         left = [trial for trial in trials if not _is_over(draft, trial)]
         if len(left) < len(trials):
@@ -87,7 +87,9 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
             # Those that are over tell the scheduler again what they told it before.
             _run(config, trials if config.asha.reduction > 1 else left, draft, say)
         lease.check()
-        outcomes = [outcome_of(trial, draft.noted(_ended(trial.name)) or {}) for trial in trials]
+        outcomes = [
+            outcome_of(trial, draft.read_note(_ended(trial.name)) or {}) for trial in trials
+        ]
         if all(outcome.status == FAILED for outcome in outcomes):
             raise TrainingError(
                 f"all {len(outcomes)} trials failed; the first: {outcomes[0].reason}\n"
@@ -169,7 +171,7 @@ def _is_over(draft: Draft, trial: Trial) -> bool:
     """Return whether a trial finished or was stopped; one that failed is tried again."""
     if find_manifest(trial.config.out) is not None:
         return True
-    return (draft.noted(_ended(trial.name)) or {}).get("status") == STOPPED
+    return (draft.read_note(_ended(trial.name)) or {}).get("status") == STOPPED
 
 
 def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -> None:
@@ -198,7 +200,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
             grace_period=asha.first_epochs,
             reduction_factor=asha.reduction,
         )
-    with connected():
+    with connect_ray():
         concurrent = config.concurrent or at_once(trials, ray.cluster_resources())
         say(f"{len(trials)} trials, {min(concurrent, len(trials))} at a time")
         grid: Any = tune.grid_search(
@@ -243,7 +245,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
     for trial in trials:
         if find_manifest(trial.config.out) is not None:
             continue
-        noted = draft.noted(_ended(trial.name)) or {}
+        noted = draft.read_note(_ended(trial.name)) or {}
         if trial.name in errors:
             reason = str(errors[trial.name]).strip().splitlines()[-1]
             noted = {"status": FAILED, "reason": reason}
@@ -261,7 +263,7 @@ def _run_trial(arguments: dict[str, Any]) -> None:
         os.chdir(trial["working_folder"])
     config: PretrainConfig = configs.build(PretrainConfig, trial["config"])
     draft = Draft(trial["sweep"])
-    noted = draft.noted(_ended(trial["name"])) or {}
+    noted = draft.read_note(_ended(trial["name"])) or {}
 
     def tell(epoch: int, scores: Mapping[str, Any]) -> None:
         # The last epoch counts when its model is published: told now, Tune might stop the trial
@@ -293,7 +295,7 @@ def _wait_for_an_earlier_driver(out: str) -> None:
     deadline = time.monotonic() + STALE_S + 10
     while find_manifest(out) is None:
         try:
-            with held(out, settle_s=0):
+            with acquire_lease(out, settle_s=0):
                 return
         except ArtifactError:
             if time.monotonic() > deadline:
@@ -317,7 +319,7 @@ class _Endings(tune.Callback):
         own = trial.config["trial"]
         key = _ended(own["name"])
         # One that came to its end has published a model, or said why not.
-        if find_manifest(own["config"]["out"]) is None and not self._draft.noted(key):
+        if find_manifest(own["config"]["out"]) is None and not self._draft.read_note(key):
             self._draft.note(key, {"status": STOPPED, "reason": ""})
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -329,7 +331,7 @@ class _Endings(tune.Callback):
         self._later(trial)
 
     def _later(self, trial: Any) -> None:
-        group = ray_train.reserved(trial.config["trial"]["config"]["out"])
+        group = ray_train.reserved_placement_group(trial.config["trial"]["config"]["out"])
         if group is None:
             return
         # By then whoever would start the workers anew has ended with the trial.

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from biovl.core.charts import BLUE, GREY, ROSE, nothing, plot_figure, png, style, two_lines
+from biovl.core.charts import BLUE, GREY, ROSE, draw_empty, plot_figure, png, style, two_lines
 from biovl.sweep.outcomes import FINISHED, Outcome
 from biovl.sweep.tables import by_row, values_of
 from biovl.sweep.trials import Trial
@@ -50,8 +50,8 @@ def against(outcomes: Sequence[Outcome], label: str, of: Callable[[Trial], int])
     losses.set_title("Loss on val")
     done = [outcome for outcome in outcomes if outcome.status == FINISHED and outcome.final]
     if not done:
-        nothing(recalls, "no trial was finished")
-        nothing(losses, "no trial was finished")
+        draw_empty(recalls, "no trial was finished")
+        draw_empty(losses, "no trial was finished")
         return png(figure)
     for name, (direction, colour, marker) in _DIRECTIONS.items():
         _points(recalls, done, of, name, colour, marker, direction)
@@ -114,7 +114,7 @@ def curves(outcomes: Sequence[Outcome]) -> bytes:
     axes.set_title("R@1 on val by trial, mean of both directions")
     shown = [outcome for outcome in outcomes if outcome.scores]
     if not shown:
-        nothing(axes, "no trial was scored")
+        draw_empty(axes, "no trial was scored")
         return png(figure)
     rows = by_row(shown)
     colours = [

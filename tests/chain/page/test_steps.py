@@ -15,7 +15,7 @@ from biovl.chain.command import from_command_line
 from biovl.chain.job import STEPS, run_chain
 from biovl.core import config as configs
 from biovl.core import recipes
-from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, published
+from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint
 from biovl.core.errors import ConfigError
 from biovl.pretrain.config import PretrainConfig
 
@@ -33,7 +33,7 @@ def job(config: Grow) -> Manifest:
     del plain["out"]
     read = [uri for uri in (config.seed, *config.more) if uri]
     inputs = [Input(name="seed", uri=uri, fingerprint=fingerprint(uri)) for uri in read]
-    done = published(config.out, "plant", plain, inputs)
+    done = find_published(config.out, "plant", plain, inputs)
     if done is not None:
         return done
     draft = Draft.begin(config.out, "plant", plain, inputs)

@@ -8,7 +8,7 @@ from lxml import etree
 
 from biovl.annotate.longcap.context import words_of
 from biovl.articles.citances.extraction import references
-from biovl.core.xml import parsed
+from biovl.core.xml import parse_xml
 
 FEASIBLE, NOT_FEASIBLE = "FEASIBLE", "NOT_FEASIBLE"
 
@@ -118,7 +118,7 @@ def _root(answer: str, tag: str) -> etree._Element:
     if "<!" in text or "<?" in text:
         raise Malformed("declarations are not wanted")
     try:
-        root = parsed(text.encode())
+        root = parse_xml(text.encode())
     except (etree.XMLSyntaxError, ValueError) as error:
         raise Malformed(f"it is not XML ({str(error)[:120]})") from error
     if root.tag != tag or root.attrib:

@@ -152,7 +152,7 @@ def _of_sample(
     )
 
 
-def told(config: Config) -> str:
+def format_estimate(config: Config) -> str:
     """Return an estimate as it is read."""
     found = estimate(config)
     size = found.size_bytes

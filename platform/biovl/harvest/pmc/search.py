@@ -8,7 +8,7 @@ from lxml import etree
 
 from biovl.core.errors import SourceError
 from biovl.core.filesystems import open_location
-from biovl.core.xml import parsed
+from biovl.core.xml import parse_xml
 from biovl.enrich.answers import NotAnAnswer
 from biovl.enrich.client import Client
 from biovl.enrich.searching import esearch
@@ -90,7 +90,7 @@ def _in_pmc(client: Client, pmids: Sequence[str]) -> list[str]:
 
 def _linked(answer: bytes) -> list[str]:
     try:
-        root = parsed(answer)
+        root = parse_xml(answer)
     except etree.XMLSyntaxError as error:
         raise NotAnAnswer("no XML") from error
     if root.tag != "eLinkResult":

@@ -21,7 +21,7 @@ from lxml import etree
 from biovl.core.errors import SourceError, StorageError
 from biovl.core.http import first_bytes, is_loopback, length, retry_after_s
 from biovl.core.limits import Limiter
-from biovl.core.xml import parsed
+from biovl.core.xml import parse_xml
 from biovl.harvest.sources import FileError
 
 MISSING = "object is missing"
@@ -209,7 +209,7 @@ class Service:
 
         try:
             self._patiently(f"the listing of {query['prefix']!r}", ask, can_doubt=False)
-            page = parsed(b"".join(found))
+            page = parse_xml(b"".join(found))
         except (FileError, etree.XMLSyntaxError) as error:
             raise SourceError(
                 f"{self._base}: the bucket cannot be listed: {error}. Expected an answer as S3's "

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 from biovl.core import archives
 from biovl.core.artifacts import MANIFEST
 from biovl.core.errors import ArtifactError, SourceError
-from biovl.core.filesystems import Listing, Tree, is_hidden, printable, trouble
+from biovl.core.filesystems import Listing, Tree, is_hidden, printable, storage_problem
 from biovl.harvest.sources import Address, Package
 
 NO_XML = "package has no XML"
@@ -125,7 +125,7 @@ class PackageSource:
                 yield from self._archive(address, path)
         # What was listed may be gone, locked or out of reach by now.
         except OSError as error:
-            found = trouble(error, tree.uri(path))
+            found = storage_problem(error, tree.uri(path))
             if found is not None:
                 raise found from error
             yield _broken(address, UNREADABLE, str(error)[:300])

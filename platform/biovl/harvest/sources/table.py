@@ -23,7 +23,7 @@ from biovl.articles.graphics import Files
 from biovl.articles.licenses import license_from_text
 from biovl.core import spreadsheets
 from biovl.core.errors import ArtifactError, SourceError
-from biovl.core.filesystems import Tree, told
+from biovl.core.filesystems import Tree, translate_storage_errors
 from biovl.harvest.sources import Address, Package
 
 log = logging.getLogger(__name__)
@@ -314,7 +314,7 @@ def _size(images: Tree, folder: str, path: str) -> int | None:
         if path.startswith(("/", "\\")) or ".." in parts or not images.is_inside(full):
             log.warning("not looked at, as it leads out of %s: %s", folder, path[:300])
             return None
-        with told(images.uri(full)):
+        with translate_storage_errors(images.uri(full)):
             info = images.filesystem.get_file_info(full)
     # A name may be too long, or no name at all.
     except (OSError, ValueError):
