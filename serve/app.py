@@ -16,10 +16,11 @@ from ray.serve import Application, Deployment
 
 from biovl.core.errors import BiovlError, ConfigError
 from serve.auth import Keys
+from serve.http.settings import read_settings
 from serve.http.stopping import drain_before_exit
 from serve.search.deployments import EncoderDeployment, Gateway, SearchDeployment, Service
 from serve.search.release import find
-from serve.search.settings import Settings, read_settings
+from serve.search.settings import Settings
 
 _HEADROOM = 4_096
 """Requests beyond limits.concurrent_requests that reach a replica: what stands before it would let

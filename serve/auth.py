@@ -28,11 +28,12 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
 from biovl.core.errors import ConfigError
-from serve.http.exchanges import Caller
+from serve.http.exchanges import Caller, exchange_in
 from serve.http.problems import Problem
-from serve.search.settings import Auth
+from serve.http.settings import Auth
 
 SCOPES = ("search", "embed", "review", "admin", "metrics")
 """search: find figures and classify; embed: vectors of own inputs; review: name clusters; admin:
@@ -174,6 +175,23 @@ class Keys:
         except ConfigError as error:
             # Somebody is editing it; that must neither lock everyone out nor let anyone in.
             _LOG.error("keys stay as they were: %s", error)
+
+
+def check_scope(request: Request, scope: str) -> None:
+    """Refuse a request whose caller lacks a scope.
+
+    Raises:
+        Problem: 403, with the scopes that it has.
+    """
+    caller = exchange_in(request.scope).caller
+    scopes = caller.scopes if caller else frozenset()
+    if scope not in scopes:
+        raise Problem(
+            403,
+            "missing-scope",
+            f"this needs a key with the scope {scope}; yours has"
+            f" {', '.join(sorted(scopes)) or 'none'}",
+        )
 
 
 def new_key() -> str:

@@ -113,3 +113,11 @@ def test_no_script_hides_a_module_of_the_standard_library() -> None:
 def test_nobody_imports_a_driver() -> None:
     for path in modules():
         assert not {name.split(".")[0] for name in imported(path)} & {"pipelines", "serve", "tune"}
+
+
+def test_http_imports_neither_service() -> None:
+    for path in sorted((ROOT / "serve" / "http").glob("*.py")):
+        services = {
+            name for name in imported(path) if name.startswith(("serve.search", "serve.review"))
+        }
+        assert services == set(), f"{path}: serve/http is what both services share"

@@ -6,7 +6,7 @@ import ray
 from ray.serve._private.constants import SERVE_CONTROLLER_NAME, SERVE_NAMESPACE
 
 from biovl.core.errors import ConfigError
-from serve.search.settings import Auth
+from serve.http.settings import Auth
 
 
 async def refuse_strangers(auth: Auth, *, setting: str = "auth.keys_file") -> None:

@@ -10,8 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
-
-from serve.search.messages import Problem
+from pydantic import BaseModel
 
 _PROBLEMS = {
     "400": "The request is not JSON, or not what it says it is.",
@@ -37,6 +36,18 @@ td,th{text-align:left;vertical-align:top;padding:.2rem 1rem .2rem 0}
 pre{overflow:auto;border:1px solid #8884;padding:.5rem}
 :root{color-scheme:light dark}
 """
+
+
+class Problem(BaseModel):
+    """application/problem+json (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    request_id: str
+    errors: list[dict[str, Any]] = []
 
 
 def document(app: FastAPI) -> None:

@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from serve.http.problems import Problem
-from serve.search.settings import Limits
+from serve.http.settings import Limits
 
 _MIB = 1 << 20
 _RECEIVED_AT_ONCE_MIB = 256

@@ -26,7 +26,7 @@ from serve.http.logs import failure_line, request_line
 from serve.http.metrics import Metrics
 from serve.http.problems import problem_answer, problem_of, timed_out, too_much_work
 from serve.http.rate import RateLimit
-from serve.search.settings import Limits
+from serve.http.settings import Limits
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none';"

@@ -13,15 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from PIL import Image
 
 from biovl.images import decode
-from serve.http.exchanges import Caller, Exchange
+from serve.http.exchanges import Caller
 from serve.http.problems import Problem
 from serve.http.rate import MAX_BUCKETS, Buckets, Leases, leased
-from serve.search.engine import Engine
-from serve.search.settings import Limits, Rate
+from serve.http.settings import Limits, Rate
 
 MAX_CHUNKS = 20_000
 """Of a PNG. Encoders write kilobytes into each; Pillow takes microseconds for each, however
@@ -181,21 +179,3 @@ class PixelBudget:
         while len(self._local) > MAX_BUCKETS:
             self._local.popitem(last=False)
         return local
-
-
-async def prepared(
-    engine: Engine, budget: PixelBudget, exchange: Exchange, images: Sequence[bytes]
-) -> list[np.ndarray]:
-    """Return images as the model sees them: the one way for an endpoint to have them decoded.
-
-    Raises:
-        Problem: 422 or 429 if they have too many pixels, before any is decoded; those of
-            ``Engine.prepare``.
-    """
-    if not images:
-        return []
-    if not exchange.are_pixels_counted:
-        await budget.spend(exchange.caller, images)
-        exchange.are_pixels_counted = True
-    with exchange.stage("decode"):
-        return await engine.prepare(images)

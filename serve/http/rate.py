@@ -14,7 +14,7 @@ from typing import Protocol
 
 from serve.http.exchanges import Caller
 from serve.http.problems import Problem
-from serve.search.settings import Rate
+from serve.http.settings import Rate
 
 MAX_BUCKETS = 10_000
 """Of keys and addresses that are remembered."""

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from biovl import __version__
 from biovl.core.errors import ConfigError
-from serve.auth import Keys
+from serve.auth import Keys, check_scope
 from serve.http.coordinator import LocalCoordinator
 from serve.http.documentation import document
 from serve.http.draining import Draining
@@ -26,7 +26,6 @@ from serve.http.rate import RateLimit
 from serve.http.strict_json import StrictRoute
 from serve.review import messages
 from serve.review.desk import Desk
-from serve.search.context import check_scope
 
 PAGE = Path(__file__).parent / "page"
 SHARED_PAGE = Path(__file__).parents[1] / "search" / "page"

@@ -23,13 +23,13 @@ from biovl.core.errors import BiovlError, ConfigError
 from serve.auth import Keys
 from serve.http.bound import refuse_strangers
 from serve.http.draining import Draining
+from serve.http.settings import read_settings
 from serve.http.stopping import drain_before_exit
 from serve.review import store
 from serve.review.api import review_api
 from serve.review.desk import open_desk
 from serve.review.settings import ReviewSettings
 from serve.review.tables import Database
-from serve.search.settings import read_settings
 
 _HEADROOM = 256
 """Requests beyond limits.concurrent_requests that reach a replica, which refuses them in words."""

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serve.search.settings import Auth, Limits, Rate
+from serve.http.settings import Auth, Limits, Rate
 
 
 class ReviewSettings(BaseModel):

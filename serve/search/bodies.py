@@ -16,8 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from serve.http.problems import Problem
+from serve.http.settings import Limits
 from serve.http.strict_json import is_json, read_json
-from serve.search.settings import Limits
 from serve.search.uploads import FORMATS, checked, form_of
 
 Message = TypeVar("Message", bound=BaseModel)

@@ -5,12 +5,10 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 
-from serve.auth import SCOPES, Keys
+from serve.auth import SCOPES, Keys, check_scope
 from serve.http.coordinator import Coordinator
-from serve.http.exchanges import exchange_in
 from serve.http.metrics import Metrics
 from serve.http.pixels import PixelBudget
-from serve.http.problems import Problem
 from serve.http.strict_json import StrictRoute
 from serve.search.cursors import Cursors
 from serve.search.engine import Engine
@@ -48,20 +46,3 @@ class Context:
             check_scope(request, scope)
 
         return Depends(allowed)
-
-
-def check_scope(request: Request, scope: str) -> None:
-    """Refuse a request whose caller lacks a scope.
-
-    Raises:
-        Problem: 403, with the scopes that it has.
-    """
-    caller = exchange_in(request.scope).caller
-    scopes = caller.scopes if caller else frozenset()
-    if scope not in scopes:
-        raise Problem(
-            403,
-            "missing-scope",
-            f"this needs a key with the scope {scope}; yours has"
-            f" {', '.join(sorted(scopes)) or 'none'}",
-        )

@@ -197,15 +197,3 @@ class ProxyAnswer(Answer):
     votes: list[Vote]
     evidence: list[SearchHit]
     disclosure: str = Field(description="what left the process: nothing")
-
-
-class Problem(BaseModel):
-    """application/problem+json (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    instance: str
-    request_id: str
-    errors: list[dict[str, Any]] = []

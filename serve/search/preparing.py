@@ -23,9 +23,11 @@ from biovl.images.decode import (
     stated_size_px,
 )
 from biovl.models.encoder import Preparation
-from serve.http.pixels import megapixels
+from serve.http.exchanges import Exchange
+from serve.http.pixels import PixelBudget, megapixels
 from serve.http.problems import Problem
-from serve.search.settings import Limits
+from serve.http.settings import Limits
+from serve.search.engine import Engine
 
 _DAMAGED = (EMPTY, TRUNCATED, UNDECODABLE)
 
@@ -130,3 +132,21 @@ def _unusable(number: int, reason: str) -> Problem:
         detail if is_image else f"{detail}; send JPEG, PNG, TIFF, WebP, GIF or BMP",
         errors=[{"loc": ["images", number], "msg": reason}],
     )
+
+
+async def prepare_images(
+    engine: Engine, budget: PixelBudget, exchange: Exchange, images: Sequence[bytes]
+) -> list[np.ndarray]:
+    """Return the preprocessed images of a request: every endpoint decodes images through this.
+
+    Raises:
+        Problem: 422 or 429 if they have too many pixels, before any is decoded; those of
+            ``Engine.prepare``.
+    """
+    if not images:
+        return []
+    if not exchange.are_pixels_counted:
+        await budget.spend(exchange.caller, images)
+        exchange.are_pixels_counted = True
+    with exchange.stage("decode"):
+        return await engine.prepare(images)

@@ -9,12 +9,12 @@ import numpy as np
 
 from biovl.index.query import Filter, Kind, Part, Query, Results
 from serve.http.exchanges import Exchange
-from serve.http.pixels import prepared
 from serve.http.problems import Problem
+from serve.http.settings import Limits
 from serve.search.context import Context
 from serve.search.engine import Embedded
 from serve.search.messages import Weights
-from serve.search.settings import Limits
+from serve.search.preparing import prepare_images
 
 T = TypeVar("T")
 
@@ -157,7 +157,7 @@ async def find(context: Context, exchange: Exchange, asked: Asked, query: Query)
     exchange.inputs = len(images) + len(texts)
 
     async def once() -> Found:
-        pixels = await prepared(engine, context.pixels, exchange, images)
+        pixels = await prepare_images(engine, context.pixels, exchange, images)
         with exchange.stage("encode"):
             # One after the other: both are needed, and a person seldom sends both.
             image = await engine.embed_images(pixels) if images else None

@@ -18,7 +18,7 @@ from python_multipart.multipart import parse_options_header
 from biovl.images import decode
 from serve.http.pixels import CostlyFileError, without_texts
 from serve.http.problems import Problem
-from serve.search.settings import Limits
+from serve.http.settings import Limits
 
 Location = tuple[str | int, ...]
 """Where in a request: ``("body", "images", 3)``."""

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from biovl.core.errors import ConfigError
 from serve.auth import Keys, main, new_key
 from serve.http.problems import Problem
-from serve.search.settings import Auth
+from serve.http.settings import Auth
 from tests.serve.search.tiny_service import Asking, TinyEngine, service
 
 SEARCH, ADMIN, BARE = "biovl_search", "biovl_admin", "biovl_bare"

@@ -9,15 +9,15 @@ from pydantic import BaseModel
 
 from biovl.benchmark.prompts import PLACE, PROMPTS, filled
 from serve.http.exchanges import Exchange, exchange_in
-from serve.http.pixels import prepared
+from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, refusals
 from serve.search.bodies import Received, documented, received
 from serve.search.context import Context
 from serve.search.engine import Embedded
 from serve.search.messages import ClassifyAnswer, ClassifyRequest
+from serve.search.preparing import prepare_images
 from serve.search.queries import again_if_stale, check_text, invalid, one_version
 from serve.search.served import Served
-from serve.search.settings import Limits
 from serve.search.uploads import image_of, images_of
 
 # Shapes: N images, C classes, T templates, D embedding.
@@ -204,7 +204,7 @@ async def _embedded(
         Problem: 409 if the model was exchanged in between.
     """
     engine = context.engine
-    pixels = await prepared(engine, context.pixels, exchange, images)
+    pixels = await prepare_images(engine, context.pixels, exchange, images)
     with exchange.stage("encode"):
         image = await engine.embed_images(pixels)
         # Many prompts at once would fill the queue that others wait in, too.

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from serve.http.exchanges import Exchange, exchange_in
-from serve.http.pixels import prepared
 from serve.http.problems import Problem
+from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, nine_digits, refusals
 from serve.search.context import Context
 from serve.search.messages import Message
+from serve.search.preparing import prepare_images
 from serve.search.queries import again_if_stale, check_text, invalid, one_version
-from serve.search.settings import Limits
 from serve.search.uploads import image_of
 
 _DATA_IMAGE = re.compile(r"data:image/", re.IGNORECASE)
@@ -170,7 +170,7 @@ async def _embedded(
     engine = context.engine
     rows: dict[int, np.ndarray] = {}
     of_texts = of_images = None
-    pixels = await prepared(engine, context.pixels, exchange, list(images.values()))
+    pixels = await prepare_images(engine, context.pixels, exchange, list(images.values()))
     with exchange.stage("encode"):
         if texts:
             of_texts = await engine.embed_texts(list(texts.values()))

@@ -12,13 +12,13 @@ from pydantic import Field
 
 from biovl.index.query import Filter, Query
 from serve.http.exchanges import Exchange, exchange_in
+from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
 from serve.search.bodies import Received, documented, received
 from serve.search.context import Context
 from serve.search.messages import BoundedFilter, Message, ProxyAnswer, ProxyRequest
 from serve.search.queries import Asked, check_filter, check_k, check_text, find, invalid
 from serve.search.served import Served
-from serve.search.settings import Limits
 from serve.search.uploads import image_of
 from serve.search.votes import labels_of, votes
 

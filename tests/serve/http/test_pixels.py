@@ -27,9 +27,9 @@ from serve.http.pixels import (
 )
 from serve.http.problems import Problem
 from serve.http.rate import Buckets
+from serve.http.settings import Limits, Rate
 from serve.search.engine import Embedded
 from serve.search.preparing import Preparer
-from serve.search.settings import Limits, Rate
 from tests.serve.search.small_engine import SmallEngine, drawn, jpeg, make_app, make_client, png
 
 

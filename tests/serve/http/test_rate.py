@@ -6,7 +6,7 @@ import pytest
 from serve.http.exchanges import Caller
 from serve.http.problems import Problem
 from serve.http.rate import Buckets, RateLimit
-from serve.search.settings import Rate
+from serve.http.settings import Rate
 from tests.serve.search.tiny_service import Asking, service
 
 ANNA = Caller(name="anna", scopes=frozenset(), bucket="key:anna")

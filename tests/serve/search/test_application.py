@@ -546,7 +546,7 @@ def test_every_wrong_setting_is_named() -> None:
 )
 def test_without_keys_the_service_is_for_its_own_machine(host: str, is_allowed: bool) -> None:
     from serve.http.bound import check_bound
-    from serve.search.settings import Auth
+    from serve.http.settings import Auth
 
     if is_allowed:
         check_bound(Auth(), host)

@@ -16,8 +16,9 @@ from biovl.core import artifacts as storage
 from biovl.index.query import Part, Query
 from biovl.models import encoder
 from serve.http.problems import Problem
+from serve.http.settings import Limits
 from serve.search.local import LocalEngine
-from serve.search.settings import Batch, Limits, Settings
+from serve.search.settings import Batch, Settings
 from tests.serve.search.published import a_picture, publish_index, publish_model
 
 LONG = "a word " * 40

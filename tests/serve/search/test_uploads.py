@@ -11,7 +11,7 @@ from PIL import Image
 
 from biovl.images.decode import image_format
 from serve.http.problems import Problem
-from serve.search.settings import Limits
+from serve.http.settings import Limits
 from serve.search.uploads import FORMATS, checked, form_of, image_of
 
 LIMITS = Limits(image_mib=1, image_megapixels=4)
