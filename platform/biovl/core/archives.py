@@ -1,9 +1,9 @@
-"""Tar archives of strangers, streamed once and given out folder by folder.
+"""Untrusted tar archives, streamed once and yielded folder by folder.
 
-Members are stored under numbers of ours: no name in an archive is ever used as a path on this
-machine, so nothing can be written or read outside. A folder that holds an article is given out as
-soon as the stream leaves it, or in parts where it holds many articles and no media, so neither
-memory nor disk grows with the archive.
+Members are stored under generated numbers: no name in an archive is ever used as a path on this
+machine, so nothing can be written or read outside. A folder that contains an article is yielded as
+soon as the stream leaves it, or in parts if it holds many articles and no media, so that neither
+memory nor disk use grows with the archive.
 """
 
 import bz2
@@ -29,41 +29,42 @@ _MAX_NAME = 1_000
 _BLOCK_BYTES = 1 << 20
 _MAX_DEPTH = 50
 _MAX_HEADER_BYTES = 32_768
-"""Of a member's header with its long name and attributes; real ones have some hundred bytes, and
-tarfile searches them in time that grows with their square."""
+"""Maximum size of a member's header with its long name and attributes. Real ones have some hundred
+bytes; tarfile searches them in quadratic time."""
 _INPUT_BYTES = 16_384
-"""Given to zlib at a time: it returns a copy of what it did not take."""
+"""Bytes passed to zlib at a time: it returns a copy of the input that it did not consume."""
 _MAX_LZMA_BYTES = 256_000_000
-"""What unpacking xz may take, which its header states; ``xz -9`` takes 65 MB."""
+"""Maximum memory to decompress xz, which its header states; ``xz -9`` needs 65 MB."""
 _MAX_PREAMBLE = 1024
-"""Bytes that may stand in front of a gzip file, and ..."""
+"""Maximum bytes before a gzip file, and ..."""
 _MAX_PADDING = 1 << 24
-"""... zeros behind it, in front of another."""
+"""... maximum zeros after it, before another one."""
 _TAIL_BYTES = 4 * tarfile.RECORDSIZE
-"""What tarfile may have read ahead."""
+"""Bytes that tarfile may have read ahead."""
 
 
 class _TooLargeError(Exception):
-    """An archive unpacks to more than is believed of it."""
+    """An archive unpacks to more than its limits allow."""
 
 
 @dataclass
 class Folder:
-    """A folder of an archive with all that lies below it."""
+    """A folder of an archive with all files below it."""
 
     path: str
     """Inside the archive; empty for its root."""
     files: dict[str, Path] = field(default_factory=dict)
-    """Name relative to the folder -> where its bytes are, until the next folder is asked for."""
+    """Name relative to the folder -> file with its bytes, valid until the next folder is requested.
+    """
     defect: str | None = None
     detail: str | None = None
     is_only: bool = False
     """Whether the archive holds nothing else."""
     is_part: bool = False
-    """Whether more of the same folder was given out before or is still to come."""
+    """Whether another part of the same folder was yielded before or will follow."""
 
     def take(self, inner: "Folder") -> None:
-        """Take over what a folder below this one holds."""
+        """Take over the files of a folder below this one."""
         prefix = f"{inner.path}/"[len(self.path) + 1 if self.path else 0 :]
         self.files |= {prefix + name: place for name, place in inner.files.items()}
         self.defect, self.detail = self.defect or inner.defect, self.detail or inner.detail
@@ -78,16 +79,16 @@ def folders(
     max_bytes: int,
     max_files: int,
 ) -> Iterator[Folder]:
-    """Yield an archive's folders in the order of the stream, each once and with what is below it.
+    """Yield an archive's folders in stream order, each once and with everything below it.
 
     Args:
         stream: The archive, compressed or not.
-        is_whole: Whether a folder that the stream has left can be given out; what it holds goes to
-            the folder around it otherwise, and what is left at the end comes as the root folder.
-        is_part: Whether what a folder holds so far can be given out although more may follow.
-        ignored: Members not to look at, by name.
-        max_bytes: Largest size, and ...
-        max_files: ... number of files that one folder given out may unpack to.
+        is_whole: Whether a folder that the stream has left can be yielded; otherwise its files go
+            to the parent folder, and the remaining ones are yielded at the end as the root folder.
+        is_part: Whether the files of a folder so far can be yielded although more may follow.
+        ignored: Members to skip, by name.
+        max_bytes: Maximum size, and ...
+        max_files: ... maximum number of files that one yielded folder may unpack to.
     """
     with tempfile.TemporaryDirectory(prefix="biovl-") as scratch:
         reader = _Reader(Path(scratch), is_whole, is_part, ignored, max_bytes, max_files)
@@ -104,7 +105,7 @@ def folders(
         if reader.failure is None and reader.unsafe:
             reader.failure = UNSAFE, ", ".join(reader.unsafe[:5])
             if not is_only:
-                # Nobody can say which of many packages an unsafe member was meant for.
+                # An unsafe member cannot be attributed to one of several packages.
                 yield last
                 last = Folder("")
         if reader.failure is not None:
@@ -114,7 +115,7 @@ def folders(
 
 
 class _Reader:
-    """Reads a stream once, and knows the folders it is in, outermost first, and what they hold."""
+    """Reads a stream once and tracks the open folders, outermost first, and their files."""
 
     def __init__(
         self,
@@ -134,14 +135,14 @@ class _Reader:
         self.failure: tuple[str, str] | None = None
         """Why the stream could not be read to its end."""
         self.unsafe: list[str] = []
-        """Names of members that were not touched."""
+        """Names of members that were skipped as unsafe."""
 
     def _new_place(self) -> None:
         self._place = Path(tempfile.mkdtemp(dir=self._scratch))
         self._bytes = self._count = 0
 
     def read(self, stream: BinaryIO) -> Iterator[tuple[Folder, Path]]:
-        """Yield each whole folder and where its files are; what is left comes last."""
+        """Yield each complete folder and where its files are; the remaining files come last."""
         try:
             for member, source in _members(stream, self._max_bytes):
                 name = _safe_name(member)
@@ -157,7 +158,7 @@ class _Reader:
         except _TooLargeError as error:
             self.failure = TOO_LARGE, str(error)
         except _BROKEN as error:
-            # A full disk is no defect of an archive: the run stops and can be resumed.
+            # A full disk is not a defect of an archive: the run stops and can be resumed.
             if isinstance(error, OSError) and storage_problem(error, "") is not None:
                 raise
             self.failure = UNREADABLE, f"{type(error).__name__}: {error}"[:300]
@@ -169,7 +170,7 @@ class _Reader:
             yield self._open[0], self._place
 
     def _enter(self, path: str) -> Iterator[tuple[Folder, Path]]:
-        """Leave the folders that do not hold a path, enter those that do; yield what is whole."""
+        """Leave folders that do not contain a path, enter those that do; yield complete ones."""
         while not _is_below(path, self._open[-1].path):
             left = self._open.pop()
             if left.is_part and not left.files:
@@ -188,7 +189,7 @@ class _Reader:
                 self._open.append(Folder(here))
 
     def _part(self) -> tuple[Folder, Path]:
-        """Take what the innermost folder holds so far, and go on with it empty."""
+        """Detach the files of the innermost folder so far, and continue with it empty."""
         part, place = self._open[-1], self._place
         part.is_part = True
         self._open[-1] = Folder(part.path, is_part=True)
@@ -215,14 +216,14 @@ class _Reader:
             raise _TooLargeError(f"{self._passed_over / 1e6:.0f} MB that are not read")
 
     def _unfinished(self) -> Folder:
-        """Return what was being read when the stream broke off."""
+        """Return the name of the member that was being read when the stream ended."""
         while len(self._open) > 1 and not self._is_whole(self._open[-1]):
             left = self._open.pop()
             self._open[-1].take(left)
         return self._open[-1]
 
     def _move_rest(self) -> None:
-        """Files of folders still open move to a new place: the old one goes with what was given."""
+        """Move the files of open folders: their old place is deleted with the yielded folder."""
         old = self._place
         self._new_place()
         for folder in self._open:
@@ -234,9 +235,9 @@ class _Reader:
 
 
 class _StrictTarInfo(tarfile.TarInfo):
-    """Tells damage from the end: tarfile takes a broken header for the end of the archive.
+    """Distinguishes damage from the end: tarfile takes a broken header for the end of the archive.
 
-    And tarfile reads the long names and attributes before a member whole, however long they are.
+    tarfile also reads the long names and attributes before a member without a size limit.
     """
 
     @classmethod
@@ -261,10 +262,10 @@ class _StrictTarInfo(tarfile.TarInfo):
 
 
 class _Unpacked:
-    """The bytes of a stream, unpacked; the last ones can be put back.
+    """The decompressed bytes of a stream; the last ones can be read again.
 
-    What follows the end of compressed data, and is none, is not part of it: zeros that fill a
-    block, a line that a server added. A second compressed file behind the first goes on with it.
+    Data after the end of a compressed file is ignored unless it is compressed: zeros that fill a
+    block, a line added by a server. A second compressed file after the first continues it.
     """
 
     def __init__(self, packed: BinaryIO) -> None:
@@ -272,7 +273,7 @@ class _Unpacked:
         head = packed.read(_INPUT_BYTES)
         kind = next((magic for magic in _UNPACKERS if head.startswith(magic)), None)
         if kind is None and not _is_header(head[: tarfile.BLOCKSIZE]):
-            # A mail program or server may have put something in front.
+            # A mail program or server may have added bytes in front.
             place = head.find(_GZIP_MAGIC, 0, _MAX_PREAMBLE)
             kind, head = (_GZIP, head[place:]) if place > 0 else (None, head)
         self._kind = kind or b""
@@ -282,13 +283,13 @@ class _Unpacked:
         self._left: int | None = None
         self._put_back = b""
         self.part = 1
-        """Which of the compressed files that follow each other is being read."""
+        """Number of the concatenated compressed file that is being read."""
         self.position = 0
-        """How many bytes were given out."""
+        """Number of bytes returned so far."""
 
     @contextlib.contextmanager
     def at_most(self, size: int) -> Iterator[None]:
-        """Give out no more than so many bytes while this is entered; one may be in another."""
+        """Limit the bytes returned inside the block; blocks may be nested."""
         outer, self._left = self._left, size if self._left is None else min(size, self._left)
         before = self._left
         try:
@@ -297,9 +298,9 @@ class _Unpacked:
             self._left = None if outer is None else outer - (before - self._left)
 
     def read(self, size: int) -> bytes:
-        """Return up to so many bytes, and none only at the end."""
+        """Return up to ``size`` bytes; empty only at the end."""
         if self._left is not None and self._left <= 0:
-            raise tarfile.ReadError("a header is too long")
+            raise tarfile.ReadError("a header exceeds the maximum length")
         given, self._put_back = self._put_back[:size], self._put_back[size:]
         given = given or self._unpacked(size)
         self.position += len(given)
@@ -309,7 +310,7 @@ class _Unpacked:
         return given
 
     def back_to(self, position: int) -> None:
-        """Give out the bytes from a position on again, one of the last read."""
+        """Rewind to a position among the bytes read last."""
         count = self.position - position
         self._put_back = (self._tail[-count:] if count else b"") + self._put_back
         self.position = position
@@ -329,7 +330,7 @@ class _Unpacked:
                 return given
 
     def _unpack(self, size: int) -> bytes:
-        """Return what the next input gives, which may be nothing."""
+        """Return the output of the next input block, which may be empty."""
         unpacker = self._unpacker
         needs_input = not self._input and getattr(unpacker, "needs_input", True)
         if needs_input:
@@ -340,7 +341,7 @@ class _Unpacked:
         if unpacker.eof:
             self._input = unpacker.unused_data
         else:
-            # zlib gives back what it did not take; the others keep it.
+            # zlib returns the input that it did not consume; the others keep it.
             self._input = getattr(unpacker, "unconsumed_tail", b"")
         return given
 
@@ -349,7 +350,7 @@ class _Unpacked:
         return given or self._packed.read(_INPUT_BYTES)
 
     def _goes_on(self) -> bool:
-        """Return whether another compressed file follows; what else does is left alone."""
+        """Return whether another compressed file follows; other data is ignored."""
         passed = 0
         while passed <= _MAX_PADDING:
             if len(self._input) < len(self._kind):
@@ -375,7 +376,7 @@ _UNPACKERS: dict[bytes, Callable[[], Any]] = {
 
 
 def _is_header(block: bytes) -> bool:
-    """Return whether a block is the header of a tar's member, or of its end."""
+    """Return whether a block is the header of a tar member, or an end-of-archive block."""
     try:
         tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except tarfile.HeaderError:
@@ -384,7 +385,7 @@ def _is_header(block: bytes) -> bool:
 
 
 def _members(stream: BinaryIO, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo, BinaryIO | None]]:
-    # tarfile's own streams do not look at checksums. Of a file it needs no more than ``read``.
+    # tarfile's own streams do not verify checksums. It needs no more of a file than ``read``.
     plain = _Unpacked(stream)
     file: Any = plain
     while True:
@@ -395,7 +396,7 @@ def _members(stream: BinaryIO, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo
             archive: Any = opened
             while (member := archive.next()) is not None:
                 yield member, archive.extractfile(member) if member.isreg() else None
-                # tarfile would hold every member that it has seen.
+                # tarfile would keep every member in memory.
                 archive.members.clear()
             plain.back_to(start + archive.offset)
         part = plain.part
@@ -403,16 +404,16 @@ def _members(stream: BinaryIO, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo
             if not _is_followed(plain, max_bytes):
                 return
         except (EOFError, zlib.error, lzma.LZMAError):
-            # What only began like another compressed file belongs to nothing.
+            # Data that only starts like another compressed file is ignored.
             if plain.part == part:
                 raise
             return
 
 
 def _is_followed(plain: _Unpacked, max_bytes: int) -> bool:
-    """Return whether another archive follows the end of one, as ``cat`` makes them.
+    """Return whether another archive follows the end of one, as ``cat`` creates them.
 
-    The checksum stands after the last byte, so it is read up to there.
+    Reads up to the checksum, which comes after the last byte.
     """
     is_padding = True
     for _ in range(max_bytes // tarfile.BLOCKSIZE + 1):
@@ -432,7 +433,7 @@ def _is_followed(plain: _Unpacked, max_bytes: int) -> bool:
 
 
 def _safe_name(member: tarfile.TarInfo) -> str | None:
-    """Return a member's normal name, or None for what must not be taken from a stranger."""
+    """Return a member's normalized name, or None if it is unsafe."""
     name = member.name
     if not (member.isreg() or member.isdir()) or member.issparse():
         return None

@@ -1,9 +1,9 @@
 """Artifacts: the folders that jobs read and publish, on local disks and ``s3://`` alike.
 
-A folder is published by its ``manifest.json``, written last: a folder with a manifest is complete
-and one without never is. Until then a ``.draft`` folder inside it holds what a killed job needs to
-go on: the configuration, the plan and a receipt for every finished unit of work. Manifests hold no
-times and no paths of the output, so that the same input gives the same bytes.
+A folder is published by its ``manifest.json``, written last: a folder with a manifest is complete,
+a folder without one is not. Until then, a ``.draft`` folder inside it holds what an interrupted job
+needs to resume: the configuration, the plan and a receipt for every finished unit of work.
+Manifests contain no times and no output paths, so that the same input gives the same bytes.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from biovl.core.filesystems import (
 
 MANIFEST = "manifest.json"
 COLUMNS = "columns"
-"""The kind of folders that hold columns, and where they are in a table's folder."""
+"""The manifest kind of folders of columns, and the name of their subfolder in a table's folder."""
 _DRAFT = ".draft"
 _STARTED = ("begun", "lease", "reserved")
 _OTHER_FORMAT = (
@@ -41,9 +41,9 @@ _OTHER_FORMAT = (
     "bytes, and no folder mixes those of two.)"
 )
 _SCRATCH = (f"{_DRAFT}/unfinished/", f"{_DRAFT}/ray/")
-"""What is in a draft before any work is done: who makes it, and what Ray Train keeps of itself."""
+"""Files of a draft that exist before any work is done: the lease, and Ray Train's own files."""
 _DELETE_TRIES = 100
-"""How often a folder that is written to is deleted before that is an error."""
+"""Maximum attempts to delete a folder that is being written to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,24 +57,23 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a published folder is, how it was made, and what became of every row."""
+    """What a published folder contains, how it was made, and the row counts by outcome."""
 
     kind: str
     config: Mapping[str, Any]
     counts: Mapping[str, Any]
     inputs: Sequence[Input] = ()
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Each file of the table: its rows and size in bytes; of an index also its ``sha256``."""
+    """Each file of the table: its rows and size in bytes; for an index also its ``sha256``."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What a reader of the folder must know: versions, qualities, conventions."""
     code: str = f"biovl {biovl.__version__}"
 
 
 class Folder:
-    """A folder, local or in a bucket. Files appear whole or not at all.
+    """A local or remote folder. Files are written atomically.
 
-    Every method raises StorageError where the disk or bucket does not do its work, and OSError
-    where there is something with one file alone.
+    Every method raises StorageError if the disk or bucket fails, and OSError if a single file does.
     """
 
     def __init__(self, uri: str) -> None:
@@ -82,29 +81,29 @@ class Folder:
         self.filesystem, self.path = open_location(uri)
         self._is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
         self.described = display_path(self.filesystem, self.path)
-        """The location without credentials, for errors."""
+        """The location without credentials, for error messages."""
 
     def at(self, name: str) -> str:
         """Return the path of a file for use with ``filesystem``."""
         return f"{self.path}/{name}"
 
     def create(self) -> None:
-        """Create the folder and its parents where they do not exist; a bucket needs none.
+        """Create the folder and its parents if they do not exist; a bucket needs none.
 
         Raises:
-            ArtifactError: If it can be no folder.
+            ArtifactError: If the path cannot be used as a folder.
         """
         if self._is_local:
             with self._told():
                 self._make_local_folder(self.path)
 
     def exists(self, name: str) -> bool:
-        """Return whether there is a file of this name."""
+        """Return whether a file of this name exists."""
         with self._told(), self._as_a_folder():
             return bool(self.filesystem.get_file_info(self.at(name)).type == pafs.FileType.File)
 
     def names(self, folder: str, suffix: str = "") -> list[str]:
-        """Return the names of the files in a sub-folder, sorted; none without such a folder."""
+        """Return the sorted file names in a subfolder; empty if it does not exist."""
         selector = pafs.FileSelector(self.at(folder), allow_not_found=True)
         with self._told():
             found = self.filesystem.get_file_info(selector)
@@ -115,10 +114,10 @@ class Folder:
         )
 
     def entries(self) -> list[str]:
-        """Return the names of all that is in the folder, sorted; none if it does not exist.
+        """Return the sorted names of all entries of the folder; empty if it does not exist.
 
         Raises:
-            ArtifactError: If it can be no folder, because it is a file.
+            ArtifactError: If the path is a file.
         """
         selector = pafs.FileSelector(self.path, allow_not_found=True)
         with self._told(), self._as_a_folder():
@@ -132,18 +131,18 @@ class Folder:
 
     @contextlib.contextmanager
     def reader(self, name: str) -> Iterator[Any]:
-        """Yield a stream of the bytes of a file, for those that are too large to hold."""
+        """Yield a binary stream of a file that is too large to hold in memory."""
         with self._told(), self.filesystem.open_input_stream(self.at(name)) as stream:
             yield stream
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file whole or not at all."""
+        """Write a file atomically."""
         with self.writer(name) as stream:
             stream.write(data)
 
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[BinaryIO]:
-        """Yield a stream whose bytes become the file when the block ends without an exception."""
+        """Yield a stream; the file appears when the block ends without an exception."""
         with self._told():
             write = self._local_writer if self._is_local else self._bucket_writer
             with write(name) as stream:
@@ -151,7 +150,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _local_writer(self, name: str) -> Iterator[BinaryIO]:
-        # In the draft, so that what a killed process leaves goes when the folder is published.
+        # Inside the draft, so that files of an interrupted process are deleted on publication.
         unfinished = self.at(f"{_DRAFT}/unfinished/{uuid.uuid4().hex}")
         self._make_local_folder(self.at(name).rpartition("/")[0])
         self._make_local_folder(unfinished.rpartition("/")[0])
@@ -160,7 +159,7 @@ class Folder:
                 yield stream
             self.filesystem.move(unfinished, self.at(name))
         except BaseException:
-            # On a full disk, room for those that go on.
+            # On a full disk, free the space for other writers.
             with contextlib.suppress(OSError):
                 os.unlink(unfinished)
             raise
@@ -172,10 +171,10 @@ class Folder:
 
     @contextlib.contextmanager
     def _as_a_folder(self) -> Iterator[None]:
-        """Explain why there is no folder and can be none: a parent is a file, a name too long.
+        """Explain why no folder can exist at this path: a parent is a file, a name is too long.
 
         Raises:
-            ArtifactError: With the first parent that is no folder, if it is that.
+            ArtifactError: Names the first parent that is not a folder, if that is the reason.
         """
         try:
             yield
@@ -205,7 +204,7 @@ class Folder:
         try:
             with translate_storage_errors(self.described):
                 yield
-        # Of a package of somebody's it may be a defect; without a folder of its own no job works.
+        # For an input package this may be a defect; without its output folder no job can run.
         except PermissionError as error:
             raise StorageError(
                 f"{self.described}: this user may not read or write there: change its owner or "
@@ -213,7 +212,7 @@ class Folder:
             ) from error
 
     def delete_folder(self, name: str) -> None:
-        """Delete a sub-folder and all it holds, if it is there."""
+        """Delete a subfolder and its contents, if it exists."""
         with self._told():
             for tries_left in reversed(range(_DELETE_TRIES)):
                 info = self.filesystem.get_file_info(self.at(name))
@@ -222,17 +221,18 @@ class Folder:
                 try:
                     self.filesystem.delete_dir(self.at(name))
                     return
-                # A file was written or deleted meanwhile, as by the thread that refreshes a lease.
+                # A file was written or deleted concurrently, for example by the lease's refresh
+                # thread.
                 except OSError as error:
                     if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or not tries_left:
                         raise
 
 
 def find_manifest(uri: str) -> Manifest | None:
-    """Return the manifest of a folder, or None where nothing is published.
+    """Return the manifest of a folder, or None if nothing is published there.
 
     Raises:
-        ArtifactError: If there is a manifest that cannot be read.
+        ArtifactError: If the manifest cannot be read.
     """
     folder = Folder(uri)
     if not folder.exists(MANIFEST):
@@ -246,10 +246,10 @@ def find_manifest(uri: str) -> Manifest | None:
 
 
 def read_manifest(uri: str, *kinds: str) -> Manifest:
-    """Return the manifest of a folder of one of these kinds.
+    """Return the manifest of a folder of one of the given kinds.
 
     Raises:
-        ArtifactError: If the folder is not published or holds something else.
+        ArtifactError: If the folder is not published or is of another kind.
     """
     manifest = find_manifest(uri)
     if manifest is None:
@@ -260,7 +260,7 @@ def read_manifest(uri: str, *kinds: str) -> Manifest:
 
 
 def fingerprint(uri: str) -> str:
-    """Return what identifies the content of a published folder: a hash of its manifest.
+    """Return a hash of a published folder's manifest, which identifies its content.
 
     Raises:
         ArtifactError: If the folder is not published.
@@ -271,7 +271,7 @@ def fingerprint(uri: str) -> str:
 
 
 class Draft:
-    """A folder being made. Killed and begun again, it goes on where it was."""
+    """A folder in progress. An interrupted job resumes from it."""
 
     def __init__(self, uri: str) -> None:
         self.folder = Folder(uri)
@@ -288,24 +288,24 @@ class Draft:
         output_format: int = 1,
         plans: Sequence[str] = (),
     ) -> "Draft":
-        """Return a new draft, or the one that an earlier run of the same job left.
+        """Return a new draft, or resume the one that an earlier run of the same job left.
 
-        The version of biovl that left it does not matter. A draft in which nothing was done yet is
-        begun again where the configuration changed.
+        The version of biovl that left it does not matter. A draft without any finished work is
+        replaced if the configuration changed.
 
         Args:
             uri: The folder to publish.
-            kind: Of the folder.
-            plain_config: What the published bytes depend on.
-            inputs: Published folders that are read.
+            kind: Manifest kind of the folder.
+            plain_config: The settings that the published bytes depend on.
+            inputs: Published folders that the job reads.
             defaults: ``configs.defaults`` of the configuration: a setting that an earlier version
-                did not have counts as what it is by default.
-            output_format: Of what the job writes. Raise it with a change of code that makes other
-                bytes, so that no folder mixes what two versions made.
-            plans: Notes that are made again in a moment, and so are no work that was done.
+                did not have counts as its default.
+            output_format: Version of the output format. Increment it with a code change that alters
+                the published bytes, so that no folder mixes the output of two versions.
+            plans: Notes that are cheap to recompute and do not count as finished work.
 
         Raises:
-            ArtifactError: If the folder was begun or published by another configuration, or holds
+            ArtifactError: If the folder was begun or published with another configuration, or holds
                 something else.
         """
         draft = cls(uri)
@@ -335,7 +335,7 @@ class Draft:
         return draft
 
     def _is_untouched(self, plans: Sequence[str]) -> bool:
-        """Return whether nothing was made here yet but what every start makes."""
+        """Return whether the draft holds nothing but what every start writes."""
         selector = pafs.FileSelector(self.folder.path, recursive=True, allow_not_found=True)
         with translate_storage_errors(self.folder.described):
             present = self.folder.filesystem.get_file_info(selector)
@@ -349,48 +349,48 @@ class Draft:
         return True
 
     def note(self, name: str, values: Any) -> None:
-        """Keep something for a later run of this job."""
+        """Store values in the draft for a later run of this job."""
         self.folder.write(f"{_DRAFT}/{name}.json", to_json(values))
 
     def read_note(self, name: str) -> Any | None:
-        """Return what an earlier run kept, or None."""
+        """Return the values that an earlier run stored, or None."""
         if not self.folder.exists(f"{_DRAFT}/{name}.json"):
             return None
         return json.loads(self.folder.read(f"{_DRAFT}/{name}.json"))
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what an earlier run kept under a name, else make it and keep it."""
+        """Return the values stored under a name by an earlier run; else compute and store them."""
         if not self.folder.exists(f"{_DRAFT}/{name}.json"):
             self.note(name, make())
-        # Read back even when it was just made: a resumed run must see the very same.
+        # Read back even if just computed: a resumed run must see exactly the same values.
         return self.read_note(name)
 
     def note_names(self, prefix: str) -> list[str]:
-        """Return the names of what was kept under ``prefix/``, sorted."""
+        """Return the sorted names of the notes under ``prefix/``."""
         names = self.folder.names(f"{_DRAFT}/{prefix}", ".json")
         return [f"{prefix}/{name.removesuffix('.json')}" for name in names]
 
     def publish(self, manifest: Manifest) -> Manifest:
-        """Write the manifest, which makes the folder complete, and clear the draft away."""
+        """Write the manifest, which completes the folder, and delete the draft."""
         values = asdict(manifest)
         self.folder.write(MANIFEST, to_json(values))
         self.clear()
         return manifest
 
     def abandon(self) -> None:
-        """Delete all that was written, so that another configuration may begin here.
+        """Delete everything that was written, so that another configuration may start here.
 
-        A draft begins in an empty folder: what is there now is of this job.
+        A draft starts in an empty folder, so all its contents belong to this job.
         """
         with translate_storage_errors(self.folder.described):
             self.folder.filesystem.delete_dir_contents(self.folder.path, missing_dir_ok=True)
         if isinstance(self.folder.filesystem, pafs.LocalFileSystem):
-            # A mount or a link stays.
+            # A mount point or a link is kept.
             with contextlib.suppress(OSError):
                 os.rmdir(self.folder.path)
 
     def clear(self) -> None:
-        """Delete what only an unfinished folder needs."""
+        """Delete the files that only an unfinished folder needs."""
         self.folder.delete_folder(_DRAFT)
 
 
@@ -402,16 +402,16 @@ def find_published(
     *,
     defaults: configs.Defaults | None = None,
 ) -> Manifest | None:
-    """Return the manifest of a folder that this very job published, or None if it has not.
+    """Return the manifest of a folder that this same job published, or None.
 
-    Arguments are those of ``Draft.begin``.
+    The arguments are those of ``Draft.begin``.
 
     Raises:
         ArtifactError: If something else is published there, or it shares a folder with an input.
     """
     manifest = find_manifest(uri)
     if manifest is None:
-        # Columns may stand in the folder of the table that they are about.
+        # Columns may be published inside the folder of their table.
         refuse_overlap(
             uri, {item.name: item.uri for item in inputs}, may_lie_within=kind == COLUMNS
         )
@@ -424,15 +424,15 @@ def find_published(
 
 
 def refuse_overlap(out: str, inputs: Mapping[str, str], *, may_lie_within: bool = False) -> None:
-    """Refuse to publish within a folder that is read: the next job would read what is published.
+    """Reject an output folder inside an input: the next job would read the output as input.
 
     Args:
         out: The folder to publish.
-        inputs: By the name of a setting, the folders that are read.
-        may_lie_within: Whether ``out`` may be a folder within one of them.
+        inputs: The folders that are read, by setting name.
+        may_lie_within: Whether ``out`` may be a subfolder of an input.
 
     Raises:
-        ArtifactError: If one of them is ``out``, lies within it, or holds it.
+        ArtifactError: If an input equals ``out``, is inside it, or contains it.
     """
     for name, uri in inputs.items():
         if is_within(uri, out):
@@ -450,7 +450,7 @@ def refuse_overlap(out: str, inputs: Mapping[str, str], *, may_lie_within: bool 
 def _identity(
     kind: str, plain_config: Mapping[str, Any], inputs: Sequence[Input], output_format: int = 1
 ) -> dict[str, Any]:
-    """Return what must be the same for two runs to be the same job."""
+    """Return the values that must be equal for two runs to be the same job."""
     read = {f"{item.name} {item.uri}": item.fingerprint for item in inputs}
     config = dict(plain_config)
     return {"kind": kind, "config": config, "inputs": read, "output_format": output_format}
@@ -469,7 +469,7 @@ def _refuse_changes(
     wanted: Mapping[str, Any],
     defaults: configs.Defaults | None,
 ) -> None:
-    # Drafts of the first versions say which version began them, and not which format they have.
+    # Drafts of the first versions record the version that began them, not their format.
     found = {"output_format": 1, **found}
     found.pop("code", None)
     found["config"] = configs.with_defaults(found["config"], wanted["config"], defaults or {})
@@ -484,5 +484,5 @@ def _refuse_changes(
 
 
 def to_json(values: Any) -> bytes:
-    """Return plain values as JSON whose bytes depend on nothing else."""
+    """Serialize plain values to canonical JSON: equal values give equal bytes."""
     return json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"

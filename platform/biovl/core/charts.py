@@ -1,4 +1,4 @@
-"""How our plots look, and from a figure to PNG bytes that are the same on every run."""
+"""Plot style, and deterministic conversion of figures to PNG bytes."""
 
 import contextlib
 import io
@@ -14,17 +14,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 BLUE, ROSE, GREY, INK = "#3b76af", "#d9668a", "#9aa3ad", "#22303c"
-"""Kept, lost, left out, and all that is written. Told apart also without colour vision."""
+"""Kept, dropped, excluded, and text. Distinguishable also without colour vision."""
 
 SERIES = (BLUE, ROSE, "#d99a3d", "#4f9d69", "#7b62a3", GREY)
-"""Of lines beside each other."""
+"""Colours of several lines in one plot."""
 
 GROUP_COLOURS = {"commercial": BLUE, "noncommercial": "#d99a3d", "other": GREY}
-"""Of PMC's licence groups."""
+"""Colours of PMC's licence groups."""
 
 _DPI = 120
-# matplotlib's defaults are restored: plots must not depend on the matplotlibrc of whoever makes
-# them. Reasons and names may hold dollars, which are no formulas.
+# Restore matplotlib's defaults: plots must not depend on the user's matplotlibrc. Reasons and names
+# may contain dollar signs, which are not formulas.
 _STYLE: dict[Any, Any] = {
     name: value
     for name, value in matplotlib.rcParamsDefault.items()
@@ -51,34 +51,34 @@ _STYLE: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draw in our style inside the block, whatever the settings of the process are."""
+    """Apply the plot style inside the block, regardless of the settings of the process."""
     with matplotlib.rc_context(_STYLE):
         yield
 
 
 def figure(width_in: float, height_in: float) -> Figure:
-    """Return an empty figure on a canvas of its own: pyplot and its global state stay out."""
+    """Return an empty figure on its own canvas, without pyplot and its global state."""
     made = Figure(figsize=(width_in, height_in), dpi=_DPI)
     FigureCanvasAgg(made)
     return made
 
 
 def plot_figure(width_in: float, height_in: float) -> Figure:
-    """Return an empty figure that makes room for the labels of its axes by itself."""
+    """Return an empty figure with automatic layout for axis labels."""
     made = figure(width_in, height_in)
     made.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
     return made
 
 
 def png(drawn: Figure) -> bytes:
-    """Return a figure as PNG without times or versions in it."""
+    """Return a figure as PNG bytes without times or versions."""
     stream = io.BytesIO()
     drawn.savefig(stream, format="png", metadata={"Software": None})
     return stream.getvalue()
 
 
 def draw_empty(axes: Axes, text: str) -> None:
-    """Say on empty axes that there is nothing to show."""
+    """Write on empty axes that there is no data."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)
 

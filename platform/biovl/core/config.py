@@ -1,4 +1,4 @@
-"""The only place that validates settings: frozen dataclasses in, plain JSON out, one override."""
+"""Validation of settings: frozen dataclasses from plain JSON values, with overrides."""
 
 import argparse
 import ast
@@ -23,14 +23,15 @@ from biovl.core.filesystems import open_location
 Config = TypeVar("Config")
 
 Recipe = Callable[[], dict[str, Any]]
-"""A named configuration: settings by name, complete but for what only the user knows."""
+"""A named configuration: settings by name, complete except for those that only the user can choose.
+"""
 
 
 def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = None) -> Config:
-    """Return a configuration from plain values; an error calls it by its name.
+    """Build a configuration from plain values; errors refer to it by ``name``.
 
     Raises:
-        ConfigError: If a setting is unknown, missing or not valid; every one is listed.
+        ConfigError: If a setting is unknown, missing or invalid; lists all of them.
     """
     try:
         return _adapter(cls).validate_python(_changed(cls, {}, values))
@@ -46,7 +47,7 @@ def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = No
 
 
 def to_plain(config: Any) -> dict[str, Any]:
-    """Return a configuration as JSON-ready values; ``build`` takes them back."""
+    """Return a configuration as JSON-ready values, which ``build`` accepts."""
     plain: dict[str, Any] = _adapter(type(config)).dump_python(config, mode="json")
     return plain
 
@@ -54,19 +55,19 @@ def to_plain(config: Any) -> dict[str, Any]:
 def override(config: Config, changes: Mapping[str, Any]) -> Config:
     """Return a configuration with settings replaced: ``{"optim.peak_lr": 3e-4}``.
 
-    A mapping takes the place of a setting that is one: ``{"batch.later": {"4": 128}}`` forgets what
-    was there, ``{"batch.later.4": 128}`` sets that entry alone. For a section such as ``optim`` it
-    stands for the settings it names. ``{"rules+": "min_side(300)"}`` adds to a list, and
-    ``{"rules-": "min_side"}`` removes from it.
+    A mapping replaces a setting that is a mapping: ``{"batch.later": {"4": 128}}`` drops the
+    previous entries, ``{"batch.later.4": 128}`` sets only that entry. For a section such as
+    ``optim``, a mapping sets the settings it names. ``{"rules+": "min_side(300)"}`` adds to a list,
+    and ``{"rules-": "min_side"}`` removes from it.
 
     Raises:
-        ConfigError: If a setting is unknown or its new value not valid.
+        ConfigError: If a setting is unknown or its new value is invalid.
     """
     return build(type(config), _changed(type(config), to_plain(config), changes))
 
 
 Defaults = Mapping[tuple[str, ...], Any]
-"""Default values, JSON-ready, by the names of the sections that they are in and their own."""
+"""Default values, JSON-ready, by the names of their sections and their own name."""
 
 
 def defaults(cls: type, *within: str) -> dict[tuple[str, ...], Any]:
@@ -74,7 +75,7 @@ def defaults(cls: type, *within: str) -> dict[tuple[str, ...], Any]:
 
     Args:
         cls: A configuration.
-        within: The sections in which it is itself.
+        within: The names of the sections that contain it.
     """
     found: dict[tuple[str, ...], Any] = {}
     for item in dataclasses.fields(cls):
@@ -91,11 +92,11 @@ def defaults(cls: type, *within: str) -> dict[tuple[str, ...], Any]:
 def with_defaults(
     old: Mapping[str, Any], new: Mapping[str, Any], defaults: Defaults
 ) -> dict[str, Any]:
-    """Return a plain configuration of an earlier version with the settings that it did not have.
+    """Return the plain configuration of an earlier version with the settings that it did not have.
 
     Args:
-        old: Plain.
-        new: A plain one of this version; settings that are not in it are not added.
+        old: Plain values.
+        new: Plain values of this version; settings that are not in it are not added.
         defaults: Of this version.
     """
     filled: dict[str, Any] = copy.deepcopy(dict(old))
@@ -111,10 +112,11 @@ def with_defaults(
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a question for the known name that a mistyped one may stand for, or nothing."""
+    """Return "did you mean NAME?" for the most similar known name, or an empty string."""
     names = sorted(known)
     last = name.rpartition(".")[2]
-    # Of a setting that is known elsewhere its whole name; else the one that looks most like it.
+    # Prefer the full name of a setting that is known in another section, else the most similar
+    # name.
     found = [
         *(each for each in names if each.rpartition(".")[2] == last),
         *difflib.get_close_matches(name, names, n=1),
@@ -124,13 +126,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def parse_call(text: str) -> dict[str, Any]:
-    """Return the name and settings that ``min_side(300)`` or ``years(minimum=2015)`` stand for.
+    """Return the name and settings of a call such as ``min_side(300)`` or ``years(minimum=2015)``.
 
-    Values are Python's and JSON's; a word without quotes is text. Those without a name are called
-    ``0``, ``1`` … by their place.
+    Values are Python or JSON literals; an unquoted word is text. Positional values are named ``0``,
+    ``1`` ….
 
     Raises:
-        ConfigError: If it is no such thing.
+        ConfigError: If the text is not such a call.
     """
     name, bracket, rest = text.partition("(")
     if not bracket:
@@ -160,7 +162,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with dotted names unfolded: ``{"a.b": 1}`` gives ``{"a": {"b": 1}}``."""
+    """Return values with dotted names expanded: ``{"a.b": 1}`` gives ``{"a": {"b": 1}}``."""
     result: dict[str, Any] = {}
     for name, value in values.items():
         head, _, rest = name.partition(".")
@@ -189,19 +191,19 @@ def from_command_line(
     flags: Mapping[str, str] | None = None,
     arguments: Sequence[str] | None = None,
 ) -> tuple[Config, set[str]]:
-    """Return the configuration that a command line asks for: ``RECIPE --set name=value …``.
+    """Parse a configuration from a command line: ``RECIPE --set name=value …``.
 
-    Ends the process with status 2 and the reason on standard error when it is not valid.
+    If it is invalid, ends the process with status 2 and the reason on standard error.
 
     Args:
-        cls: The configuration.
-        recipes: By name. A file with settings may be given in place of one.
-        about: What the script does.
-        flags: Options without a value, such as ``dry-run``, and what they do.
-        arguments: None takes those of the process.
+        cls: The configuration class.
+        recipes: Recipes by name. A file with settings may be given instead of a name.
+        about: Description of the script.
+        flags: Options without a value, such as ``dry-run``, and their descriptions.
+        arguments: None uses those of the process.
 
     Returns:
-        The configuration, and which of the flags were given.
+        The configuration, and the flags that were set.
     """
     parser = argparse.ArgumentParser(
         description=textwrap.dedent(about or "").strip(),
@@ -259,15 +261,15 @@ def _recipe(name: str, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
 def change_of(text: str) -> tuple[str, Any]:
     """Return the name and the value of ``NAME=VALUE``, as ``--set`` takes it.
 
-    Of ``NAME+=VALUE`` and ``NAME-=VALUE`` the sign is the last character of the name.
+    For ``NAME+=VALUE`` and ``NAME-=VALUE``, the sign is the last character of the name.
 
     Raises:
-        ConfigError: If it is no such thing.
+        ConfigError: If the text has another form.
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigError(f"--set takes NAME=VALUE, got {text!r}")
-    # Numbers stay text: validation reads them where a number is wanted, and a folder called
+    # Numbers stay text: validation parses them where a number is expected, and a folder called
     # 2024_01 or 1e3 keeps its name.
     if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):
         try:
@@ -278,8 +280,8 @@ def change_of(text: str) -> tuple[str, Any]:
 
 
 def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
-    # Unknown settings are typing errors of the user's; strictness belongs to the outermost class
-    # and pydantic passes it on to the dataclasses inside.
+    # Unknown settings are typing errors; strictness is set on the outermost class, and pydantic
+    # passes it on to the nested dataclasses.
     if "__pydantic_config__" not in cls.__dict__:
         cls.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # type: ignore[attr-defined]
     return TypeAdapter(cls)
@@ -288,7 +290,7 @@ def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
 def _changed(
     cls: type | None, plain: Mapping[str, Any], changes: Mapping[Any, Any]
 ) -> dict[str, Any]:
-    """Return plain values of a class, or of a free mapping where it is None, after changes."""
+    """Return plain values of a class, or of a free mapping if it is None, after changes."""
     result = dict(plain)
     for name, value in changes.items():
         head, _, rest = str(name).partition(".")
@@ -296,7 +298,8 @@ def _changed(
             result = _with_items(cls, result, head, value)
             continue
         if cls is None and not rest and head[-1:] in ("+", "-") and head in result:
-            # For the class that will read this mapping: several are one after the other.
+            # Collected for the class that will read this mapping, so that several changes apply in
+            # order.
             result[head] = together(result[head], value)
             continue
         section = _section(cls, head)
@@ -310,7 +313,7 @@ def _changed(
 
 
 def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) -> dict[str, Any]:
-    """Return plain values of a class with items added to a list of it, or removed."""
+    """Return plain values of a class with items added to, or removed from, one of its lists."""
     name, sign = change[:-1], change[-1]
     items = {item.name: item for item in dataclasses.fields(cls)}
     if name not in items:
@@ -346,7 +349,7 @@ def together(*values: Any) -> list[Any]:
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:
-    """Return the default of a setting as a plain value, None where it has none."""
+    """Return the default of a setting as a plain value, None if it has none."""
     if item.default_factory is not dataclasses.MISSING:
         value = item.default_factory()
     elif item.default is not dataclasses.MISSING:
@@ -358,7 +361,7 @@ def _default(item: dataclasses.Field[Any]) -> Any:
 
 
 def _named(item: Any) -> dict[str, Any]:
-    """Return an item of a list by its name, with the settings that are given with it."""
+    """Return a list item as its name and settings."""
     if isinstance(item, Mapping):
         return {"name": "", **item}
     return parse_call(item) if isinstance(item, str) and "(" in item else {"name": item}
@@ -369,7 +372,7 @@ def _is_meant(asked: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
 
 
 def _setting_names(cls: type, prefix: str = "") -> list[str]:
-    """Return every setting of a class by its dotted name."""
+    """Return the dotted names of all settings of a class."""
     found: list[str] = []
     for item in dataclasses.fields(cls):
         section = _section(cls, item.name)
@@ -379,12 +382,12 @@ def _setting_names(cls: type, prefix: str = "") -> list[str]:
 
 
 def _section(cls: type | None, name: str) -> type | None:
-    """Return the class of settings that a name of another stands for, None for one setting."""
+    """Return the class of a section by name, None if the name is a single setting."""
     types = {} if cls is None else {item.name: item.type for item in dataclasses.fields(cls)}
     found = types.get(name)
     if not isinstance(found, type) or not dataclasses.is_dataclass(found):
         return None
-    # A plug-in is one setting: which others there are depends on its name.
+    # A plug-in is one setting: its further settings depend on its name.
     return None if found.__name__ == "Plugin" else found
 
 
@@ -398,7 +401,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return values by dotted names, the opposite of ``nested``."""
+    """Return values by dotted names, the inverse of ``nested``."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -416,7 +419,7 @@ def _manual(cls: type, recipes: Mapping[str, Recipe]) -> str:
 
 
 def settings_manual(cls: type, prefix: str = "") -> list[str]:
-    """Return a line per setting: its name, default and the docstring under the field."""
+    """Return a line per setting: its name, default and the docstring below the field."""
     about = _field_docstrings(cls)
     lines = []
     for item in dataclasses.fields(cls):
@@ -436,14 +439,14 @@ def settings_manual(cls: type, prefix: str = "") -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """Return a default as a person would type it: plug-ins as they are called."""
+    """Return a default in the form a person would type: plug-ins as calls."""
     if isinstance(value, tuple) and any(dataclasses.is_dataclass(item) for item in value):
         return ", ".join(map(str, value))
     return str(value) if dataclasses.is_dataclass(value) else repr(value)
 
 
 def _field_docstrings(cls: type) -> dict[str, str]:
-    """Return the strings that stand under the fields of a dataclass; Python itself drops them."""
+    """Return the docstrings below the fields of a dataclass, which Python itself does not keep."""
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     found: dict[str, str] = {}
     body = node.body if isinstance(node, ast.ClassDef) else []

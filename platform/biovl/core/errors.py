@@ -1,33 +1,33 @@
-"""What can go wrong with a request. Bad data is never an exception: it is a ``defect`` in a row."""
+"""Errors that end a job. Bad data is never an exception: it is a ``defect`` in a row."""
 
 
 class BiovlError(Exception):
-    """A request that cannot be met. The message says what was found, expected and to be done."""
+    """A request that cannot be met. Messages state what was found, expected and what to do."""
 
 
 class ConfigError(BiovlError):
-    """A configuration is not valid."""
+    """A configuration is invalid."""
 
 
 class ArtifactError(BiovlError):
-    """A folder is not what a job needs: absent, unfinished, of another kind or made otherwise."""
+    """A folder is not what a job needs: missing, unfinished, of another kind or configuration."""
 
 
 class NothingUsable(ArtifactError):
-    """A job made nothing that another could use; nothing of it is kept."""
+    """A job produced no usable row; its draft is deleted."""
 
 
 class SourceError(BiovlError):
-    """A source of packages cannot be read at all (one bad package is a row, not this)."""
+    """A source as a whole cannot be read (one bad package is a row, not an error)."""
 
 
 class TrainingError(BiovlError):
-    """A run is not worth going on with: what it did would come again."""
+    """A training run cannot continue: a restart would fail in the same way."""
 
 
 class StorageError(BiovlError):
-    """A disk or bucket does not do its work: full, away, closed to us. Mended, jobs go on."""
+    """A disk or bucket fails: full, unavailable, access denied. Jobs resume once it works."""
 
 
 class RayError(BiovlError):
-    """Ray does not start, or its cluster cannot be reached. Typed again, a job goes on."""
+    """Ray does not start, or its cluster cannot be reached. The same command resumes the job."""

@@ -1,7 +1,7 @@
-"""Where a location is and what lies below it: local folders and buckets alike.
+"""Locations and the files below them, for local folders and buckets alike.
 
-What is wrong with a disk or a bucket itself, and with nothing that is stored there, is told apart
-here (``trouble``): it ends a job, which goes on when it is mended, and is never the defect of a
+Errors of a disk or a bucket are separated here from errors of a single file (``storage_problem``):
+the former end a job, which resumes once the storage works again, and are never the defect of a
 package.
 """
 
@@ -44,7 +44,7 @@ _BUCKET = (
         "UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN",
         f"the credential is not accepted: {_CREDENTIAL}",
     ),
-    # A bucket gives no reasons in its answers to HEAD.
+    # S3 sends no error message in responses to HEAD.
     (
         r"ACCESS_DENIED|HTTP status 40[13]\b",
         f"the bucket does not allow it. The credential is wrong or lacks this right: {_CREDENTIAL}",
@@ -64,20 +64,20 @@ _BUCKET = (
     ),
     ("", "the bucket refuses the request"),
 )
-"""What the errors of Arrow's client for S3 say -> what it means. The first that is found."""
+"""Text in an error of Arrow's S3 client -> explanation for the user. The first match is used."""
 
 _OF_ONE_OBJECT = "INVALID_OBJECT_STATE|NO_SUCH_KEY|RESOURCE_NOT_FOUND"
 
 
 def storage_problem(error: OSError, where: str) -> StorageError | None:
-    """Return what is wrong with a disk or a bucket, or None where it is only one file.
+    """Return why a disk or bucket fails, or None if the error concerns a single file.
 
     Args:
-        error: Of a local file system, or of Arrow's for S3, which has tried for six seconds.
-        where: What was worked with, without credentials.
+        error: Of a local file system, or of Arrow's S3 file system, which retries for six seconds.
+        where: The location that was accessed, without credentials.
 
     Source:
-        The texts were seen with pyarrow 26, whose errors of S3 have no number.
+        The texts were observed with pyarrow 26, whose S3 errors have no codes.
     """
     text = str(error)
     if "AWS Error" in text:
@@ -93,10 +93,10 @@ def storage_problem(error: OSError, where: str) -> StorageError | None:
 
 @contextlib.contextmanager
 def translate_storage_errors(where: str) -> Iterator[None]:
-    """Raise trouble in the block as ours; other errors pass.
+    """Raise errors of a disk or bucket in the block as StorageError; other errors pass.
 
     Raises:
-        StorageError: If a disk or bucket does not do its work.
+        StorageError: If a disk or bucket fails.
     """
     try:
         yield
@@ -148,12 +148,12 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
 
 
 def without_credentials(uri: str) -> str:
-    """Return a location as it may stand in a log."""
+    """Return a location without credentials, as it may be logged."""
     return re.sub(r"://[^/@]*@", "://", uri).partition("?")[0]
 
 
 def is_within(inner: str, outer: str) -> bool:
-    """Return whether a location is another one or lies below it; links are followed.
+    """Return whether a location equals another one or is below it; symbolic links are resolved.
 
     Args:
         inner: A local path or URI. It need not exist.
@@ -164,7 +164,7 @@ def is_within(inner: str, outer: str) -> bool:
 
 
 def _comparable(uri: str) -> tuple[str, str]:
-    """Return the kind of a location and its one spelling there; nothing is asked of a bucket."""
+    """Return the kind of a location and its normalized path; sends no request to a bucket."""
     scheme, separator, rest = without_credentials(uri).partition("://")
     if not separator:
         return "file", os.path.realpath(os.path.expanduser(uri))
@@ -182,22 +182,21 @@ def display_path(filesystem: pafs.FileSystem, path: str) -> str:
 
 @dataclass(frozen=True)
 class Listing:
-    """What stands in one folder, without what is hidden."""
+    """Contents of one folder, without hidden files."""
 
     files: dict[str, int] = field(default_factory=dict)
     """Name -> size in bytes, sorted."""
     folders: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    """What is not touched, and why; links to folders end in a slash."""
+    """Entries that are not read, and why; links to folders end in a slash."""
 
 
 class Tree:
-    """Files below a location that strangers filled: nothing outside a local folder is reached.
+    """Untrusted files below a location: nothing outside a local folder is read.
 
-    Links that stand directly in the folder and lead out of it are the user's own, who may gather
-    packages that way, and are followed. Below, links to files are followed inside the folder only,
-    and links to folders never: what they lead to is read where it is, and no walk goes round in
-    circles. Pipes are not opened, as that may block.
+    Links directly in the folder that lead out of it are the user's own, who may gather packages
+    that way, and are followed. Further below, links to files are followed only inside the folder,
+    and links to folders never, so that no walk loops. Pipes are not opened, as that may block.
     """
 
     def __init__(self, uri: str) -> None:
@@ -208,14 +207,14 @@ class Tree:
         self._root = os.path.realpath(folder) if self.is_local else ""
 
     def uri(self, path: str) -> str:
-        """Return where a path is, without credentials."""
+        """Return the URI of a path, without credentials."""
         return self._prefix + path
 
     def _described(self, path: str) -> str:
         return display_path(self.filesystem, path)
 
     def path_of(self, uri: str) -> str:
-        """Return the path that ``uri`` was made of, without a slash at its end."""
+        """Return the path that ``uri`` was created from, without a trailing slash."""
         return uri.removeprefix(self._prefix).rstrip("/")
 
     def has(self, path: str, kind: pafs.FileType) -> bool:
@@ -224,11 +223,11 @@ class Tree:
             return bool(self.filesystem.get_file_info(path).type == kind)
 
     def folder(self, path: str) -> Listing:
-        """Return what stands in a folder.
+        """Return the contents of a folder.
 
         Raises:
             OSError: If it cannot be listed.
-            StorageError: If the disk or bucket does not do its work.
+            StorageError: If the disk or bucket fails.
         """
         with translate_storage_errors(self._described(path)):
             return self._folder(path)
@@ -244,7 +243,7 @@ class Tree:
                         continue
                     reason = self._refused(entry)
                     if reason is not None:
-                        # Nobody knows what a link to nothing was: it may have been a package.
+                        # The target of a broken link is unknown: it may have been a package.
                         is_folder = entry.is_dir() or not os.path.exists(entry)
                         refused[printable(entry.name) + "/" * is_folder] = reason
                     elif entry.is_dir():
@@ -279,7 +278,7 @@ class Tree:
         return Listing(dict(sorted(files.items())), [], dict(sorted(refused.items())))
 
     def refusal(self, path: str) -> str | None:
-        """Return why what was listed at a path is not touched, or None where it may be."""
+        """Return why an entry listed at a path is not read, or None if it may be read."""
         if path == self.path or not self.is_local:
             return None
         is_folder = os.path.isdir(path) and (not os.path.islink(path) or self._is_gathered(path))
@@ -290,15 +289,15 @@ class Tree:
         return refused.get(name) or refused.get(f"{name}/")
 
     def is_link(self, path: str) -> bool:
-        """Return whether a path is a link itself."""
+        """Return whether a path itself is a link."""
         return self.is_local and os.path.islink(path)
 
     def read(self, path: str, size_bytes: int | None = None) -> bytes:
-        """Return the bytes of a file, or only the first of them.
+        """Return the bytes of a file, or only the first ``size_bytes``.
 
         Raises:
-            OSError: If they cannot be had.
-            StorageError: If the disk or bucket does not do its work.
+            OSError: If they cannot be read.
+            StorageError: If the disk or bucket fails.
         """
         with (
             translate_storage_errors(self._described(path)),
@@ -308,13 +307,13 @@ class Tree:
         return data
 
     def is_inside(self, path: str) -> bool:
-        """Return whether a path leads to nowhere outside: through links, where there are any."""
+        """Return whether a path stays inside the location after links are resolved."""
         if not self.is_local:
             return True
         return os.path.realpath(path).startswith(os.path.join(self._root, ""))
 
     def _is_gathered(self, path: str) -> bool:
-        """Return whether a path is a link of the user's: in the folder itself, and out of it."""
+        """Return whether a path is a link directly in the folder that leads out of it."""
         if os.path.dirname(path) != self.path or not os.path.islink(path):
             return False
         target = os.path.realpath(path)
@@ -346,10 +345,10 @@ class Tree:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a path is of those that systems leave behind: ``.DS_Store``."""
+    """Return whether a path is one of those that systems leave behind, such as ``.DS_Store``."""
     return any(part.startswith((".", "__MACOSX")) for part in path.split("/"))
 
 
 def printable(name: str) -> str:
-    r"""Return a file name as text that can be stored: bytes that are no UTF-8 become ``\udcff``."""
+    r"""Return a file name as text that can be stored: invalid UTF-8 bytes become ``\udcff``."""
     return name.encode("utf-8", "backslashreplace").decode()

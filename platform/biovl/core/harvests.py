@@ -1,7 +1,7 @@
-"""Harvests in order: the parts of all of them, and which rows later ones end.
+"""Ordered harvests: the parts of all of them, and the rows that later ones invalidate.
 
-A harvest of what changed since another says in ``tombstones.parquet`` what of those before it no
-longer holds. Nothing published is changed: a job that reads several harvests leaves those rows out.
+An incremental harvest lists in ``tombstones.parquet`` the rows of earlier harvests that are no
+longer valid. Published folders are never changed: jobs that read several harvests skip those rows.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from biovl.core.artifacts import Folder, Manifest, fingerprint, read_manifest
 
 KINDS = ("figures", "panels")
 PARTS = "figures/"
-"""Where the parts of figures, or of the panels they were split into, stand."""
+"""Folder of the parts of figures, or of panels."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Harvest:
 
     @property
     def parts(self) -> list[str]:
-        """Its parts, by their path in it."""
+        """Paths of its parts, relative to the folder."""
         return sorted(name for name in self.manifest.files if name.startswith(PARTS))
 
     @property
     def same_articles(self) -> set[str]:
-        """Fingerprints of the folders with its articles: its own, and of what it was split from."""
+        """Fingerprints of its own folder and of the figures that it was split from."""
         return {self.fingerprint} | {
             item.fingerprint for item in self.manifest.inputs if item.name == "figures"
         }
@@ -42,27 +42,27 @@ class Harvest:
 
 @dataclass(frozen=True)
 class HarvestPart:
-    """A part of figures, with what was found elsewhere about its rows."""
+    """A part of figures, with the folders of additional columns for its rows."""
 
     uri: str
-    """Of the harvest."""
+    """Location of the harvest."""
     path: str
-    """In the harvest."""
+    """Path in the harvest."""
     columns: tuple[str, ...]
-    """Folders with further columns of this harvest."""
+    """Folders with additional columns of this harvest."""
     article_columns: tuple[str, ...]
-    """Folders with further columns of its articles: what enrich publishes."""
+    """Folders with additional columns of its articles, as enrich publishes them."""
     later: tuple[str, ...]
-    """The harvests after this one, whose tombstones are about it."""
+    """Later harvests, whose tombstones may apply to this one."""
 
     @property
     def name(self) -> str:
-        """Its name in folders of columns."""
+        """File name, as in folders of columns."""
         return self.path.removeprefix(PARTS)
 
 
 def open_harvests(uris: Sequence[str]) -> list[Harvest]:
-    """Return harvests in the order given.
+    """Return harvests in the given order.
 
     Raises:
         ArtifactError: If one is not published, or is neither figures nor panels.
@@ -71,21 +71,21 @@ def open_harvests(uris: Sequence[str]) -> list[Harvest]:
 
 
 class Tombstones:
-    """What later harvests say of rows of earlier ones."""
+    """Tombstones of later harvests, looked up by ``source_uri``."""
 
     def __init__(self, later: Sequence[str]) -> None:
-        """Read the tombstones of harvests, in order; those without any end nothing."""
+        """Read the tombstones of harvests, in order; a harvest without any invalidates nothing."""
         found = [table for table in map(_tombstones, later) if table is not None]
         self._all = pa.concat_tables(found) if found else None
 
     def of(self, source_uris: pa.ChunkedArray) -> pa.Array:
-        """Return for each row why it no longer holds, as the first of the harvests says it.
+        """Return the tombstone reason of each row, from the first harvest that has one.
 
         Args:
-            source_uris: Of the rows. Shape [N], string.
+            source_uris: ``source_uri`` of the rows. Shape [N], string.
 
         Returns:
-            A reason, or null where the row holds. Shape [N], string.
+            A reason, or null if the row is valid. Shape [N], string.
         """
         if self._all is None:
             return pa.nulls(len(source_uris), pa.string())

@@ -1,4 +1,4 @@
-"""What the headers and first bytes of an HTTP answer say."""
+"""Headers and first bytes of HTTP responses."""
 
 import email.utils
 import ipaddress
@@ -13,22 +13,22 @@ _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 def first_bytes(answer: httpx.Response) -> bytes:
-    """Return what of an answer comes first, 4 kB at most."""
+    """Return the first bytes of a response body, at most 4 kB."""
     for block in answer.iter_raw(4_096):
         return block
     return b""
 
 
 def length(headers: Mapping[str, str]) -> int | None:
-    """Return the bytes that an answer announces, None where it does not."""
+    """Return the ``Content-Length`` of a response in bytes, None if absent or invalid."""
     text = headers.get("content-length", "")
     return int(text) if text.isdecimal() else None
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that ``Retry-After`` asks for, as a number or a date; None without."""
+    """Return ``Retry-After``, a number or a date, in seconds; None if absent."""
     text = headers.get("retry-after", "").strip()
-    # Fractions are not in the standard, but sent.
+    # Fractions are not in the standard, but some servers send them.
     if _SECONDS.fullmatch(text):
         return float(text)
     try:
@@ -41,7 +41,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL is of this very machine."""
+    """Return whether a URL is on the loopback interface."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,9 +1,9 @@
-"""One driver for a folder being made: a lease in its draft, refreshed for as long as it works.
+"""One driver per folder in progress: a lease in its draft, refreshed while the driver works.
 
-    out/.draft/lease.json    who makes the folder, and when it was last heard of
+    out/.draft/lease.json    who makes the folder, and when the lease was last refreshed
 
-There is no lock that local disks, shared ones and buckets all have, so this is none: two drivers
-that begin within the same half second are told apart by whose name stands in the file after it.
+Local disks, shared file systems and buckets have no lock in common, so this is not one: if two
+drivers start within the same half second, the owner named in the file afterwards wins.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from biovl.core.errors import ArtifactError, StorageError
 
 REFRESH_S = 15.0
 STALE_S = 75.0
-"""After so long without a refresh others may take over: the clocks of hosts differ by less."""
+"""Seconds without a refresh after which another driver may take over; more than any clock skew."""
 
 SETTLE_S = 0.5
-"""How long another that begins at the same moment may take to write its name."""
+"""Seconds that a driver which starts at the same moment may need to write its lease."""
 
 _NAME = "lease"
 
 _LEFT: set[str] = set()
-"""Leases that this process holds no longer, and could not delete."""
+"""Leases that this process has released but could not delete."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class _Owner:
     id: str
     host: str
     machine: str
-    """What a process id is unique in: a boot, and a namespace of processes (a container)."""
+    """Scope in which a process id is unique: a boot and a PID namespace (a container)."""
 
     pid: int
     began: str
-    """When the process did, in ticks of the machine: process ids are given again."""
+    """Start time of the process in ticks of the machine, because process ids are reused."""
 
     since: float
-    """Unix time in seconds, as ``refreshed``."""
+    """Unix time in seconds, like ``refreshed``."""
 
     refreshed: float
 
@@ -66,7 +66,7 @@ class _Owner:
         )
 
     def is_dead(self) -> bool:
-        """Return whether it is certain that the process has ended, or let go."""
+        """Return whether it is certain that the process has ended or released the lease."""
         if self.id in _LEFT:
             return True
         if not self.machine or (self.host, self.machine) != (socket.gethostname(), _machine()):
@@ -75,7 +75,7 @@ class _Owner:
 
 
 class Lease:
-    """What a driver holds; see ``acquire_lease``."""
+    """A lease held by a driver; see ``acquire_lease``."""
 
     def __init__(self, uri: str, owner: _Owner, refresh_s: float) -> None:
         self._uri, self._owner, self._refresh_s = uri, owner, refresh_s
@@ -85,10 +85,10 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Make sure that nobody has taken over, as may happen to a process that was suspended.
+        """Verify that no other process has taken over, as can happen after this one was suspended.
 
         Raises:
-            ArtifactError: If somebody has, with who.
+            ArtifactError: If another owner holds the lease; names the owner.
         """
         if self._taken_by is not None:
             raise ArtifactError(
@@ -98,11 +98,11 @@ class Lease:
 
     def _refresh(self) -> None:
         while not self._over.wait(self._refresh_s):
-            # A disk that is full or a bucket that is away for a moment: the next try may succeed.
+            # A disk may be full or a bucket unavailable for a moment: the next attempt may succeed.
             with contextlib.suppress(OSError, StorageError):
                 found = _read(self._draft)
                 if found is None:
-                    # The draft is cleared away: the folder is published.
+                    # The draft was deleted: the folder is published.
                     return
                 if found.id != self._owner.id:
                     self._taken_by = found
@@ -115,7 +115,7 @@ class Lease:
         self._thread.join()
         try:
             self._let_go()
-        # Why the bucket is closed to us now has ended the job already, and is told as its reason.
+        # If the bucket is no longer accessible, the job has already failed with that reason.
         except (OSError, StorageError):
             _LEFT.add(self._owner.id)
             _log.warning("the lease of %s could not be deleted", self._draft.folder.described)
@@ -128,7 +128,7 @@ class Lease:
             folder = self._draft.folder
             folder.filesystem.delete_file(folder.at(f".draft/{_NAME}.json"))
         if not self._draft.folder.exists(".draft/begun.json"):
-            # Published, or never begun: what the lease alone made goes.
+            # Published, or never begun: delete what exists only because of the lease.
             self._draft.clear()
 
 
@@ -140,19 +140,19 @@ def acquire_lease(
     stale_s: float = STALE_S,
     settle_s: float = SETTLE_S,
 ) -> Iterator[Lease]:
-    """Keep others from making a folder while the block runs; enter it before the draft is begun.
+    """Keep other drivers from making a folder during the block; enter it before ``Draft.begin``.
 
-    A lease that its owner left is taken over: at once where the owner ran on this machine and has
-    ended, else when it was not refreshed for ``stale_s``.
+    An abandoned lease is taken over: at once if its owner ran on this machine and has ended,
+    otherwise after ``stale_s`` seconds without a refresh.
 
     Args:
         uri: The folder, local or ``s3://``.
-        refresh_s: Between two signs of life.
-        stale_s: Without one, after which an owner counts as dead.
-        settle_s: Between writing a lease and believing it.
+        refresh_s: Seconds between two refreshes.
+        stale_s: Seconds without a refresh after which an owner counts as dead.
+        settle_s: Seconds between writing a lease and verifying it.
 
     Raises:
-        ArtifactError: If somebody else makes the folder, with who and since when.
+        ArtifactError: If another driver holds the lease; names it and since when.
     """
     draft, owner = Draft(uri), _Owner.me()
     found = _read(draft)
@@ -188,7 +188,7 @@ def _read(draft: Draft) -> _Owner | None:
     try:
         values = draft.read_note(_NAME)
         return None if values is None else _Owner(**values)
-    # Written by another version of us, or cleared away while it was read.
+    # Written by another version of biovl, or deleted while it was read.
     except (ValueError, TypeError, FileNotFoundError):
         return None
 
@@ -198,7 +198,7 @@ def _write(draft: Draft, owner: _Owner) -> None:
 
 
 def _machine() -> str:
-    """Return what the processes of this machine and container have in common, "" if unknown."""
+    """Return an id that all processes of this machine and container share, "" if unknown."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -206,11 +206,12 @@ def _machine() -> str:
 
 
 def _began(pid: int) -> str:
-    """Return when a process began, "" if there is none of this id or it has ended."""
+    """Return the start time of a process, "" if no live process has this id."""
     try:
-        # After the name, which is in brackets and may hold anything: the state, then 18 others.
+        # Fields after the name, which is in brackets and may hold anything: the state, then 18
+        # others.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""
-    # A zombie has ended and waits for its parent to notice.
+    # A zombie has ended but was not yet reaped by its parent.
     return "" if fields[0] in ("Z", "X") else fields[19]

@@ -1,7 +1,7 @@
-"""How many requests a service gets, from all workers together, whatever they are for.
+"""Request rate and concurrency limits of a service, shared by all workers of a job.
 
-Whoever makes a request asks first. In one process a ``LocalLimiter`` answers; the workers of a job
-share one (``runtime/limiter.py``).
+Each request first waits for its turn. In one process a ``LocalLimiter`` grants turns; the workers
+of a job share one limiter (``runtime/limiter.py``).
 """
 
 import contextlib
@@ -13,41 +13,41 @@ from dataclasses import dataclass
 from typing import Protocol
 
 HEADROOM = 0.9
-"""Of the rate that is allowed, what is used: requests that were spaced evenly are delayed on their
-way, and must not arrive as more than that in any second."""
+"""Fraction of the allowed rate that is used: evenly spaced requests are delayed on their way, and
+must not arrive faster than the limit in any second."""
 
 LATE_S = 0.1
-"""Whoever notices a turn later than that lets it pass and waits for another: on a busy machine a
-worker may rest for a while, and would then send all that it was allowed meanwhile at once. So much,
-and no more, is made up for by the headroom."""
+"""Seconds after which a granted turn expires and the caller waits for another one. On a busy
+machine a worker may pause, and would then send all its granted requests at once. Delays up to this
+value are covered by ``HEADROOM``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a service may be asked, by all together."""
+    """Limits of a service for all workers together."""
 
     requests_per_s: float
     concurrent: int
 
     @property
     def gap_s(self) -> float:
-        """Seconds between the beginnings of two requests."""
+        """Seconds between the starts of two requests."""
         return 1 / (HEADROOM * self.requests_per_s)
 
 
 class Limiter(Protocol):
-    """Where requests wait for their turn."""
+    """A queue in which requests wait for their turn."""
 
     def request(self) -> AbstractContextManager[Callable[[], None]]:
-        """Wait until one more request may be made; it counts for as long as the block lasts.
+        """Wait until one more request may be sent; it counts as open until the block ends.
 
-        Yields what must be called now and then while a long answer is read: who is not heard of
+        Yields a callback to call regularly while a long response is read: a request without a call
         for a minute counts as dead.
         """
 
 
 class LocalLimiter:
-    """Holds the requests of one process to its limits."""
+    """Limits the requests of a single process."""
 
     def __init__(self, limits: Limits) -> None:
         self._free = threading.BoundedSemaphore(limits.concurrent)

@@ -1,11 +1,11 @@
-"""Tables and numbers in Markdown."""
+"""Markdown tables and number formats."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a Markdown table; columns that hold numbers are aligned to the right."""
+    """Return a Markdown table; numeric columns are right-aligned."""
     numeric = [
         bool(rows) and all(isinstance(row[i], int | float | None) or row[i] == "" for row in rows)
         for i in range(len(heads))
@@ -21,17 +21,17 @@ def _cell(value: Any) -> str:
         return f"{value:,.1f}".removesuffix(".0")
     if isinstance(value, int):
         return f"{value:,}"
-    # Names come from articles: none may end the cell, or start markup of its own.
+    # Names come from articles: escape what would end the cell or start markup.
     return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 in percent."""
+    """Format a fraction of 1 as a percentage."""
     return f"{share:.1%}"
 
 
 def size(size_bytes: int) -> str:
-    """Return a number of bytes in the unit that fits, thousands of thousands."""
+    """Format a size in bytes with a decimal unit (1 kB = 1,000 bytes)."""
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if size_bytes >= factor:
             return f"{size_bytes / factor:.1f} {unit}"

@@ -14,18 +14,18 @@ from biovl.core import records
 from biovl.core.artifacts import Folder
 
 _ROW_GROUP_BYTES = 16_000_000
-"""Rows are held until they weigh this much: the memory of a writer, and what a reader must load."""
+"""Uncompressed bytes per row group: bounds the memory of a writer and of a reader."""
 
 
 def part_name(table: str, unit: int, number: int) -> str:
-    """Return the name of a part: sorted by name, parts are in the order of the source."""
+    """Return the name of a part; sorted by name, parts are in source order."""
     return f"{table}/part-{unit:06d}-{number:03d}.parquet"
 
 
 class PartWriter:
-    """Writes one unit's rows of a record; a new part begins when one is full.
+    """Writes the rows of one unit; starts a new part when one is full.
 
-    Each part appears whole when it is full or at the end; there is always at least one, so that a
+    Each part appears atomically when it is full or at the end. At least one is written, so that a
     table without rows can be read like any other.
     """
 
@@ -42,11 +42,11 @@ class PartWriter:
         """Write rows of a record as parts of a table.
 
         Args:
-            folder: Where the table stands.
-            table: Its name, that of the parts' folder.
-            unit: In the names of the parts.
+            folder: The folder that contains the table.
+            table: Name of the table, which is the folder of its parts.
+            unit: Number of the unit, part of the file names.
             record: A class of ``records``.
-            part_bytes: A part is closed when its rows weigh this much.
+            part_bytes: A part is closed when its rows reach this size.
             first: The number of the first part in its name.
         """
         self._folder, self._table, self._unit = folder, table, unit
@@ -59,7 +59,7 @@ class PartWriter:
         self.files: dict[str, dict[str, int]] = {}
 
     def add(self, row: Any) -> None:
-        """Take one more row."""
+        """Add a row."""
         self._rows.append(row)
         self._held_bytes += _weight(row)
         if self._held_bytes >= min(_ROW_GROUP_BYTES, self._part_bytes):
@@ -84,7 +84,7 @@ class PartWriter:
                 self._flush()
             self._finish_part()
         except BaseException:
-            # Also where the disk is full: the unfinished part goes, and gives its room back.
+            # Also if the disk is full: delete the unfinished part to free its space.
             self._abandon(*sys.exc_info())
             raise
 
@@ -125,7 +125,7 @@ class PartWriter:
 @contextlib.contextmanager
 def _parquet_writer(stream: BinaryIO, record: type) -> Iterator[pq.ParquetWriter]:
     schema: pa.Schema = records.schema(record)
-    # Images are compressed already and differ: a dictionary or statistics of them only cost.
+    # Images are compressed already and unique: dictionaries and statistics would only add cost.
     plain = [name for name in schema.names if name != "image"]
     with pq.ParquetWriter(
         stream, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
@@ -134,7 +134,7 @@ def _parquet_writer(stream: BinaryIO, record: type) -> Iterator[pq.ParquetWriter
 
 
 def _weight(row: Any) -> int:
-    """Return about how many bytes of memory the long fields of a row take."""
+    """Return the approximate memory of a row's long fields in bytes."""
     weight = 1_000
     for item in dataclasses.fields(row):
         value = getattr(row, item.name)

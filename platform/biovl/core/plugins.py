@@ -20,10 +20,10 @@ from biovl.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Plugin:
-    """A description of a plug-in that can travel to a worker; the object is built there.
+    """A plug-in's name and settings. Workers receive this description and build the object there.
 
-    Written flat in a configuration: ``{"name": "packages", "path": "…"}``, or as it would be
-    called: ``packages(path=…)``.
+    Written flat in a configuration: ``{"name": "packages", "path": "…"}``, or as a call:
+    ``packages(path=…)``.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Plugin:
         def flatten(plugin: "Plugin") -> dict[str, Any]:
             return {"name": plugin.name, **plugin.settings}
 
-        # Spelled out: what the handler returns is used without this wrapper where a configuration
-        # has a second plug-in.
+        # Spelled out: if a configuration has two plug-ins, pydantic uses the handler's result
+        # without this wrapper.
         fields = [
             core_schema.dataclass_field("name", core_schema.str_schema(coerce_numbers_to_str=True)),
             core_schema.dataclass_field(
@@ -68,20 +68,20 @@ class Plugin:
 
 
 def names(kind: str) -> list[str]:
-    """Return the plug-ins of a kind, sorted, without importing them.
+    """Return the sorted plug-in names of a kind, without importing them.
 
     Args:
-        kind: The package with their files, below ``biovl``: ``harvest.sources``.
+        kind: The package that contains their files, relative to ``biovl``: ``harvest.sources``.
     """
     package = importlib.import_module(f"biovl.{kind}")
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
 
 
 def make(kind: str, plugin: Plugin) -> Any:
-    """Build the object that a description stands for.
+    """Build the object that a description defines.
 
     Raises:
-        ConfigError: If there is no such plug-in or its settings are not valid.
+        ConfigError: If there is no such plug-in or its settings are invalid.
     """
     module, settings = resolve(kind, plugin)
     return module.build(settings)
@@ -91,7 +91,7 @@ def resolve(kind: str, plugin: Plugin) -> tuple[ModuleType, Any]:
     """Return the module of a plug-in and its settings, a valid ``Config`` of it.
 
     Raises:
-        ConfigError: If there is no such plug-in or its settings are not valid.
+        ConfigError: If there is no such plug-in or its settings are invalid.
     """
     if plugin.name not in names(kind):
         known = ", ".join(names(kind))

@@ -1,4 +1,4 @@
-"""What a row is. Arrow schemas are derived from these types and never inferred from values.
+"""Row types. Arrow schemas are derived from these types and never inferred from values.
 
 Offsets count Unicode code points of the text they belong to; ``end`` is exclusive.
 """
@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 Batch = dict[str, np.ndarray]
-"""The columns a function declared it reads; all of equal length."""
+"""Input columns of a function, all of equal length."""
 
 LicenseGroup = Literal["commercial", "noncommercial", "other"]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a text."""
+    """A range of a text."""
 
     start: int
     end: int
@@ -30,12 +30,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One place in a paragraph that refers to the figure."""
+    """One reference to the figure in a paragraph."""
 
     start: int
     end: int
     panels: list[str]
-    """Panel letters in the reference or right after it: ``Fig. 2A, c`` gives ``["A", "c"]``."""
+    """Panel letters in the reference or directly after it: ``Fig. 2A, c`` gives ``["A", "c"]``."""
     implied: bool
     """True for a figure inside a cited range: Figure 4 in ``Figs. 3–5``."""
 
@@ -48,7 +48,7 @@ class Mention:
     refs: list[Reference]
     superscripts: list[Span]
     container: str
-    """Where it stands: body, abstract, caption, table, footnote, box, back or response."""
+    """Part of the article: body, abstract, caption, table, footnote, box, back or response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Figure:
     """Unique and stable; letters, digits, ``_`` and ``-`` only, so it can name a file."""
     article_id: str
     source_uri: str
-    """The article's row in ``articles/``: unique, where ``article_id`` may come in two versions."""
+    """The article's row in ``articles/``: unique, while ``article_id`` may have two versions."""
     xml_id: str | None
     """``id`` of the ``<fig>`` as published."""
     kind: str
@@ -69,22 +69,22 @@ class Figure:
     figure_label: str | None
     caption: str
     caption_bold: list[Span]
-    """Bold stretches: the best cue for panel labels."""
+    """Bold ranges: the best cue for panel labels."""
     caption_superscripts: list[Span]
-    """``10<sup>6</sup>`` is stored as published, ``106``; the span keeps its reading."""
+    """``10<sup>6</sup>`` is stored as published, ``106``; the span marks the superscript."""
     mentions: list[Mention]
     alt_text: str | None
     credit: str | None
-    """Attribution or permissions of this figure: it may not share the article's licence."""
+    """Attribution or permissions of this figure: its licence may differ from the article's."""
     section: str | None
     """Titles of the sections around the figure, joined by ``" > "``."""
     graphic_href: str | None
     image_name: str | None
-    """Name of the file chosen for the graphic, inside its package."""
+    """Name of the file chosen for the graphic, relative to its package."""
     image: bytes | None
     """The published bytes, never re-encoded."""
     image_format: str | None
-    """By content: jpeg, png, gif, tiff, webp, bmp, svg, eps, pdf, video …"""
+    """Detected from the content: jpeg, png, gif, tiff, webp, bmp, svg, eps, pdf, video …"""
     image_mode: str | None
     """Pillow's mode of the decoded file: RGB, L, CMYK, I;16, P …"""
     size_bytes: int | None
@@ -95,28 +95,27 @@ class Figure:
     """64-bit perceptual hash, 16 hexadecimal digits."""
     license: str | None
     license_code: str | None = None
-    """The article's licence as its source states it, not as we read it: ``CC BY``, ``TDM``."""
+    """The article's licence code as its source states it, not as parsed: ``CC BY``, ``TDM``."""
     license_group: LicenseGroup
     redistributable: bool | None = None
-    """Whether the licence allows to pass the image on; None where none is stated."""
+    """Whether the licence permits redistribution of the image; None if no licence is stated."""
     derivatives_allowed: bool | None = None
-    """Whether it allows to change it: a panel that is cut out arguably is a change."""
+    """Whether the licence permits derivatives; a cropped panel arguably is one."""
     third_party: bool = False
-    """Credits inside the figure: it may be somebody else's, whom the article's licence does not
-    bind."""
+    """Whether the figure credits a third party, whom the article's licence does not bind."""
     version: str | None = None
     retracted: bool | None = None
     snapshot: str | None = None
-    """As of the article."""
+    """As in ``Article``."""
     group_id: str | None = None
-    """What must stay in one split, where that is not the article: a patient, a study."""
+    """Rows that must be in the same split, if not those of the article: a patient, a study."""
     defect: str | None
     defect_detail: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class PixelBox:
-    """A rectangle in whole pixels from the upper left corner of an image; the end is exclusive."""
+    """A rectangle in whole pixels from the top left corner of an image; the end is exclusive."""
 
     x0: int
     y0: int
@@ -126,25 +125,25 @@ class PixelBox:
 
 @dataclass(frozen=True, slots=True)
 class PanelMention(Mention):
-    """A sentence that cites the panel; of a figure that is not cut, a paragraph that cites it."""
+    """A sentence that cites the panel; for a figure that is not split, a paragraph."""
 
     figure_level: bool
-    """It names the figure as a whole and not this panel."""
+    """Whether it refers to the figure as a whole and not to this panel."""
     statement: str | None
-    """The part of the sentence that is about this panel, where that is not all of it."""
+    """The part of the sentence about this panel, if that is not the whole sentence."""
     linked: bool
-    """The publisher linked it; else its wording alone tells what it cites."""
+    """Whether the publisher linked it; otherwise it was recognized by its wording."""
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How the columns of a panel came about."""
+    """Provenance of a panel's columns."""
 
     label: str
-    """Which comparison found the printed label in the caption: exact, in either case, looks alike;
-    or order or place of the panels; none."""
+    """Rule that matched the printed label to the caption: exact, in either case, looks alike; or
+    order or place of the panels; none."""
     box: str
-    """What the box rests on: labels, layout, or whole for a figure that is not cut."""
+    """Basis of the box: labels, layout, or whole for a figure that is not split."""
     caption: str
     """``own part`` and the style of the labels, or ``whole caption``."""
     pixels: str
@@ -153,33 +152,34 @@ class How:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel(Figure):
-    """One panel of a figure, or a figure that is not cut.
+    """One panel of a figure, or a figure that is not split.
 
-    The columns of ``Figure`` are those of the panel, but for two: ``parent_figure_id`` names the
-    figure that it is cut from, or is; ``caption`` is what the caption says of this panel: the
+    The columns of ``Figure`` describe the panel, with two exceptions: ``parent_figure_id`` is the
+    figure that it was cropped from, or is; ``caption`` is the caption text about this panel: the
     preamble, its own part and the trailing text.
     """
 
-    # Of a list only a list of the same is a subtype; nothing is ever added to a row's.
+    # A list type is invariant; rows are never modified.
     mentions: list[PanelMention]  # type: ignore[assignment]
     supplements_figure_id: str | None
     """The figure that the parent supplements: ``parent_figure_id`` in ``figures/``."""
     panel_label: str | None
-    """As the caption has it."""
+    """As in the caption."""
     box_px: PixelBox | None
-    """In the published image as it is displayed; None for a figure that is not cut."""
+    """In the published image as displayed; None for a figure that is not split."""
     label_box_px: PixelBox | None
     """Of the printed label, in the published image."""
     own_caption: str | None
-    """What the caption says of this panel alone; None where no part is its own."""
+    """The caption text about this panel alone; None if it has no part of its own."""
     preamble: str | None
-    """What it says of all panels before the first part."""
+    """Caption text about all panels, before the first part."""
     full_caption: str
     confidence: float
-    """0..1, that boxes, labels and captions of the figure are right; or that it is one image."""
+    """0..1, that boxes, labels and captions of the figure are correct, or that it is a single
+    image."""
     how: How
     whole_because: str | None
-    """Why the figure is not cut; None for a panel."""
+    """Why the figure is not split; None for a panel."""
     whole_detail: str | None
 
 
@@ -188,7 +188,7 @@ class Article:
     """One article of a source, readable or not."""
 
     article_id: str
-    """PMCID where there is one, else DOI, else the package's name."""
+    """PMCID if there is one, else DOI, else the package's name."""
     version: str | None
     pmid: str | None
     doi: str | None
@@ -198,23 +198,23 @@ class Article:
     subjects: list[str] = field(default_factory=list)
     journal: str | None
     published: str | None
-    """ISO 8601 at the precision that was published: ``2011``, ``2011-07`` or ``2011-07-18``."""
+    """ISO 8601 at the published precision: ``2011``, ``2011-07`` or ``2011-07-18``."""
     article_type: str | None
     language: str | None
     license: str | None
     """SPDX identifier."""
     license_code: str | None = None
-    """As the source states it beside the article: ``CC BY``, ``TDM``."""
+    """As the source states it in its metadata: ``CC BY``, ``TDM``."""
     license_url: str | None
     license_group: LicenseGroup
     redistributable: bool | None = None
-    """Whether the licence allows to pass the article on; None where none is stated."""
+    """Whether the licence permits redistribution of the article; None if no licence is stated."""
     derivatives_allowed: bool | None = None
     citation: str | None
     reference_pmids: list[str] = field(default_factory=list)
     full_text: str | None
     abbreviations: str | None = None
-    """As the article lists them beside its text, ``MRI: magnetic resonance imaging`` to a line."""
+    """The article's list of abbreviations, ``MRI: magnetic resonance imaging`` per line."""
     figure_count: int
     """Rows of this article in ``figures/``."""
     source_uri: str
@@ -222,10 +222,10 @@ class Article:
     mesh_terms: list[str] | None = None
     cited_by_pmids: list[str] | None = None
     retracted: bool | None = None
-    """None where neither the source nor the article says so."""
+    """None if neither the source nor the article states it."""
     snapshot: str | None = None
-    """ISO date at which the source last changed this article's record. Not that of the listing: an
-    article that did not change is the same row in every snapshot."""
+    """ISO date at which the source last changed this article's record, not the date of the listing:
+    an unchanged article has the same row in every snapshot."""
     defect: str | None
     defect_detail: str | None
 
@@ -283,6 +283,6 @@ def _plain(value: Any) -> Any:
 
 
 def column_names(record: type, *, without: Iterable[str] = ()) -> list[str]:
-    """Return the columns of a record, less those named."""
+    """Return the columns of a record, without the given ones."""
     left_out = set(without)
     return [name for name in schema(record).names if name not in left_out]

@@ -1,8 +1,8 @@
-"""Shards: WebDataset tars in which every pair can be found by its place.
+"""Shards: WebDataset tars in which every pair can be read by its byte range.
 
-A pair is a run of tar members ``<key>.jpg``, ``<key>.txt`` … that stand together. Its offset and
-size enclose their headers and padding, so that one range request gets the pair. The same pairs
-give the same bytes: headers hold no times, users or modes of the machine.
+A pair is a run of consecutive tar members ``<key>.jpg``, ``<key>.txt`` …. Its offset and size
+include their headers and padding, so that one range request returns the pair. The same pairs give
+the same bytes: headers hold no times, users or modes of the machine.
 """
 
 import io
@@ -16,7 +16,7 @@ from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
 
 MAX_FILE_BYTES = 1 << 30
-"""Longer members are refused when reading: a header may claim any size."""
+"""Larger members are rejected when reading: a header may claim any size."""
 
 _BLOCK = tarfile.BLOCKSIZE
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -27,7 +27,7 @@ _MAX_PAX_BYTES = 64 * _BLOCK
 
 @dataclass(frozen=True)
 class Place:
-    """Where a pair is in its shard."""
+    """Byte range of a pair in its shard."""
 
     offset: int
     """First byte of its first header."""
@@ -38,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True)
 class StoredPair:
-    """A pair as it is in a shard."""
+    """A pair as stored in a shard."""
 
     key: str
     files: dict[str, bytes]
@@ -47,7 +47,7 @@ class StoredPair:
 
 
 class ShardWriter:
-    """Writes pairs to a stream, one after the other. Does not close the stream."""
+    """Writes pairs to a stream. Does not close the stream."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -77,10 +77,10 @@ class ShardWriter:
         return Place(start, self._offset - start)
 
     def copy(self, stored: bytes) -> Place:
-        """Write a pair as it stands in another shard, and return where it is in this one.
+        """Write a pair copied from another shard, and return its byte range in this one.
 
         Args:
-            stored: The bytes of its place there.
+            stored: The bytes of its range there.
         """
         if len(stored) % _BLOCK:
             raise ValueError(f"a stored pair is a multiple of {_BLOCK} bytes, not {len(stored)}")
@@ -99,15 +99,15 @@ class ShardWriter:
 
 
 def read_pair(uri: str, offset: int, size: int) -> dict[str, bytes]:
-    """Return the files of one pair by kind, reading nothing but them.
+    """Return the files of one pair by extension, reading only its byte range.
 
     Args:
-        uri: Of the shard, local or ``s3://``.
-        offset: Of the pair's place in it.
-        size: Of the pair's place in it.
+        uri: Location of the shard, local or ``s3://``.
+        offset: Offset of the pair's byte range.
+        size: Size of the pair's byte range.
 
     Raises:
-        ArtifactError: If the shard cannot be read or there is no pair at this place.
+        ArtifactError: If the shard cannot be read or the range is not a pair.
     """
     filesystem, path = open_location(uri)
     where = f"{uri} at {offset}"
@@ -122,11 +122,11 @@ def read_pair(uri: str, offset: int, size: int) -> dict[str, bytes]:
 
 
 def parse_pair(data: bytes, where: str) -> dict[str, bytes]:
-    """Return the files by kind of the one pair that fills its place.
+    """Return the files by extension of the one pair that fills its byte range.
 
     Args:
-        data: The bytes of the place.
-        where: What the place is called in an error.
+        data: The bytes of the range.
+        where: Name of the range in error messages.
 
     Raises:
         ArtifactError: If it is not exactly one pair.
@@ -143,7 +143,7 @@ def read_shard(uri: str) -> Iterator[StoredPair]:
     """Yield the pairs of a shard in order, holding one at a time.
 
     Raises:
-        ArtifactError: If the shard cannot be read, is cut short or holds anything but pairs.
+        ArtifactError: If the shard cannot be read, is truncated or holds anything but pairs.
     """
     filesystem, path = open_location(uri)
     try:
@@ -151,13 +151,13 @@ def read_shard(uri: str) -> Iterator[StoredPair]:
             stream = _Stream(file.read, uri)
             yield from _pairs(stream)
             if not stream.has_end:
-                raise ArtifactError(f"{uri} has no end: it was cut short")
+                raise ArtifactError(f"{uri} is truncated: it has no end-of-archive block")
     except OSError as error:
         raise ArtifactError(f"{uri} cannot be read: {error}") from error
 
 
 class _Stream:
-    """Bytes that are read once, with a count of them and the name of where they are from."""
+    """A byte stream that is read once, with its position and the name of its source."""
 
     def __init__(self, read: Callable[[int], bytes], name: str) -> None:
         self._read = read
@@ -166,7 +166,7 @@ class _Stream:
         self.has_end = False
 
     def block(self) -> bytes:
-        """Return the next block, or nothing at the end of the archive or of the bytes."""
+        """Return the next block; empty at the end of the archive or of the bytes."""
         data = self._read(_BLOCK)
         if data and len(data) < _BLOCK:
             raise ArtifactError(f"{self.name}: ends within a header at {self.offset}")
@@ -175,7 +175,7 @@ class _Stream:
         return b"" if self.has_end else data
 
     def padded(self, size: int) -> bytes:
-        """Return so many bytes and pass over the padding after them."""
+        """Return the next ``size`` bytes and skip their padding."""
         padded = size + -size % _BLOCK
         data = self._read(padded)
         if len(data) < padded:
@@ -196,7 +196,7 @@ def _pairs(stream: _Stream) -> Iterator[StoredPair]:
         if not files:
             key, start = member[1], offset
         if member[2] in files:
-            raise ArtifactError(f"{stream.name}: {name!r:.200} is there twice")
+            raise ArtifactError(f"{stream.name}: {name!r:.200} occurs twice")
         files[member[2]] = data
     if files:
         end = stream.offset - (_BLOCK if stream.has_end else 0)
@@ -204,7 +204,7 @@ def _pairs(stream: _Stream) -> Iterator[StoredPair]:
 
 
 def _members(stream: _Stream) -> Iterator[tuple[str, int, bytes]]:
-    """Yield name, offset and content of each file. Only what ``ShardWriter`` writes is read."""
+    """Yield name, offset and content of each file. Reads only what ``ShardWriter`` writes."""
     while True:
         start = stream.offset
         header = _header(stream)
@@ -235,7 +235,7 @@ def _header(stream: _Stream) -> tarfile.TarInfo | None:
 
 
 def _long_name(stream: _Stream, size: int) -> str:
-    """Return the path that an extended header gives to the file after it."""
+    """Return the path that an extended header gives to the following file."""
     if not 0 < size <= _MAX_PAX_BYTES:
         raise ArtifactError(f"{stream.name}: an extended header claims {size} bytes")
     record = stream.padded(size)

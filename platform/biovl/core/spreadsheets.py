@@ -1,9 +1,9 @@
 """Tables as spreadsheet programs save them: their encodings, delimiters and first lines.
 
 Excel saves "CSV UTF-8" with a byte-order mark, "Unicode Text" as UTF-16 with tabs, and plain "CSV"
-in the code page of the machine (cp1252 in Western Europe and America) with semicolons wherever the
-comma is the decimal mark. Delimiters and byte-order marks can be recognised without doubt and are;
-a code page cannot (cp1252 reads every other one as wrong letters), so it must be named.
+in the code page of the machine (cp1252 in Western Europe and America) with semicolons if the
+decimal separator is a comma. Delimiters and byte-order marks are detected reliably; a code page
+cannot be (cp1252 decodes every other one to wrong letters), so it must be named.
 """
 
 import codecs
@@ -21,11 +21,11 @@ _MAX_CELL_CHARS = 100_000_000
 
 
 def encoding_of(start: bytes, default: str = "utf-8") -> str:
-    """Return the encoding that the first bytes of a file tell, else the default.
+    """Return the encoding given by the byte-order mark of a file, else the default.
 
     Args:
         start: At least the first three bytes.
-        default: What a file without a byte-order mark is in.
+        default: Encoding of a file without a byte-order mark.
     """
     marks = (name for mark, name in _MARKS.items() if start.startswith(mark))
     return next(marks, default)
@@ -41,11 +41,11 @@ def decode(data: bytes) -> str:
 
 
 def encoding_hint(error: UnicodeDecodeError, setting: str = "") -> str:
-    """Return what a user can do about text that is not in the expected encoding.
+    """Return advice for text that is not in the expected encoding.
 
     Args:
-        error: Of decoding the table.
-        setting: The setting that names another encoding, if there is one.
+        error: The error from decoding the table.
+        setting: Name of the setting for the encoding, if there is one.
     """
     byte = error.object[error.start]
     named = f", or name its encoding, as in {setting}=cp1252" if setting else ""
@@ -59,16 +59,16 @@ def encoding_hint(error: UnicodeDecodeError, setting: str = "") -> str:
 def rows(
     text: TextIO, *, delimiter: str, needed: Collection[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the last line's number and the cells of each row that is not empty, header first.
+    """Yield the last line's number and the cells of each non-empty row, header first.
 
     Args:
         text: Opened with ``newline=""``.
-        delimiter: Between cells, unless the first line says another (``sep=;``, as Excel writes)
-            or only another one gives the header all the columns that are needed.
-        needed: Names of columns.
+        delimiter: Cell delimiter, unless the first line names another one (``sep=;``, as Excel
+            writes) or only another one gives the header all needed columns.
+        needed: Names of the required columns.
 
     Raises:
-        csv.Error: If the text is no CSV.
+        csv.Error: If the text is not valid CSV.
     """
     csv.field_size_limit(_MAX_CELL_CHARS)
     skipped = 0
@@ -90,12 +90,12 @@ def rows(
 
 
 def delimiter_of(header: str, default: str, needed: Collection[str]) -> str:
-    """Return what separates the columns of a header line.
+    """Return the delimiter of a header line.
 
     Args:
         header: The first line of a table.
-        default: Returned unless only another delimiter gives all columns that are needed.
-        needed: Names of columns.
+        default: Returned unless only another delimiter gives all needed columns.
+        needed: Names of the required columns.
     """
     for delimiter in (default, *_DELIMITERS):
         names = next(csv.reader([header], delimiter=delimiter), [])

@@ -1,9 +1,9 @@
-"""Tables of images in parts, and the columns that others compute beside them.
+"""Tables of images in parts, and additional columns that other jobs compute for them.
 
 A table is a folder of Parquet parts with a row per image: ``figures/`` as harvest publishes it, or
-any folder of Parquet files with a column ``image``. Columns stand in folders of their own, part for
-part and row for row: ``<table>/columns/<name>/part-000000-000.parquet``. To add one neither reads
-nor writes the images of another.
+any folder of Parquet files with a column ``image``. Additional columns are in folders of their own,
+with the same parts and rows: ``<table>/columns/<name>/part-000000-000.parquet``. Adding a column
+neither reads nor writes the images.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from biovl.core.errors import ArtifactError
 __all__ = ["COLUMNS", "Part", "Table", "columns_of", "open_table"]
 
 _TABLES = {"figures": "figures/", "panels": "figures/"}
-"""Published folders that are tables, and where their parts are."""
+"""Published kinds that are tables, and the folder of their parts."""
 
 _NAMED = ("figure_id", "panel_id", "pair_id", "image_id", "id")
 
@@ -29,33 +29,34 @@ class Part:
     """One file of a table."""
 
     name: str
-    """Of its file, and of those with further columns: ``part-000000-000.parquet``."""
+    """File name, shared with the files of additional columns: ``part-000000-000.parquet``."""
     path: str
-    """In the folder of the table."""
+    """Path in the folder of the table."""
     rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of images, as far as is known without reading one."""
+    """The metadata of a table of images; opening it reads no image."""
 
     uri: str
     parts: tuple[Part, ...]
     """Sorted by name."""
     fingerprint: str
-    """What identifies its content: columns are made from tables of the same."""
+    """Identifies the content: additional columns must come from a table with the same fingerprint.
+    """
     names: tuple[str, ...]
-    """Of its columns."""
+    """Column names."""
     id_column: str | None
-    """What names a row uniquely, if it has such a column."""
+    """Column that identifies a row uniquely, if there is one."""
 
     @property
     def rows(self) -> int:
-        """How many images there are."""
+        """Number of images."""
         return sum(part.rows for part in self.parts)
 
     def as_input(self) -> Input:
-        """Return what a job that reads the table says of it in its manifest."""
+        """Return the manifest entry of a job that reads this table."""
         return Input(name="table", uri=self.uri, fingerprint=self.fingerprint)
 
 
@@ -63,7 +64,7 @@ def open_table(uri: str) -> Table:
     """Return a table of images, local or ``s3://``.
 
     Raises:
-        ArtifactError: If there is none, its parts have different columns, or none has images.
+        ArtifactError: If there is none, its parts have different columns, or it has no images.
     """
     folder, manifest = Folder(uri), find_manifest(uri)
     if manifest is None:
@@ -92,15 +93,15 @@ def open_table(uri: str) -> Table:
 
 
 def columns_of(table: Table, name: str) -> str:
-    """Return the folder that columns of a name are in unless somebody says otherwise."""
+    """Return the default folder of the columns with a given name."""
     return f"{table.uri.rstrip('/')}/{COLUMNS}/{name}"
 
 
 def _plain_table(folder: Folder) -> Table:
-    """Return the table of a folder that is not ours; it is known by its files, which are not read.
+    """Return the table in a folder that biovl did not publish, identified by its files' metadata.
 
-    A file is known by its name, its size, its end and when it was written: one that was written
-    again, or copied, is another.
+    The fingerprint covers each file's name, size, Parquet footer and modification time: a file that
+    was rewritten or copied counts as another file.
     """
     found = folder.names("", ".parquet")
     if not found:
@@ -116,8 +117,8 @@ def _plain_table(folder: Folder) -> Table:
         except pa.ArrowInvalid as error:
             raise ArtifactError(f"{folder.described}/{name} is not Parquet: {error}") from error
         info = folder.filesystem.get_file_info(folder.at(name))
-        # Where each column begins and how long it is tells versions of a file apart; not those
-        # with rows in another order, or other values as long.
+        # Column offsets and lengths distinguish most versions of a file, but not those with the
+        # same rows in another order, or with other values of equal length.
         known.update(repr((name, info.size, info.mtime_ns, metadata.to_dict())).encode())
         schemas.append(metadata.schema.to_arrow_schema())
         parts.append(Part(name=name, path=name, rows=metadata.num_rows))

@@ -1,11 +1,12 @@
-"""XML of others: nothing is fetched, no entity expanded and no file opened, whatever it says."""
+"""Safe parsing of untrusted XML: no network access, no entity expansion, no external files."""
 
 from lxml import etree
 
 MAX_TREE_BYTES = 1_250_000_000
-"""What a document may take as a tree. Its XML may have 30 MB and more of ordinary text."""
+"""Maximum memory of a parsed document. Ordinary articles may have 30 MB of XML and more."""
 
-# Of libxml2's structures with what malloc adds: an element, a text, an attribute with its text.
+# Sizes of libxml2's structures plus malloc overhead: an element, a text, an attribute with its
+# text.
 _ELEMENT_BYTES, _TEXT_BYTES, _ATTRIBUTE_BYTES = 128, 160, 272
 
 
@@ -13,9 +14,9 @@ def parse_xml(data: bytes) -> etree._Element:
     """Return the root of a document, without comments and processing instructions.
 
     Raises:
-        etree.XMLSyntaxError: If it is malformed, or deeper or larger than libxml2 allows:
-            ``huge_tree`` stays off, and so deep nesting, giant nodes and entity bombs end there.
-            Or if its tree would take more than ``MAX_TREE_BYTES``, known before it is read.
+        etree.XMLSyntaxError: If it is malformed, or deeper or larger than libxml2 allows
+            (``huge_tree`` stays off, so deep nesting, huge nodes and entity bombs are rejected), or
+            if its tree would take more than ``MAX_TREE_BYTES``, estimated before parsing.
     """
     need = tree_bytes(data)
     if need > MAX_TREE_BYTES:
@@ -33,7 +34,7 @@ def parse_xml(data: bytes) -> etree._Element:
 
 
 def tree_bytes(data: bytes) -> int:
-    """Return how much memory the tree of a document takes at most, without reading it."""
+    """Return an upper bound of the memory of a document's tree in bytes, without parsing it."""
     tags = data.count(b"<")
     elements = tags - data.count(b"</")
     texts = tags - data.count(b"><") + data.count(b"&")

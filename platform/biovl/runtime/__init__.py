@@ -1,1 +1,1 @@
-"""Ray, for all stages: the connection, tasks with receipts, progress, failures, request limits."""
+"""Ray for all jobs: the connection, tasks with receipts, progress, failures, request limits."""

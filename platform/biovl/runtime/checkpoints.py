@@ -1,10 +1,10 @@
-"""Checkpoints of a run: written beside training, whole or not at all, the last few kept.
+"""Checkpoints of a run: written asynchronously and atomically; the last few are retained.
 
 out/.draft/checkpoints/
-  000001200.pt        what a run goes on from after 1,200 steps; goes when the run is published
+  000001200.pt        state after 1,200 steps, to resume from; deleted when the run is published
 
-A file is what ``torch.save`` writes, followed by the SHA-256 of that: one file, so that neither is
-ever without the other. PyTorch itself does not verify what it reads.
+A file is the output of ``torch.save`` followed by its SHA-256, in one file so that neither exists
+without the other. PyTorch itself does not verify what it loads.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ _TRAILER_BYTES = len(_MAGIC) + hashlib.sha256().digest_size
 _BLOCK_BYTES = 1 << 24
 
 _END_OF_ZIP = b"PK\x05\x06"
-"""Begins the last 22 bytes of a zip archive without a comment (APPNOTE.TXT 4.3.16)."""
+"""First four of the last 22 bytes of a zip archive without a comment (APPNOTE.TXT 4.3.16)."""
 
 _log = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """The checkpoints of a run, for one process to write and any to read.
+    """The checkpoints of a run, for one writing process and any number of readers.
 
     Args:
-        uri: The folder that the run is to publish, local or ``s3://``.
-        keep_last: How many to keep.
-        pinned: Returns the steps that are kept besides, asked after every write.
+        uri: The folder that the run publishes, local or ``s3://``.
+        keep_last: Number of checkpoints to retain.
+        pinned: Returns the steps that are retained in addition; called after every write.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Checkpoints:
         self._failure: BaseException | None = None
 
     def steps(self) -> list[int]:
-        """Return the steps after which there is a checkpoint, ascending."""
+        """Return the steps that have a checkpoint, ascending."""
         names = self._folder.names(_FOLDER, ".pt")
         return sorted(int(name.removesuffix(".pt")) for name in names)
 
     def is_whole(self, steps_done: int) -> bool:
-        """Return whether there is an intact checkpoint after these steps. Reads it."""
+        """Return whether there is an intact checkpoint after ``steps_done`` steps. Reads it."""
         if steps_done not in self.steps():
             return False
         try:
@@ -68,10 +68,10 @@ class Checkpoints:
         return True
 
     def verify(self, steps_done: int) -> None:
-        """Compare a checkpoint with its checksum, in the memory of a few blocks.
+        """Compare a checkpoint with its checksum, block by block.
 
         Raises:
-            ArtifactError: If there is none after these steps, or it is corrupt.
+            ArtifactError: If it does not exist or is corrupt.
         """
         name = _name(steps_done)
         digest, last = hashlib.sha256(), b""
@@ -83,22 +83,22 @@ class Checkpoints:
         except OSError as error:
             raise self._corrupt(name, error) from error
         if not last.startswith(_MAGIC):
-            # Of a version that wrote none, or it is the checksum that is damaged.
+            # Written by a version without checksums, or the checksum itself is corrupt.
             self.load(steps_done)
         elif last != _MAGIC + digest.digest():
-            raise self._corrupt(name, "its SHA-256 is not the one that was written with it")
+            raise self._corrupt(name, "its SHA-256 does not match the stored one")
 
     def last_good(self, say: Callable[[str], None] = _log.warning) -> int:
-        """Return the steps of the last intact checkpoint, 0 if there are no checkpoints at all.
+        """Return the step of the last intact checkpoint, 0 if there are no checkpoints at all.
 
-        Those that are corrupt are skipped, reported, and noted in the draft: see ``corrupt``.
+        Corrupt checkpoints are skipped, reported, and recorded in the draft: see ``corrupt``.
 
         Args:
-            say: Takes a line about each that is skipped.
+            say: Called with a line about each skipped checkpoint.
 
         Raises:
-            ArtifactError: If there are some and all are corrupt: that may be the disk's or the
-                network's trouble of a moment, and what was computed is worth another try.
+            ArtifactError: If all checkpoints are corrupt: the cause may be a temporary failure of
+                disk or network, so the run does not silently start over.
         """
         present = self.steps()
         for steps_done in reversed(present):
@@ -112,21 +112,21 @@ class Checkpoints:
         if present:
             raise ArtifactError(
                 f"none of the {len(present)} checkpoints in {self._folder.at(_FOLDER)} can be "
-                "read: see whether the disk or bucket is sound and run the same command again, or "
+                "read: check the disk or bucket and run the same command again, or "
                 "delete that folder to train from the beginning"
             )
         return 0
 
     def corrupt(self) -> list[int]:
-        """Return the steps of the checkpoints that were ever skipped as corrupt, ascending."""
+        """Return the steps of all checkpoints that were skipped as corrupt, ascending."""
         names = self._draft.note_names(_CORRUPT)
         return sorted(int(name.rpartition("/")[2]) for name in names)
 
     def load(self, steps_done: int, device: torch.device | str = "cpu") -> dict[str, Any]:
-        """Return a state.
+        """Return the state after ``steps_done`` steps.
 
         Raises:
-            ArtifactError: If there is none after these steps, or it is corrupt.
+            ArtifactError: If it does not exist or is corrupt.
         """
         name = _name(steps_done)
         try:
@@ -135,7 +135,7 @@ class Checkpoints:
                 data.write(block)
             _check(data)
             data.seek(0)
-            # Tensors and plain values alone: a checkpoint cannot run code.
+            # Tensors and plain values only: loading a checkpoint cannot execute code.
             state: dict[str, Any] = torch.load(data, map_location=device, weights_only=True)
         except (
             OSError,
@@ -157,24 +157,24 @@ class Checkpoints:
         return ArtifactError(f"{self._folder.at(name)} cannot be read: {reason}")
 
     def save(self, state: dict[str, Any], then: Callable[[], None] = lambda: None) -> None:
-        """Begin to write a state, whose tensors nobody changes; the last one is waited for first.
+        """Start writing a state in a thread, after waiting for the previous one.
 
         Args:
-            state: With ``steps_done``.
-            then: Called in the writing thread when it is written.
+            state: Includes ``steps_done``. Its tensors must not be modified until ``wait`` returns.
+            then: Called in the writing thread after the write.
 
         Raises:
-            OSError: If the last one could not be written, or what else went wrong with it.
+            OSError: If the previous write failed; other exceptions of its thread are raised, too.
         """
         self.wait()
         self._writer = threading.Thread(target=self._write, args=(state, then), name="checkpoint")
         self._writer.start()
 
     def wait(self) -> None:
-        """Wait until what was saved is written.
+        """Wait until the last save is written.
 
         Raises:
-            OSError: If it could not be.
+            OSError: If the write failed.
         """
         if self._writer is not None:
             self._writer.join()
@@ -189,14 +189,15 @@ class Checkpoints:
                 _save(state, stream)
             then()
             self._prune(state["steps_done"])
-        # In a thread: whatever it is, it is raised where somebody waits.
+        # Any exception in the thread is raised again in ``wait``.
         except BaseException as error:
             self._failure = error
 
     def _prune(self, written: int) -> None:
-        """Delete what is not needed of the checkpoints up to the one just written.
+        """Delete unneeded checkpoints up to the one just written.
 
-        Later ones could not be read, or the run would not be here: they do not count as kept.
+        Later ones were corrupt, otherwise the run would have resumed from them: they are not
+        counted.
         """
         passed = [steps_done for steps_done in self.steps() if steps_done <= written]
         kept = {*passed[-self._keep_last :], *self._pinned()}
@@ -210,11 +211,11 @@ def _name(steps_done: int) -> str:
 
 
 def _check(data: io.BytesIO) -> None:
-    """Compare what was read with its checksum, and cut that off.
+    """Compare a loaded checkpoint with its checksum, and remove the checksum.
 
     Raises:
         ValueError: If they differ.
-        zipfile.BadZipFile: If a file without a checksum is no archive.
+        zipfile.BadZipFile: If a file without a checksum is not a zip archive.
     """
     content = data.getbuffer()
     size = len(content) - _TRAILER_BYTES
@@ -223,18 +224,19 @@ def _check(data: io.BytesIO) -> None:
         digest = hashlib.sha256(content[:size]).digest()
         content.release()
         if trailer != _MAGIC + digest:
-            raise ValueError("its SHA-256 is not the one that was written with it")
+            raise ValueError("its SHA-256 does not match the stored one")
         data.truncate(size)
         return
     is_whole = bytes(content[-22:-18]) == _END_OF_ZIP
     content.release()
-    # Of a version that wrote no checksum: PyTorch writes each tensor's CRC-32, and verifies none.
+    # Written by a version without checksums: PyTorch stores each tensor's CRC-32, but does not
+    # verify it.
     if not is_whole or zipfile.ZipFile(data).testzip() is not None:
-        raise ValueError("it is incomplete, or not what was written")
+        raise ValueError("it is truncated or corrupt")
 
 
 class _Hashed(io.RawIOBase):
-    """Passes on what is written, one after the other, and hashes it."""
+    """A write-only stream that forwards all bytes and hashes them."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._digest = stream, hashlib.sha256()
@@ -247,7 +249,7 @@ class _Hashed(io.RawIOBase):
         return self._stream.write(data)
 
     def finish(self) -> None:
-        """Write the checksum of what was written."""
+        """Write the checksum of all bytes written."""
         self._stream.write(_MAGIC + self._digest.digest())
 
 
@@ -257,7 +259,7 @@ def _save(state: dict[str, Any], stream: IO[bytes]) -> None:
         torch.save(state, cast(IO[bytes], hashed))
         hashed.finish()
     except RuntimeError as error:
-        # Torch ends its archive also where the disk is full, and speaks of that alone.
+        # torch.save closes its archive even if the disk is full, and reports only that failure.
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise

@@ -1,4 +1,4 @@
-"""What the scripts of ``pipelines/`` share: read the command line, run the job, say what came."""
+"""Shared main function of the scripts in ``pipelines/``: parse, run the job, print the summary."""
 
 import json
 import sys
@@ -22,14 +22,14 @@ def main(
 ) -> None:
     """Run a job from the command line. The last line on standard output is its summary as JSON.
 
-    A request that cannot be met ends the process with status 2 and the reason as its last line.
+    If a request cannot be met, ends the process with status 2 and prints the reason last.
 
     Args:
-        config_class: Of the job.
-        recipes: By name.
+        config_class: Configuration class of the job.
+        recipes: Recipes by name.
         job: Publishes a folder.
-        about: What the script does.
-        estimate: Says what a job will take; asked for with ``--dry-run``, which does nothing else.
+        about: Description of the script.
+        estimate: Returns a resource estimate as text, for ``--dry-run``; the job does not run.
     """
     flags = {"dry-run": "say what the job will compute, hold and take, and stop"}
     config, given = configs.from_command_line(

@@ -1,4 +1,4 @@
-"""The Ray that a job runs on: the cluster it was submitted to, or one of its own."""
+"""Connection to Ray: the cluster that the job was submitted to, or a local instance."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ from biovl.core.errors import ConfigError, RayError
 
 @contextlib.contextmanager
 def connect_ray() -> Iterator[None]:
-    """Use the running Ray, else start one, and end it if it was started here.
+    """Use the running Ray; otherwise start one, and shut it down at the end of the block.
 
     Raises:
         RayError: If Ray does not start, or the cluster cannot be reached.
@@ -24,10 +24,10 @@ def connect_ray() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    # One machine is not taken away by a provider; and what asks about it logs an error on start.
+    # A single machine is not preempted, and the preemption watcher logs an error at startup.
     if "RAY_ADDRESS" not in os.environ:
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
-    # Where biovl is not installed (a checkout on PYTHONPATH) workers must be told where it is.
+    # If biovl is not installed (a checkout on PYTHONPATH), workers need its path.
     root = str(Path(biovl.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
@@ -41,7 +41,7 @@ def connect_ray() -> Iterator[None]:
             include_dashboard=None if "RAY_ADDRESS" in os.environ else False,
             configure_logging=True,
         )
-    # Ray has no type for this: where a process of it is late, a bare Exception says so.
+    # Ray raises a bare Exception if one of its processes does not start in time.
     except Exception as error:
         ray.shutdown()
         raise RayError(_not_started(error)) from error
@@ -67,17 +67,17 @@ def _not_started(error: Exception) -> str:
 
 
 def check_room(cpus: float, gpus: float, say: Callable[[str], object]) -> None:
-    """Refuse where this machine alone has not what a worker needs: Ray would wait for ever.
+    """Reject workers that do not fit on this single machine: Ray would wait indefinitely.
 
-    A cluster may grow: there it is said what is waited for.
+    A cluster may grow: there, only a message is logged.
 
     Args:
-        cpus: Of a worker and of what it needs beside it.
-        gpus: Of a worker.
-        say: Takes a line for the user.
+        cpus: CPUs of a worker and of its helper tasks.
+        gpus: GPUs of a worker.
+        say: Called with a line for the user.
 
     Raises:
-        ConfigError: If it has not.
+        ConfigError: If the machine has too few.
     """
     there = ray.cluster_resources()
     for name, count in {"GPU": gpus, "CPU": cpus}.items():
@@ -93,7 +93,7 @@ def check_room(cpus: float, gpus: float, say: Callable[[str], object]) -> None:
 
 
 def _quiet() -> None:
-    # Jobs report in the user's units: articles and figures, not blocks and operators.
+    # Jobs report progress in articles and figures, not in blocks and operators.
     context = DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False

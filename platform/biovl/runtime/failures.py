@@ -1,7 +1,7 @@
-"""What ends a job, as the person who typed its command should read it: one reason, of ours.
+"""Failures of a job as its user should see them: one reason, as an exception of biovl.
 
-Ray gives an exception of a task to the driver as a text with the worker's trace, after printing as
-much. So tasks return what is ours as a row, and the driver raises it.
+Ray passes a task's exception to the driver as text with the worker's traceback, and prints it, too.
+Tasks therefore return biovl's errors as a row, and the driver raises them.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ from biovl.core.filesystems import storage_problem, translate_storage_errors, wi
 
 _FAILED = "failed"
 _SHOWN = 12
-"""Reasons of an error, the most frequent ones."""
+"""Number of reasons in an error message, most frequent first."""
 _GOES_ON = "Once that is mended, the same command goes on with what is left."
 
 
 def run_task(where: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the row that a task makes, or the reason why it cannot; for ``raise_task_error``.
+    """Run a task and return its row, or a row with its error for ``raise_task_error``.
 
     Args:
-        where: What the task works on, should a disk or a bucket fail.
+        where: The location the task works on, for errors of a disk or bucket.
         work: The task.
     """
     try:
@@ -37,13 +37,13 @@ def run_task(where: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def raise_task_error(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row that a task made.
+    """Return the row of a task, or raise the error that it returned.
 
     Raises:
-        BiovlError: What ended the task, if something did.
+        BiovlError: The error that ended the task.
     """
     if row.get(_FAILED) is not None:
-        # Written by a task of this very job.
+        # The row was written by a task of this job.
         error: BiovlError = pickle.loads(row[_FAILED])
         raise error
     return row
@@ -51,13 +51,13 @@ def raise_task_error(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @contextlib.contextmanager
 def explain_resume(where: str) -> Iterator[None]:
-    """Say of a disk or a bucket that fails in the block what to do; other errors pass.
+    """Add to errors of a disk or bucket in the block how to resume; other errors pass.
 
     Args:
-        where: What the job publishes, or a part of it.
+        where: The folder that the job publishes, or a part of it.
 
     Raises:
-        StorageError: If a disk or bucket does not do its work.
+        StorageError: If a disk or bucket fails.
     """
     try:
         with translate_storage_errors(without_credentials(where)):
@@ -68,10 +68,10 @@ def explain_resume(where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def remove_unusable_draft(where: str) -> Iterator[None]:
-    """Delete the draft of a job that made nothing usable: a corrected command begins anew.
+    """Delete the draft of a job without a usable row, so that a corrected command starts anew.
 
     Args:
-        where: What the job publishes, and nobody else.
+        where: The folder that only this job publishes.
     """
     try:
         yield
@@ -89,18 +89,18 @@ def check_usable(
     first: str = "",
     hint: str = "",
 ) -> None:
-    """Refuse to publish what nobody can use.
+    """Refuse to publish a result without usable rows.
 
     Args:
-        usable: How many rows are.
-        what: Of which rows and where from: ``722 figures of table.csv``.
-        reasons: Why others are not, with how many.
+        usable: Number of usable rows.
+        what: All rows and their source: ``722 figures of table.csv``.
+        reasons: Counts of the reasons why rows are unusable.
         may_be_empty: The setting of this name.
-        first: The first of them, and where it was looked for.
+        first: The first unusable row, and where it was looked for.
         hint: What to do.
 
     Raises:
-        NothingUsable: If no row is usable, unless that may be.
+        NothingUsable: If no row is usable and ``may_be_empty`` is false.
     """
     if usable or may_be_empty:
         return
@@ -115,14 +115,14 @@ def check_usable(
 
 
 def worker_error(error: ray.train.TrainingFailedError, where: str) -> Exception:
-    """Return what a worker of Ray Train raised where it is ours or a disk's; else all of it.
+    """Return the cause of a Ray Train error if it is biovl's or a disk's, else the error itself.
 
     Args:
-        error: Of a training.
-        where: What it works on, should a disk or a bucket fail.
+        error: The error of a training.
+        where: The location it works on, for errors of a disk or bucket.
     """
     for failure in getattr(error, "worker_failures", {}).values():
-        # Ray wraps what comes from our code to keep its trace, and what comes from another task.
+        # Ray wraps exceptions to keep their traceback, and again when they come from another task.
         raised = getattr(failure, "_base_exc", failure)
         if isinstance(raised, ray.exceptions.RayTaskError):
             raised = raised.cause

@@ -1,4 +1,4 @@
-"""One limit for the requests of all workers of a job: an actor that says who may go on."""
+"""One request limit for all workers of a job: an actor that grants turns."""
 
 import asyncio
 import contextlib
@@ -14,38 +14,39 @@ import ray
 from biovl.core.limits import LATE_S, Limits
 
 SILENT_S = 60.0
-"""A request that was not heard of for so long belongs to a worker that died."""
+"""Seconds without a sign of life after which a request is attributed to a dead worker."""
 
 _LATE_IN_A_ROW = 10
-"""After so many turns that came late one is taken as it is: slow is not stopped."""
+"""After so many expired turns in a row, the next is used even if late, so that slow workers
+proceed."""
 
 
 class Turns:
-    """Gives turns in the order they are asked for; one event loop's."""
+    """Grants turns in order of request; for use in one event loop."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._waiting: deque[asyncio.Future[tuple[int, float]]] = deque()
         self._open: dict[int, float] = {}
         self._numbers = itertools.count()
-        # Whoever asked before us may just have.
+        # Requests may have been sent just before this limiter started.
         self._next = time.monotonic() + limits.gap_s
         self._timer: asyncio.TimerHandle | None = None
 
     async def begin(self) -> tuple[int, float]:
-        """Wait for a turn; return its number, and when it began by this process's clock."""
+        """Wait for a turn; return its number, and its start time by this process's clock."""
         turn: asyncio.Future[tuple[int, float]] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._advance()
         return await turn
 
     async def renew(self, number: int) -> None:
-        """Say that a request is still being answered."""
+        """Report that a request is still open."""
         if number in self._open:
             self._open[number] = time.monotonic()
 
     async def end(self, number: int) -> None:
-        """Say that a request is done."""
+        """Report that a request is done."""
         self._open.pop(number, None)
         self._advance()
 
@@ -78,7 +79,7 @@ class Turns:
 
 
 class SharedLimiter:
-    """A handle to the turns that all workers share; it travels to them."""
+    """A handle to the turns that all workers share; it can be sent to workers."""
 
     def __init__(self, turns: Any) -> None:
         self._turns = turns
@@ -94,10 +95,10 @@ class SharedLimiter:
             self._turns.end.remote(number)
 
     def _in_time(self) -> int:
-        """Return the number of a turn that was noticed soon after it began."""
+        """Return the number of a turn that was received soon after it was granted."""
         for _ in range(_LATE_IN_A_ROW):
             number, began = ray.get(self._turns.begin.remote())
-            # Two machines' clocks are apart: what counts is how much more than at best.
+            # Clocks of machines differ: compare with the smallest difference seen so far.
             delay_s = time.monotonic() - began
             self._least_s = min(self._least_s, delay_s)
             if delay_s - self._least_s <= LATE_S:
@@ -108,8 +109,8 @@ class SharedLimiter:
 
 @contextlib.contextmanager
 def shared_limiter(limits: Limits) -> Iterator[SharedLimiter]:
-    """Keep one limit for as long as the block lasts. Needs Ray."""
-    # It computes next to nothing, and must not wait for a worker's place.
+    """Share one limit among workers during the block. Needs Ray."""
+    # The actor needs next to no CPU, and must not wait for a free one.
     actor: Any = ray.remote(Turns).options(num_cpus=0, max_concurrency=10_000).remote(limits)
     try:
         yield SharedLimiter(actor)

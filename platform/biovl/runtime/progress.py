@@ -1,11 +1,11 @@
-"""What a job says while it works: a line now and then, to standard error."""
+"""Progress messages of a job on standard error."""
 
 import time
 from typing import TextIO
 
 
 class Progress:
-    """Counts units of work in stages and says how far it is, at most every two seconds."""
+    """Counts units of work per stage and logs progress at most every two seconds."""
 
     def __init__(self, job: str, stream: TextIO) -> None:
         self._job, self._stream = job, stream
@@ -13,14 +13,14 @@ class Progress:
         self._started = self._last = time.monotonic()
 
     def stage(self, name: str, total: int, *, done_before: int = 0) -> None:
-        """Begin a stage of so many units."""
+        """Begin a stage with ``total`` units."""
         self._name, self._total, self._done = name, total, done_before
         self._started = self._last = time.monotonic()
         if done_before:
             self._say(f"{done_before} of {total} were done before")
 
     def add(self, note: str = "") -> None:
-        """One more unit is done; a note may say what it brought."""
+        """Count a finished unit; ``note`` is appended to the message."""
         self._done += 1
         now = time.monotonic()
         if now - self._last < 2 and self._done < self._total:
@@ -29,7 +29,7 @@ class Progress:
         self._say(f"{self._done}/{self._total}{', ' if note else ''}{note}")
 
     def say(self, text: str) -> None:
-        """Say something besides."""
+        """Log an additional message."""
         print(f"{self._job}: {text}", file=self._stream, flush=True)
 
     @property

@@ -1,9 +1,9 @@
-"""Ray Train as the jobs use it: one function on all workers, taken up again whoever dies.
+"""Ray Train for the jobs: run one function on all workers, and restart after failures.
 
-Ray Train's own count of failures has no end of good luck: a run of weeks on spot nodes dies of its
-fourth reclaim. So Ray Train is told to mend nothing, workers and its own controller are started
-anew here, and what counts is failures in a row without a checkpoint in between. What work was done
-is for the function to find in the job's draft.
+Ray Train counts failures over the whole run: a run of weeks on spot nodes would end with its fourth
+preemption. So its own retries are off; workers and its controller are restarted here, and only
+consecutive failures without a new checkpoint count. The function itself resumes from the job's
+draft.
 """
 
 import logging
@@ -27,16 +27,17 @@ from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import worker_error
 
 RESTARTS = 3
-"""Failures in a row without a new checkpoint that are mended."""
+"""Restarts after consecutive failures without a new checkpoint."""
 
 RESIZE_CHECK_S = 60.0
-"""How often Ray Train looks whether there is room for more workers."""
+"""Seconds between checks for room for more workers."""
 
 SAVE_WAIT_S = 600.0
-"""How long a new number of workers waits for the old ones to save: a step, and to write it."""
+"""Seconds that a resize waits for the old workers to save: a step, and writing the checkpoint."""
 
 COLLECTIVES_TIMEOUT_S = 1_800
-"""How long a worker waits for the others: data may be slow, a dead one is noticed at once."""
+"""Seconds that a worker waits in a collective: data may be slow; a dead worker is detected at once.
+"""
 
 _RESERVED = "reserved"
 _GOES_ON = "The same command goes on from the last checkpoint."
@@ -59,31 +60,31 @@ def fit(
     say: Callable[[str], None] = lambda line: None,
     resize_check_s: float = RESIZE_CHECK_S,
 ) -> dict[str, Any]:
-    """Return what ``work`` returns, called with the arguments on every worker, of rank 0.
+    """Run ``work(arguments)`` on every worker and return the result of rank 0.
 
     For use within ``connect_ray``, and by one driver of ``place`` at a time.
 
     Args:
-        work: A function of a module. It starts in the driver's working folder, if it has that.
-        arguments: Of it.
-        place: A folder that all nodes see, local or ``s3://``; Ray's files are in its draft.
-        count: Workers; or the fewest and the most.
-        cpus: Of a worker.
-        gpus: Of a worker.
-        accelerator: Ray's name of the GPUs; None takes any.
-        restarts: Failures in a row, of the workers or of Ray's own controller, that are mended
-            although no checkpoint was added in between.
-        say: Takes a line about each that is mended.
-        resize_check_s: How often to look for room for more workers, where ``count`` allows more.
+        work: A module-level function. It starts in the driver's working folder, if that exists.
+        arguments: Its arguments.
+        place: A folder that all nodes can access, local or ``s3://``; Ray's files are in its draft.
+        count: Number of workers, or the minimum and maximum.
+        cpus: CPUs of a worker.
+        gpus: GPUs of a worker.
+        accelerator: Ray's name of the GPU type; None accepts any.
+        restarts: Consecutive failures, of the workers or of Ray Train's controller, that are
+            followed by a restart although no checkpoint was added in between.
+        say: Called with a line about each restart.
+        resize_check_s: Seconds between checks for room for more workers, if ``count`` allows more.
 
     Raises:
-        TrainingError: If there were more.
+        TrainingError: If there were more failures.
         ConfigError: If a worker finds that a setting does not fit.
-        StorageError: If a disk or a bucket does not do its work.
+        StorageError: If a disk or a bucket fails.
     """
     folder = Draft(place).folder
     failures = Failures(restarts, Checkpoints(place).steps())
-    # Ray's classes are typed as those of its first version.
+    # Ray's type hints describe the v1 classes.
     train: Any = ray.train
     while True:
         trainer = train.torch.TorchTrainer(
@@ -113,27 +114,27 @@ def fit(
                 callbacks=[SaveBeforeResize()],
             ),
         )
-        # Ray goes on from what stands under the same name, and nothing of ours does.
+        # A fresh name: Ray would resume from files under the same name; biovl resumes by itself.
         folder.delete_folder(".draft/ray")
         try:
             result: Any = trainer.fit()
         except train.TrainingFailedError as error:
             reason = worker_error(error, place)
-            # Nor would a setting fit the next time.
+            # A restart would fail with the same setting.
             if isinstance(reason, StorageError | ConfigError):
                 raise reason from error
             if failures.are_too_many(Checkpoints(place).steps()):
                 raise TrainingError(
                     f"the workers failed {failures.described}; the last time: {reason}\n{_GOES_ON}"
                 ) from error
-            say(f"workers are started anew: {str(reason).strip().splitlines()[-1]}")
+            say(f"restarting the workers: {str(reason).strip().splitlines()[-1]}")
         except ray.exceptions.ActorDiedError as error:
             if failures.are_too_many(Checkpoints(place).steps()):
                 raise TrainingError(
-                    f"Ray Train's controller died {failures.described}: look for what kills "
+                    f"Ray Train's controller died {failures.described}: find out what kills "
                     f"processes on the driver's node, such as full memory\n{_GOES_ON}"
                 ) from error
-            say("workers are started anew: Ray Train's controller died")
+            say("restarting the workers: Ray Train's controller died")
             group = reserved_placement_group(place)
             if group is not None:
                 remove_placement_group(group)
@@ -142,14 +143,14 @@ def fit(
 
 
 class Failures:
-    """Counts failures since the last progress, which is a checkpoint after more steps than any.
+    """Counts failures since the last progress, that is, a checkpoint after more steps than before.
 
-    Steps end, and so does a run that fails again and again: at the latest after ``allowed`` + 1
-    failures for each of its checkpoints.
+    A run has finitely many steps, so a run that keeps failing ends after at most ``allowed`` + 1
+    failures per checkpoint.
 
     Args:
-        allowed: So many in a row are mended.
-        checkpoints: The steps of those that there are.
+        allowed: Number of consecutive failures that are followed by a restart.
+        checkpoints: Steps of the existing checkpoints.
     """
 
     def __init__(self, allowed: int, checkpoints: Sequence[int]) -> None:
@@ -157,7 +158,7 @@ class Failures:
         self._count = self._in_all = 0
 
     def are_too_many(self, checkpoints: Sequence[int]) -> bool:
-        """Count a failure, after which there are these checkpoints; return whether to give up."""
+        """Count a failure, given the existing checkpoints; return whether to give up."""
         furthest = max(checkpoints, default=0)
         self._count = 1 if furthest > self._furthest else self._count + 1
         self._furthest = max(self._furthest, furthest)
@@ -166,7 +167,7 @@ class Failures:
 
     @property
     def described(self) -> str:
-        """How many there were, for a message."""
+        """The number of failures, for a message."""
         if self._in_all == self._count:
             return f"{self._count} times"
         return f"{self._count} times in a row without a new checkpoint, {self._in_all} in all"
@@ -179,7 +180,7 @@ class SaveRequest:
         self._heard, self._wanted, self._saved = (threading.Event() for _ in range(3))
 
     def make(self, wait_s: float) -> bool:
-        """Ask for a checkpoint and wait for it; return whether there is one."""
+        """Request a checkpoint and wait for it; return whether it was written."""
         if not self._heard.is_set():
             # No step was taken yet: there is nothing to save.
             return False
@@ -188,41 +189,41 @@ class SaveRequest:
         return self._saved.wait(wait_s)
 
     def is_made(self) -> bool:
-        """Return whether there is a request; for the loop, after each step."""
+        """Return whether a save is requested; the loop calls this after each step."""
         self._heard.set()
         return self._wanted.is_set()
 
     def answer(self) -> None:
-        """Say that the checkpoint is written."""
+        """Report that the checkpoint is written."""
         self._wanted.clear()
         self._saved.set()
 
 
 SAVE_REQUEST = SaveRequest()
-"""Of this process, where it is a worker of Ray Train."""
+"""The request object of this process if it is a Ray Train worker."""
 
 
 class SaveBeforeResize(ControllerCallback, WorkerGroupCallback):
-    """Has worker 0 save before Ray Train ends the workers to begin with another number of them.
+    """Makes worker 0 save before Ray Train restarts the workers with another number of them.
 
-    Ray Train restarts them from their last checkpoint, which may be a quarter of an hour old. Runs
-    in its controller. Workers that have failed cannot be asked.
+    Ray Train restarts them from their last checkpoint, which may be 15 minutes old. Runs in its
+    controller. Failed workers cannot save.
     """
 
     def __init__(self) -> None:
         self._group: Any = None
 
     def after_worker_group_training_start(self, worker_group: Any) -> None:
-        """Remember who works."""
+        """Store the worker group."""
         self._group = worker_group
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """Forget those that have failed."""
+        """Forget a worker group with failures."""
         if worker_group_status.errors:
             self._group = None
 
     def before_worker_group_shutdown(self, worker_group: Any) -> None:
-        """Forget those that end."""
+        """Forget a worker group that is shut down."""
         self._group = None
 
     def before_controller_execute_resize_decision(self, resize_decision: Any) -> None:
@@ -237,52 +238,52 @@ class SaveBeforeResize(ControllerCallback, WorkerGroupCallback):
         try:
             ray.get(first.execute_async(_save_now, SAVE_WAIT_S))
         except ray.exceptions.RayError as error:
-            # It has just died: what is restarted begins at the last checkpoint.
+            # The worker has just died: the restarted ones begin at the last checkpoint.
             _log.warning("worker 0 did not save before the resize: %s", error)
 
 
 def _save_now(wait_s: float) -> bool:
-    # By reference: where this runs, this module is that of the worker.
+    # By reference: on the worker, this module is the worker's own.
     return SAVE_REQUEST.make(wait_s)
 
 
 def reserved_placement_group(place: str) -> PlacementGroup | None:
-    """Return what the workers of a run hold, or held, of the cluster; None before they began.
+    """Return the placement group of a run's workers; None if they have not started.
 
-    Ray Train's own cleaner of placement groups asks the dashboard who is dead; a Ray without one
-    never frees them, and whoever is next would wait for ever.
+    Ray Train's own cleanup of placement groups needs the dashboard; without one it never frees
+    them, and the next run would wait indefinitely.
     """
     noted = Draft(place).read_note(_RESERVED)
     return None if noted is None else PlacementGroup(ray.PlacementGroupID(bytes.fromhex(noted)))
 
 
 def create_driver_queue() -> Any:
-    """Return a queue of Ray's on the driver's node. Where it dies, what it held is lost."""
+    """Return a Ray queue on the driver's node. If the node dies, its items are lost."""
     here = ray.get_runtime_context().get_node_id()
     return ray.util.queue.Queue(
         actor_options={
             "num_cpus": 0,
             "max_restarts": -1,
             "max_task_retries": -1,
-            # Beside the driver, without which it is of no use.
+            # On the driver's node: without the driver the queue is of no use.
             "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False),
         }
     )
 
 
 def drain_queue(queue: Any) -> list[Any]:
-    """Return what stands in a queue, and take it out."""
+    """Remove and return all items of a queue."""
     try:
         items: list[Any] = queue.get_nowait_batch(queue.qsize())
-    # It died in between.
+    # The queue's actor died in between.
     except ray.util.queue.Empty:
         return []
     return items
 
 
 def _begin(given: dict[str, Any]) -> dict[str, Any]:
-    """What each worker runs."""
-    # Ray Train moves its workers elsewhere, where relative locations would mean other folders.
+    """Run ``work`` on a worker."""
+    # Ray Train changes the working folder of its workers, which breaks relative locations.
     if os.path.isdir(given["working_folder"]):
         os.chdir(given["working_folder"])
     group = ray.util.get_current_placement_group()

@@ -1,4 +1,4 @@
-"""The terminal of a command: without lines of Ray's core that alarm and mean nothing."""
+"""Terminal output of a command, without misleading log lines of Ray's core."""
 
 import contextlib
 import os
@@ -8,20 +8,20 @@ import sys
 from collections.abc import Iterator
 
 FALSE_ALARMS = (
-    # Ray Data puts the arguments of every actor pool into the object store itself and holds them as
+    # Ray Data itself puts the arguments of every actor pool into the object store and holds them as
     # long as the pool exists: github.com/ray-project/ray/issues/57733.
     "has constructor arguments in the object store and max_restarts > 0",
 )
-"""Parts of lines that Ray's C++ core writes to standard error though nothing is wrong."""
+"""Substrings of lines that Ray's C++ core writes to standard error although nothing is wrong."""
 
 
 @contextlib.contextmanager
 def filter_false_alarms() -> Iterator[None]:
-    """Drop ``FALSE_ALARMS`` from what native code writes to standard error in the block.
+    """Remove lines with ``FALSE_ALARMS`` from the standard error of native code in the block.
 
-    Ray's core writes to file descriptor 2 and knows no filter, only a log level for all processes.
-    What Python writes to ``sys.stderr`` goes to the terminal directly, as before. A separate
-    process filters, so that the last words of a process that crashes are not lost with it.
+    Ray's core writes to file descriptor 2 and has no filter, only a log level for all processes.
+    Python's ``sys.stderr`` is written to the terminal directly, as before. The filter is a separate
+    process, so that the last lines of a crashing process are not lost.
     """
     grep = shutil.which("grep")
     if grep is None:
@@ -35,7 +35,7 @@ def filter_false_alarms() -> Iterator[None]:
             [grep, "--line-buffered", "--text", "-v", "-F", *patterns],
             stdin=subprocess.PIPE,
             stdout=terminal,
-            # Ctrl-C is for this process; the filter ends when nobody writes to it any more.
+            # Ctrl-C is for this process; the filter ends when the last writer closes the pipe.
             start_new_session=True,
         )
         assert process.stdin is not None
@@ -48,6 +48,6 @@ def filter_false_alarms() -> Iterator[None]:
             terminal.flush()
             sys.stderr = before
             os.dup2(terminal.fileno(), 2)
-            # Not awaited for ever: a process that outlives this one may still hold the pipe.
+            # With a timeout: a process that outlives this one may still hold the pipe.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5)

@@ -1,4 +1,4 @@
-"""A job's stages: numbered tasks on workers, each with a receipt that a killed job goes on from."""
+"""Stages of a job: numbered tasks on workers, each with a receipt that lets a job resume."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,18 +26,19 @@ class Stages:
         cpus: float = 1,
         gpus: float = 0,
     ) -> list[dict[str, Any]]:
-        """Run ``task(*arguments, number)`` for every number below ``total``, each on a worker.
+        """Run ``task(*arguments, number)`` on a worker for every number below ``total``.
 
         Args:
-            name: Of the stage; what is counted comes last: ``writing shard``.
-            total: How many tasks there are.
-            task: What it returns is kept in the draft, which vouches for all that it has written.
-            arguments: Those that all tasks share; they travel once.
-            cpus: Of one task.
-            gpus: Of one task.
+            name: Name of the stage, ending in the counted unit: ``writing shard``.
+            total: Number of tasks.
+            task: Its return value is stored in the draft as a receipt, after all its files are
+                written.
+            arguments: Arguments shared by all tasks; sent once.
+            cpus: CPUs of one task.
+            gpus: GPUs of one task.
 
         Returns:
-            What each task returned, in the order of the numbers, also of those of an earlier run.
+            The receipts in the order of the numbers, including those of an earlier run.
         """
         key = name.replace(" ", "-")
         pending = self.pending(name, key, total)
@@ -68,5 +69,5 @@ class Stages:
         return [number for number in range(total) if number not in finished]
 
     def receipts(self, key: str, total: int) -> list[dict[str, Any]]:
-        """Return what was kept of each task of a stage that is done."""
+        """Return the receipts of all tasks of a finished stage."""
         return [self._draft.read_note(f"{key}/{number:06d}") or {} for number in range(total)]

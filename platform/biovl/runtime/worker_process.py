@@ -1,4 +1,4 @@
-"""What every worker process does first. Imports next to nothing, as it is run that often."""
+"""Setup hook of every worker process. Imports as little as possible because it runs that often."""
 
 import logging
 import os
@@ -9,12 +9,11 @@ _CLEANER = "ray.train.v2._internal.execution.controller.placement_group_cleaner"
 
 
 def begin() -> None:
-    """Keep Ray Train's cleaner to this Ray, and silent where it cannot do its work.
+    """Bind Ray Train's placement group cleaner to this Ray, and silence its connection errors.
 
-    It asks every second whether its controller lives, of whichever Ray of this machine has a
-    dashboard unless it is told which: another one does not know the controller, and the cleaner
-    then ends the workers of a run that is well. Where no dashboard runs it says each time that it
-    cannot ask.
+    The cleaner asks every second whether its controller is alive. Without an address it asks any
+    Ray on this machine that has a dashboard; another Ray does not know the controller, and the
+    cleaner then ends the workers of a healthy run. Without a dashboard it logs an error each time.
     """
     os.environ.setdefault("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
     logging.getLogger(_CLEANER).setLevel(logging.ERROR)

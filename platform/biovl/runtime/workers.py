@@ -1,4 +1,4 @@
-"""The workers that train together: what they exchange, with or without ``torch.distributed``."""
+"""The workers of a training run and their collectives, with or without ``torch.distributed``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,38 +11,38 @@ from torch import Tensor
 
 
 def share(total: int, rank: int, workers: int) -> range:
-    """Return which of ``total`` rows a worker owns: consecutive, and even to within one."""
+    """Return the rows of ``total`` that a worker owns: a contiguous, nearly equal share."""
     return range(rank * total // workers, (rank + 1) * total // workers)
 
 
 @dataclass(frozen=True)
 class Workers:
-    """One of ``count`` equal workers. Alone, every exchange is the identity."""
+    """One of ``count`` equal workers. With a single worker, every collective is the identity."""
 
     rank: int = 0
     count: int = 1
 
     @classmethod
     def current(cls) -> "Workers":
-        """Return this process's place among those of the process group, alone if there is none."""
+        """Return this process's rank and world size; without a process group, one worker."""
         if not dist.is_initialized():
             return cls()
         return cls(dist.get_rank(), dist.get_world_size())
 
     def sum(self, values: Tensor) -> Tensor:
-        """Return the sum over the workers. Changes ``values``."""
+        """Return the sum over the workers. Modifies ``values`` in place."""
         if self.count > 1:
             dist.all_reduce(values, dist.ReduceOp.SUM)
         return values
 
     def max(self, values: Tensor) -> Tensor:
-        """Return the largest over the workers, element by element. Changes ``values``."""
+        """Return the elementwise maximum over the workers. Modifies ``values`` in place."""
         if self.count > 1:
             dist.all_reduce(values, dist.ReduceOp.MAX)
         return values
 
     def gather(self, rows_bD: Tensor, total: int) -> Callable[[], Tensor]:
-        """Begin to collect the rows of all workers; call the result to wait for them.
+        """Start an all-gather of rows; call the result to wait for it.
 
         Args:
             rows_bD: The rows of ``share(total, rank, count)``.
@@ -53,7 +53,7 @@ class Workers:
         """
         if self.count == 1:
             return lambda: rows_bD
-        # Collectives want equal shapes: the shares differ by at most one row.
+        # Collectives need equal shapes: the shares differ by at most one row.
         most = -(-total // self.count)
         padded = rows_bD.new_zeros(most, rows_bD.shape[1])
         padded[: len(rows_bD)] = rows_bD
@@ -68,10 +68,10 @@ class Workers:
         return wait
 
     def reduce_scatter(self, rows_ND: Tensor) -> Callable[[], Tensor]:
-        """Begin to sum rows over all workers; call the result to wait for this worker's share.
+        """Start a reduce-scatter of rows; call the result to wait for this worker's share.
 
         Args:
-            rows_ND: What this worker adds to each row, shape [N, D].
+            rows_ND: This worker's contribution to each row, shape [N, D].
 
         Returns:
             A function that returns the sums of ``share(N, rank, count)``, shape [b, D].
@@ -94,7 +94,7 @@ class Workers:
         return wait
 
     def _kept(self, total: int, most: int, device: torch.device) -> Tensor:
-        """Return where the N rows stand among equally long padded shares."""
+        """Return the indices of the N rows in the padded shares of equal length."""
         shares = [share(total, rank, self.count) for rank in range(self.count)]
         return torch.cat(
             [
