@@ -272,11 +272,11 @@ GOOD = shard_of(MIXED)[0]
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "cut short"),
+        (b"", "truncated"),
         (b"not a tar", "within a header"),
         (b"x" * 10_240, "no tar header at 0"),
         (GOOD[: 512 + 100], "within a file"),
-        (GOOD[: len(GOOD) // 512 * 256 // 512 * 512], "within a file|cut short"),
+        (GOOD[: len(GOOD) // 512 * 256 // 512 * 512], "within a file|truncated"),
         (
             GOOD[:512] + b"\xff" + GOOD[513:1024] + b"\x00" * 256 + GOOD[1100:],
             "no tar header|within",

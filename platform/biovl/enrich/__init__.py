@@ -1,1 +1,1 @@
-"""The command ``enrich``: columns of what PubMed knows of articles, through the E-utilities."""
+"""The command ``enrich``: columns with PubMed's data about articles, through the E-utilities."""

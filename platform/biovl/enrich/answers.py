@@ -1,7 +1,7 @@
-"""Answers of NCBI's E-utilities to records, keyed by the ids that stand in them.
+"""Responses of NCBI's E-utilities to records, keyed by the ids that they contain.
 
-An answer with status 200 may be an error, a web page, cut short or about other ids than those asked
-for: what is none raises NotAnAnswer, and which ids are missing is for the caller to see.
+A response with status 200 may be an error, a web page, truncated, or about other ids than those
+requested: invalid ones raise NotAnAnswer, and the caller must check for missing ids.
 """
 
 import codecs
@@ -22,7 +22,7 @@ CITED_IN = "pubmed_pubmed_citedin"
 
 
 class NotAnAnswer(ValueError):
-    """What came is no answer to what was asked; the text says what it is instead."""
+    """A response is invalid; the message states what was received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,19 @@ class Qualifier:
 
 @dataclass(frozen=True, slots=True)
 class MeshTerm:
-    """A MeSH heading, as PubMed has it."""
+    """A MeSH heading as in PubMed."""
 
     descriptor: str
     ui: str
     major: bool
-    """Of the descriptor alone. Where a heading has qualifiers, it is they that are major."""
+    """Whether the descriptor is a major topic. If a heading has qualifiers, they are marked
+    instead."""
     qualifiers: list[Qualifier]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PubmedRecord:
-    """What PubMed knows of an article."""
+    """PubMed's record of an article."""
 
     pmid: int
     status: str
@@ -56,9 +57,9 @@ class PubmedRecord:
     pmcid: str | None = None
     mesh_terms: list[MeshTerm] = field(default_factory=list)
     published: str | None = None
-    """ISO 8601 at the precision that was published."""
+    """ISO 8601 at the published precision."""
     published_from: str | None = None
-    """The element it stood in: ArticleDate, PubDate, MedlineDate …"""
+    """Its XML element: ArticleDate, PubDate, MedlineDate …"""
     publication_types: list[str] = field(default_factory=list)
     keywords: list[str] = field(default_factory=list)
     retracted: bool = False
@@ -66,22 +67,22 @@ class PubmedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An answer of esearch."""
+    """A response of esearch."""
 
     count: int
-    """Of all that is found, of which ``ids`` may be a part."""
+    """Total number of results, of which ``ids`` may be a part."""
     ids: list[str]
     webenv: str
     query_key: str
     refused: str
-    """Why the query could not be searched for; else empty."""
+    """Why the query was rejected; else empty."""
 
 
 def read_records(data: bytes) -> dict[int, PubmedRecord]:
-    """Return the records of a ``PubmedArticleSet`` by PMID; none where no id is known.
+    """Return the records of a ``PubmedArticleSet`` by PMID; empty if no id is known.
 
     Raises:
-        NotAnAnswer: If it is none.
+        NotAnAnswer: If the response is invalid.
     """
     root = _root(data, ("PubmedArticleSet", "eFetchResult"))
     if root is None:
@@ -90,17 +91,17 @@ def read_records(data: bytes) -> dict[int, PubmedRecord]:
     versions: dict[int, int] = {}
     for element in root:
         for record, version in _records(element):
-            # An article may come in several versions: the last is the one that holds.
+            # An article may have several versions: the last one is valid.
             if version >= versions.get(record.pmid, 0):
                 found[record.pmid], versions[record.pmid] = record, version
     return found
 
 
 def read_citations(data: bytes) -> dict[int, list[int]]:
-    """Return the PMIDs that cite each PMID of an ``eLinkResult``, sorted; none that cite: ``[]``.
+    """Return the PMIDs that cite each PMID of an ``eLinkResult``, sorted; ``[]`` if not cited.
 
     Raises:
-        NotAnAnswer: If it is none, or one of several ids together.
+        NotAnAnswer: If the response is invalid, or combines several ids.
     """
     root = _root(data, ("eLinkResult",))
     citing: dict[int, list[int]] = {}
@@ -121,10 +122,10 @@ def read_citations(data: bytes) -> dict[int, list[int]]:
 
 
 def read_found(data: bytes) -> Found:
-    """Return what esearch found, answered as XML or JSON.
+    """Return the results of esearch, from XML or JSON.
 
     Raises:
-        NotAnAnswer: If it is none.
+        NotAnAnswer: If the response is invalid.
     """
     if data.lstrip().startswith(b"{"):
         return _found_in_json(data)
@@ -167,7 +168,7 @@ def _found_in_json(data: bytes) -> Found:
 
 
 def _passed(refused: str) -> str:
-    """Return why a query is refused; what only the moment refuses is not an answer."""
+    """Return why a query is rejected; raise NotAnAnswer for temporary errors."""
     if re.search(r"backend|temporar|unavailable|timed? ?out|try again|exception", refused, re.I):
         raise NotAnAnswer(f"error: {refused[:200]}")
     return refused
@@ -176,7 +177,7 @@ def _passed(refused: str) -> str:
 def _root(
     data: bytes, expected: tuple[str, ...], *, errors_are_answers: bool = False
 ) -> etree._Element | None:
-    """Return the root of an answer, or None where it says that no id is known."""
+    """Return the root of a response, or None if it reports that no id is known."""
     data = data.removeprefix(codecs.BOM_UTF8)
     begin = data.lstrip()[:1]
     if begin == b"{":
@@ -186,7 +187,7 @@ def _root(
             raise NotAnAnswer("malformed JSON") from error
     if begin != b"<":
         raise NotAnAnswer("text instead of XML" if begin else "empty answer")
-    # NCBI's answers name a DTD and declare nothing themselves.
+    # NCBI's responses name a DTD but contain no declarations.
     if b"<!ENTITY" in data:
         raise NotAnAnswer("XML that declares entities")
     try:
@@ -209,7 +210,7 @@ def _root(
 
 
 def _error_of(answer: object) -> str:
-    # The whole may hold the key of whoever asked.
+    # The full text may contain the API key.
     error = answer.get("error") if isinstance(answer, dict) else None
     return f"error: {str(error)[:200]}" if error else "JSON instead of XML"
 
@@ -284,7 +285,7 @@ def _id(ids: etree._Element | None, kind: str) -> str | None:
 
 
 def _number(element: etree._Element | None) -> int:
-    """Return an id, 0 where there is none."""
+    """Return an id, 0 if there is none."""
     text = text_of(element)
     return int(text) if text.isascii() and text.isdecimal() else 0
 

@@ -1,6 +1,6 @@
-"""PMIDs to rows: asked for in batches, in halves where a batch fails or lacks some, until settled.
+"""PMIDs to rows: requested in batches, and in halves if a batch fails or is incomplete.
 
-Every answer is kept as soon as it came, so that a killed run asks for nothing twice.
+Every response is cached when it arrives, so that an interrupted run repeats no request.
 """
 
 import dataclasses
@@ -15,51 +15,51 @@ from biovl.enrich.cache import FAILED, Cache
 from biovl.enrich.client import Client, ServiceError, Unanswered
 
 IDS_PER_REQUEST = 200
-"""Those that NCBI wants in one request."""
+"""Ids per request, as NCBI recommends."""
 
 MERGED = "merged into "
 UNASKED = "answers about ids not asked for"
 
 _DOUBT = 4
-"""Requests that fail one after another, with none answered between, before the service is asked
-for something harmless: whether it is the ids or the service."""
+"""Consecutive failures after which a harmless request is sent, to decide whether the ids or the
+service are the cause."""
 _HARMLESS = 1
-"""A PMID that any answer will do for; it was the first."""
+"""A PMID for which any response will do; it is the first one."""
 _TRIES_BETWEEN = 2
-"""For what is asked for only to find the id at fault."""
+"""Attempts for requests that only locate the id that causes an error."""
 
 Row = dict[str, Any]
 Ask = Callable[[list[int], Counter[str], int | None], tuple[list[Row], list[int]]]
-"""Of ids to the rows that are settled and the ids that are not."""
+"""Function from ids to the resolved rows and the unresolved ids."""
 
 
 class Asker:
-    """Asks one service; for as many threads as want."""
+    """Client of one service. Thread-safe."""
 
     def __init__(self, client: Client, *, clock: Callable[[], float] = time.time) -> None:
-        """Prepare to ask.
+        """Prepare requests.
 
         Args:
             client: Sends requests.
-            clock: Unix time, kept with every answer.
+            clock: Returns Unix time, stored with every response.
         """
         self._client, self._clock = client, clock
         self._lock = threading.Lock()
         self._failures = 0
 
     def records(self, pmids: Sequence[int], cache: Cache) -> None:
-        """Settle the records of at most 200 PMIDs.
+        """Resolve the records of at most 200 PMIDs.
 
         Raises:
-            ServiceError: If the service is not reached, or answers nothing any more.
+            ServiceError: If the service is unreachable, or no longer responds.
         """
         self._settle(pmids, self._ask_records, cache)
 
     def citations(self, pmids: Sequence[int], cache: Cache) -> None:
-        """Settle who cites each of at most 200 PMIDs.
+        """Resolve the citations of at most 200 PMIDs.
 
         Raises:
-            ServiceError: If the service is not reached, or answers nothing any more.
+            ServiceError: If the service is unreachable, or no longer responds.
         """
         self._settle(pmids, self._ask_citations, cache)
 
@@ -84,7 +84,7 @@ class Asker:
             groups += [half for half in (open_ids[middle:], open_ids[:middle]) if half]
 
     def _count_failure(self, error: Unanswered, *, is_verdict: bool, ask: Ask) -> None:
-        """Make sure that the service answers others before an id is held to be at fault."""
+        """Verify that the service answers other requests before an id is blamed."""
         with self._lock:
             self._failures += 1
             if not is_verdict and self._failures < _DOUBT:
@@ -105,14 +105,14 @@ class Asker:
         asked = {"db": "pubmed", "retmode": "xml", "id": ",".join(map(str, pmids))}
         found = self._client.ask("efetch", asked, read_records, troubles=troubles, tries=tries)
         wanted = set(pmids)
-        # By PMID: unknown ones are left out of an answer without a word, and its order is its own.
+        # By PMID: unknown ids are silently omitted from a response, and its order is arbitrary.
         rows = [self._found(pmid, found[pmid]) for pmid in pmids if pmid in found]
         missing = [pmid for pmid in pmids if pmid not in found]
         others = [record for pmid, record in found.items() if pmid not in wanted]
         if others:
             troubles[UNASKED] += len(others)
         if others and len(pmids) > 1:
-            # One of the missing may have been merged into another; asked for alone, it tells.
+            # A missing id may have been merged into another; a request for it alone shows that.
             return rows, missing
         if missing and len(others) == 1:
             (other,) = others
@@ -128,7 +128,7 @@ class Asker:
             "db": "pubmed",
             "linkname": CITED_IN,
             "retmode": "xml",
-            # One by one: ids with commas between them are answered together.
+            # One by one: comma-separated ids get one combined response.
             "id": [str(pmid) for pmid in pmids],
         }
         found = self._client.ask("elink", asked, read_citations, troubles=troubles, tries=tries)

@@ -1,9 +1,9 @@
-"""What PubMed answered, kept: a small Parquet file per answer, its rows known by PMID.
+"""Cache of PubMed's responses: a small Parquet file per response, with rows by PMID.
 
-    records/<name>.parquet     one row per PMID asked for: its status and what its record says
-    citations/<name>.parquet   one row per PMID asked for: its status and who cites it
+    records/<name>.parquet     one row per requested PMID: its status and the fields of its record
+    citations/<name>.parquet   one row per requested PMID: its status and the citing PMIDs
 
-Rows hold when they were asked for. Of a PMID in several files the newest row holds.
+Rows are valid as of their request. If several files have a PMID, the newest row counts.
 """
 
 import functools
@@ -25,7 +25,7 @@ from biovl.core.artifacts import Folder
 from biovl.enrich.answers import MeshTerm
 
 FAILED = "failed: "
-"""How the status of an id begins that the service could not answer. The next job asks again."""
+"""Status prefix of an id for which the service failed. The next job requests it again."""
 
 _KEY = [
     pa.field("pmid", pa.int64(), nullable=False),
@@ -52,25 +52,25 @@ CITATIONS = pa.schema([*_KEY, pa.field("cited_by", pa.list_(pa.int64()))])
 _INDEXED = ("pmid", "status", "asked_at", "answered_pmid")
 _READERS = 8
 _FILES_HELD = 64
-"""Of 200 rows, some 10 kB each as Python has them."""
+"""Files held in memory: 200 rows each, some 10 kB per row as Python objects."""
 _TROUBLES = b"troubles"
 
 
 @dataclass(frozen=True)
 class Index:
-    """Which file has the row of a PMID. Sorted by PMID; shape [N] each."""
+    """Maps each PMID to the file with its row. Sorted by PMID; shape [N] each."""
 
     pmids_N: np.ndarray
     answered_N: np.ndarray
-    """Of the record that came: another PMID where articles were merged, 0 where there is none."""
+    """PMID of the returned record: another one if articles were merged, 0 if there is none."""
     files_N: np.ndarray
-    """Numbers of ``names``."""
+    """Indices into ``names``."""
     names: Sequence[str]
     troubles: Sequence[Mapping[str, int]]
-    """What went wrong before each file's answer came, by reason."""
+    """Failed attempts before each file's response, by reason."""
 
     def missing(self, pmids: np.ndarray) -> np.ndarray:
-        """Return those that no file has, each once, in their order."""
+        """Return the PMIDs that no file has, without duplicates, in their order."""
         return first_of_each(pmids[~np.isin(pmids, self.pmids_N)])
 
     def file_of(self, pmid: int) -> str:
@@ -79,31 +79,31 @@ class Index:
         return self.names[int(self.files_N[place])]
 
     def troubles_of(self, pmids: np.ndarray) -> Counter[str]:
-        """Return what went wrong before the answers about these PMIDs came, by reason."""
+        """Return the failed attempts before the responses about these PMIDs, by reason."""
         files = np.unique(self.files_N[np.isin(self.pmids_N, pmids)])
         return sum((Counter(self.troubles[number]) for number in files), Counter[str]())
 
 
 _NONE = np.zeros(0, np.int64)
 NOTHING = Index(_NONE, _NONE, _NONE, (), ())
-"""Nothing is known yet."""
+"""An empty index."""
 
 
 def first_of_each(pmids: np.ndarray) -> np.ndarray:
-    """Return PMIDs without those that came before, in their order."""
+    """Return PMIDs without duplicates, in order of first occurrence."""
     _, first = np.unique(pmids, return_index=True)
     return pmids[np.sort(first)]
 
 
 class Cache:
-    """Answers of one kind in a folder, local or ``s3://``."""
+    """Responses of one kind in a folder, local or ``s3://``."""
 
     def __init__(self, folder: Folder, prefix: str, schema: pa.Schema) -> None:
-        """Write nothing yet.
+        """Prepare a cache; nothing is written yet.
 
         Args:
-            folder: Where files appear whole or not at all.
-            prefix: Of the names in it: ``.draft/entrez/records``.
+            folder: A folder with atomic writes.
+            prefix: Prefix of the file names: ``.draft/entrez/records``.
             schema: RECORDS or CITATIONS.
         """
         self._folder, self._prefix, self._schema = folder, prefix, schema
@@ -111,26 +111,26 @@ class Cache:
         self._entries: dict[str, tuple[np.ndarray, dict[str, int]]] = {}
 
     def keep(self, rows: Sequence[Mapping[str, Any]], troubles: Mapping[str, int]) -> None:
-        """Keep what one answer settled, and how often what went wrong before it came."""
+        """Store the resolved rows of one response, and the failed attempts before it."""
         table = pa.Table.from_pylist([dict(row) for row in rows], self._schema)
         metadata = {_TROUBLES: json.dumps(dict(troubles), sort_keys=True)}
         pmids = ",".join(str(row["pmid"]) for row in rows)
         name = hashlib.blake2b(pmids.encode(), digest_size=12).hexdigest()
         with self._folder.writer(f"{self._prefix}/{name}.parquet") as stream:
             pq.write_table(table.replace_schema_metadata(metadata), stream, compression="zstd")
-        # Answers that were too old had the same name.
+        # Expired responses had the same name.
         self._entries.pop(f"{name}.parquet", None)
 
     def index(self, *, oldest: float, began: float) -> Index:
-        """Return what is known.
+        """Return an index of the stored rows.
 
         Args:
-            oldest: Unix time; rows asked for before are left out.
-            began: Unix time; rows of ids that failed before are left out.
+            oldest: Unix time; rows requested earlier are left out.
+            began: Unix time; ids that failed earlier are left out.
         """
         names = self._folder.names(self._prefix, ".parquet")
         new = [name for name in names if name not in self._entries]
-        # Many and small; of a bucket most of the time is waiting.
+        # Many small files; in a bucket, most of the time is latency.
         with ThreadPoolExecutor(_READERS) as readers:
             self._entries.update(zip(new, readers.map(self._entry, new), strict=True))
         found = [np.zeros((0, 5), np.int64)]
@@ -139,7 +139,7 @@ class Cache:
             found.append(np.insert(entry, 4, number, axis=1))
         pmids_N, times_N, answered_N, failed_N, files_N = np.concatenate(found).T
         good_N = (times_N >= oldest) & ~((failed_N > 0) & (times_N < began))
-        # Of each PMID the newest row, and of two of one second always the same.
+        # The newest row of each PMID; ties within a second are broken deterministically.
         order_N = np.lexsort((files_N, times_N, pmids_N))
         order_N = order_N[good_N[order_N]]
         last = order_N[np.diff(pmids_N[order_N], append=-1) != 0]
@@ -147,7 +147,7 @@ class Cache:
         return Index(pmids_N[last], answered_N[last], files_N[last], names, troubles)
 
     def _entry(self, name: str) -> tuple[np.ndarray, dict[str, int]]:
-        """Return PMID, time, answered PMID and whether it failed, of each row; and troubles."""
+        """Return PMID, time, returned PMID and failure of each row; and failed attempts."""
         table = self._read(name, [key for key in _INDEXED if key in self._schema.names])
         asked_B = table["asked_at"].to_numpy()
         failed_B = pc.starts_with(table["status"], FAILED).to_numpy()
@@ -158,7 +158,7 @@ class Cache:
         return np.stack(columns, axis=1), json.loads(metadata.get(_TROUBLES, b"{}"))
 
     def row(self, index: Index, pmid: int) -> dict[str, Any]:
-        """Return the row of a PMID that the index has."""
+        """Return the row of a PMID that is in the index."""
         return self._rows(index.file_of(pmid))[pmid]
 
     def _read_rows(self, name: str) -> dict[int, dict[str, Any]]:

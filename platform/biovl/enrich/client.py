@@ -1,7 +1,7 @@
-"""Sends requests to the E-utilities, as often as it takes, and never faster than allowed.
+"""Client of the E-utilities with retries and a rate limit.
 
-Bio.Entrez is not used: its limit counts the requests of one thread, it waits a fixed time between
-three tries whatever went wrong, and its reader fetches DTDs over the network.
+Bio.Entrez is not used: its limit applies per thread, it waits a fixed time between three attempts
+regardless of the error, and its reader fetches DTDs over the network.
 """
 
 import random
@@ -26,29 +26,29 @@ MAX_ANSWER_BYTES = 256 << 20
 
 _LONGEST_BACKOFF_S = 30.0
 _LONGEST_ANSWER = 5
-"""Of ``timeout_s``: for answers that never stop to come, a byte at a time."""
+"""Multiple of ``timeout_s``: bounds responses that arrive byte by byte."""
 _LONGEST_PAUSE_S = 600.0
 
 _TOO_MANY, _NOT_REACHED = "too many requests", "not reached"
 
 
 class Unanswered(BiovlError):
-    """A request that failed as often as it was tried, while the service may answer others."""
+    """A request failed in all attempts, while the service may answer others."""
 
 
 class ServiceError(BiovlError):
-    """The service is not reached, or refuses everything: what was answered so far is kept."""
+    """The service is unreachable or rejects everything; earlier responses are cached."""
 
 
 class Client:
-    """One limit and a few connections, for as many threads as want; close it when done."""
+    """One rate limit and a few connections, thread-safe; close it when done."""
 
     def __init__(self, service: Service, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Prepare to ask; nothing is sent yet.
+        """Prepare requests; nothing is sent yet.
 
         Args:
-            service: Which, and how fast.
-            sleep: Waits for seconds before another try.
+            service: URL, credentials and limits.
+            sleep: Waits for seconds before another attempt.
         """
         self._service, self._sleep = service, sleep
         self._said = service.credentials()
@@ -68,19 +68,19 @@ class Client:
         troubles: Counter[str] | None = None,
         tries: int | None = None,
     ) -> Value:
-        """Send a request until its answer can be read; return what was read.
+        """Send a request until its response can be parsed; return the parsed value.
 
         Args:
             utility: ``efetch``, ``elink``, ``esearch`` …
-            parameters: Sent as the body of a POST, so that no log of addresses holds the key;
+            parameters: Sent as the body of a POST, so that access logs do not contain the key;
                 several values of a name are sent one by one: ``id=1&id=2``.
-            read: Makes a value of an answer, or raises NotAnAnswer.
-            troubles: Counts the tries that failed, by reason.
-            tries: How often it is sent; by default as the service is configured.
+            read: Parses a response, or raises NotAnAnswer.
+            troubles: Counts the failed attempts by reason.
+            tries: Number of attempts; by default as the service is configured.
 
         Raises:
-            Unanswered: If every try failed.
-            ServiceError: If the service is not reached, or answers nobody like us.
+            Unanswered: If every attempt failed.
+            ServiceError: If the service is unreachable, or rejects all requests.
         """
         troubles = Counter() if troubles is None else troubles
         tries = tries or self._service.tries
@@ -93,21 +93,21 @@ class Client:
                 reason = self._without_key(str(error))
             troubles[reason] += 1
             if _is_of_the_key(reason):
-                raise ServiceError(f"{url} does not take this api_key: {reason}")
-            # Of these the ids are innocent.
+                raise ServiceError(f"{url} rejects this api_key:  {reason}")
+            # The ids are not the cause of these errors.
             if reason in (_TOO_MANY, _NOT_REACHED):
                 away += 1
                 if away >= self._service.tries:
                     raise ServiceError(
-                        f"{url}: {reason}, {away} times in a row. What was answered is kept: the "
-                        "same command goes on with what is left."
+                        f"{url}: {reason}, {away} times in a row. Received responses are cached: "
+                        "the same command resumes with the rest."
                     )
             else:
                 failed, away = failed + 1, 0
                 if failed >= tries:
                     raise Unanswered(reason)
             longest_s = min(self._service.backoff_s * 2 ** (failed + away - 1), _LONGEST_BACKOFF_S)
-            # Full jitter: whoever was sent away together should not come back together.
+            # Full jitter: requests that failed together should not be retried together.
             self._sleep(random.uniform(0, longest_s))
 
     def _once(
@@ -133,7 +133,7 @@ class Client:
         if status not in (200, 400, 413, 414):
             raise ServiceError(
                 f"{url} answers with status {status}: check entrez.url, and whether NCBI has "
-                "blocked this address. The same command goes on with what is left."
+                "blocked this address. The same command resumes with the rest."
             )
         try:
             # Unknown ids alone are answered with status 400, and errors with 200.
@@ -147,12 +147,12 @@ class Client:
     def _posted(
         self, url: str, form: Mapping[str, str | Sequence[str]], sent: Callable[[], None]
     ) -> tuple[int, httpx.Headers, bytes]:
-        """Return the status, headers and body of an answer.
+        """Return the status, headers and body of a response.
 
         Args:
-            url: Of a utility.
+            url: URL of a utility.
             form: The parameters.
-            sent: Is called when the request is on its way.
+            sent: Called when the request has been sent.
         """
 
         def trace(event: str, _: Mapping[str, Any]) -> None:

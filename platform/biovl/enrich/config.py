@@ -1,4 +1,4 @@
-"""Which service is asked, by whom and how fast."""
+"""Settings of enrich: the service, its credentials and the request rate."""
 
 import os
 from dataclasses import dataclass, field
@@ -8,31 +8,32 @@ from biovl.core.tables import COLUMNS
 NCBI = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 
 PER_SECOND, PER_SECOND_WITH_KEY = 3.0, 10.0
-"""Requests that NCBI allows (its knowledge base, KA-05318): of one address, or of one key."""
+"""Requests per second that NCBI allows (its knowledge base, KA-05318): per address, or per key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """The E-utilities. Nothing of this changes what is answered, so no manifest says it."""
+    """The E-utilities. These settings do not change the result, so no manifest contains them."""
 
     url: str = NCBI
-    """What stands before ``/efetch.fcgi``."""
+    """URL up to ``/efetch.fcgi``."""
     tool: str = "biovl"
-    """NCBI asks every program for its name, without spaces …"""
+    """Program name required by NCBI, without spaces …"""
     email: str = ""
-    """… and an address to write to before it blocks somebody; empty: ``NCBI_EMAIL``."""
+    """… and a contact address that NCBI writes to before it blocks a client; empty: ``NCBI_EMAIL``.
+    """
     api_key: str = field(default="", repr=False)
-    """Of your NCBI account; empty: ``NCBI_API_KEY``, which no list of processes shows."""
+    """Key of your NCBI account; empty: ``NCBI_API_KEY``, which process lists do not show."""
     requests_per_s: float = 0
-    """Of all that is asked, tries again included; 0: 3, or 10 with a key."""
+    """Requests per second, including retries; 0: 3, or 10 with a key."""
     connections: int = 4
-    """Requests under way at a time: answers take seconds."""
+    """Concurrent requests: responses take seconds."""
     tries: int = 6
-    """How often a request is sent before its ids are told apart or the job stops."""
+    """Attempts per request before its ids are tried separately or the job stops."""
     backoff_s: float = 1.0
-    """The longest wait before the second try; it doubles with each, up to half a minute."""
+    """Maximum wait before the second attempt; doubles with each one, up to half a minute."""
     timeout_s: float = 120.0
-    """Without a byte of an answer."""
+    """Timeout without receiving a byte."""
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
@@ -47,7 +48,7 @@ class Service:
             )
 
     def credentials(self) -> dict[str, str]:
-        """Return what every request says of who asks: tool, email, api_key."""
+        """Return the parameters that identify the client: tool, email, api_key."""
         said = {
             "tool": self.tool,
             "email": self.email or os.environ.get("NCBI_EMAIL", ""),
@@ -56,30 +57,30 @@ class Service:
         return {name: value for name, value in said.items() if value}
 
     def rate(self) -> float:
-        """Return how many requests a second may be sent."""
+        """Return the maximum requests per second."""
         allowed = PER_SECOND_WITH_KEY if "api_key" in self.credentials() else PER_SECOND
         return self.requests_per_s or allowed
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichConfig:
-    """Which articles, and what PubMed is asked about them."""
+    """Which articles to enrich, and with which data of PubMed."""
 
     articles: str
     """A published harvest, local or ``s3://``: the folder that holds ``articles/``."""
     out: str = ""
     """The folder to publish; empty: ``columns/entrez`` in the harvest's."""
     citations: bool = True
-    """Whether it is asked who cites each article; it doubles the requests."""
+    """Whether to request the articles that cite each article; doubles the requests."""
     cache: str = ""
-    """A folder that keeps every answer for later jobs, local or ``s3://``; empty: answers are kept
-    until the folder is published."""
+    """A folder that caches every response for later jobs, local or ``s3://``; empty: until the
+    folder is published."""
     max_age_days: int = 30
-    """Kept answers that are older when a job begins are asked for again."""
+    """Cached responses that are older at the start of a job are requested again."""
     entrez: Service = field(default_factory=Service)
 
     may_be_empty: bool = False
-    """Whether a result without anything usable is published; else it is an error."""
+    """Whether a result without usable rows is published instead of an error."""
 
     def __post_init__(self) -> None:
         if self.max_age_days < 0:

@@ -1,12 +1,12 @@
-"""What PubMed knows of articles: ask, join.
+"""PubMed's data about articles: request and join.
 
-1. records    200 PMIDs a request: MeSH terms, dates, types, keywords
-2. citations  200 a request: who cites each
-3. join       a part of columns beside every part of ``articles/``
+1. records    200 PMIDs per request: MeSH terms, dates, types, keywords
+2. citations  200 per request: the citing articles
+3. join       a part of columns for every part of ``articles/``
 
-NCBI's limit is that of an address or a key, so one process asks, with a few threads that share it.
-Reading the answers costs a small part of the time between two requests: there is no work left for
-other machines, and no task of Ray. A killed job goes on from the answers it has kept.
+NCBI's limit applies per address or key, so one process sends the requests, with a few threads that
+share the limit. Parsing takes a small part of the time between two requests, so there are no Ray
+tasks. An interrupted job resumes from its cached responses.
 """
 
 import math
@@ -45,25 +45,25 @@ from biovl.runtime.progress import Progress
 _ARTICLES = "articles/"
 _DAY_S = 86_400
 _THREADS = 8
-"""Threads that read and write parts: of a bucket most of the time is waiting."""
+"""Threads that read and write parts: in a bucket, most of the time is latency."""
 
 FORMAT = 1
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 
 def enrich(config: EnrichConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Ask PubMed about the articles of a harvest and publish what it knows, row for row.
+    """Request PubMed's data about the articles of a harvest and publish it row for row.
 
         out/
-          part-000000-000.parquet …   the parts of articles/, by the same names and row for row:
+          part-000000-000.parquet …   the parts of articles/, with the same names and rows:
                                       joining.schema
-          manifest.json               rows by status, and what went wrong while asking
+          manifest.json               rows by status, and failed attempts by reason
 
     Raises:
         ArtifactError: If there are no articles, or ``out`` holds something else or is being made by
             another process.
-        ServiceError: If PubMed is not reached or refuses everything; the job can be run again.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
+        ServiceError: If PubMed is unreachable or rejects everything; the job can be resumed.
+        StorageError: If a disk or bucket fails; the job can be resumed.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _enrich(config, Progress("enrich", progress))
@@ -72,8 +72,7 @@ def enrich(config: EnrichConfig, *, progress: TextIO = sys.stderr) -> Manifest:
 def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
     inputs, names = _harvest_of(config)
     plain = configs.to_plain(config)
-    # The same answers give the same bytes, whoever gives them and however fast; nobody's key is
-    # written down.
+    # The bytes depend only on the responses, not on who served them or how fast; no key is stored.
     del plain["out"], plain["cache"], plain["entrez"], plain["may_be_empty"]
     done = find_published(
         config.out, COLUMNS, plain, inputs, defaults=configs.defaults(EnrichConfig)
@@ -123,7 +122,7 @@ def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
 
 
 def estimate(config: EnrichConfig) -> str:
-    """Return what will be asked for, and how long the limit makes that take at least.
+    """Return the number of requests, and their minimum time under the rate limit, as text.
 
     Raises:
         ArtifactError: If there are no articles.
@@ -144,7 +143,7 @@ def estimate(config: EnrichConfig) -> str:
 
 
 class _Work:
-    """One run of a job; what it keeps is in the draft and the cache."""
+    """One run of a job; its state is in the draft and the cache."""
 
     def __init__(
         self, config: EnrichConfig, draft: Draft, names: Sequence[str], report: Progress
@@ -155,7 +154,7 @@ class _Work:
         prefix = "" if config.cache else ".draft/entrez/"
         self._records = Cache(folder, f"{prefix}records", RECORDS)
         self._citations = Cache(folder, f"{prefix}citations", CITATIONS)
-        # Kept, so that a resumed job finds the same answers too old.
+        # Stored, so that a resumed job considers the same responses expired.
         self._began = int(draft.once("began", lambda: int(time.time())))
         self._oldest = self._began - config.max_age_days * _DAY_S
         self._pmids = self._citable = np.zeros(0, np.int64)
@@ -163,17 +162,17 @@ class _Work:
         self._cited: Index | None = None
 
     def ask(self) -> None:
-        """Ask for what neither an earlier run nor an earlier job has."""
+        """Request what neither an earlier run nor an earlier job has cached."""
         pmids = pmids_of_harvest(self._config, self._names)
         if "email" not in self._config.entrez.credentials():
-            self._report.say("NCBI asks for an address to write to: set NCBI_EMAIL")
+            self._report.say("NCBI requires a contact address: set NCBI_EMAIL")
         with Client(self._config.entrez) as client:
             asker = Asker(client)
             self._pmids = pmids
             self._found = self._settle("records", pmids, asker.records, self._records)
             if not self._config.citations:
                 return
-            # In the order of rows, like the records: a part needs few files of the cache.
+            # In the order of rows, like the records, so that a part needs few files of the cache.
             answered = self._found.answered_N[np.searchsorted(self._found.pmids_N, pmids)]
             self._citable = first_of_each(answered[answered > 0])
             self._cited = self._settle("citations", self._citable, asker.citations, self._citations)
@@ -185,14 +184,14 @@ class _Work:
         ask: Callable[[Sequence[int], Cache], None],
         cache: Cache,
     ) -> Index:
-        """Return where everything that was wanted is, asking for what is not there yet."""
+        """Return the index of all requested ids, after requesting the missing ones."""
         index = cache.index(oldest=self._oldest, began=self._began)
         missing = index.missing(pmids).tolist()
         size = IDS_PER_REQUEST
         batches = [missing[first : first + size] for first in range(0, len(missing), size)]
         if not batches:
             return index
-        self._report.say(f"{name} of {len(pmids):,} PMIDs; {len(missing):,} are asked for")
+        self._report.say(f"{name} of {len(pmids):,} PMIDs; {len(missing):,} to request")
         self._report.stage(f"{name}, request", len(batches))
         with ThreadPoolExecutor(self._config.entrez.connections) as pool:
             asked = [pool.submit(ask, batch, cache) for batch in batches]
@@ -206,7 +205,7 @@ class _Work:
         return cache.index(oldest=self._oldest, began=self._began)
 
     def join(self) -> list[dict[str, Any]]:
-        """Write the parts that an earlier run has not; return the receipts of all."""
+        """Write the parts without a receipt; return the receipts of all."""
         cited = (self._citations, self._cited) if self._cited is not None else None
         answers = Answers((self._records, self._found), cited)
         finished = set(self._draft.note_names("joined"))
@@ -229,7 +228,7 @@ class _Work:
         self._draft.note(key, receipt)
 
     def counts(self, receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return what came of all rows, and what went wrong before."""
+        """Return the counts of all rows, and the failed attempts."""
         counted = sum((Counter(receipt["counts"]) for receipt in receipts), Counter[str]())
         troubles = self._found.troubles_of(self._pmids)
         counts = {
@@ -247,7 +246,7 @@ class _Work:
 
 
 def _harvest_of(config: EnrichConfig) -> tuple[list[Input], list[str]]:
-    """Return the harvest as a manifest names it, and its parts of articles, sorted."""
+    """Return the harvest as a manifest input, and the sorted names of its article parts."""
     harvest = read_manifest(config.articles, "figures")
     names = sorted(name for name in harvest.files if name.startswith(_ARTICLES))
     if not names:
@@ -257,7 +256,7 @@ def _harvest_of(config: EnrichConfig) -> tuple[list[Input], list[str]]:
 
 
 def pmids_of_harvest(config: EnrichConfig, names: Sequence[str]) -> np.ndarray:
-    """Return the PMIDs of articles, each once, in the order of their rows. Shape [N]."""
+    """Return the distinct PMIDs of articles, in the order of their rows. Shape [N]."""
     source = Folder(config.articles)
     with ThreadPoolExecutor(_THREADS) as pool:
         read = pool.map(lambda name: pmids_of(_read(source, name, ["pmid"])), names)

@@ -1,4 +1,4 @@
-"""Articles and what PubMed answered to columns beside them, by PMID."""
+"""Columns of PubMed's data for articles, joined by PMID."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from biovl.enrich.asking import MERGED
 from biovl.enrich.cache import RECORDS, Cache, Index
 
 ARTICLE_COLUMNS = ["article_id", "pmid", "doi"]
-"""What is read of ``articles/``."""
+"""Columns read from ``articles/``."""
 
 NO_PMID, NOT_A_PMID = "no pmid", "not a pmid"
 _PMID = re.compile(r"\s*(?:PMID:?\s*)?0*([1-9]\d{0,8})\s*", re.IGNORECASE | re.ASCII)
@@ -40,32 +40,32 @@ _CITATION_COLUMNS = pa.schema(
 
 
 def schema(*, citations: bool) -> pa.Schema:
-    """Return the columns that are made, with those of citations or without."""
+    """Return the schema of the result, with or without citations."""
     return pa.unify_schemas([_RECORD_COLUMNS, *([_CITATION_COLUMNS] if citations else [])])
 
 
 def pmid_of(text: str | None) -> int:
-    """Return the number in an article's PMID, 0 where it has none."""
+    """Return the number in an article's PMID, 0 if it has none."""
     match = _PMID.fullmatch(text or "")
     return int(match[1]) if match else 0
 
 
 def pmids_of(articles: pa.Table) -> np.ndarray:
-    """Return the PMIDs of articles, shape [N]; 0 where there is none."""
+    """Return the PMIDs of articles, shape [N]; 0 if there is none."""
     return np.array([pmid_of(text) for text in articles["pmid"].to_pylist()], np.int64)
 
 
 class Answers:
-    """What was answered about PMIDs: records, and who cites them."""
+    """Cached responses about PMIDs: records, and citing articles."""
 
     def __init__(
         self, records: tuple[Cache, Index], citations: tuple[Cache, Index] | None = None
     ) -> None:
-        """Read nothing yet."""
+        """Prepare the join; nothing is read yet."""
         self._records, self._citations = records, citations
 
     def join(self, articles: pa.Table) -> tuple[pa.Table, Counter[str]]:
-        """Return the columns of articles, row for row, and how many rows have which values.
+        """Return the columns of articles, row for row, and counts of their values.
 
         Args:
             articles: ``ARTICLE_COLUMNS``.
@@ -93,7 +93,7 @@ class Answers:
         status, answered = record["status"], record["answered_pmid"]
         agrees = None if answered in (None, pmid) else _agrees(article, record)
         if agrees is False:
-            # Another article came where this one should have: of this one nothing is known.
+            # The record of another article was returned: nothing is known about this one.
             status, answered = "missing", None
         if answered is None or (agrees is None and status.startswith(MERGED)):
             return {
@@ -128,7 +128,7 @@ class Answers:
 
 
 def _agrees(article: Mapping[str, Any], record: Mapping[str, Any]) -> bool | None:
-    """Return whether a record of another PMID is the article's; None if nothing tells."""
+    """Return whether a record of another PMID is the article's; None if that cannot be decided."""
     own = {"doi": article["doi"], "pmcid": article["article_id"]}
     pairs = [
         (value.strip().lower(), record[name].strip().lower())

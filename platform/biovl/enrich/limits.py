@@ -1,4 +1,4 @@
-"""How fast may be asked: one limit for all threads of a process."""
+"""A rate limit for all threads of a process."""
 
 import contextlib
 import threading
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 
 _MARGIN = 1.1
-"""Between two requests there is a tenth more than the limit asks for: of those that leave evenly,
-one that is held up on its way arrives closer to the next."""
+"""Factor on the interval between two requests: evenly sent requests arrive closer together if one
+is delayed on its way."""
 
 
 class Limiter:
-    """Lets one after another send, evenly: never more than the limit in any second."""
+    """Grants turns at even intervals, never more than the limit in any second."""
 
     def __init__(
         self,
@@ -20,11 +20,11 @@ class Limiter:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Nothing was sent yet.
+        """Start without earlier requests.
 
         Args:
             per_second: The limit.
-            clock: Seconds, growing.
+            clock: Returns monotonic seconds.
             sleep: Waits for seconds.
         """
         self._spacing_s = _MARGIN / per_second
@@ -34,11 +34,11 @@ class Limiter:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[Callable[[], None]]:
-        """Enter the block when a request may be sent; the next may be some time after it was.
+        """Enter the block when a request may be sent.
 
         Yields:
-            To be called once the request is on its way: connecting may take long, and on a busy
-            machine a thread may rest before it begins. At the end of the block it is called anyway.
+            A callback to call once the request was sent: connecting may take long, and on a busy
+            machine a thread may pause before it begins. It is also called at the end of the block.
         """
         self._turn.acquire()
         is_mine = True
@@ -58,6 +58,6 @@ class Limiter:
             sent()
 
     def pause(self, seconds: float) -> None:
-        """Let nobody send for so long, also those who wait already."""
+        """Block all requests for some seconds, including those already waiting."""
         with self._lock:
             self._next = max(self._next, self._clock() + seconds)

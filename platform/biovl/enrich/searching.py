@@ -1,4 +1,4 @@
-"""Searches: every id that a query finds, however many there are."""
+"""Searches: all ids that match a query, however many there are."""
 
 from datetime import date, timedelta
 
@@ -7,28 +7,28 @@ from biovl.enrich.answers import Found, read_found
 from biovl.enrich.client import Client
 
 PAGE = 9_999
-"""Ids in one answer: 10,000 at most, and PubMed cuts that to 9,999 without a word."""
+"""Ids per response: NCBI documents 10,000 as the maximum, but PubMed truncates to 9,999."""
 
 _FIRST_DAY, _LAST_DAY = date(1700, 1, 1), date(2199, 12, 31)
 
 
 def esearch(client: Client, db: str, term: str, *, limit: int | None = None) -> list[str]:
-    """Return the ids of a database that a query finds, each once, in the order they are given.
+    """Return the ids of a database that match a query, without duplicates, in the service's order.
 
-    Pages are taken from the history server, where the result stands still. PubMed gives the first
-    9,999 only: larger results are asked for by date of entry into PubMed, in windows that are
+    Pages are read from the history server, where the result is a snapshot. PubMed returns only the
+    first 9,999: larger results are requested by date of entry into PubMed, in windows that are
     halved until each is small enough.
 
     Args:
-        client: Asks.
+        client: Sends requests.
         db: ``pubmed``, ``pmc`` …; ids of PMC are the digits of PMCIDs.
-        term: As in the search field of its page.
-        limit: The most ids; the first of them, in the order of the service. None: all.
+        term: As in the search field of the website.
+        limit: Maximum number of ids; the first ones in the order of the service. None: all.
 
     Raises:
-        SourceError: If the query is refused, or more ids than can be asked for are of one day.
+        SourceError: If the query is rejected, or too many ids are of one day.
         Unanswered: If the service keeps failing.
-        ServiceError: If it is not reached, or refuses everything.
+        ServiceError: If it is unreachable, or rejects everything.
     """
     most = PAGE if limit is None else min(limit, PAGE)
     first = _page(client, db, term, {"usehistory": "y", "retmax": str(most)})
@@ -40,18 +40,18 @@ def esearch(client: Client, db: str, term: str, *, limit: int | None = None) -> 
     else:
         ids = _rest(client, db, term, first, wanted)
     unique = list(dict.fromkeys(ids))[:limit]
-    # While windows are asked for one after another, PubMed may gain some articles and lose others.
+    # Between the requests for windows, PubMed may gain or lose some articles.
     changed = first.count // 100 if first.count > PAGE else 0
     if len(unique) < wanted - changed:
         raise SourceError(
-            f"the search {term!r} of {db} finds {first.count:,} ids, and {len(unique):,} could be "
-            "had: search again, or in narrower terms"
+            f"the search {term!r} of {db} finds {first.count:,} ids, but only {len(unique):,} "
+            "could be retrieved: search again, or in narrower terms"
         )
     return unique
 
 
 def _rest(client: Client, db: str, term: str, first: Found, wanted: int) -> list[str]:
-    """Return so many ids of a result or a few more, page after page."""
+    """Return at least ``wanted`` ids of a result, page by page, if it has so many."""
     ids = list(first.ids)
     while len(ids) < wanted:
         place = {"retstart": str(len(ids))}
@@ -76,7 +76,7 @@ def _by_windows(client: Client, term: str, begin: date, end: date) -> list[str]:
     if begin == end:
         raise SourceError(
             f"the search {term!r} finds {found.count:,} articles that came into PubMed on {begin}, "
-            f"and no more than {PAGE:,} of a day can be had: search in narrower terms"
+            f"and no more than {PAGE:,} of a day can be retrieved: use narrower terms"
         )
     middle = begin + (end - begin) // 2
     return [
@@ -89,5 +89,5 @@ def _page(client: Client, db: str, term: str, more: dict[str, str]) -> Found:
     asked = {"db": db, "term": term, "retmax": str(PAGE), "retmode": "xml", "retstart": "0"}
     found = client.ask("esearch", {**asked, **more}, read_found)
     if found.refused:
-        raise SourceError(f"the search {term!r} of {db} is refused: {found.refused}")
+        raise SourceError(f"the search {term!r} of {db} was rejected: {found.refused}")
     return found

@@ -1,8 +1,7 @@
-"""Packages to ``figures/`` and ``articles/``: a source is read in units, each by one Ray task.
+"""Packages to ``figures/`` and ``articles/``: a source is read in units, one Ray task per unit.
 
-A unit is a fixed run of packages in the order of the source and writes parts of its own, so which
-worker did it and when leaves no trace in the bytes. A receipt per unit is what a killed job goes
-on from.
+A unit is a fixed run of packages in source order and writes its own parts, so the bytes do not
+depend on which worker read it, or when. An interrupted job resumes from the receipts of its units.
 """
 
 import itertools
@@ -40,7 +39,7 @@ from biovl.runtime.progress import Progress
 
 KIND = "figures"
 FORMAT = 2
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,30 +73,30 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
     """Read every package of a source and publish its figures and articles.
 
         out/
-          articles/part-000000-000.parquet …   one row per article seen (records.Article)
+          articles/part-000000-000.parquet …   one row per article (records.Article)
           figures/part-000000-000.parquet …    one row per figure image (records.Figure)
-          manifest.json                        counts, with the reason of every defect
-          catalogue/part-000000-000.parquet …  of pmc_open_data: every version, and its fate
-          tombstones.parquet                   of an increment: what no longer holds
-          unfetched.parquet                    files that could not be had, if any
+          manifest.json                        counts, by defect
+          catalogue/part-000000-000.parquet …  of pmc_open_data: every version and its state
+          tombstones.parquet                   of an incremental harvest: rows no longer valid
+          unfetched.parquet                    files that failed to download, if any
 
     Raises:
-        SourceError: If the source as a whole cannot be read, or holds what we published.
-        NothingUsable: If no figure is usable; says why, and where the first was looked for.
-        ArtifactError: If ``out`` holds something else, lies within the source or is being made by
+        SourceError: If the source as a whole cannot be read, or is a folder that biovl published.
+        NothingUsable: If no figure is usable; reports the reasons and the first such figure.
+        ArtifactError: If ``out`` holds something else, is inside the source or is being made by
             another process.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
+        StorageError: If a disk or bucket fails; the same command resumes the job.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _harvest(config, Progress("harvest", progress))
 
 
 def estimate(config: HarvestConfig) -> str:
-    """Return what a harvest will bring and take, as text; nothing is written.
+    """Return an estimate of size and time of a harvest, as text; writes nothing.
 
     Raises:
         SourceError: If the source as a whole cannot be read.
-        StorageError: If it, a disk or a bucket does not do its work.
+        StorageError: If the source, a disk or a bucket fails.
     """
     if config.source.name == acquire.NAME:
         return format_estimate(acquire.settings_of(config.source))
@@ -106,18 +105,18 @@ def estimate(config: HarvestConfig) -> str:
     known = [size for size in sizes if size is not None]
     return (
         f"articles    {len(sizes):,} or more: one for each folder, archive or range of rows\n"
-        f"size        {sum(known) / 1e6:,.0f} MB in the {len(known):,} whose listing tells it\n"
+        f"size        {sum(known) / 1e6:,.0f} MB in the {len(known):,} whose size is listed\n"
         "Figures and time are not known before packages are read. Nothing was written.\n"
     )
 
 
 def check(config: HarvestConfig) -> None:
-    """Refuse settings of a source that are not valid, and a source that holds nothing.
+    """Reject invalid settings of a source, and a source without packages.
 
     Raises:
-        ConfigError: If there is no such source, or its settings are not valid.
-        SourceError: If the source as a whole cannot be read, or holds nothing.
-        ArtifactError: If ``out`` lies within the source, or the source within it.
+        ConfigError: If there is no such source, or its settings are invalid.
+        SourceError: If the source as a whole cannot be read, or is empty.
+        ArtifactError: If ``out`` is inside the source, or the source inside ``out``.
     """
     if config.source.name == acquire.NAME:
         acquire.inputs(acquire.settings_of(config.source))
@@ -126,14 +125,14 @@ def check(config: HarvestConfig) -> None:
 
 
 def _source(config: HarvestConfig) -> Source:
-    """Return the source, once it is certain that nothing is published among what it reads.
+    """Return the source, after checking that ``out`` does not overlap with it.
 
     Raises:
-        ArtifactError: If ``out`` lies within the source, or the source within it.
+        ArtifactError: If ``out`` is inside the source, or the source inside ``out``.
         SourceError: If the source as a whole cannot be read.
     """
     source: Source = plugins.make("harvest.sources", config.source)
-    # Sources of other people's need not say.
+    # ``folders`` is optional: third-party sources may lack it.
     folders: Iterable[str] = getattr(source, "folders", list)()
     for folder in folders:
         refuse_overlap(config.out, {"source": folder})
@@ -147,8 +146,8 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     done = find_published(config.out, KIND, plain, defaults=configs.defaults(HarvestConfig))
     if done is not None:
         return done
-    # Listed once and kept, so that a resumed job reads the same; and before anything is written,
-    # so that a mistyped path leaves nothing behind.
+    # The listing is stored, so that a resumed job reads the same packages. It is made before
+    # anything is written, so that a mistyped path leaves no files behind.
     planned = Draft(config.out).read_note("plan")
     if planned is None:
         _source(config)
@@ -173,7 +172,7 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
 
 
 def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progress) -> Manifest:
-    """Harvest what a service gives object by object."""
+    """Harvest from a service that provides single objects."""
     settings = acquire.settings_of(config.source)
     inputs = acquire.inputs(settings)
     done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(HarvestConfig))
@@ -193,7 +192,8 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
         plan: dict[str, Any] = draft.once("acquisition", lambda: planned)
         with connect_ray(), acquire.place_of(settings, config.out) as place:
             found = acquire.acquire(place, plan, draft, config.packages_per_unit, report)
-            # The limit that all share cannot travel in the code of a task.
+            # The shared limiter is an actor handle, which cannot be pickled with the code of a
+            # task.
             shared = ray.put((place, plan["url"]))
 
             def read(task: Mapping[str, Any]) -> dict[str, int]:
@@ -208,7 +208,7 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
         if not found.units and draft.read_note("units/000000") is None:
             write_unit(config, 0, ())
         whole = _manifest(draft, plain, max(len(found.units), 1))
-        # Of what changed since, nothing may be new.
+        # An incremental harvest may have no new rows.
         if not settings.since:
             _check_usable(config, whole)
         manifest = replace(
@@ -223,7 +223,7 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
 
 
 def _check_usable(config: HarvestConfig, manifest: Manifest) -> None:
-    """Refuse a harvest without a usable figure.
+    """Reject a harvest without a usable figure.
 
     Raises:
         NothingUsable: If there is none.
@@ -246,7 +246,7 @@ def _prefixed(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _first_defect(out: str, files: Iterable[str]) -> str:
-    """Return the first defect of a figure, else of an article, and where it was looked for."""
+    """Return the first defect of a figure, else of an article, with the location of its source."""
     folder = Folder(out)
     for kind, name in (("figures/", "figure_id"), ("articles/", "article_id")):
         for path in sorted(path for path in files if path.startswith(kind)):
@@ -287,7 +287,7 @@ def _read_units(
     read_one: Callable[[Mapping[str, Any]], dict[str, int]],
     report: Progress,
 ) -> None:
-    """Read the units that an earlier run has not, each by a task."""
+    """Read the units without a receipt, one task per unit."""
     finished = {int(name.rpartition("/")[2]) for name in draft.note_names("units")}
     pending = [number for number in range(len(units)) if number not in finished]
     if not pending:
@@ -304,7 +304,7 @@ def _read_units(
             return run_task(config.out, lambda: {"seen": read_one(task)})
 
         for receipt in tasks.map(read, num_cpus=1).iter_rows():
-            # Ray fills the keys that a row lacks with None.
+            # Ray adds keys that a row lacks, with value None.
             found = raise_task_error(receipt)["seen"]
             seen.update({key: count for key, count in found.items() if count})
             report.add(_rates(seen, report.seconds))
@@ -312,7 +312,7 @@ def _read_units(
 
 def _published_config(config: HarvestConfig) -> dict[str, Any]:
     plain = configs.to_plain(config)
-    # The same input gives the same bytes wherever they are published.
+    # The published bytes do not depend on the location of the output.
     del plain["out"], plain["may_be_empty"]
     if config.source.name == acquire.NAME:
         plain["source"] = acquire.plain_settings(config.source)
@@ -320,7 +320,7 @@ def _published_config(config: HarvestConfig) -> dict[str, Any]:
 
 
 def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:
-    """Return the addresses of each unit of a configuration, in the order of the source."""
+    """Return the addresses of each unit of a configuration, in source order."""
     source: Source = plugins.make("harvest.sources", config.source)
     addresses = [{"uri": a.uri, "name": a.name} for a in source.addresses()]
     if not addresses:
@@ -330,7 +330,7 @@ def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:
 
 
 def warnings_of(config: HarvestConfig) -> list[str]:
-    """Return what the source warns of."""
+    """Return the warnings of the source."""
     source: Source = plugins.make("harvest.sources", config.source)
     return source.warnings() if isinstance(source, Warns) else []
 
@@ -345,10 +345,10 @@ def read_unit(
 
 
 def write_unit(config: HarvestConfig, unit: int, packages: Iterable[Package]) -> dict[str, int]:
-    """Write the parts of a unit, and last its receipt. Knows nothing of Ray.
+    """Write the parts of a unit, then its receipt. Independent of Ray.
 
     Returns:
-        How many rows have which defect, by ``articles/<defect>`` and ``figures/<defect>``.
+        Row counts by ``articles/<defect>`` and ``figures/<defect>``.
     """
     folder = Draft(config.out).folder
     part_bytes = config.part_size_mb * 1_000_000

@@ -1,4 +1,4 @@
-"""The steps from a bucket to the records of what is harvested, each step's tasks on workers."""
+"""Steps of a harvest from PMC's bucket up to the selected records, run as tasks on workers."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +23,15 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
 NAME = "pmc_open_data"
-"""The source that this module is about."""
+"""The source that this module implements."""
 
 Unit = tuple[int, int, int]
-"""A chunk of records, and the first and the last but one of those that one task reads."""
+"""A chunk of records, and the first (included) and last (excluded) record that one task reads."""
 
 
 @dataclass(frozen=True)
 class Acquired:
-    """What is to be read, and what became of everything else."""
+    """The units to read, and the counts and tables about all other versions."""
 
     units: list[Unit]
     counts: dict[str, Any]
@@ -46,10 +46,10 @@ def settings_of(source: Plugin) -> Config:
 
 
 def inputs(config: Config) -> list[Input]:
-    """Return the earlier harvest that this one goes on from, if any.
+    """Return the earlier harvest that an incremental one is based on, if any.
 
     Raises:
-        ArtifactError: If it is none, or was made with other settings.
+        ArtifactError: If it is not a harvest of this source, or used other settings.
     """
     if not config.since:
         return []
@@ -63,7 +63,7 @@ def inputs(config: Config) -> list[Input]:
 
 
 def plain_settings(source: Plugin) -> dict[str, Any]:
-    """Return what was set of what changes the published bytes, spelled one way."""
+    """Return the explicitly set settings that change the published bytes, in normalized form."""
     default = configs.to_plain(Config())
     given = configs.to_plain(settings_of(source))
     return {
@@ -73,20 +73,20 @@ def plain_settings(source: Plugin) -> dict[str, Any]:
 
 
 def refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
-    """Make sure that an increment asks for what the earlier harvest asked for.
+    """Verify that an incremental harvest uses the settings of the earlier one.
 
     Args:
-        config: Of the increment.
-        plain: Its source as it stands in a manifest.
+        config: Settings of the incremental harvest.
+        plain: Its source as in a manifest.
 
     Raises:
-        ArtifactError: If it does not: then no sum of the two is a harvest.
+        ArtifactError: If they differ: the two harvests together would not be equal to a full one.
     """
     if not config.since:
         return
     earlier = dict(read_manifest(config.since, "figures").config["source"])
     may_differ = {"since", "snapshot", "endpoint", "max_xml_mb", "max_file_mb"}
-    # What was not set is as it is by default.
+    # A setting that is absent has its default.
     names = sorted((earlier.keys() | plain.keys()) - may_differ)
     told = [
         f"source.{name}: {earlier.get(name, '(default)')!r} -> {plain.get(name, '(default)')!r}"
@@ -103,13 +103,13 @@ def refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
 
 @contextmanager
 def place_of(config: Config, out: str) -> Iterator[Place]:
-    """Yield what the tasks of a job need, with the limit they share. Needs Ray."""
+    """Yield the context of a job's tasks, with their shared limiter. Needs Ray."""
     with limiter.shared_limiter(config.limits) as shared:
         yield Place(config=config, out=out, limiter=shared)
 
 
 def plan(config: Config, out: str) -> dict[str, Any]:
-    """Return what is asked of which inventory; see ``listing.plan``. Needs no Ray."""
+    """Return the bucket, inventory and articles to harvest; see ``listing.plan``. Needs no Ray."""
     return listing.plan(Place(config=config, out=out, limiter=LocalLimiter(config.limits)))
 
 
@@ -120,11 +120,11 @@ def acquire(
     packages_per_unit: int,
     report: Progress,
 ) -> Acquired:
-    """Find out what is to be read, and publish the catalogue and the tombstones beside it.
+    """Select the records to read, and publish the catalogue and the tombstones.
 
     Raises:
         SourceError: If the source as a whole cannot be read.
-        StorageError: If it, a disk or a bucket does not do its work.
+        StorageError: If the source, a disk or a bucket fails.
     """
     config = place.config
     stages = Stages(draft, report)
@@ -208,25 +208,26 @@ def _told(counts: Mapping[str, int]) -> str:
 
 
 def packages(place: Place, url: str, unit: int, rows: Unit) -> Iterator[Package]:
-    """Yield the packages of a unit, fetched into a part of the store of its own."""
+    """Yield the packages of a unit, downloaded into its own scope of the store."""
     config = place.config
     chunk, start, stop = rows
     records = steps.chosen_records(place, chunk, start, stop)
     source = OpenData(config)
     with place.service(url) as service:
-        # Read a moment ago: what tells a bucket that is gone from an article that is.
+        # It was read a moment ago: if it is unavailable now, the bucket is, and not a single
+        # article.
         service.known = f"metadata/{records[0].name}.json"
         unfetched = Unfetched()
         yield from source.packages(records, service, place.store(f"unit-{unit:06d}"), unfetched)
-    # Before the unit's receipt, which comes when no package is left.
+    # Before the unit's receipt, which is written after the last package.
     outcome.write_unfetched(place, unit, unfetched.table())
 
 
 def publish_unfetched(place: Place) -> dict[str, dict[str, int]]:
-    """Publish what could not be had of all units, if anything."""
+    """Publish the files of all units that failed to download, if any."""
     return outcome.publish_unfetched(place)
 
 
 def forget(place: Place, unit: int) -> None:
-    """Delete what a finished unit fetched."""
+    """Delete the downloads of a finished unit."""
     place.store(f"unit-{unit:06d}").drop()

@@ -1,4 +1,4 @@
-"""A package to the rows of ``articles/`` and ``figures/``: one article row, always."""
+"""A package to its rows in ``articles/`` and ``figures/``; always exactly one article row."""
 
 import hashlib
 import logging
@@ -27,7 +27,8 @@ READER_FAILED = "reader failed"
 VIDEO = "graphic is a video"
 
 _LARGE_BYTES = 64_000_000
-"""Larger files are not held while others are looked at, and not stored if they are no image."""
+"""Files above this size are not held while others are inspected, and not stored unless they are
+images."""
 
 _NOT_CLEARED = licenses.Allowed(redistributable=False, derivatives=False)
 _PMCID = re.compile(r"PMC\d+", re.IGNORECASE)
@@ -36,7 +37,7 @@ _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class _Image:
-    """The file chosen for a graphic and what was found in it."""
+    """The file selected for a graphic and its decoded properties."""
 
     name: str | None = None
     data: bytes | None = None
@@ -47,9 +48,9 @@ class _Image:
 
 
 def rows(package: Package) -> Iterator[Figure | Article]:
-    """Yield a package's figures, then its article. Never raises for what a package holds.
+    """Yield a package's figures, then its article. Never raises for the content of a package.
 
-    A disk, bucket or service that does not do its work is no package's fault and is raised.
+    Errors of a disk, bucket or service are not a defect of the package and are raised.
 
     One figure is held at a time, so memory does not grow with the package.
     """
@@ -68,8 +69,8 @@ def rows(package: Package) -> Iterator[Figure | Article]:
                 defect = NO_FIGURES
     except StorageError:
         raise
-    # One article in ten million that trips a mistake of ours must not end the run. It is counted
-    # under a name that nobody overlooks, and the log has the traceback.
+    # A bug that affects one article in ten million must not end the run. It is counted under its
+    # own defect, and the log contains the traceback.
     except Exception as error:
         log.exception("reading %s failed", package.uri)
         defect, detail = READER_FAILED, f"{type(error).__name__}: {error}"[:300]
@@ -77,7 +78,7 @@ def rows(package: Package) -> Iterator[Figure | Article]:
 
 
 def article_id(package: Package, content: ArticleContent) -> str:
-    """Return what the source says, else the PMCID, the DOI or what the package is called."""
+    """Return the id given by the source, else the PMCID, the DOI or the package's name."""
     if package.stated is not None:
         return package.stated.article_id
     named = _PMCID.match(package.name)
@@ -86,7 +87,7 @@ def article_id(package: Package, content: ArticleContent) -> str:
 
 @dataclass(frozen=True)
 class _Standing:
-    """What holds for an article and its figures, of what its source and its XML say."""
+    """Rights and status of an article and its figures, merged from its source and its XML."""
 
     license: License
     license_code: str | None
@@ -102,7 +103,7 @@ class _Standing:
             own = content.license
             return cls(own, None, True, content.version, content.retracted, None)
         coded = licenses.license_from_text(stated.license_code or "")
-        # Of a licence that both state, the XML's has the version and the link.
+        # If both state the same licence, the XML's includes the version and the link.
         license_ = licenses.strictest(content.license, coded)
         return cls(
             license_ if license_.spdx else content.license,
@@ -212,7 +213,7 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
 
 
 def _image(package: Package, files: Files, graphic: Graphic, figure: FigureContent) -> _Image:
-    """Return the largest usable image of a graphic, or the reason why there is none."""
+    """Return the largest usable image of a graphic, or the defect."""
     if not graphic.hrefs and not graphic.lesser:
         return _Image(defect=VIDEO if figure.has_video else NO_GRAPHIC)
     best: _Image | None = None
@@ -223,7 +224,7 @@ def _image(package: Package, files: Files, graphic: Graphic, figure: FigureConte
                 best = image
             if best.size_bytes > _LARGE_BYTES:
                 best = replace(best, data=None)
-            # Before the next one is read.
+            # Free it before the next one is read.
             del image
         if best is not None and best.defect is None:
             break

@@ -17,14 +17,14 @@ from biovl.harvest.pmc.unfetched import Unfetched
 from biovl.harvest.sources import FileError, Package, Stated
 
 XML_DEFECT = "xml: "
-"""Before the reason why the XML of an article could not be had."""
+"""Prefix of the reason why the XML of an article is unavailable."""
 
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The largest files that are believed."""
+    """Maximum file sizes."""
 
     xml_mb: int
     file_mb: int
@@ -57,7 +57,7 @@ class Media:
         self._lock = threading.Lock()
 
     def begin(self, names: Sequence[str]) -> None:
-        """Begin to fetch files."""
+        """Start to fetch files."""
         for name in names:
             with self._lock:
                 if name not in self._coming:
@@ -67,7 +67,7 @@ class Media:
         """Return a file.
 
         Raises:
-            FileError: If it cannot be had.
+            FileError: If it is unavailable.
         """
         if name not in self._media:
             raise FileNotFoundError(f"{name} is not among the media of {self._record.name}")
@@ -94,7 +94,7 @@ class Media:
 
 @dataclass(frozen=True)
 class _Begun:
-    """An article whose XML was fetched and read, and whose media are on their way."""
+    """An article whose XML was parsed and whose media are being fetched."""
 
     xml: bytes | None
     content: ArticleContent | None
@@ -113,22 +113,22 @@ def packages(
     threads: int,
     unfetched: Unfetched | None = None,
 ) -> Iterator[Package]:
-    """Yield the package of each record, in order. Those that come next are fetched meanwhile.
+    """Yield the package of each record, in order. The next ones are prefetched.
 
     Args:
-        records: Of versions that were chosen.
+        records: Records of the selected versions.
         service: The bucket.
-        store: Where what is fetched is kept.
+        store: Stores the downloads.
         bucket: Its name in addresses.
-        sizes: The largest files that are believed.
-        threads: So many of XML and so many of media are fetched at a time.
-        unfetched: Is told what could not be had, by the time the next package is asked for.
+        sizes: Maximum file sizes.
+        threads: Number of threads for XML, and again for media.
+        unfetched: Collects failed downloads, up to date when the next package is requested.
 
     Raises:
-        StorageError: If the service, a disk or a bucket does not do its work.
+        StorageError: If the service, a disk or a bucket fails.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
-    # Media have threads of their own: an article waits for none that waits for it.
+    # Media have their own threads, so that no article waits for one that waits for it.
     media_pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch-media")
     told = unfetched or Unfetched()
     try:
@@ -138,11 +138,11 @@ def packages(
                 files = Media(later, service, store, sizes, media_pool, told)
                 coming.append(pool.submit(_begun, later, files, service, store, sizes, told))
             begun = coming[number].result()
-            # Not held any longer than it is looked at.
+            # Free it as soon as it was processed.
             coming[number] = Future()
             yield _package(record, begun, bucket)
     finally:
-        # What was not begun is not wanted any more; what was ends first, as its turn counts.
+        # Cancel what was not started; wait for the rest, because its turns count.
         pool.shutdown(wait=True, cancel_futures=True)
         media_pool.shutdown(wait=True, cancel_futures=True)
 
@@ -168,7 +168,7 @@ def _begun(
 
 
 def referenced(content: ArticleContent, record: Record) -> list[str]:
-    """Return the media that may be the image of one of the figures, thumbnails left aside."""
+    """Return the media that may be the image of one of the figures, without thumbnails."""
     files = Files(medium.name for medium in record.media)
     names = [
         name
@@ -204,5 +204,5 @@ def _package(record: Record, begun: _Begun, bucket: str) -> Package:
 
 
 def source_uri(name: str, bucket: str) -> str:
-    """Return where the XML of a version is, however it is reached."""
+    """Return the canonical URI of a version's XML, independent of the endpoint."""
     return f"s3://{bucket}/{name}/{name}.xml"

@@ -1,7 +1,7 @@
-"""Lists of article versions to one catalogue, and what is different from an earlier one.
+"""A catalogue of article versions, and its comparison with an earlier one.
 
-Millions of versions are worked on in ranges of article numbers: all versions of an article are in
-one, and none needs more memory than it takes.
+Millions of versions are processed in ranges of article numbers: a range holds all versions of an
+article, and memory is bounded by one range.
 """
 
 from collections import Counter
@@ -20,14 +20,13 @@ FAILED = "record cannot be fetched"
 MISSING = "record is missing"
 UNREADABLE = "record cannot be read"
 AGAIN = (FAILED, MISSING, UNREADABLE)
-"""Also where all else is as it was, the next increment asks for these again."""
+"""States that the next incremental harvest retries even if nothing else changed."""
 
 SCHEMA = LISTED.append(pa.field("state", pa.string(), nullable=False))
-"""``catalogue/`` of a harvest: every version there is, and what became of it: ``harvested``, or the
-reason why not."""
+"""``catalogue/`` of a harvest: every version and its state, ``harvested`` or the reason why not."""
 
 WIDTH = 100_000
-"""Article numbers are counted by so many, to make ranges of about equal weight."""
+"""Bucket width of the histogram of article numbers from which ranges of similar size are made."""
 
 _VERSION_BITS = 20  # of a key: versions have up to six digits
 _DAY_MS = 86_400_000
@@ -35,13 +34,13 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Range:
-    """Article numbers from ``begin`` to before ``end``."""
+    """Article numbers from ``begin`` (included) to ``end`` (excluded)."""
 
     begin: int
     end: int
 
     def of(self, table: pa.Table) -> pa.Table:
-        """Return the rows of a table whose ``number`` is in it."""
+        """Return the rows of a table whose ``number`` is in the range."""
         return table.filter(
             pc.and_(
                 pc.greater_equal(table["number"], self.begin), pc.less(table["number"], self.end)
@@ -49,18 +48,18 @@ class Range:
         )
 
     def filters(self) -> list[tuple[str, str, int]]:
-        """Return the same for ``pyarrow.parquet``, which then skips what is outside."""
+        """Return the range as filters of ``pyarrow.parquet``, which then skips row groups."""
         return [("number", ">=", self.begin), ("number", "<", self.end)]
 
 
 def counted(table: pa.Table) -> dict[str, int]:
-    """Return how many rows there are by ``number // WIDTH``."""
+    """Return row counts by ``number // WIDTH``."""
     found = np.unique(table["number"].to_numpy() // WIDTH, return_counts=True)
     return {str(place): int(count) for place, count in zip(*found, strict=True)}
 
 
 def ranges(counts: Sequence[dict[str, int]], rows: int) -> list[Range]:
-    """Return ranges of at least so many rows each, which together hold every number."""
+    """Return ranges of at least ``rows`` rows each, which together cover all numbers."""
     total: Counter[int] = Counter()
     for part in counts:
         total.update({int(place): count for place, count in part.items()})
@@ -72,13 +71,13 @@ def ranges(counts: Sequence[dict[str, int]], rows: int) -> list[Range]:
             held = 0
     if held or not ends:
         ends.append(0)
-    # Nothing is outside, also of an earlier catalogue.
+    # The outer ranges are open, as an earlier catalogue may have other numbers.
     ends[-1] = np.iinfo(np.int64).max
     return [Range(b, e) for b, e in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def distinct(table: pa.Table, refused: Counter[str]) -> pa.Table:
-    """Return versions in order, each once: as it was modified last."""
+    """Return sorted distinct versions: of duplicates, the one modified last."""
     order = [(name, "ascending") for name in ("number", "version", "last_modified", "etag")]
     ordered = table.sort_by(order).combine_chunks()
     keys = _keys(ordered)
@@ -90,16 +89,16 @@ def distinct(table: pa.Table, refused: Counter[str]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Difference:
-    """What of a range of a catalogue is not as it was."""
+    """Changes in a range of a catalogue."""
 
     same: np.ndarray
-    """Which versions are as in the earlier catalogue. Shape [V], bool."""
+    """Which versions equal those of the earlier catalogue. Shape [V], bool."""
     touched: np.ndarray
-    """Which belong to articles of which anything is not. Shape [V], bool."""
+    """Which versions belong to articles with any change. Shape [V], bool."""
     state: list[str | None]
-    """What became of each before; None of what is new. Shape [V]."""
+    """State of each in the earlier catalogue; None if new. Shape [V]."""
     ended: pa.Table
-    """``SCHEMA``: what of touched articles was harvested before."""
+    """``SCHEMA``: versions of changed articles that were harvested before."""
     counts: dict[str, int]
 
 
@@ -108,14 +107,14 @@ def difference(
 ) -> Difference:
     """Compare two catalogues of a range.
 
-    A version is the same if its ETag and the day it was modified are: a record holds the MD5 of
-    every file of its version, so whatever changes changes both.
+    A version is the same if its ETag and modification day are: a record holds the MD5 of every
+    file of its version, so any change alters both.
 
     Args:
-        new: ``LISTED``, in order and distinct.
-        old: ``SCHEMA``, in order and distinct; no rows for a first harvest.
-        asked: Sorted numbers of the articles that are asked for; None for all.
-        broken: Numbers of articles of which a file could not be had: nothing of them is the same.
+        new: ``LISTED``, sorted and distinct.
+        old: ``SCHEMA``, sorted and distinct; no rows for a first harvest.
+        asked: Sorted numbers of the requested articles; None for all.
+        broken: Numbers of articles with failed downloads: they count as changed.
     """
     new_keys, old_keys = _keys(new), _keys(old)
     at = np.searchsorted(old_keys, new_keys)
@@ -131,7 +130,7 @@ def difference(
     state = np.full(len(new_keys), None, object)
     state[known] = was["state"].to_pylist()
     is_asked = np.ones(len(numbers), bool) if asked is None else np.isin(numbers, asked)
-    # Whether an article is asked for may change without it: a search finds others every day.
+    # A search may match other articles every day although they did not change.
     turned = known & (is_asked == (state == NOT_ASKED))
     again = np.isin(state.astype(str), AGAIN) | np.isin(numbers, broken)
     moved = np.concatenate([numbers[~equal | turned | again], old_numbers[gone]])

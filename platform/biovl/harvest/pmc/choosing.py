@@ -1,6 +1,6 @@
-"""Which version of an article is taken, if any, and why the others are not.
+"""Selection of one version per article, with the reason why others are not selected.
 
-Records alone decide, before a file is asked for.
+Only records are needed, no files.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ PUBLISHED = "published at another time"
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What is wanted."""
+    """Which versions to harvest."""
 
     licenses: Sequence[LicenseGroup] = ("commercial", "noncommercial", "other")
     retracted: str = "left out"
@@ -36,7 +36,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Known:
-    """A version by the catalogue."""
+    """A version from the catalogue."""
 
     number: int
     version: int
@@ -46,27 +46,27 @@ class Known:
 
 @dataclass(frozen=True)
 class Choice:
-    """What became of the versions of one article."""
+    """The outcome for the versions of one article."""
 
     record: Record | None
-    """Of the version that is taken."""
+    """Record of the selected version."""
     states: list[str] = field(default_factory=list)
-    """Of each version: ``harvested`` or the reason why not."""
+    """For each version: ``harvested`` or the reason why not."""
 
 
 def chosen(
     versions: Sequence[Known], record_of: Callable[[Known], Record | str], filters: Filters
 ) -> Choice:
-    """Choose among the versions of an article: the highest that is no manuscript and has media.
+    """Select a version of an article: the highest that is not a manuscript and has media.
 
-    Filters are about the article as it stands: where its chosen version is retracted or of another
-    licence, no earlier one is taken in its place.
+    Filters apply to the article as a whole: if its selected version is retracted or has an excluded
+    licence, no earlier version is used instead.
 
     Args:
         versions: Of one article, each once.
-        record_of: Returns a version's record, or the reason why there is none. Asked for as few as
-            the choice needs.
-        filters: What is wanted.
+        record_of: Returns a version's record, or the reason why there is none. Called as rarely as
+            possible.
+        filters: Which versions to harvest.
     """
     states = dict.fromkeys(versions, "")
     seen: list[Record] = []
@@ -89,13 +89,13 @@ def chosen(
             states[known] = _left_out(seen, known, filters) or HARVESTED
     is_wanted = HARVESTED in states.values()
     if taken is None and any(record.is_retracted for record in seen):
-        # Said of an article whose other versions have nothing to take either.
+        # Only for an article that has no other version to harvest either.
         states = {k: RETRACTED if s in (MANUSCRIPT, NO_MEDIA) else s for k, s in states.items()}
     return Choice(taken if is_wanted else None, [states[known] for known in versions])
 
 
 def _left_out(seen: Sequence[Record], known: Known, filters: Filters) -> str | None:
-    """Return the reason why the version seen last is not wanted."""
+    """Return the reason why the version read last is excluded."""
     record = seen[-1]
     if filters.retracted == "left out" and any(version.is_retracted for version in seen):
         return RETRACTED
@@ -111,22 +111,22 @@ def _left_out(seen: Sequence[Record], known: Known, filters: Filters) -> str | N
 
 
 def is_cleared(record: Record) -> bool:
-    """Return whether the bucket offers a version for reuse under the licence it states.
+    """Return whether the bucket clears a version for reuse under the licence it states.
 
-    A code that is no Creative Commons licence (``TDM``), or one without ``is_pmc_openaccess``, is
-    not cleared, whatever the XML says.
+    A code that is not a Creative Commons licence (``TDM``), or one without ``is_pmc_openaccess``,
+    is not cleared, whatever the XML states.
     """
     has_code = license_from_text(record.license_code or "").group != "other"
     return record.is_open_access and (has_code or record.license_code is None)
 
 
 def group_of(record: Record) -> LicenseGroup:
-    """Return the group of a version's licence; ``other`` where it is not cleared."""
+    """Return the licence group of a version; ``other`` if it is not cleared."""
     return license_from_text(record.license_code or "").group if is_cleared(record) else "other"
 
 
 def _is_between(date: str, begin: str, until: str) -> bool:
-    """Return whether a date, as precise as it is, may lie between two others, both included."""
+    """Return whether a date of any precision may be between two others, both included."""
     if not begin and not until:
         return True
     if not date:

@@ -1,4 +1,4 @@
-"""Where a bucket is: an endpoint serves it at its root, or below the bucket's name."""
+"""URL of a bucket: an endpoint serves it at its root, or below the bucket's name."""
 
 from urllib.parse import urlsplit
 
@@ -8,11 +8,11 @@ from biovl.harvest.pmc.service import Patience, Service
 
 
 def bucket_url(endpoint: str, bucket: str, limiter: Limiter, patience: Patience) -> str:
-    """Return where a bucket is: the endpoint itself, or what is called like the bucket below it.
+    """Return the URL of a bucket: the endpoint itself, or the bucket's name below it.
 
     Raises:
         SourceError: If neither can be listed.
-        StorageError: If the endpoint does not work.
+        StorageError: If the endpoint fails.
     """
     if endpoint.startswith("s3://"):
         endpoint = f"https://{endpoint.removeprefix('s3://').strip('/')}.s3.amazonaws.com"

@@ -1,4 +1,4 @@
-"""What a harvest of the bucket will bring and take, from its list and a sample of its articles."""
+"""Size and time estimate of a harvest, from the listing and a random sample of articles."""
 
 import math
 import mimetypes
@@ -22,16 +22,16 @@ from biovl.harvest.pmc.store import Store
 from biovl.harvest.sources import FileError
 
 RECORDS, SIZED = 200, 30
-"""Articles whose records are read, and those of them whose files are asked for their size."""
+"""Number of articles whose records are read, and of those whose file sizes are requested."""
 
 _MB_PER_S = 50.0
-"""What a machine's network is taken to carry, beside the limits."""
+"""Assumed network throughput, apart from the configured limits."""
 _TWO_SIDED = 1.96
 
 
 @dataclass(frozen=True)
 class Extrapolated:
-    """A total, and how far off it may be (95 %)."""
+    """A total with its 95 % margin of error."""
 
     total: float
     error: float
@@ -44,7 +44,7 @@ class Extrapolated:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What will come."""
+    """Estimated totals of a harvest."""
 
     listed: int
     asked: int
@@ -58,11 +58,11 @@ class Estimate:
 
 
 def estimate(config: Config) -> Estimate:
-    """Return what a harvest will bring; reads the list of everything, and writes nothing.
+    """Return the estimate of a harvest; reads the full listing and writes nothing.
 
     Raises:
         SourceError: If the source as a whole cannot be read.
-        StorageError: If it does not work.
+        StorageError: If it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = Place(config=config, out=folder, limiter=LocalLimiter(config.limits))
@@ -82,12 +82,12 @@ def estimate(config: Config) -> Estimate:
 
 
 def _sample(place: Place, parts: int) -> tuple[int, list[list[dict[str, Any]]]]:
-    """Return how many articles there are, and the versions of some, drawn by chance."""
+    """Return the number of articles, and the versions of a random sample of them."""
     numbers = [
         np.unique(place.table("versions", part)["number"].to_numpy()) for part in range(parts)
     ]
     every = np.concatenate(numbers)
-    # By chance, not at equal distances: what comes regularly would be met always or never.
+    # Random, not at equal distances, which would be biased by periodic patterns.
     rng = np.random.default_rng(0)
     wanted = rng.choice(every, min(RECORDS, len(every)), replace=False)
     found: dict[int, list[dict[str, Any]]] = {}
@@ -132,7 +132,7 @@ def _of_sample(
     figures = _extrapolated(images, asked)
     size = _extrapolated(sizes, round(articles.total))
     requests = asked + articles.total + figures.total
-    # Most wait for their turn first: the fastest tell how long an answer takes.
+    # Most requests also wait for their turn: the fastest ones show the response time.
     answer_s = float(np.percentile(waited, 10)) if waited else 0.0
     seconds = max(
         requests / (HEADROOM * config.requests_per_s),
@@ -153,7 +153,7 @@ def _of_sample(
 
 
 def format_estimate(config: Config) -> str:
-    """Return an estimate as it is read."""
+    """Return an estimate as text."""
     found = estimate(config)
     size = found.size_bytes
     gb = Extrapolated(size.total / 1e6, size.error / 1e6)
@@ -198,7 +198,7 @@ def _extrapolated(values: Sequence[float], total: int) -> Extrapolated:
 
 
 def _rounded(value: float) -> str:
-    """Return three digits, as more are not known."""
+    """Round to three digits: the estimate is no more precise."""
     if value == 0:
         return "0"
     digits = 2 - math.floor(math.log10(abs(value)))

@@ -1,10 +1,10 @@
-"""The daily list of everything a bucket holds: its manifest, and tables of article versions.
+"""The daily inventory of a bucket: its manifest, and tables of article versions.
 
-    <inventory>/<YYYY-MM-DDTHH-MMZ>/manifest.json    which files the list is made of
+    <inventory>/<YYYY-MM-DDTHH-MMZ>/manifest.json    the files of the inventory
     <inventory>/data/<uuid>.csv.gz                   bucket, key, last modified, ETag; no header
 
 Source: the bucket's README, and docs.aws.amazon.com/AmazonS3/latest/userguide/
-storage-inventory-location.html for what the manifest holds.
+storage-inventory-location.html for the format of the manifest.
 """
 
 import gzip
@@ -33,19 +33,19 @@ LISTED = pa.schema(
         pa.field("etag", pa.string(), nullable=False),
     ]
 )
-"""A version of an article, as its record in ``metadata/`` stands for it."""
+"""A version of an article, identified by its record in ``metadata/``."""
 
 RECORDS = "metadata/"
 
 _FOLDER = re.compile(r"(\d{4}-\d\d-\d\d)T\d\d-\d\dZ/$")
-# Inventories encode keys as URLs do; S3 leaves the slash, others may not.
+# Inventories URL-encode keys; S3 does not encode the slash, others may.
 _KEY = r"^metadata(?:/|%2[Ff])PMC(?P<number>[1-9]\d{0,11})\.(?P<version>[1-9]\d{0,5})\.json$"
 _COLUMNS = ("Bucket", "Key", "LastModifiedDate", "ETag")
 _MANIFEST_BYTES = 16_000_000
 _MOST_FILES = 10_000
 _MOST_UNPACKED_BYTES = 64_000_000_000
 _MOST_TIMES_LARGER = 200
-"""CSV of keys and ETags packs to a quarter. What unpacks to far more is a bomb."""
+"""Maximum decompression ratio: CSV of keys and ETags compresses to a quarter, so more is a bomb."""
 _BLOCK_BYTES = 1 << 22
 
 NO_RECORD = "key is no record of an article version"
@@ -56,12 +56,12 @@ TWICE = "row comes twice"
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """One day's list."""
+    """The inventory of one day."""
 
     date: str
-    """ISO."""
+    """ISO date."""
     files: list[dict[str, Any]]
-    """``key`` and, where the manifest tells them, ``md5``; in its order."""
+    """``key`` and, if the manifest has it, ``md5``; in the order of the manifest."""
     columns: list[str]
     manifest_key: str
 
@@ -71,16 +71,16 @@ class _Fetch(Protocol):
 
 
 def newest(service: Service, inventory: str, date: str = "") -> Snapshot:
-    """Return the newest list that is complete, or the newest of a date.
+    """Return the newest complete inventory, or the newest of a date.
 
     Args:
         service: The bucket.
-        inventory: The prefix below which the lists are.
+        inventory: The prefix of the inventories.
         date: ISO; empty for the newest of all.
 
     Raises:
-        SourceError: If there is none, or its manifest is not to be believed.
-        StorageError: If the service does not work.
+        SourceError: If there is none, or its manifest is invalid.
+        StorageError: If the service fails.
     """
     inventory = inventory.rstrip("/") + "/"
     dated = [(m[1], name) for name in service.folders(inventory) if (m := _FOLDER.search(name))]
@@ -108,7 +108,7 @@ def _snapshot(data: bytes, key: str, inventory: str, date: str) -> Snapshot:
         listed = [(entry["key"], entry.get("MD5checksum")) for entry in values["files"]]
         schema = str(values.get("fileSchema") or ", ".join(_COLUMNS))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise SourceError(f"{key} is no manifest of an inventory: {error!r}") from error
+        raise SourceError(f"{key} is not a manifest of an inventory:  {error!r}") from error
     columns = [name.strip() for name in schema.split(",")]
     if str(values.get("fileFormat") or "CSV") != "CSV" or not set(_COLUMNS) <= set(columns):
         raise SourceError(
@@ -122,7 +122,7 @@ def _snapshot(data: bytes, key: str, inventory: str, date: str) -> Snapshot:
         name = str(name)
         if name.startswith("data/"):
             name = inventory + name
-        # What is read of a bucket never leads out of its inventory.
+        # Keys from the manifest must not lead out of the inventory.
         if not name.startswith(inventory.split("/")[0] + "/") or ".." in name or "://" in name:
             raise SourceError(f"{key} names a file that is not of the inventory: {name[:200]}")
         is_md5 = isinstance(md5, str) and re.fullmatch(r"[0-9a-fA-F]{32}", md5)
@@ -131,7 +131,7 @@ def _snapshot(data: bytes, key: str, inventory: str, date: str) -> Snapshot:
 
 
 class _Bounded(io.RawIOBase):
-    """Unpacks as it is read, up to a limit."""
+    """A stream that decompresses while it is read, up to a limit."""
 
     def __init__(self, packed: BinaryIO, size_bytes: int) -> None:
         self._unpacked = gzip.GzipFile(fileobj=packed)
@@ -144,24 +144,24 @@ class _Bounded(io.RawIOBase):
         data = self._unpacked.read(_BLOCK_BYTES if size < 0 else min(size, _BLOCK_BYTES))
         self._left -= len(data)
         if self._left < 0:
-            raise SourceError("an inventory file unpacks to too much: it may be a bomb")
+            raise SourceError("an inventory file exceeds its decompression limit: it may be a bomb")
         return data
 
 
 def rows(
     packed: BinaryIO, size_bytes: int, columns: list[str], bucket: str, refused: Counter[str]
 ) -> Iterator[pa.Table]:
-    """Yield the article versions of one file of an inventory, a block at a time.
+    """Yield the article versions of one inventory file, block by block.
 
     Args:
         packed: The file, gzip.
         size_bytes: Its size.
-        columns: What the manifest says its columns are.
-        bucket: Rows of others are refused.
-        refused: Rows that are none of ours are counted here, by reason.
+        columns: Its columns according to the manifest.
+        bucket: Rows of other buckets are rejected.
+        refused: Counts the rejected rows by reason.
 
     Raises:
-        SourceError: If it is no such file.
+        SourceError: If the file is invalid.
     """
 
     def invalid(row: Any) -> str:
@@ -203,7 +203,7 @@ def _versions(batch: pa.Table, bucket: str | None, refused: Counter[str]) -> pa.
     parts = pc.extract_regex(batch["Key"], _KEY)
     batch = batch.append_column("parts", parts)
     batch = _only(batch, pc.is_valid(parts), NO_RECORD, refused)
-    # Whether dates come with parts of a second, nobody promises.
+    # Fractional seconds are not documented; they are ignored.
     text = pc.utf8_slice_codeunits(batch["LastModifiedDate"], 0, 19)
     when = pc.strptime(text, "%Y-%m-%dT%H:%M:%S", "s", error_is_null=True)
     batch = batch.append_column("when", when)

@@ -1,6 +1,6 @@
-"""Which versions there are: what is asked for of which inventory, and its files to tables.
+"""Listing of article versions: which inventory and articles to harvest, and its files as tables.
 
-What these steps write into the draft is read by those of ``steps.py``.
+The tables that these steps write into the draft are read by ``steps.py``.
 """
 
 import tempfile
@@ -22,18 +22,18 @@ from biovl.harvest.pmc.service import MISSING, Service
 from biovl.harvest.sources import FileError
 
 LISTED_AT_ONCE = 500
-"""Articles that one task looks up."""
+"""Articles per lookup task."""
 ROWS_PER_RANGE = 500_000
 
 _INVENTORY_FILE_BYTES = 8_000_000_000
 
 
 def plan(place: Place) -> dict[str, Any]:
-    """Return which bucket, inventory and articles a harvest is about, as plain values.
+    """Return the bucket, inventory and articles to harvest, as plain values.
 
     Raises:
         SourceError: If there is no such bucket, inventory or article.
-        StorageError: If the service does not work.
+        StorageError: If the service fails.
     """
     config = place.config
     wanted = asked(config)
@@ -81,7 +81,7 @@ def read_inventory(place: Place, plan: Mapping[str, Any], number: int) -> dict[s
 def _looked_up(
     place: Place, service: Service, numbers: Sequence[int], refused: Counter[str]
 ) -> pa.Table:
-    # The dot keeps PMC11 from being taken for PMC1.
+    # The dot keeps PMC11 from matching PMC1.
     prefixes = [f"{inventory.RECORDS}PMC{number}." for number in numbers]
     with ThreadPoolExecutor(place.config.threads) as pool:
         found = list(pool.map(lambda prefix: list(service.listed(prefix)), prefixes))
@@ -94,7 +94,7 @@ def _file(
     key, md5 = plan["files"][number]["key"], plan["files"][number]["md5"]
     with tempfile.TemporaryFile() as packed:
         try:
-            # Without a checksum there is nothing to keep it by.
+            # Without a checksum it cannot be cached.
             if md5 is None:
                 service.download(key, packed, max_bytes=_INVENTORY_FILE_BYTES)
             else:
@@ -104,15 +104,16 @@ def _file(
                     while block := stream.read(1 << 22):
                         packed.write(block)
         except FileError as error:
-            # A list that lacks a part would make its articles gone: there is no going on without.
+            # With an incomplete listing, existing articles would count as removed: the job must
+            # stop.
             if error.defect == MISSING:
                 raise SourceError(
-                    f"{key}, a part of the inventory of {plan['date']}, is not there: {error}. "
+                    f"{key}, a part of the inventory of {plan['date']}, was not found: {error}.  "
                     "Inventories are kept for 30 days; harvest by another (source.snapshot) into "
                     "another folder, or delete this one's draft"
                 ) from error
             raise StorageError(
-                f"{key}, a part of the inventory, cannot be had: {error.defect}: {error}"
+                f"{key}, a part of the inventory, is unavailable:  {error.defect}: {error}"
             ) from error
         size = packed.tell()
         packed.seek(0)
@@ -121,7 +122,7 @@ def _file(
 
 
 def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Return the ranges of article numbers, given what each file of the inventory gave.
+    """Return the ranges of article numbers, given the counts of each inventory file.
 
     Raises:
         SourceError: If there is no article version at all.
@@ -134,7 +135,7 @@ def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
 
 
 def listed_dropped(place: Place, number: int) -> None:
-    """Forget a file of the inventory, once all are compared."""
+    """Delete the download of an inventory file after the comparison."""
     place.store(f"inventory-{number:06d}").drop()
 
 

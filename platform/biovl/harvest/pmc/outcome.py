@@ -1,4 +1,4 @@
-"""What a harvest publishes beside its rows: every version's fate, what ended, what was not had."""
+"""Tables published with a harvest: the state of each version, tombstones, failed downloads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,12 +20,12 @@ def finish(
     chunks: Sequence[tuple[int, int, int]],
     number: int,
 ) -> dict[str, Any]:
-    """Write a range of the catalogue, and what of the earlier harvest ended in it."""
+    """Write a range of the catalogue, and the tombstones of the earlier harvest in it."""
     own = [chunk for chunk, (part, _, _) in enumerate(chunks) if part == number]
     states = pa.concat_tables(
         [STATES.empty_table(), *(place.table("states", chunk) for chunk in own)]
     ).sort_by([("number", "ascending"), ("version", "ascending")])
-    # The same versions, in the same order: chunks are runs of them.
+    # The same versions in the same order: chunks are runs of them.
     touched = place.table("versions", number).select(inventory.LISTED.names)
     table = pa.concat_tables(
         [
@@ -84,14 +84,14 @@ def publish_tombstones(place: Place, parts: int) -> dict[str, dict[str, int]]:
 
 
 def write_unfetched(place: Place, unit: int, table: pa.Table) -> None:
-    """Keep what a unit could not have; nothing where it had all."""
-    # A run that was killed after this and before the unit's receipt may have had less.
+    """Store the failed downloads of a unit, if any."""
+    # An interrupted run may have stored more before the unit's receipt was written.
     if table.num_rows or Folder(place.out).exists(f".draft/acquired/unfetched/{unit:06d}.parquet"):
         place.write("unfetched", unit, table)
 
 
 def publish_unfetched(place: Place) -> dict[str, dict[str, int]]:
-    """Write what the units could not have, if anything; return its rows and size by name."""
+    """Write the failed downloads of all units, if any; return the table's rows and size by name."""
     folder = Folder(place.out)
     names = folder.names(".draft/acquired/unfetched", ".parquet")
     numbers = [int(name.removesuffix(".parquet")) for name in names]

@@ -1,4 +1,4 @@
-"""What the bucket's record of an article version says, ``metadata/PMC<id>.<version>.json``."""
+"""The bucket's metadata record of an article version, ``metadata/PMC<id>.<version>.json``."""
 
 import json
 import re
@@ -19,15 +19,15 @@ _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 
 class RecordError(ValueError):
-    """A record that is none; the message says how."""
+    """An invalid record; the message states the reason."""
 
 
 @dataclass(frozen=True)
 class Medium:
-    """A file beside an article's XML."""
+    """A media file of an article."""
 
     name: str
-    """Relative to the version's prefix; what the XML's hrefs are compared with."""
+    """Relative to the version's prefix; compared with the hrefs of the XML."""
     md5: str
 
 
@@ -47,12 +47,12 @@ class Record:
     published: str | None
     """ISO, at the precision of the citation."""
     last_modified: str
-    """ISO date, of the inventory."""
+    """ISO date from the inventory."""
     xml_name: str
     xml_md5: str
     media: list[Medium] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    """Media that are not touched: whose names lead elsewhere, or that have no MD5."""
+    """Media that are not fetched: their names lead elsewhere, or they have no MD5."""
 
     @property
     def name(self) -> str:
@@ -82,22 +82,22 @@ SCHEMA = pa.schema(
 
 
 def from_row(row: dict[str, Any]) -> Record:
-    """Return the record that a row of ``SCHEMA`` stands for."""
+    """Return the record of a row of ``SCHEMA``."""
     return Record(**{**row, "media": [Medium(**item) for item in row["media"]]})
 
 
 def read(data: bytes, number: int, version: int, last_modified: str, bucket: str) -> Record:
-    """Read a record.
+    """Parse a record.
 
     Args:
         data: JSON.
-        number: Of the article, by the record's key. What the record says of itself must agree.
-        version: By its key.
-        last_modified: ISO date, by the inventory.
-        bucket: Files in others are refused.
+        number: Article number from the record's key. The content must agree with it.
+        version: From its key.
+        last_modified: ISO date from the inventory.
+        bucket: Files in other buckets are rejected.
 
     Raises:
-        RecordError: If it is no record of this version.
+        RecordError: If it is not a record of this version.
     """
     try:
         values = json.loads(data)
@@ -160,7 +160,7 @@ def published_by(citation: str) -> str | None:
 
 
 def _file(url: Any, prefix: str, bucket: str) -> tuple[Medium | None, str]:
-    """Return a file of a version, or why it is none. The URL only names a key, never a host."""
+    """Return a file of a version, or why it is invalid. The URL only gives a key, never a host."""
     if not isinstance(url, str) or len(url) > 4 * _KEY_CHARS:
         return None, "is missing or no text"
     path, _, query = url.rpartition("?")
@@ -180,7 +180,7 @@ def _file(url: Any, prefix: str, bucket: str) -> tuple[Medium | None, str]:
 
 def _text(values: dict[str, Any], name: str) -> str | None:
     value = values.get(name)
-    # JSON may hold halves of characters, which no file takes.
+    # JSON may contain lone surrogates, which cannot be encoded in UTF-8.
     text = str(value).encode("utf-8", "replace").decode().strip()[:2_000]
     return text if text and isinstance(value, str | int) and not isinstance(value, bool) else None
 

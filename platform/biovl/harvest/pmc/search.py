@@ -1,4 +1,4 @@
-"""Which articles are asked for: a list of ids, or what a search in PMC or PubMed finds."""
+"""The requested articles: a list of ids, or the results of a search in PMC or PubMed."""
 
 import re
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from biovl.harvest.pmc.settings import Config
 
 _ID = re.compile(r"(?:PMC)?([1-9]\d{0,11})(?:\.\d+)?", re.IGNORECASE)
 _AT_ONCE = 200
-"""Ids of one request; NCBI asks for no more."""
+"""Ids per request, the maximum that NCBI recommends."""
 
 
 def asked(config: Config) -> np.ndarray | None:
-    """Return the numbers of the articles that are asked for, sorted; None for all.
+    """Return the sorted numbers of the requested articles; None for all.
 
     Raises:
-        SourceError: If the list is none, or nothing is found.
-        BiovlError: If the search does not work.
+        SourceError: If the list is invalid, or the search has no results.
+        BiovlError: If the search fails.
     """
     if config.ids:
         return _listed(config.ids)
@@ -77,7 +77,7 @@ def _found(config: Config) -> np.ndarray:
 
 
 def _in_pmc(client: Client, pmids: Sequence[str]) -> list[str]:
-    """Return the numbers in PMC of those articles that are there."""
+    """Return the PMC numbers of those articles that are in PMC."""
     found: list[str] = []
     for start in range(0, len(pmids), _AT_ONCE):
         form = {

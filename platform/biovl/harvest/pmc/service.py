@@ -1,8 +1,8 @@
-"""A public bucket over plain HTTP: objects by key, listings, and what went wrong with either.
+"""A public bucket over plain HTTP: objects by key, listings, retries and errors.
 
-What is wrong with one object is a ``FileError`` with a reason; what is wrong with the service is a
-``StorageError``, which ends a job that can be run again. The two are told apart by asking for an
-object that was there before.
+A problem with one object is a ``FileError`` with a reason; a problem with the service is a
+``StorageError``, which ends the job so that it can be resumed later. To distinguish them, an object
+that existed before is requested again.
 """
 
 import hashlib
@@ -34,25 +34,26 @@ UNSAFE = "object has an unsafe name"
 _LISTING_BYTES = 16_000_000
 _RENEW_S = 15.0
 _SLOW_AFTER_S, _SLOW_BYTES_PER_S = 120.0, 1_000
-"""An answer that dribbles holds the turn of others: it is broken off and asked for again."""
+"""Minimum throughput after an initial period: slower responses block others, and are aborted and
+retried."""
 _LONGEST_WAIT_S = 60.0
 _REFUSED_IN_A_ROW = 5
-"""At the first object that is refused, and at each so many more without another that is given, the
-service is asked whether it is all of them."""
+"""After the first refused object, and after each further run of this length, check whether the
+service refuses all objects."""
 DAMAGED_TRIES = 3
 _UNSAFE_KEY = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.{1,2}(?:/|$)|^/|//|://")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long to wait for a service, and how often to try."""
+    """Timeouts and number of attempts."""
 
     tries: int = 6
     first_wait_s: float = 0.5
-    """Up to so long, at random, before the second try; twice as long before each other."""
+    """Upper bound of the random wait before the second attempt; doubles with each further one."""
     connect_s: float = 20.0
     read_s: float = 30.0
-    """Without a byte."""
+    """Timeout without receiving a byte."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Listed:
 
 
 class _Again(Exception):
-    """This try failed; another may not."""
+    """A failed attempt that may be retried."""
 
     def __init__(self, reason: str, wait_s: float = 0.0, *, is_damage: bool = False) -> None:
         super().__init__(reason)
@@ -74,10 +75,10 @@ class _Again(Exception):
 
 
 class Service:
-    """One bucket at one endpoint. Threads may share it.
+    """One bucket at one endpoint. Thread-safe.
 
-    Redirects are not followed, whatever they say: nobody who writes into the bucket can make us
-    ask elsewhere. Answers are taken as they are, never unpacked on the way.
+    Redirects are never followed, so that nobody with write access to the bucket can send requests
+    elsewhere. Responses are stored as received, without content decoding.
     """
 
     def __init__(
@@ -88,19 +89,19 @@ class Service:
         self._random, self._lock = random.Random(), threading.Lock()
         self._refused_in_a_row, self._gone = 0, ""
         self.known = ""
-        """The key of an object that was there: what tells a service that is gone from an object
-        that is."""
+        """The key of an object that existed: distinguishes an unavailable service from a missing
+        object."""
         self._client = httpx.Client(
             follow_redirects=False,
             timeout=httpx.Timeout(self._patience.read_s, connect=self._patience.connect_s),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=threads),
             headers={"Accept-Encoding": "identity", "User-Agent": "biovl"},
-            # A proxy cannot reach what listens on this machine alone.
+            # A proxy cannot reach the loopback interface of this machine.
             trust_env=not is_loopback(self._base),
         )
 
     def close(self) -> None:
-        """Close what connections are open."""
+        """Close the open connections."""
         self._client.close()
 
     def __enter__(self) -> "Service":
@@ -113,8 +114,8 @@ class Service:
         """Return an object.
 
         Raises:
-            FileError: If it cannot be had, is larger, or is not what its MD5 says.
-            StorageError: If the service does not work.
+            FileError: If it is unavailable, too large, or does not match its MD5.
+            StorageError: If the service fails.
         """
         found: list[bytes] = []
 
@@ -126,7 +127,7 @@ class Service:
         return b"".join(found)
 
     def download(self, key: str, to: BinaryIO, *, max_bytes: int, md5: str | None = None) -> None:
-        """Write an object into a stream that can be begun again, a block at a time."""
+        """Write an object into a seekable stream, which is truncated before each attempt."""
 
         def begin() -> Callable[[bytes], object]:
             to.seek(0)
@@ -143,31 +144,31 @@ class Service:
         max_bytes: int,
         md5: str | None,
     ) -> None:
-        """Give an object's bytes, in order, to what ``begin`` returns: called anew at each try."""
+        """Pass an object's bytes to the function that ``begin`` returns for each attempt."""
         url = self._url(key)
-        self._patiently(
-            key, lambda: self._once(url, begin(), max_bytes=max_bytes, md5=md5), can_doubt=True
+        self._retry(
+            key, lambda: self._request(url, begin(), max_bytes=max_bytes, md5=md5), can_doubt=True
         )
 
     def size(self, key: str) -> int | None:
-        """Return the size of an object in bytes, None where the service does not tell."""
+        """Return the size of an object in bytes, None if the service does not report it."""
         found: list[int | None] = []
 
         def head() -> None:
             with self._limiter.request():
                 answer = self._client.head(self._url(key))
-                self._judge(answer)
+                self._raise_for_status(answer)
                 found.append(length(answer.headers))
 
-        self._patiently(key, head, can_doubt=True)
+        self._retry(key, head, can_doubt=True)
         return found[-1]
 
     def listed(self, prefix: str) -> Iterator[Listed]:
-        """Yield the objects whose keys begin so, in order.
+        """Yield the objects whose keys start with a prefix, in order.
 
         Raises:
-            SourceError: If the answer is no listing.
-            StorageError: If the service does not work.
+            SourceError: If the response is not a listing.
+            StorageError: If the service fails.
         """
         for page in self._pages(prefix, delimiter=""):
             for item in page.iterfind("{*}Contents"):
@@ -179,7 +180,7 @@ class Service:
                 )
 
     def folders(self, prefix: str) -> list[str]:
-        """Return the prefixes that stand directly below one, each with its slash."""
+        """Return the prefixes directly below one, each with a trailing slash."""
         return [
             found.text or ""
             for page in self._pages(prefix, delimiter="/")
@@ -205,19 +206,19 @@ class Service:
 
         def ask() -> None:
             found.clear()
-            self._once(url, found.append, max_bytes=_LISTING_BYTES, md5=None)
+            self._request(url, found.append, max_bytes=_LISTING_BYTES, md5=None)
 
         try:
-            self._patiently(f"the listing of {query['prefix']!r}", ask, can_doubt=False)
+            self._retry(f"the listing of {query['prefix']!r}", ask, can_doubt=False)
             page = parse_xml(b"".join(found))
         except (FileError, etree.XMLSyntaxError) as error:
             raise SourceError(
-                f"{self._base}: the bucket cannot be listed: {error}. Expected an answer as S3's "
-                "to ListObjectsV2; look at source.endpoint"
+                f"{self._base}: the bucket cannot be listed: {error}. Expected a response to "
+                "S3's ListObjectsV2; check source.endpoint"
             ) from error
         if etree.QName(page).localname != "ListBucketResult":
             raise SourceError(
-                f"{self._base}: {etree.QName(page).localname} is no listing of a bucket: look at "
+                f"{self._base}: {etree.QName(page).localname} is not a bucket listing: check "
                 "source.endpoint"
             )
         return page
@@ -227,8 +228,8 @@ class Service:
             raise FileError(UNSAFE, key[:200])
         return f"{self._base}/{quote(key, safe='/')}"
 
-    def _patiently(self, what: str, ask: Callable[[], None], *, can_doubt: bool) -> None:
-        """Try until there is an answer or no more patience."""
+    def _retry(self, what: str, ask: Callable[[], None], *, can_doubt: bool) -> None:
+        """Retry until there is a response or the attempts are exhausted."""
         waits, damaged = self._patience.first_wait_s, 0
         for number in range(1, self._patience.tries + 1):
             if self._gone:
@@ -237,7 +238,7 @@ class Service:
                 ask()
             except FileError as error:
                 if error.defect == REFUSED and can_doubt:
-                    self._doubt(str(error))
+                    self._check_refusals(str(error))
                 raise
             except (_Again, httpx.TransportError) as error:
                 last: Exception = error
@@ -245,7 +246,7 @@ class Service:
                 damaged += getattr(error, "is_damage", False)
                 if damaged >= DAMAGED_TRIES or number == self._patience.tries:
                     break
-                # Full jitter: those that failed together do not come back together.
+                # Full jitter: requests that failed together are not retried together.
                 time.sleep(min(asked_s, _LONGEST_WAIT_S) + self._random.uniform(0, waits))
                 waits = min(2 * waits, _LONGEST_WAIT_S)
             else:
@@ -255,25 +256,27 @@ class Service:
         said = f"{what}: {type(last).__name__.strip('_')}: {last}"
         if damaged:
             raise FileError(DAMAGED, said)
-        if not can_doubt or not self._answers():
-            raise StorageError(self._lost(said))
+        if not can_doubt or not self._is_available():
+            raise StorageError(self._unavailable(said))
         raise FileError(FAILING, said)
 
-    def _doubt(self, said: str) -> None:
-        """Raise if it is not one object that is refused, but every one."""
+    def _check_refusals(self, said: str) -> None:
+        """Raise if the service refuses all objects and not only this one."""
         with self._lock:
             self._refused_in_a_row += 1
             is_time = self._refused_in_a_row % _REFUSED_IN_A_ROW == 1
-        if is_time and not self._answers():
-            raise StorageError(self._lost(said))
+        if is_time and not self._is_available():
+            raise StorageError(self._unavailable(said))
 
-    def _answers(self) -> bool:
-        """Return whether the service still gives what it gave before."""
+    def _is_available(self) -> bool:
+        """Return whether the service still returns an object that it returned before."""
         for _ in range(2):
             try:
                 with self._limiter.request():
                     url = self._url(self.known) if self.known else f"{self._base}/?list-type=2"
-                    self._judge(self._client.head(url) if self.known else self._client.get(url))
+                    self._raise_for_status(
+                        self._client.head(url) if self.known else self._client.get(url)
+                    )
                 return True
             except FileError:
                 return False
@@ -281,20 +284,23 @@ class Service:
                 time.sleep(self._random.uniform(0, 2 * self._patience.first_wait_s))
         return False
 
-    def _lost(self, said: str) -> str:
+    def _unavailable(self, said: str) -> str:
         self._gone = (
-            f"{self._base} does not serve what it served before: it is away, refuses us, or is "
-            f"asked too much (source.requests_per_s, source.concurrent). Found: {said[:300]}"
+            f"{self._base} no longer serves an object that it served before: it is down, "
+            f"denies access, or is overloaded (source.requests_per_s, source.concurrent). "
+            f"Found: {said[:300]}"
         )
         return self._gone
 
-    def _once(
+    def _request(
         self, url: str, write: Callable[[bytes], object], *, max_bytes: int, md5: str | None
     ) -> None:
         digest, size = hashlib.md5(usedforsecurity=False), 0
         with self._limiter.request() as alive, self._client.stream("GET", url) as answer:
-            # Of an error, its code stands in the first bytes.
-            self._judge(answer, b"" if answer.status_code == 200 else first_bytes(answer))
+            # The code of an error is in the first bytes of the body.
+            self._raise_for_status(
+                answer, b"" if answer.status_code == 200 else first_bytes(answer)
+            )
             announced = length(answer.headers)
             if announced is not None and announced > max_bytes:
                 raise FileError(TOO_LARGE, f"{announced} bytes, over {max_bytes}")
@@ -316,8 +322,8 @@ class Service:
         if md5 is not None and digest.hexdigest() != md5:
             raise _Again(f"MD5 {digest.hexdigest()}, expected {md5}", is_damage=True)
 
-    def _judge(self, answer: httpx.Response, body: bytes = b"") -> None:
-        """Raise unless an answer is what was asked for."""
+    def _raise_for_status(self, answer: httpx.Response, body: bytes = b"") -> None:
+        """Raise unless the response has status 200."""
         status = answer.status_code
         if status == 200:
             return
@@ -329,7 +335,7 @@ class Service:
             raise _Again(said, retry_after_s(answer.headers) or 0.0)
         if status in (404, 410):
             if code and code[1] == b"NoSuchBucket":
-                raise StorageError(self._lost(said))
+                raise StorageError(self._unavailable(said))
             raise FileError(MISSING, said)
         if 300 <= status < 400:
             said += f": a redirect to {answer.headers.get('location', '')[:200]} is not followed"

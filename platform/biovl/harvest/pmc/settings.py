@@ -1,4 +1,4 @@
-"""What to take of the open-data bucket, and how hard to ask for it."""
+"""Settings of the open-data bucket: which articles to harvest, and the request limits."""
 
 import re
 from collections.abc import Sequence
@@ -19,89 +19,90 @@ HOW = (
     *("requests_per_s", "concurrent", "tries", "first_wait_s", "read_s"),
     *("cache", "listed_up_to", "entrez"),
 )
-"""Settings that change when and how things are fetched, and no byte of what is published."""
+"""Settings that change when and how objects are fetched, but not the published bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What to take of the bucket, and how hard to ask for it."""
+    """Which articles of the bucket to harvest, and the request limits."""
 
     endpoint: str = "https://pmc-oa-opendata.s3.amazonaws.com"
-    """Where the bucket is: any S3 that serves it without a login, or a mirror by plain HTTP. Its
-    name may come in the host, in the path, or be left to us: http://127.0.0.1:9000."""
+    """Location of the bucket: an S3 endpoint without authentication, or a mirror over plain HTTP.
+    The bucket's name may be in the host or the path, or be omitted: http://127.0.0.1:9000."""
 
     bucket: str = "pmc-oa-opendata"
-    """Its name in the ``s3://`` URLs of records."""
+    """Bucket name in the ``s3://`` URLs of records."""
 
     inventory: str = ""
     """The prefix of its daily inventories; empty for inventory-reports/BUCKET/metadata/."""
 
     snapshot: str = ""
-    """Harvest by the inventory of this date (2026-10-01); empty for the newest."""
+    """Harvest the inventory of this date (2026-10-01); empty for the newest."""
 
     since: str = ""
-    """A harvest of this source: only what is different from it is harvested, beside a list of what
-    of it no longer holds, tombstones.parquet. Its other settings must be the same."""
+    """An earlier harvest of this source: only changes since then are harvested, with
+    tombstones.parquet listing its rows that are no longer valid. All other settings must be the
+    same."""
 
     ids: str = ""
-    """A text file, local or s3://, with a PMCID on each line: only these."""
+    """A text file, local or s3://, with a PMCID on each line: harvest only these."""
 
     search: str = ""
-    """Only what this search finds, in the language of PMC's and PubMed's search page."""
+    """Harvest only the results of this search, in the syntax of PMC's and PubMed's search page."""
 
     search_in: Literal["pmc", "pubmed"] = "pmc"
-    """Which of the two is searched; of PubMed's answer, what is in PMC counts."""
+    """The database to search; of PubMed's results, only articles in PMC are harvested."""
 
     search_limit: int = 1_000_000
-    """How many articles of what a search finds are taken, in its order."""
+    """Maximum number of search results to harvest, in the order of the search."""
 
     entrez: Service = field(default_factory=Service)
-    """Who is asked for the search, and how fast: ``entrez.url``, ``entrez.email`` … of enrich."""
+    """Service and rate of the search: ``entrez.url``, ``entrez.email`` … of enrich."""
 
     listed_up_to: int = 5_000
-    """So many articles that are asked for are looked up one by one; for more, the inventory of
-    everything is read. The rows are the same."""
+    """Up to this many requested articles are looked up one by one; for more, the full inventory is
+    read. The rows are the same."""
 
     licenses: Sequence[LicenseGroup] = ("commercial", "noncommercial", "other")
-    """Groups of licences that are harvested. What the bucket does not clear is in group other."""
+    """Licence groups to harvest. Articles that the bucket does not clear are in group other."""
 
     retracted: Literal["left out", "harvested"] = "left out"
-    """Articles that the bucket says are retracted."""
+    """Whether to harvest articles that the bucket marks as retracted."""
 
     ocr: Literal["left out", "harvested"] = "left out"
-    """Scanned articles whose text was read by a machine."""
+    """Whether to harvest scanned articles with OCR text."""
 
     modified_from: str = ""
-    """Only articles whose record changed on this date or later: 2026, 2026-10 or 2026-10-01."""
+    """Only articles whose record changed on or after this date: 2026, 2026-10 or 2026-10-01."""
 
     modified_until: str = ""
-    """… or earlier."""
+    """… or on or before this date."""
 
     published_from: str = ""
-    """Only articles published on this date or later, by their citation."""
+    """Only articles published on or after this date, according to their citation."""
 
     published_until: str = ""
-    """… or earlier."""
+    """… or on or before this date."""
 
     requests_per_s: float = 100.0
-    """Requests to the bucket that all workers together begin in a second, at most."""
+    """Maximum requests per second to the bucket, all workers together."""
 
     concurrent: int = 32
-    """Requests to the bucket that all workers together have open, at most."""
+    """Maximum open requests to the bucket, all workers together."""
 
     tries: int = 6
-    """How often one object is asked for while the bucket fails."""
+    """Attempts per object while the bucket fails."""
 
     first_wait_s: float = 0.5
-    """Up to so long, at random, before a second try; twice as long before each other."""
+    """Upper bound of the random wait before the second attempt; doubles with each further one."""
 
     read_s: float = 30.0
-    """Without a byte for so long, a try has failed; at most 45, as who is silent for a minute loses
-    its turn to others."""
+    """Seconds without a byte after which an attempt fails; at most 45, because a request without a
+    sign of life loses its turn after a minute."""
 
     cache: str = ""
-    """A folder that keeps what was fetched, for other harvests as well; empty keeps it only until
-    it is in the figures."""
+    """A folder that keeps downloads, also for other harvests; empty deletes them once they are in
+    the figures."""
 
     max_xml_mb: int = 100
     """Larger XML is a defect."""
@@ -127,22 +128,22 @@ class Config:
 
     @property
     def limits(self) -> Limits:
-        """What the bucket may be asked."""
+        """Request limits of the bucket."""
         return Limits(requests_per_s=self.requests_per_s, concurrent=self.concurrent)
 
     @property
     def patience(self) -> Patience:
-        """How long to wait for it."""
+        """Timeouts and attempts."""
         return Patience(tries=self.tries, first_wait_s=self.first_wait_s, read_s=self.read_s)
 
     @property
     def sizes(self) -> Sizes:
-        """What is believed of it."""
+        """Maximum file sizes."""
         return Sizes(xml_mb=self.max_xml_mb, file_mb=self.max_file_mb)
 
     @property
     def filters(self) -> Filters:
-        """What is wanted of it."""
+        """Which versions to harvest."""
         return Filters(
             licenses=tuple(self.licenses),
             retracted=self.retracted,
@@ -152,5 +153,5 @@ class Config:
 
     @property
     def threads(self) -> int:
-        """How many requests one worker tries to have open."""
+        """Maximum concurrent requests of one worker."""
         return min(self.concurrent, 32)

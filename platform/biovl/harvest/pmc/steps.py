@@ -1,12 +1,12 @@
-"""From a bucket to the records of what is to be harvested, in steps that each can be run again.
+"""The steps from a bucket to the selected records; each can be repeated.
 
-    plan          which inventory, which articles are asked for                       listing.py
-    inventory     its files to tables of versions             one task for each file
-    comparison    versions in order, and what is different    one for each range of article numbers
-    records       what they say, and which version is taken   one for each thousand articles
-    catalogue     every version with what became of it        one for each range      outcome.py
+    plan          which inventory, which requested articles                           listing.py
+    inventory     its files to tables of versions             one task per file
+    comparison    versions in order, and their changes        one per range of article numbers
+    records       their content, and the selected version     one per thousand articles
+    catalogue     every version with its state                one per range           outcome.py
 
-Each writes what the next reads into the draft, below ``.draft/acquired``; what it returns is small.
+Each step writes its tables into the draft, below ``.draft/acquired``; its return value is small.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from biovl.harvest.pmc.store import Store
 from biovl.harvest.sources import FileError
 
 ARTICLES_PER_CHUNK = 1_000
-"""Whose records one task reads."""
+"""Number of articles whose records one task reads."""
 
 _VERSIONS = catalogue.SCHEMA.append(pa.field("same", pa.bool_(), nullable=False)).append(
     pa.field("asked", pa.bool_(), nullable=False)
@@ -41,7 +41,7 @@ STATES = pa.schema(
         pa.field("number", pa.int64(), nullable=False),
         pa.field("version", pa.int32(), nullable=False),
         pa.field("state", pa.string(), nullable=False),
-        # As it was harvested before: neither ended nor harvested again.
+        # Unchanged since the earlier harvest: neither a tombstone nor harvested again.
         pa.field("stands", pa.bool_(), nullable=False),
     ]
 )
@@ -63,7 +63,7 @@ def compare(
     parts: Sequence[tuple[int, int]],
     number: int,
 ) -> dict[str, Any]:
-    """Put the versions of a range in order, and find what is different from the earlier harvest."""
+    """Sort the versions of a range, and compare them with the earlier harvest."""
     range_ = catalogue.Range(*parts[number])
     folder = Folder(place.out)
     paths = [folder.at(f".draft/acquired/inventory/{n:06d}.parquet") for n in range(files)]
@@ -89,7 +89,7 @@ def compare(
     )
     touched = whole.filter(pa.array(found.touched & is_asked))
     rest = whole.filter(pa.array(~(found.touched & is_asked)))
-    # What is not asked for needs no record.
+    # Articles that are not requested need no record.
     state = pc.if_else(rest["asked"], rest["state"], catalogue.NOT_ASKED)
     at = rest.schema.get_field_index("state")
     rest = rest.set_column(at, _VERSIONS.field("state"), state)
@@ -116,7 +116,7 @@ def _earlier(since: str, range_: catalogue.Range) -> pa.Table:
 
 
 def _chunks(numbers: np.ndarray) -> list[list[int]]:
-    """Return runs of rows of so many articles each, given the article of each row in order."""
+    """Return row ranges of ``ARTICLES_PER_CHUNK`` articles, given the article of each row."""
     begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
     starts = [int(begin) for begin in begins[::ARTICLES_PER_CHUNK]]
     ends = [*starts[1:], len(numbers)][: len(starts)]
@@ -126,7 +126,7 @@ def _chunks(numbers: np.ndarray) -> list[list[int]]:
 def read_records(
     place: Place, plan: Mapping[str, Any], chunks: Sequence[tuple[int, int, int]], number: int
 ) -> dict[str, Any]:
-    """Read the records of a chunk's articles and choose a version of each."""
+    """Read the records of a chunk's articles and select a version of each."""
     part, start, stop = chunks[number]
     rows = place.table("versions", part).slice(start, stop - start).to_pylist()
     articles: dict[int, list[dict[str, Any]]] = {}
@@ -167,7 +167,7 @@ def read_records(
 
 
 def dropped(place: Place, number: int) -> None:
-    """Forget what a chunk's task fetched, once its receipt is written."""
+    """Delete the downloads of a chunk's task, once its receipt is written."""
     place.store(f"records-{number:06d}").drop()
 
 
@@ -186,7 +186,7 @@ def _chooser(
 
 
 def known_of(row: Mapping[str, Any]) -> Known:
-    """Return a version by its row of a catalogue."""
+    """Return a version from its row of a catalogue."""
     return Known(row["number"], row["version"], row["last_modified"].date().isoformat())
 
 
@@ -208,7 +208,7 @@ def read_record(
         return True
 
     def fetch() -> bytes:
-        # Nothing tells the MD5 of a record: one that cannot be read may have come damaged.
+        # No MD5 of a record is known: one that cannot be parsed may have been corrupted in transit.
         for _ in range(DAMAGED_TRIES - 1):
             data = service.get(key, max_bytes=records.RECORD_BYTES)
             if is_whole(data):
@@ -224,7 +224,7 @@ def read_record(
 
 
 def _stands(versions: Sequence[Mapping[str, Any]], choice: choosing.Choice) -> bool:
-    """Return whether the chosen version is as it was harvested before."""
+    """Return whether the selected version is unchanged since the earlier harvest."""
     return any(
         state == catalogue.HARVESTED and row["same"] and row["state"] == catalogue.HARVESTED
         for row, state in zip(versions, choice.states, strict=True)
@@ -232,12 +232,12 @@ def _stands(versions: Sequence[Mapping[str, Any]], choice: choosing.Choice) -> b
 
 
 def chosen_records(place: Place, chunk: int, start: int, stop: int) -> list[Record]:
-    """Return some of the records that a chunk's task chose."""
+    """Return some of the records that a chunk's task selected."""
     rows = place.table("records", chunk).slice(start, stop - start).to_pylist()
     return [records.from_row(row) for row in rows]
 
 
 def tally(column: pa.ChunkedArray, *without: str) -> dict[str, int]:
-    """Return how often each value of a column comes, those that are named left aside."""
+    """Return the count of each value of a column, except for the named ones."""
     counts = pc.value_counts(column).to_pylist() if len(column) else []
     return {c["values"]: c["counts"] for c in counts if c["values"] not in without}

@@ -1,4 +1,4 @@
-"""What was fetched already: objects by their MD5, so that none is fetched a second time."""
+"""Downloaded objects by MD5, so that none is fetched twice."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,18 +9,18 @@ from biovl.harvest.pmc.service import Service
 
 
 class Store:
-    """Objects in a folder: one that a user keeps, or a part of a draft, which goes with it."""
+    """Objects in a folder: the user's cache, or a part of a draft, which is deleted with it."""
 
     def __init__(self, folder: Folder, under: str, *, is_kept: bool) -> None:
         self._folder, self._under, self._is_kept = folder, under, is_kept
         self._verified: set[str] = set()
 
     def fetch(self, service: Service, key: str, md5: str, *, max_bytes: int) -> None:
-        """Make sure that an object is here, whole and as its MD5 says.
+        """Ensure that an object is stored and matches its MD5.
 
         Raises:
-            FileError: If it cannot be had.
-            StorageError: If the service, a disk or a bucket does not do its work.
+            FileError: If it is unavailable.
+            StorageError: If the service, a disk or a bucket fails.
         """
         if self._read(md5) is None:
             with self._folder.writer(self._name(md5)) as stream:
@@ -28,7 +28,7 @@ class Store:
             self._verified.add(md5)
 
     def read(self, service: Service, key: str, md5: str, *, max_bytes: int) -> bytes:
-        """Return an object, from here or else from the service."""
+        """Return an object from the store, else from the service."""
         found = self._read(md5)
         if found is None:
             self.fetch(service, key, md5, max_bytes=max_bytes)
@@ -38,7 +38,7 @@ class Store:
     def kept(
         self, name: str, fetch: Callable[[], bytes], is_whole: Callable[[bytes], bool]
     ) -> bytes:
-        """Return what has no checksum, by the MD5 of what it is called and what marks its state."""
+        """Return an object without a checksum, stored under the MD5 of its name and state."""
         mark = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
         if self._folder.exists(self._name(mark)):
             data = self._folder.read(self._name(mark))
@@ -49,17 +49,17 @@ class Store:
         return data
 
     def open(self, md5: str) -> BinaryIO:
-        """Return an object that was fetched, as a stream."""
+        """Return a stored object as a stream."""
         stream: BinaryIO = self._folder.filesystem.open_input_file(self._folder.at(self._name(md5)))
         return stream
 
     def drop(self) -> None:
-        """Delete what is here, unless it is kept: what it was fetched for is done."""
+        """Delete the stored objects, unless this is the user's cache."""
         if not self._is_kept:
             self._folder.delete_folder(self._under)
 
     def _read(self, md5: str) -> bytes | None:
-        """Return an object; what was damaged since is not here."""
+        """Return an object, None if it is missing or corrupt."""
         name = self._name(md5)
         if not self._folder.exists(name):
             return None

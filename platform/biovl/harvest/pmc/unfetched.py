@@ -1,7 +1,7 @@
-"""Files that could not be had: ``unfetched.parquet`` in a harvest, of what may be had another day.
+"""Files that failed to download: ``unfetched.parquet`` of a harvest; a retry may succeed.
 
-What failed then is a defect of a row, or the reason why a smaller image was taken in its place. The
-next increment asks for these articles again, so that it ends where a full harvest would.
+Such a failure is the defect of a row, or the reason why a smaller image was used. The next
+incremental harvest requests these articles again, so that its result equals a full harvest.
 """
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from biovl.harvest.pmc.service import DAMAGED, FAILING, MISSING, REFUSED
 from biovl.harvest.sources import FileError
 
 FILE = "unfetched.parquet"
-"""Stands beside ``manifest.json``, only where something could not be had."""
+"""Next to ``manifest.json``, only if a download failed."""
 
 SCHEMA = pa.schema(
     [
@@ -25,18 +25,18 @@ SCHEMA = pa.schema(
     ]
 )
 
-# A file that is too large, or has an unsafe name, is so tomorrow as well.
+# A file that is too large or has an unsafe name will fail again.
 _MAY_PASS = (MISSING, REFUSED, FAILING, DAMAGED)
 
 
 class Unfetched:
-    """What could not be had of some articles."""
+    """Collects failed downloads of articles."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, object]] = {}
 
     def add(self, record: Record, key: str, error: FileError) -> None:
-        """Note a file of an article; one that is noted already stays once."""
+        """Record a file of an article once."""
         if error.defect in _MAY_PASS:
             self._rows[key] = {
                 **{"number": record.number, "version": record.version},
@@ -44,12 +44,12 @@ class Unfetched:
             }
 
     def table(self) -> pa.Table:
-        """Return what was noted, as ``SCHEMA``."""
+        """Return the recorded files, as ``SCHEMA``."""
         return pa.Table.from_pylist([self._rows[key] for key in sorted(self._rows)], SCHEMA)
 
 
 def numbers_before(since: str, range_: Range) -> pa.Array:
-    """Return the articles of a range of which an earlier harvest could not have a file."""
+    """Return the articles of a range with failed downloads in an earlier harvest."""
     folder = Folder(since) if since else None
     if folder is None or not folder.exists(FILE):
         return pa.array([], pa.int64())

@@ -1,4 +1,4 @@
-"""Plug-ins: where packages come from. The file name is the name used in a configuration."""
+"""Plug-ins for sources of packages. The file name is the name used in a configuration."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,22 +13,22 @@ def _no_file(name: str) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """What a source says of an article beside its XML, and knows better."""
+    """Metadata of an article from its source, which takes precedence over its XML."""
 
     article_id: str
     version: str
     license_code: str | None = None
     cleared: bool = True
-    """Whether it is offered for reuse at all; where it is not, no licence in its XML counts."""
+    """Whether the source clears it for reuse; if not, a licence in its XML does not count."""
     retracted: bool | None = None
     snapshot: str | None = None
-    """ISO date at which its record last changed."""
+    """ISO date on which its record last changed."""
     pmid: str | None = None
     doi: str | None = None
 
 
 class FileError(OSError):
-    """A file of a package that cannot be had, with the reason that a figure's row tells."""
+    """A file of a package is unavailable; the reason becomes the defect of the figure's row."""
 
     def __init__(self, defect: str, detail: str) -> None:
         super().__init__(detail)
@@ -37,23 +37,23 @@ class FileError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """What was published for one article. Valid until the next one is asked for."""
+    """The files published for one article. Valid until the next package is requested."""
 
     name: str
-    """Unique in its source and the same at every reading; becomes part of ``figure_id``."""
+    """Unique in its source and stable across reads; becomes part of ``figure_id``."""
     uri: str
-    """Where the article's XML (or row) is; unique in its source."""
+    """Location of the article's XML (or row); unique in its source."""
     xml: bytes | None = None
     content: ArticleContent | None = None
-    """Set by sources that are not JATS, and by those that have read ``xml`` already."""
+    """Set by sources that are not JATS, and by those that have already parsed ``xml``."""
     stated: Stated | None = None
     files: Mapping[str, int | None] = field(default_factory=dict)
-    """The package's other files: name relative to the XML's folder -> size in bytes, None where it
-    is not known before the file is read."""
+    """The package's other files: name relative to the XML's folder -> size in bytes, None if
+    unknown before the file is read."""
     place: str = ""
-    """The folder that a source looks for files in, where that is not the XML's."""
+    """The folder in which files are looked up, if it is not the XML's."""
     read: Callable[[str], bytes] = _no_file
-    """Return one of ``files``. Raises OSError when its bytes cannot be had; FileError with why."""
+    """Return one of ``files``. Raises OSError if it cannot be read, FileError with the reason."""
     defect: str | None = None
     """Why this package must not be read further."""
     defect_detail: str | None = None
@@ -61,36 +61,36 @@ class Package:
 
 @dataclass(frozen=True)
 class Address:
-    """Something a source can read in one go: a folder, an archive, a range of rows."""
+    """The location of one unit of reading: a folder, an archive, a range of rows."""
 
     uri: str
     name: str
     """Unique in the source, letters, digits, ``.``, ``_`` and ``-``."""
     size_bytes: int | None = None
-    """Where the listing tells it."""
+    """None if the listing does not include it."""
 
 
 @runtime_checkable
 class Warns(Protocol):
-    """A source that knows what is likely to be wrong with what is made of it."""
+    """A source that can warn about problems of the resulting corpus."""
 
     def warnings(self) -> list[str]:
-        """Return warnings for a person, one a line. Runs on the driver."""
+        """Return warnings for the user, one per line. Runs on the driver."""
 
 
 class Source(Protocol):
-    """Where packages come from."""
+    """A source of packages."""
 
     def addresses(self) -> Iterator[Address]:
-        """Return what there is to read, in a fixed order. Cheap; runs on the driver.
+        """Return the addresses in a fixed order. Cheap; runs on the driver.
 
         Raises:
             SourceError: If the source as a whole cannot be read.
         """
 
     def read(self, address: Address) -> Iterator[Package]:
-        """Return the packages at an address, at least one; bad ones with a ``defect``.
+        """Return the packages at an address, at least one; invalid ones with a ``defect``.
 
-        Runs on workers and never raises for what it finds there. Memory is bounded by the
+        Runs on workers and never raises for the content of packages. Memory is bounded by the
         largest single file, not by the archive.
         """

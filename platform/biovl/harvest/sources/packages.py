@@ -1,7 +1,7 @@
-"""PMC packages in a folder or bucket: ``<id>/``, ``<id>.tar.gz``, tars of many, loose XML.
+"""PMC packages in a folder or bucket: ``<id>/``, ``<id>.tar.gz``, tars of many, single XML files.
 
-A folder with XML is a package: what else lies in and below it are its media and supplements. Only
-where it plainly holds more than one article do archives and folders beside XML count as packages.
+A folder with XML is a package: the other files in and below it are its media and supplements. Only
+if it clearly holds more than one article are archives and folders next to XML packages, too.
 """
 
 import functools
@@ -33,7 +33,8 @@ _XML = re.compile(r"\.n?xml$", re.IGNORECASE)
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _HEAD_BYTES = 65_536
 _MANY = 1_000
-"""XML files with no other file among them are a bulk archive's, and no package waits for media."""
+"""Number of XML files without other files from which an archive counts as a bulk archive of
+articles, so that no package waits for media."""
 _NAME_LENGTH = 120
 _MOST_MANIFEST_BYTES = 1 << 26
 _ROOT = re.compile(
@@ -49,7 +50,7 @@ _ARTICLE_ROOTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Where the packages are, and how much of one is believed."""
+    """Location and size limits of the packages."""
 
     path: str
     """A folder or bucket of packages, one package, one archive or one XML file."""
@@ -58,13 +59,15 @@ class Config:
     """Larger XML is a defect; the largest real articles have 30 MB."""
 
     max_file_mb: int = 512
-    """Larger image files are not read; a TIFF of a whole slide may reach this."""
+    """Larger image files are not read; a TIFF of a whole slide may reach this size."""
 
     max_package_mb: int = 8_192
-    """What one package of an archive may unpack to: above it, it is taken for a bomb."""
+    """Maximum unpacked size of one package of an archive; above it, it counts as an archive bomb.
+    """
 
     max_package_files: int = 200_000
-    """Files that one package of an archive may hold; bulk archives have many articles a folder."""
+    """Maximum number of files of one package of an archive; bulk archives have many articles per
+    folder."""
 
     def __post_init__(self) -> None:
         for limit in fields(self)[1:]:
@@ -85,7 +88,7 @@ class PackageSource:
         self._last_beside: tuple[str, Mapping[str, int]] | None = None
 
     def folders(self) -> list[str]:
-        """Return the folders that are read with all they hold."""
+        """Return the folders that are read recursively."""
         return [self._config.path]
 
     @functools.cached_property
@@ -123,7 +126,7 @@ class PackageSource:
                 yield from self._loose(address, path)
             else:
                 yield from self._archive(address, path)
-        # What was listed may be gone, locked or out of reach by now.
+        # What was listed may have been deleted, locked or become unavailable.
         except OSError as error:
             found = storage_problem(error, tree.uri(path))
             if found is not None:
@@ -149,8 +152,8 @@ class PackageSource:
         yield from self._packages(address.name, address.uri[: -len(base)], group, _Names())
 
     def _beside(self, folder: str) -> Mapping[str, int]:
-        """Return what XML files that share a folder share: each graphic says which is its own."""
-        # They come one after the other: their folder is listed once for all of them.
+        """Return the other files of a folder, shared by its XML files."""
+        # Its XML files are read one after the other: the folder is listed once for all of them.
         if self._last_beside is None or self._last_beside[0] != folder:
             files = self._tree.folder(folder).files
             shared = {n: files[n] for n in files if not (_XML.search(n) or _ARCHIVE.search(n))}
@@ -172,14 +175,14 @@ class PackageSource:
                 group = _unpacked(folder)
                 if folder.defect is not None:
                     if group.is_bulk():
-                        # Every article that is there is whole: the damage is to none of them.
+                        # All articles of the archive are complete: the damage affects none of them.
                         yield from self._packages(
                             address.name, place, group, names, are_articles=folder.is_part
                         )
                         group = _Group({}, group.read)
                     yield self._damaged(address, place, folder, group, names)
                     continue
-                # What is left at the end may be several packages, none of them with an article.
+                # The remaining files may be several packages, none of them with an article.
                 parts = (
                     {"": group}
                     if folder.path or not group.files
@@ -201,7 +204,7 @@ class PackageSource:
         group: "_Group",
         names: "_Names",
     ) -> Package:
-        """Return what a damaged archive ends in, with its XML where it still holds some."""
+        """Return the package that a damaged archive ends with, including its XML if present."""
         inner = next((name for name in sorted(group.files) if _XML.search(name)), "")
         is_only = folder.is_only and not names.are_given
         name = address.name if is_only else f"{address.name}_rest"
@@ -222,7 +225,7 @@ class PackageSource:
         *,
         are_articles: bool = False,
     ) -> Iterator[Package]:
-        """Yield the article of a folder; more than one where several XML files are articles."""
+        """Yield the article of a folder; more than one if several XML files are articles."""
         xml_names = group.xml()
         media = dict(group.files)
         for inner in xml_names:
@@ -246,8 +249,8 @@ class PackageSource:
                 defect_detail=", ".join(there)[:300] or None,
             )
             return
-        # Supplements may be XML too. Where there is no article, or more than one, whatever an XML
-        # file is must be judged: it may be an article that was damaged.
+        # Supplements may be XML, too. If there is no article, or more than one, every XML file is
+        # classified: it may be a damaged article.
         articles = [inner for inner in xml_names if group.is_article(inner)]
         if are_articles or len(articles) != 1:
             articles = xml_names
@@ -278,20 +281,20 @@ class PackageSource:
 
 @dataclass(frozen=True)
 class _Group:
-    """Files that belong together, wherever they are."""
+    """Files of one folder, in an archive or on a file system."""
 
     files: Mapping[str, int]
-    """Name relative to the folder they share -> size in bytes."""
+    """Name relative to their folder -> size in bytes."""
     read: Callable[[str, int | None], bytes]
-    """Return a file, or its first bytes only."""
+    """Return a file, or only its first bytes."""
     refused: Sequence[str] = ()
-    """What else stands there, and why it is not touched."""
+    """Entries that were not read, and why."""
 
     def xml(self) -> list[str]:
         return sorted(name for name in self.files if "/" not in name and _XML.search(name))
 
     def is_bulk(self) -> bool:
-        """Return whether there is article upon article and nothing else."""
+        """Return whether there are many articles and no other files."""
         xml = self.xml()
         return len(xml) == len(self.files) and sum(map(self.is_article, xml)) > 1
 
@@ -299,7 +302,7 @@ class _Group:
         return any(self.is_article(name) for name in self.xml())
 
     def is_article(self, name: str) -> bool:
-        """Return whether XML may be an article: it is not plainly something else."""
+        """Return whether an XML file may be an article: it is not clearly something else."""
         try:
             head = self.read(name, _HEAD_BYTES)
         except OSError:
@@ -310,9 +313,9 @@ class _Group:
         return root is None or root[1].lower() in _ARTICLE_ROOTS
 
     def by_folder(self, *, is_all: bool) -> dict[str, "_Group"]:
-        """Return the files of each outermost folder that holds any: ``{"PMC1/": …, "": …}``.
+        """Return the files of each outermost folder that has files: ``{"PMC1/": …, "": …}``.
 
-        Lists and notes beside packages are left out, unless these files are all there is.
+        Lists and notes next to packages are left out, unless these files are all there is.
         """
         folders: list[str] = []
         parts: dict[str, dict[str, int]] = {}
@@ -331,13 +334,13 @@ class _Group:
 
 
 def _is_package(folder: archives.Folder) -> bool:
-    """Return whether a folder of an archive is a package, and not one of supplements inside one."""
+    """Return whether a folder of an archive is a package, and not its supplements."""
     group = _unpacked(folder)
     return bool(group.xml()) and ("/" not in folder.path or group.has_article())
 
 
 def _is_bulk(folder: archives.Folder) -> bool:
-    """Return whether a folder of an archive holds article upon article and nothing else so far."""
+    """Return whether a folder of an archive holds many articles and nothing else so far."""
     return len(folder.files) >= _MANY and all(map(_XML.search, folder.files))
 
 
@@ -352,9 +355,9 @@ def _unpacked(folder: archives.Folder) -> _Group:
 
 
 class _Names:
-    """Names that are unique among those given here, of letters, digits, ``_`` and ``-`` only.
+    """Generates unique names of letters, digits, ``_`` and ``-`` only.
 
-    None is another one followed by ``_``: what the archive ``a`` holds is called ``a_…``.
+    No name is another one followed by ``_``: the contents of archive ``a`` are named ``a_…``.
     """
 
     def __init__(self) -> None:
@@ -364,11 +367,11 @@ class _Names:
 
     @property
     def are_given(self) -> bool:
-        """Whether there was any so far."""
+        """Whether any name was generated so far."""
         return bool(self._taken)
 
     def new(self, wanted: str, place: str) -> str:
-        """Return a name; the second one wanted alike gets a hash of the place it is at."""
+        """Return a unique name; a duplicate gets a hash of its location."""
         name = _NOT_IN_NAME.sub("-", wanted).strip("-")[:_NAME_LENGTH] or "package"
         parts = name.split("_")
         starts = {"_".join(parts[:count]) for count in range(1, len(parts))}
@@ -382,14 +385,14 @@ class _Names:
         return name
 
     def new_uri(self, uri: str) -> str:
-        """Return a URI; an archive may hold the same name twice."""
+        """Return a unique URI; an archive may hold the same name twice."""
         self._uris[uri] += 1
         return uri if self._uris[uri] == 1 else f"{uri} ({self._uris[uri]})"
 
 
 def _walk(tree: Tree) -> Iterator[str]:
     """Yield the packages below a folder: folders end in a slash, archives and XML files do not."""
-    # A list and no recursion: folders may be nested a thousand deep.
+    # Iterative, not recursive: folders may be nested a thousand deep.
     todo = [tree.path + "/"]
     while todo:
         item = todo.pop()
@@ -406,20 +409,20 @@ def _walk(tree: Tree) -> Iterator[str]:
             _refuse_published(tree, path, found)
             inside = _packages_in(tree, path, found, is_root=is_root)
         except OSError:
-            # A bucket that does not answer is no package that cannot be read.
+            # An unavailable bucket is not a defect of a package.
             if is_root or not tree.is_local:
                 raise
             yield item
             continue
         if inside is not None:
             todo += [f"{path}/{name}" for name in sorted(inside, reverse=True)]
-        # An empty source is an error of the user's and not a package.
+        # An empty source is a user error and not a package.
         elif not is_root or found.files:
             yield item
 
 
 def _refuse_published(tree: Tree, path: str, found: Listing) -> None:
-    """Refuse a folder that a job of ours published: its parts and shards are no packages.
+    """Reject a folder that biovl published: its parts and shards are not packages.
 
     Raises:
         SourceError: If it is one.
@@ -430,7 +433,7 @@ def _refuse_published(tree: Tree, path: str, found: Listing) -> None:
     try:
         manifest = json.loads(tree.read(f"{path}/{MANIFEST}", size_bytes))
     except (OSError, ValueError, RecursionError):
-        # Of somebody else's: a package may hold a file of this name.
+        # Not one of ours: a package may hold a file of this name.
         return
     if isinstance(manifest, dict) and str(manifest.get("code", "")).startswith("biovl "):
         raise SourceError(
@@ -444,7 +447,7 @@ def _packages_in(tree: Tree, path: str, found: Listing, *, is_root: bool) -> lis
     xml = [name for name in found.files if _XML.search(name)]
     tars = [name for name in found.files if _ARCHIVE.search(name)]
     folders = [f"{name}/" for name in found.folders]
-    # What is refused is named as a package if it would have been one.
+    # A rejected entry is reported as a package if it would have been one.
     refused = [name for name in found.refused if name.endswith("/") or _ARCHIVE.search(name)]
     if is_root:
         refused += [name for name in found.refused if _XML.search(name)]

@@ -1,7 +1,7 @@
-"""PMC's open-data bucket: single objects by article version, as PMC is distributed since 2026.
+"""PMC's open-data bucket: single objects per article version, PMC's distribution format since 2026.
 
-Steps that many workers share stand in ``biovl/harvest/pmc``; the job ``harvest`` runs them. What is
-here does the same one after the other in one process.
+The distributed steps are in ``biovl/harvest/pmc``, run by the job ``harvest``. This module runs the
+same steps sequentially in one process.
 """
 
 import tempfile
@@ -32,7 +32,7 @@ def build(config: Config) -> "OpenData":
 
 
 class OpenData:
-    """The bucket, in one process."""
+    """The bucket, read in one process."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -40,7 +40,7 @@ class OpenData:
         self._url = ""
 
     def addresses(self) -> Iterator[Address]:
-        """Return the version of each article that is chosen, in the order of their numbers."""
+        """Return the selected version of each article, ordered by article number."""
         with tempfile.TemporaryDirectory() as folder:
             place = Place(config=self.config, out=folder, limiter=self.limiter)
             for record in _all_records(place):
@@ -48,7 +48,7 @@ class OpenData:
                 yield Address(uri, record.name)
 
     def read(self, address: Address) -> Iterator[Package]:
-        """Return the article of an address, with its record as it is now."""
+        """Return the article of an address, with its current record."""
         number, _, version = address.name.removeprefix("PMC").partition(".")
         known = Known(int(number), int(version), "")
         with tempfile.TemporaryDirectory() as folder, self._service() as service:
@@ -71,7 +71,7 @@ class OpenData:
         store: Store,
         unfetched: Unfetched | None = None,
     ) -> Iterator[Package]:
-        """Return the package of each record, in order; ``unfetched`` is told what was not had."""
+        """Return the package of each record, in order; ``unfetched`` collects failed downloads."""
         config = self.config
         return articles.packages(
             records,

@@ -1,4 +1,4 @@
-"""A folder of images and a table of captions: private data, or whatever is not JATS."""
+"""A folder of images and a table of captions: private data, or any data that is not JATS."""
 
 import csv
 import datetime
@@ -37,8 +37,8 @@ _KNOWN = (
     *("language", "doi", "pmid", "article_type", "group"),
 )
 _CALLED = {"group": "group_id"}
-"""What our columns are called in a table unless ``columns`` says otherwise, where not the same:
-``group`` is what many tables call the arm of a trial."""
+"""Default names of columns in the table where they differ from ours; ``columns`` overrides them.
+Many tables use ``group`` for the arm of a trial."""
 _GROUPS = re.compile(
     "patient|subject|participant|person|individual|volunteer|donor|animal|mouse|specimen|biopsy"
     "|study|case|mrn|accession|encounter|exam|visit|group",
@@ -50,12 +50,12 @@ _SPILLED = "\0more"
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _PER_ADDRESS = 64
-"""Articles read by one address: the table is read once for all of them."""
+"""Articles per address: the table is read once for all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Where the table and its images are."""
+    """Location of the table and its images."""
 
     path: str
     """A .csv, .tsv, .jsonl or .parquet file, local or ``s3://``. Needs the columns image
@@ -66,14 +66,14 @@ class Config:
     itself only a column group_id is taken for it)."""
 
     images: str = ""
-    """The folder that image paths start from; the table's own folder if empty."""
+    """The folder that image paths are relative to; the table's own folder if empty."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column -> the table's: ``columns.caption=text``."""
 
     encoding: str = "utf-8"
-    """Of a .csv, .tsv or .jsonl file without a byte-order mark: cp1252 for Excel's plain "CSV" of
-    Western Europe and America. Semicolons and tabs between columns are recognised."""
+    """Encoding of a .csv, .tsv or .jsonl file without a byte-order mark: cp1252 for Excel's plain
+    "CSV" of Western Europe and America. Semicolons and tabs as delimiters are detected."""
 
 
 def build(config: Config) -> "TableSource":
@@ -88,7 +88,7 @@ def build(config: Config) -> "TableSource":
         " ".encode(config.encoding)
     except LookupError:
         raise SourceError(
-            f"source.encoding: Python knows no encoding {config.encoding!r}; "
+            f"source.encoding: unknown encoding {config.encoding!r}; "
             "Excel's plain CSV is usually in cp1252"
         ) from None
     return TableSource(config)
@@ -103,12 +103,12 @@ class TableSource:
         self._columns = _Columns()
 
     def warnings(self) -> list[str]:
-        """Return what is likely to be wrong with the splits of a corpus made of this table."""
+        """Return likely problems with the splits of a corpus made from this table."""
         self._read_table()
         return self._columns.warnings(self._config)
 
     def addresses(self) -> Iterator[Address]:
-        """Return runs of articles, in the order in which the table names them."""
+        """Return runs of articles, in the order of their first rows."""
         images, folder = self._images
         if not images.has(folder, pafs.FileType.Directory):
             raise SourceError(f"source.images: there is no folder {images.uri(folder)}")
@@ -126,7 +126,7 @@ class TableSource:
             yield _package(name, self._uri(number), article_id, rows, *self._images)
 
     def folders(self) -> list[str]:
-        """Return the folders that hold images; not that of the table, where other things stand."""
+        """Return the folders that contain images, without the table's own."""
         images, folder = self._images
         inside = {
             row["image"].rpartition("/")[0]
@@ -148,7 +148,7 @@ class TableSource:
 
     @functools.cached_property
     def _images(self) -> tuple[Tree, str]:
-        """The tree of the images, and the folder in it that their paths start from."""
+        """The tree of the images, and the folder in it that image paths are relative to."""
         if self._config.images:
             images = _tree("images", self._config.images)
             return images, images.path
@@ -159,7 +159,7 @@ class TableSource:
         if self._articles is None:
             articles: dict[str, list[dict[str, str]]] = {}
             for number, row in enumerate(_rows(self._table, self._config, self._columns)):
-                # A row without an article is one of its own.
+                # A row without an article id is an article of its own.
                 articles.setdefault(row["article_id"] or f"row-{number:09d}", []).append(row)
             if not articles:
                 raise SourceError(f"source.path: {self._config.path} has no rows")
@@ -170,14 +170,14 @@ class TableSource:
 
 @dataclass
 class _Columns:
-    """What a table has besides what is read of it."""
+    """Statistics of the table's columns that are not read."""
 
     names: dict[str, None] = field(default_factory=dict)
     rows: int = 0
     values: dict[str, set[str]] = field(default_factory=dict)
-    """Of columns that may name a patient or the like and are not read: the values."""
+    """Values of unread columns that may identify a patient or similar."""
     filled: Counter[str] = field(default_factory=Counter)
-    """Of the same: the rows that have one."""
+    """Number of rows with a value, for the same columns."""
 
     def add(self, row: Mapping[str, Any], read: set[str]) -> None:
         """Count a row."""
@@ -191,7 +191,7 @@ class _Columns:
                 self.filled[name] += 1
 
     def warnings(self, config: Config) -> list[str]:
-        """Return why figures of one patient may end in several splits."""
+        """Return reasons why figures of one patient may be in several splits."""
         if _called(config, "group") in self.names:
             return []
         first = "no column says what must stay in one split: "
@@ -217,12 +217,12 @@ class _Columns:
 
 
 def _called(config: Config, ours: str) -> str:
-    """Return what the table calls one of our columns."""
+    """Return the table's name of one of our columns."""
     return config.columns.get(ours, _CALLED.get(ours, ours))
 
 
 def _join_groups(articles: Iterable[list[dict[str, str]]]) -> None:
-    """Give groups that share an article one name: neither may be divided among splits."""
+    """Merge groups that share an article: neither may be divided among splits."""
     above: dict[str, str] = {}
 
     def root(group: str) -> str:
@@ -251,7 +251,7 @@ def _package(
 ) -> Package:
     spilled = next((row[_SPILLED] for row in rows if row[_SPILLED]), None)
     if spilled is not None:
-        # What stands in which column of such a row is anyone's guess: a comma lacks its quotes.
+        # The cells of such a row cannot be assigned to columns: a comma is not quoted.
         return Package(name=name, uri=uri, defect=SPILLS, defect_detail=spilled[:300])
     sizes = {path: _size(images, folder, path) for path in {row["image"] for row in rows} - {""}}
     found = Files(path for path, size_bytes in sizes.items() if size_bytes is not None)
@@ -260,7 +260,7 @@ def _package(
         path = row["image"]
         graphics = []
         if path:
-            # A table means the very file it names, and no other with the same stem or name.
+            # A table refers to this exact file, not to others with the same stem or name.
             is_plain = all(other == path for other in found.candidates([path]))
             image_name = path if is_plain else f"{path}#{number}"
             graphics = [Graphic([image_name])]
@@ -307,26 +307,26 @@ def _package(
 
 
 def _size(images: Tree, folder: str, path: str) -> int | None:
-    """Return the size of an image in bytes, or None where the folder has none of this name."""
+    """Return the size of an image in bytes, or None if there is no such file."""
     full = f"{folder}/{path}"
     parts = path.replace("\\", "/").split("/")
     try:
         if path.startswith(("/", "\\")) or ".." in parts or not images.is_inside(full):
-            log.warning("not looked at, as it leads out of %s: %s", folder, path[:300])
+            log.warning("skipped because it leads out of %s: %s", folder, path[:300])
             return None
         with translate_storage_errors(images.uri(full)):
             info = images.filesystem.get_file_info(full)
-    # A name may be too long, or no name at all.
+    # The name may be too long or invalid.
     except (OSError, ValueError):
         return None
     return int(info.size) if info.type == pafs.FileType.File else None
 
 
 def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, str]]:
-    """Yield the rows of the table with our names for the columns, all values as text.
+    """Yield the rows of the table under our column names, all values as text.
 
     Raises:
-        SourceError: If a column that is needed or named is nowhere.
+        SourceError: If a required or configured column is missing.
     """
     raw = _raw_rows(table, config)
     first = next(raw, None)
@@ -342,13 +342,13 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
         )
     ignored = sorted(set(there) - set(names.values()))
     if ignored:
-        log.warning("columns not read of %s: %s", config.path, ", ".join(ignored))
+        log.warning("unused columns of %s: %s", config.path, ", ".join(ignored))
     names[_SPILLED] = _SPILLED
     read = set(names.values())
     for row in itertools.chain([first], raw):
         columns.add(row, read)
         yield {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
-    # In JSON any row may be the first that has a column.
+    # In JSON Lines, any row may be the first that has a column.
     lacking = [
         f"{ours}={name}" for ours, name in config.columns.items() if name not in columns.names
     ]
@@ -363,7 +363,7 @@ def _raw_rows(table: Tree, config: Config) -> Iterator[dict[str, Any]]:
     path = config.path
     kind = table.path.rpartition(".")[2].lower()
     if kind not in ("csv", "tsv", "jsonl", "ndjson", "parquet"):
-        raise SourceError(f"source.path: {path} is no .csv, .tsv, .jsonl or .parquet")
+        raise SourceError(f"source.path: {path} is not a .csv, .tsv, .jsonl or .parquet file")
     try:
         with table.filesystem.open_input_file(table.path) as stream:
             if kind == "parquet":
@@ -372,7 +372,7 @@ def _raw_rows(table: Tree, config: Config) -> Iterator[dict[str, Any]]:
                 return
             encoding = spreadsheets.encoding_of(stream.read(4), config.encoding)
             stream.seek(0)
-            # The csv module wants line ends as they are; in JSON nothing but \n is one.
+            # The csv module needs line ends unchanged; in JSON Lines only \n ends a line.
             newline = "\n" if kind in ("jsonl", "ndjson") else ""
             text = io.TextIOWrapper(stream, encoding, newline=newline)
             if kind in ("jsonl", "ndjson"):
@@ -415,12 +415,12 @@ def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
 def _text(column: str, value: Any) -> str:
     if isinstance(value, dict | list | bytes):
         raise SourceError(f"source.path: column {column} holds {type(value).__name__}, not text")
-    # Libraries write whole numbers as 7.0 and absent ones as NaN.
+    # Libraries write integers as 7.0 and missing values as NaN.
     if isinstance(value, float):
         value = None if math.isnan(value) else int(value) if value.is_integer() else value
     if isinstance(value, datetime.datetime):
         value = value.date()
-    # JSON may hold halves of characters, which no file takes.
+    # JSON may contain lone surrogates, which cannot be encoded in UTF-8.
     return "" if value is None else str(value).encode("utf-8", "replace").decode().strip()
 
 
