@@ -255,7 +255,7 @@ def test_a_service_that_refuses_all_ends_the_job_which_goes_on_later(service, tm
     articles = harvest_of(tmp_path / "figures", [row(pmid, str(pmid)) for pmid in numbers])
     settings = {"entrez.tries": 2, "entrez.connections": 1, "citations": False}
     service.next_answers(None, *[fault] * 100)
-    with pytest.raises(ServiceError, match="the same command goes on with what is left"):
+    with pytest.raises(ServiceError, match="the same command resumes"):
         run(service, articles, **settings)
     assert len(service.requests) < 40
     service._next.clear()
@@ -274,7 +274,7 @@ def test_a_service_that_is_away_or_blocks_us_is_told_at_once(service, tmp_path):
         run(service, articles)
     key = with_body(b'{"error":"API key invalid","api-key":"secret0123","type":"api-key"}', 400)
     service.next_answers(key)
-    with pytest.raises(BiovlError, match="does not take this api_key") as refused:
+    with pytest.raises(BiovlError, match="api_key") as refused:
         run(service, articles, **{"entrez.api_key": "secret0123"})
     assert "secret" not in str(refused.value)
 

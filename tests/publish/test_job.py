@@ -188,7 +188,7 @@ def test_killed_while_it_copies_and_cut_off_while_it_sends_it_goes_on(
     hub.requests.clear()
     hub.large.clear()
     hub.faults += [("POST .*/commit/", 403)]
-    with pytest.raises(StorageError, match="the same command goes on"):
+    with pytest.raises(StorageError, match="the same command resumes"):
         run(corpus, **asked, out=str(out))
     assert hub.count("PUT") == len(hub.large) > 0
     assert hub.repo(REPO).files == {}

@@ -100,7 +100,7 @@ def test_a_full_disk_ends_the_command_with_the_reason_and_with_room_it_goes_on(
     out = small_disk / "figures"
     full = reason(typed(packages, out))
     assert f"{out}: the disk is full" in full
-    assert full.endswith("the same command goes on with what is left.")
+    assert full.endswith("the same command resumes the job.")
     assert not (out / "manifest.json").exists()
     assert list((out / ".draft").glob("begun.json"))
     subprocess.run(["mount", "-o", "remount,size=100m", str(small_disk)], check=True)

@@ -1,1 +1,1 @@
-"""Pixels: pure functions over image bytes."""
+"""Pure functions over image bytes and pixels."""

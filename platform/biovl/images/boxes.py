@@ -1,4 +1,4 @@
-"""Rectangles in an image: the boxes of panels and of their printed labels."""
+"""Boxes of panels and of their printed labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle in pixels, from the upper left corner of the image; the end is exclusive."""
+    """A rectangle in pixels, from the top left corner of the image; the end is exclusive."""
 
     x0: float
     y0: float
@@ -23,7 +23,7 @@ class Box:
 
     @property
     def area(self) -> float:
-        """Square pixels; 0 where the end is not beyond the start."""
+        """Square pixels; 0 if the end is not beyond the start."""
         return max(self.width, 0.0) * max(self.height, 0.0)
 
     @property
@@ -31,14 +31,14 @@ class Box:
         return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
 
     def scaled(self, by: float) -> "Box":
-        """Return the box in an image that is ``by`` times as large."""
+        """Return the box in an image scaled by a factor."""
         return Box(self.x0 * by, self.y0 * by, self.x1 * by, self.y1 * by)
 
     def moved(self, x: float, y: float) -> "Box":
         return Box(self.x0 + x, self.y0 + y, self.x1 + x, self.y1 + y)
 
     def contains(self, other: "Box", *, slack_px: float = 0.0) -> bool:
-        """Return whether another box lies within this one, give or take some pixels."""
+        """Return whether another box lies within this one, with a tolerance in pixels."""
         return (
             self.x0 - slack_px <= other.x0
             and self.y0 - slack_px <= other.y0
@@ -48,21 +48,21 @@ class Box:
 
 
 def overlap(first: Box, second: Box) -> float:
-    """Return the area that two boxes share, in square pixels."""
+    """Return the intersection of two boxes in square pixels."""
     width = min(first.x1, second.x1) - max(first.x0, second.x0)
     height = min(first.y1, second.y1) - max(first.y0, second.y0)
     return max(width, 0.0) * max(height, 0.0)
 
 
 def iou(first: Box, second: Box) -> float:
-    """Return the shared area over the area of both together, 0..1; 0 for two empty boxes."""
+    """Return the intersection over union, 0..1; 0 for two empty boxes."""
     shared = overlap(first, second)
     union = first.area + second.area - shared
     return shared / union if union > 0 else 0.0
 
 
 def enclosing(boxes: Sequence[Box]) -> Box:
-    """Return the smallest box around all of at least one."""
+    """Return the bounding box of at least one box."""
     return Box(
         min(box.x0 for box in boxes),
         min(box.y0 for box in boxes),
@@ -73,25 +73,25 @@ def enclosing(boxes: Sequence[Box]) -> Box:
 
 @dataclass(frozen=True, slots=True)
 class PanelFound:
-    """One panel of a figure."""
+    """A detected panel of a figure."""
 
     box: Box
-    """In pixels of the figure. It holds the panel's label, axis titles and colour bars."""
+    """In pixels of the figure. Includes the panel's label, axis titles and colour bars."""
 
     label: str | None
-    """As the caption has it, or as printed; None if there is none."""
+    """As in the caption, or as printed; None if there is none."""
 
     label_box: Box | None
     confidence: float
-    """0..1, that there is a panel with this box."""
+    """Probability that there is a panel with this box, 0..1."""
 
     how: str
-    """What the box rests on: ``labels``, ``layout``, or ``whole``, a figure that is not cut."""
+    """Basis of the box: ``labels``, ``layout``, or ``whole`` for a figure that is not split."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A box that a detector takes for a panel."""
+    """A panel candidate from a detector."""
 
     box: Box
     score: float

@@ -1,4 +1,4 @@
-"""Image bytes to pixels. Bad files are results, not exceptions: they end up as a column."""
+"""Image bytes to pixels. Invalid files are results, not exceptions: their defect is a column."""
 
 import contextlib
 import ctypes
@@ -17,12 +17,12 @@ from PIL import ExifTags, Image, _imaging
 from biovl.images.hashing import phash_hex
 
 MAX_PIXELS = 178_956_970
-"""Larger images are defects: a file of a few kB can claim more than a worker's memory. Pillow's own
-limit. Real scans reach 150 million pixels."""
+"""Larger images are defects: a file of a few kB can claim more than a worker's memory. This is
+Pillow's own limit. Real scans reach 150 million pixels."""
 
 MAX_MEMORY_BYTES = 1_500_000_000
-"""What one file may take, encoded and decoded together; beyond it the image is too large. It is
-reckoned from the header, before anything is decoded."""
+"""Maximum memory of one file, encoded and decoded together; above it the image is too large.
+Computed from the header, before decoding."""
 
 MIN_SIDE_PX = 8
 """Smaller images are spacers and rules, not figures."""
@@ -37,14 +37,14 @@ _NOT_READ = (
     *("svg", "eps", "pdf", "wmf", "emf", "pict", "cdr"),
     *("avif", "heif", "jxr", "jxl", "psd", "dicom", "fits", "djvu"),
 )
-"""What publishers deliver for figures beside the formats that are decoded."""
+"""Formats in which publishers deliver figures and that are not decoded."""
 _VIDEO = "graphic is a video"
 DEFECTS = (
     *(EMPTY, UNDECODABLE, TRUNCATED, TOO_LARGE, TOO_SMALL, NOT_AN_IMAGE, _VIDEO),
     *(f"graphic is {kind}" for kind in _NOT_READ),
 )
 
-# Only these decoders are ever tried. Pillow's others start Ghostscript or are seldom looked after.
+# Only these decoders are ever tried. Pillow's others start Ghostscript or are rarely maintained.
 _PILLOW = {
     "jpeg": "JPEG",
     "png": "PNG",
@@ -87,20 +87,20 @@ _MAGIC = (
     (b"Rar!", "rar"),
     (b"7z\xbc\xaf", "7z"),
 )
-# Still images in the container of MP4, by the brand that follows "ftyp".
+# Still images in an MP4 container, by the brand that follows "ftyp".
 _STILLS = {b"avif": "avif", b"avis": "avif", b"heic": "heif", b"heix": "heif", b"mif1": "heif"}
-# Where a file says what it is behind its first bytes.
+# Formats with their signature after the first bytes.
 _MAGIC_AT = (
     (40, b" EMF", "emf"),
     (128, b"DICM", "dicom"),
     (522, b"\x00\x11\x02\xff\x0c\x00", "pict"),
 )
 _MAX_PREAMBLE = 1024
-"""Bytes that printers' commands or a mail program may put in front of a PDF or PostScript file."""
-# What Pillow 13 raises on damaged files. The first seven came up when every format was cut, its
-# bytes flipped, and TIFF entries and PNG chunks replaced (SyntaxError is how it reports a malformed
-# PNG chunk). The rest did not in 260,000 files; they are what its readers of headers could let
-# through, and one file must not cost an article its figures.
+"""Bytes that printer commands or a mail program may put before a PDF or PostScript file."""
+# Exceptions of Pillow 13 on damaged files. The first seven occurred when files of every format were
+# truncated, had bytes flipped, and TIFF entries and PNG chunks replaced (SyntaxError is how it
+# reports a malformed PNG chunk). The others did not occur in 260,000 files, but its header readers
+# could raise them, and one file must not cost an article its figures.
 _BROKEN = (
     Image.DecompressionBombError,
     OSError,
@@ -129,18 +129,18 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""How to undo each orientation that EXIF can state (CIPA DC-008, tag 0x0112)."""
+"""How to undo each EXIF orientation (CIPA DC-008, tag 0x0112)."""
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """What one look at an image file finds."""
+    """Properties of an image file from a single decode."""
 
     format: str | None
     mode: str | None = None
     """Pillow's mode as published: RGB, L, CMYK, I;16, P …"""
     width_px: int | None = None
-    """As displayed: a rotation stated in EXIF is applied, unless the image has a defect."""
+    """As displayed: EXIF rotation is applied, unless the image has a defect."""
     height_px: int | None = None
     phash: str | None = None
     defect: str | None = None
@@ -158,7 +158,7 @@ class Decoded:
 
 
 def image_format(data: bytes) -> str | None:
-    """Return what a file is, by its content and not by its name; None if it is nothing known."""
+    """Return the format of a file, from its content and not its name; None if unknown."""
     for magic, name in _MAGIC:
         if data.startswith(magic):
             return name
@@ -187,7 +187,7 @@ def image_format(data: bytes) -> str | None:
 
 
 def _first_unpacked(data: bytes) -> bytes:
-    """Return how a gzip file begins: vector graphics are often stored so (svgz, emz, wmz)."""
+    """Return the first decompressed bytes of a gzip file, as vector graphics often are."""
     try:
         first = zlib.decompressobj(wbits=31).decompress(data[:65_536], 4_096)
     except zlib.error:
@@ -196,12 +196,12 @@ def _first_unpacked(data: bytes) -> bytes:
 
 
 def stated_size_px(data: bytes) -> tuple[int, int] | None:
-    """Return the (width, height) that a header states, decoding nothing, as it is stored.
+    """Return the (width, height) in the header, before rotation, without decoding.
 
-    None where the header cannot be read, or the file is of a kind that is never decoded.
+    None if the header cannot be read, or the format is never decoded.
 
     Raises:
-        Image.DecompressionBombError: Above twice ``MAX_PIXELS``: Pillow then states no size.
+        Image.DecompressionBombError: Above twice ``MAX_PIXELS``: Pillow then reports no size.
     """
     kind = image_format(data)
     if kind not in _PILLOW:
@@ -216,9 +216,9 @@ def stated_size_px(data: bytes) -> tuple[int, int] | None:
 
 
 def inspect(data: bytes) -> Inspected:
-    """Look at one image file in one decode, to its last byte.
+    """Inspect one image file in a single full decode.
 
-    Memory: at most ``MAX_MEMORY_BYTES``, whatever the file states.
+    Memory: at most ``MAX_MEMORY_BYTES``, whatever the header claims.
     """
     kind = image_format(data)
     if unread := _unread(data, kind):
@@ -232,8 +232,8 @@ def inspect(data: bytes) -> Inspected:
                 return Inspected(kind, mode, width, height, None, TOO_LARGE, size)
             if min(width, height) < MIN_SIDE_PX:
                 return Inspected(kind, mode, width, height, None, TOO_SMALL, size)
-            # The hash needs 32 pixels: libjpeg then skips most of its arithmetic, but still
-            # reads every coded byte, so a truncated file is found out.
+            # The hash needs 32 pixels: libjpeg then skips most of its arithmetic, but still reads
+            # every coded byte, so truncated files are detected.
             image.draft("L", (128, 128))
             image.load()
             if _orientation(image) >= 5:
@@ -247,12 +247,12 @@ def inspect(data: bytes) -> Inspected:
 def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
     """Decode one encoded image to RGB, as displayed.
 
-    Transparent parts are white, as on the page. 16-bit images are scaled to their own range.
+    Transparent parts are white, as on the page. 16-bit images are scaled to their own value range.
 
     Args:
         data: The file.
-        enough_px: Of a side. A larger image is returned at a whole fraction of its size at which
-            each side still has so many; libjpeg does not even decode the rest.
+        enough_px: Minimum side. A larger image may be returned downscaled by an integer factor such
+            that each side is still this long; libjpeg then skips decoding the rest.
     """
     kind = image_format(data)
     if unread := _unread(data, kind):
@@ -262,7 +262,7 @@ def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
             if _is_too_large(image, data):
                 return Decoded(None, TOO_LARGE)
             if enough_px is not None:
-                # Changes nothing where libjpeg does not do the decoding.
+                # No effect on formats that libjpeg does not decode.
                 image.draft(None, (enough_px, enough_px))
             image.load()
             shown = _displayed(image)
@@ -275,7 +275,7 @@ def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
 
 
 def _unread(data: bytes, kind: str | None) -> str | None:
-    """Return why a file is not even opened, None if it is."""
+    """Return why a file is not opened at all, None if it is."""
     if not data:
         return EMPTY
     if kind in _PILLOW:
@@ -286,7 +286,7 @@ def _unread(data: bytes, kind: str | None) -> str | None:
 
 
 def _shown(data: bytes, kind: str | None, defect: str) -> str | None:
-    """Return what a file that is no image is: its kind, or the bytes it begins with."""
+    """Return what a file that is not an image is: its format, or its first bytes."""
     if defect != NOT_AN_IMAGE:
         return None
     return kind or f"begins with {data[:12].hex(' ')}"
@@ -300,7 +300,7 @@ def _is_too_large(image: Image.Image, data: bytes) -> bool:
 
 
 def _bytes_a_pixel(image: Image.Image) -> int:
-    """Return how many bytes a pixel takes while an image is decoded, turned and made RGB.
+    """Return the bytes per pixel needed to decode an image, rotate it and convert it to RGB.
 
     Measured as the growth of a process, at 178 million pixels of each format, and rounded up.
     """
@@ -312,14 +312,14 @@ def _bytes_a_pixel(image: Image.Image) -> int:
     depth = 4 if mode in ("LA", "PA", "La", "RGBA", "RGBa", "RGBX", "CMYK", "LAB") else 0
     bands = 8 if mode.startswith(("I", "F")) else 4 if mode not in ("1", "L", "P") else 1
     transparent = mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in image.info
-    # libjpeg keeps the coefficients of a progressive file, two bytes each.
+    # libjpeg holds the coefficients of a progressive file, two bytes each.
     coefficients = 2 * len(image.getbands()) if image.info.get("progressive") else 0
     return max(bands, depth) + (7 if transparent else 3) + 1 + coefficients
 
 
 @contextlib.contextmanager
 def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
-    """Open an image with its own decoder and no other, without a word on standard error."""
+    """Open an image with its own decoder only, without output on standard error."""
     _silence_tiff()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -329,10 +329,10 @@ def _opened(data: bytes, kind: str | None) -> Iterator[Image.Image]:
 
 @functools.cache
 def _silence_tiff() -> None:
-    # Pillow raises what it logs here.
+    # Pillow also raises what it logs here.
     logging.getLogger("PIL.TiffImagePlugin").setLevel(logging.CRITICAL)
-    # libtiff writes every error to standard error, and Pillow raises it besides. Where Pillow has
-    # libtiff built in, the name is not to be found and the messages stay.
+    # libtiff writes every error to standard error, and Pillow raises it, too. If Pillow bundles
+    # libtiff, the symbol is not found and the messages remain.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler(None)
 
@@ -340,7 +340,7 @@ def _silence_tiff() -> None:
 def _reason(error: Exception, data: bytes, kind: str | None) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return TOO_LARGE
-    # libwebp does not say why it fails, but the file states its length after "RIFF".
+    # libwebp does not report why it fails, but the file contains its length after "RIFF".
     is_short_webp = kind == "webp" and int.from_bytes(data[4:8], "little") + 8 > len(data)
     if is_short_webp or "truncated" in str(error).lower():
         return TRUNCATED
@@ -348,13 +348,13 @@ def _reason(error: Exception, data: bytes, kind: str | None) -> str:
 
 
 def _orientation(image: Image.Image) -> int:
-    """Return the orientation of a loaded image, 1 to 8; 1 (upright) if what EXIF says is nonsense.
+    """Return the orientation of a loaded image, 1 to 8; 1 (upright) if the EXIF value is invalid.
 
-    Pillow has turned a TIFF upright when it is loaded, and a PNG may state it after the pixels.
+    Pillow already rotates a TIFF when loading it, and a PNG may store EXIF after the pixels.
     """
     if image.format == "TIFF":
         return 1
-    # A good image with a damaged EXIF block is a good image.
+    # A valid image with a damaged EXIF block is still valid.
     try:
         stated = image.getexif().get(ExifTags.Base.Orientation)
     except _BROKEN:
@@ -363,7 +363,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _displayed(image: Image.Image) -> Image.Image:
-    """Return a loaded image as a page shows it: upright, on white, 8 bits, in L, RGB or CMYK."""
+    """Return a loaded image as displayed: upright, on white, 8 bits, in L, RGB or CMYK."""
     orientation = _orientation(image)
     turned = image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
     if turned.mode.startswith(("I", "F")):
@@ -376,12 +376,12 @@ def _displayed(image: Image.Image) -> Image.Image:
             strip = turned.crop(box).convert("RGBA")
             page.paste(strip, box, strip.getchannel("A"))
         return page
-    # Pillow has a way from LAB to RGB and none to grey.
+    # Pillow converts LAB to RGB, but not to grey.
     return turned.convert("RGB") if turned.mode == "LAB" else turned
 
 
 def _scaled(image: Image.Image) -> Image.Image:
-    """Return an image in 8 bits, the range of its values stretched to 0..255."""
+    """Return an image in 8 bits, with its value range stretched to 0..255."""
     low, high = np.float32(np.inf), np.float32(-np.inf)
     for box in _strips(image):
         values = _finite(image.crop(box))
@@ -402,7 +402,7 @@ def _finite(image: Image.Image) -> np.ndarray:
 
 
 def _pixels(image: Image.Image) -> np.ndarray:
-    """Return an image as RGB. Pillow's own way to an array holds two more copies of it."""
+    """Return an image as an RGB array. Pillow's own conversion holds two more copies."""
     pixels = np.empty((image.height, image.width, 3), np.uint8)
     for box in _strips(image):
         pixels[box[1] : box[3]] = np.asarray(image.crop(box).convert("RGB"))
@@ -413,7 +413,7 @@ _STRIP_PIXELS = 4_000_000
 
 
 def _strips(image: Image.Image) -> Iterator[tuple[int, int, int, int]]:
-    """Yield boxes that cut an image into strips of few pixels, from the top."""
+    """Yield boxes of few pixels that divide an image into strips, from the top."""
     rows = max(1, _STRIP_PIXELS // image.width)
     for top in range(0, image.height, rows):
         yield 0, top, image.width, min(top + rows, image.height)

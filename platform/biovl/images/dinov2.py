@@ -1,7 +1,7 @@
-"""What a DINOv2 sees of an image: one preparation for columns, benchmarks and fine-tuning.
+"""Image preprocessing of DINOv2, shared by columns, benchmarks and fine-tuning.
 
-It is that of DINOv2's evaluation and of its ``preprocessor_config.json`` on the hub, by Pillow:
-other resizing (torchvision on tensors) changes vectors by up to 0.006 in cosine.
+It equals that of DINOv2's evaluation and of its ``preprocessor_config.json`` on the Hugging Face
+hub, with Pillow: other resizing (torchvision on tensors) changes vectors by up to 0.006 in cosine.
 """
 
 from typing import TYPE_CHECKING
@@ -11,18 +11,18 @@ from PIL import Image
 
 from biovl.images.transforms import resize_center_crop
 
-# PyTorch is imported where a model is: workers that decode start seconds sooner without.
+# PyTorch is imported lazily: workers that only decode start seconds sooner without it.
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Shapes: B images, H and W of the square that the model sees, C channels.
+# Shapes: B images, H and W of the model's square input, C channels.
 
 RESIZE_PX = 256
-"""The shorter side before the crop."""
+"""The shorter side before the crop, in pixels."""
 SIZE_PX = 224
-"""The side of the square."""
+"""The side of the square, in pixels."""
 
-# Of ImageNet, in RGB of 0..1: what all DINOv2 were trained with.
+# ImageNet mean and std, for RGB in 0..1, with which all DINOv2 models were trained.
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 
@@ -30,7 +30,7 @@ STD = (0.229, 0.224, 0.225)
 def crop(
     pixels_HWC: np.ndarray, *, resize_px: int = RESIZE_PX, size_px: int = SIZE_PX
 ) -> np.ndarray:
-    """Return the middle square of an RGB image, uint8, shape [size_px, size_px, 3].
+    """Return the center crop of an RGB image, uint8, shape [size_px, size_px, 3].
 
     Args:
         pixels_HWC: uint8.
@@ -43,7 +43,7 @@ def crop(
 
 
 def normalize(pixels_BHWC: "Tensor") -> "Tensor":
-    """Return float32, shape [B, C, H, W], of squares in uint8, on their device."""
+    """Return normalized uint8 squares, float32, shape [B, C, H, W], on the same device."""
     image_BCHW = pixels_BHWC.permute(0, 3, 1, 2).contiguous().float().div_(255)
     mean_C11 = image_BCHW.new_tensor(MEAN)[:, None, None]
     std_C11 = image_BCHW.new_tensor(STD)[:, None, None]

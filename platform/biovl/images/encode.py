@@ -1,4 +1,4 @@
-"""Images as training reads them: the published bytes, or a smaller copy."""
+"""Image bytes for training: as published, or a smaller copy."""
 
 import io
 from dataclasses import dataclass
@@ -15,20 +15,21 @@ class Encoded:
 
     data: bytes
     suffix: str
-    """``jpg`` or ``png``: what the training readers of the field know."""
+    """``jpg`` or ``png``, the formats that common training readers support."""
     defect: str | None = None
 
 
 def for_training(data: bytes, *, short_side_px: int | None, jpeg_quality: int) -> Encoded:
-    """Return an image as it goes into a shard.
+    """Return the bytes of an image for a shard.
 
     Args:
         data: The published bytes.
-        short_side_px: Make the shorter side this long, in RGB JPEG; images are never enlarged.
-            None keeps JPEG and PNG as published, byte for byte, and converts what training
-            readers do not know (TIFF, GIF, WebP, BMP, PNG of 16-bit grey) to 8-bit RGB PNG.
-        jpeg_quality: Pillow's scale, 1 to 95. Colours are not subsampled: thin coloured lines in
-            plots would blur.
+        short_side_px: Resize the shorter side to this length, in RGB JPEG; images are never
+            enlarged. None keeps JPEG and PNG as published, byte for byte, and converts formats that
+            training readers do not support (TIFF, GIF, WebP, BMP, PNG of 16-bit grey) to 8-bit RGB
+            PNG.
+        jpeg_quality: Pillow's scale, 1 to 95. No chroma subsampling: thin coloured lines in plots
+            would blur.
     """
     kind = image_format(data)
     if short_side_px is None and kind in ("jpeg", "png") and not _is_deep_grey_png(data):
@@ -60,10 +61,10 @@ def thumbnail(pixels_HWC: np.ndarray, *, longer_side_px: int) -> bytes:
 
     Args:
         pixels_HWC: RGB, uint8.
-        longer_side_px: At most so long.
+        longer_side_px: Maximum length of the longer side.
     """
     image = Image.fromarray(pixels_HWC)
-    # Halved by averaging until twice the size, then Lanczos: ten times sooner on large scans.
+    # Halved by averaging down to twice the size, then Lanczos: ten times faster on large scans.
     image.thumbnail((longer_side_px, longer_side_px), Image.Resampling.LANCZOS, reducing_gap=2.0)
     stream = io.BytesIO()
     image.save(stream, "JPEG", quality=80, optimize=True)

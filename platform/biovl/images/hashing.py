@@ -1,4 +1,4 @@
-"""What tells two images apart: their bytes, and what they look like."""
+"""Content hashes and perceptual hashes of images."""
 
 import hashlib
 import warnings
@@ -25,11 +25,11 @@ def phash_hex(image: Image.Image) -> str:
 
 
 def phash_bits(hashes: list[str]) -> np.ndarray:
-    """Return hexadecimal hashes as numbers. Shape [N], uint64."""
+    """Return hexadecimal hashes as integers. Shape [N], uint64."""
     return np.array([int(text, 16) for text in hashes], np.uint64)
 
 
 def hamming(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return in how many bits hashes differ, element by element. uint64 in, uint8 out."""
+    """Return the elementwise Hamming distance of hashes. uint64 in, uint8 out."""
     differing: np.ndarray = np.bitwise_count(left ^ right)
     return differing

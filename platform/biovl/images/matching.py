@@ -1,8 +1,8 @@
-"""Labels as read, panels as found, and labels as the caption has them: who is who.
+"""Matching of printed labels, detected panels and caption labels.
 
-Names are compared in steps, from exact to look-alike, and a step only decides where it leaves one
-answer. What has no printed label is told by its place, if nothing contradicts it. A figure about
-which its labels disagree is better left whole: a wrong caption is worse than a long one.
+Names are compared in stages, from exact to look-alike, and a stage only decides if its answer is
+unique. A panel without a printed label is assigned by position, if nothing contradicts it. A figure
+with conflicting labels stays whole: a wrong caption is worse than a long one.
 """
 
 import unicodedata
@@ -15,8 +15,8 @@ from biovl.images.boxes import Box, PanelFound
 _PRIMES = dict.fromkeys(map(ord, "’‘′`´ʹ"), "'") | {ord("″"): "''", ord("”"): "''"}
 _DROPPED = dict.fromkeys(map(ord, " .,:;()[]{}–—-_")) | {0x200B: None}
 
-# Letters that are printed alike, by the one that stands for them all: digits, bars and the capitals
-# that Greek and Cyrillic share with Latin.
+# Characters printed alike, by a representative: digits, bars and the capitals that Greek and
+# Cyrillic share with Latin.
 _ALIKE = str.maketrans(
     "0οоθ1|iι5ѕ8αаβвсеёкмнорртхуγ",
     "ooool" + "lll" + "ssbaabbceekmhopptxyy",
@@ -24,7 +24,7 @@ _ALIKE = str.maketrans(
 _SHARE_PLACED = 0.5
 
 _OFF = 0.4
-"""Share of the side by which the centre of the left panel may be off the left edge."""
+"""Maximum distance of the left panel's centre from the left edge, as a fraction of the side."""
 
 _LEFT = frozenset({"left", "lefthand"})
 _RIGHT = frozenset({"right", "righthand"})
@@ -36,15 +36,15 @@ _FILLERS = frozenset({"panel", "panels", "row", "column", "image", "hand", "side
 
 @dataclass(frozen=True, slots=True)
 class MatchedPanel:
-    """A panel and the part of the caption that speaks of it."""
+    """A panel and the label of its part of the caption."""
 
     panel: PanelFound
     label: str | None
-    """As the caption has it; None if no part of the caption is this panel's."""
+    """As in the caption; None if no part of the caption is about this panel."""
 
     how: str
-    """``exact``, ``written alike``, ``in either case``, ``looks alike``, ``order``, ``place`` or
-    ``none``."""
+    """Matching rule: ``exact``, ``written alike``, ``in either case``, ``looks alike``, ``order``,
+    ``place`` or ``none``."""
 
     confidence: float
 
@@ -58,14 +58,14 @@ class Matched:
     """Labels of the caption that no panel has."""
 
     conflict: str | None
-    """Why the figure should stay whole; None if nothing speaks against its panels."""
+    """Why the figure should stay whole; None if there is no conflict."""
 
     confidence: float
-    """0..1, that every panel has the right label; 0 with a conflict."""
+    """Probability that every panel has the right label, 0..1; 0 with a conflict."""
 
 
 def match(panels: Sequence[PanelFound], expected: Sequence[str]) -> Matched:
-    """Give panels the labels that a caption names.
+    """Assign the labels of a caption to panels.
 
     Args:
         panels: Of one figure, in reading order.
@@ -93,10 +93,10 @@ def match(panels: Sequence[PanelFound], expected: Sequence[str]) -> Matched:
 
 
 def matched_names(read: Sequence[str], expected: Sequence[str]) -> dict[int, tuple[str, str]]:
-    """Return which expected label each text is, and by which step, by the text's index.
+    """Return the expected label of each text and the matching rule, by the text's index.
 
-    A text that could be several labels is none, and so are several texts that are one label but
-    for the best written of them.
+    A text that matches several labels gets none. If several texts match one label, only the best
+    match gets it, if it is unique.
     """
     found: dict[int, tuple[str, str]] = {}
     for how, key in _STEPS:
@@ -117,7 +117,7 @@ def matched_names(read: Sequence[str], expected: Sequence[str]) -> dict[int, tup
 def reading_order(boxes: Sequence[Box]) -> list[int]:
     """Return the indices of boxes row by row, from left to right.
 
-    Boxes are in one row where they share more than half of the lower one's height.
+    Boxes are in one row if they share more than half of the lower one's height.
     """
     rows: list[list[int]] = []
     for at in sorted(range(len(boxes)), key=lambda i: (boxes[i].y0, boxes[i].x0)):
@@ -169,18 +169,18 @@ def _placed(
     left: list[str],
     expected: Sequence[str],
 ) -> dict[int, tuple[str, str]]:
-    """Return the labels of panels that have none printed, if their place tells."""
+    """Return the labels of panels without a printed one, if their position determines them."""
     boxes = [panel.box for panel in panels]
     by_words = _by_words([boxes[at] for at in free], left)
     if by_words is not None:
         return {free[at]: (name, "place") for at, name in by_words.items()}
     if len(panels) != len(expected):
         return {}
-    # Captions speak of "(A, C) … (B, D) …"; in the figure letters stand as in the alphabet.
+    # Captions may list "(A, C) … (B, D) …"; in the figure, letters are in alphabetical order.
     by_letter = [sorted(expected)] if all(len(name) == 1 for name in expected) else []
     for row in [*by_letter, list(expected)]:
         for order in (reading_order(boxes), column_order(boxes)):
-            # The labels that are printed stand where this order puts them.
+            # The printed labels must be where this order places them.
             if all(names[at][0] == row[number] for number, at in enumerate(order) if at in names):
                 return {
                     at: (row[number], "order") for number, at in enumerate(order) if at not in names
@@ -189,7 +189,7 @@ def _placed(
 
 
 def _by_words(boxes: Sequence[Box], words: Sequence[str]) -> dict[int, str] | None:
-    """Return the boxes that labels such as ``upper left`` mean; None if they are no such labels."""
+    """Return the boxes of labels such as ``upper left``; None if they are not such labels."""
     wanted = [_direction(word) for word in words]
     if len(boxes) != len(words) or any(place is None for place in wanted):
         return None
@@ -212,9 +212,9 @@ def _by_words(boxes: Sequence[Box], words: Sequence[str]) -> dict[int, str] | No
 
 
 def cut_axes(expected: Sequence[str]) -> tuple[int, ...]:
-    """Return the axes along which panels follow one another: 0 across, 1 down, or both.
+    """Return the axes along which panels are arranged: 0 across, 1 down, or both.
 
-    Labels such as ``left`` and ``right`` tell that there is nothing to cut from top to bottom.
+    Labels such as ``left`` and ``right`` imply that there is nothing to split vertically.
     """
     places = [_direction(name) for name in expected]
     axes = tuple(
@@ -224,7 +224,7 @@ def cut_axes(expected: Sequence[str]) -> tuple[int, ...]:
 
 
 def _direction(word: str) -> tuple[float | None, float | None] | None:
-    """Return where from left to right and from top to bottom a word points, 0..1."""
+    """Return the relative position that a word denotes, (x, y) in 0..1."""
     parts = set(word.casefold().replace("-", " ").split()) - _FILLERS
     across = 0.0 if parts & _LEFT else 1.0 if parts & _RIGHT else None
     down = 0.0 if parts & _TOP else 1.0 if parts & _BOTTOM else None

@@ -1,8 +1,8 @@
-"""Images to the squares that towers read: cut at random to train, from the middle to judge.
+"""Images to the square inputs of towers: random crop for training, center crop for evaluation.
 
-Both are the transforms of open_clip, which are torchvision's on Pillow images: the same boxes, the
-same filter, without their tensors. JPEGs are decoded in full, as open_clip does: a scaled decode
-changes what the filter sees, and saves nothing on images already resized for training.
+Both are the transforms of open_clip, which are torchvision's on Pillow images: the same boxes and
+the same filter, without tensors. JPEGs are decoded in full, as in open_clip: a scaled decode
+changes the input of the filter, and saves nothing on images already resized for training.
 """
 
 import math
@@ -13,8 +13,8 @@ from PIL import Image
 
 _ATTEMPTS = 10
 _LONGEST = 64
-"""Images longer than so many times their height are cut first: resized, a line of one pixel would
-fill the memory."""
+"""Maximum aspect ratio; longer images are cropped first, because resizing a line one pixel high
+would exhaust memory."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ def random_box(
     ratio: tuple[float, float],
     rng: np.random.Generator,
 ) -> Box:
-    """Return what RandomResizedCrop keeps of an image.
+    """Return the crop of RandomResizedCrop.
 
     Args:
         width: Of the image, at least 1.
         height: Of the image, at least 1.
-        scale: The least and largest share of the area, uniform.
-        ratio: The least and largest width / height, uniform in its logarithm.
+        scale: Minimum and maximum fraction of the area, uniform.
+        ratio: Minimum and maximum width / height, log-uniform.
         rng: Two numbers are drawn per attempt, of which there are at most ten, then two.
 
     Source:
@@ -53,7 +53,7 @@ def random_box(
         if 0 < w <= width and 0 < h <= height:
             top, left = _below(height - h + 1, rng), _below(width - w + 1, rng)
             return Box(left, top, w, h)
-    # The largest part from the middle that has an allowed ratio.
+    # Fallback: the largest center crop with an allowed ratio.
     w, h = width, height
     if width / height < ratio[0]:
         h = round(width / ratio[0])
@@ -69,22 +69,22 @@ def random_resized_crop(
     ratio: tuple[float, float],
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return a random part of an RGB image as a square, bicubic. Shape [size, size, 3], uint8."""
+    """Return a random crop of an RGB image as a square, bicubic. Shape [size, size, 3], uint8."""
     box = random_box(image.width, image.height, scale, ratio, rng)
     cut = image.crop((box.left, box.top, box.left + box.width, box.top + box.height))
     return np.asarray(cut.resize((size_px, size_px), Image.Resampling.BICUBIC))
 
 
 def resize_center_crop(image: Image.Image, size_px: int) -> np.ndarray:
-    """Return the middle of an RGB image whose short side became ``size_px``, bicubic.
+    """Return the center crop of an RGB image resized to a shorter side of ``size_px``, bicubic.
 
-    The bytes are those of open_clip's transform for evaluation. Shape [size, size, 3], uint8.
+    The bytes equal those of open_clip's transform for evaluation. Shape [size, size, 3], uint8.
     """
     width, height = image.size
     short = min(width, height)
     if max(width, height) > _LONGEST * short:
         return resize_center_crop(_middle(image, _LONGEST * short), size_px)
-    # Cut off and not rounded, as torchvision does.
+    # Truncated and not rounded, as in torchvision.
     size = int(size_px * width / short), int(size_px * height / short)
     resized = image.resize(size, Image.Resampling.BICUBIC)
     left, top = round((size[0] - size_px) / 2), round((size[1] - size_px) / 2)
@@ -97,7 +97,7 @@ def _middle(image: Image.Image, longest: int) -> Image.Image:
     return image.crop((left, top, left + width, top + height))
 
 
-# Only Generator.random is drawn from: it is the same in every version of NumPy.
+# Only Generator.random is used: its stream is the same in every version of NumPy.
 def _between(low: float, high: float, rng: np.random.Generator) -> float:
     return low + (high - low) * rng.random()
 

@@ -1,1 +1,1 @@
-"""Two-tower models: builders, weights, tokenizers, and the encoder that later stages use."""
+"""Two-tower models: builders, weights, tokenizers, and the encoder for inference."""

@@ -1,4 +1,4 @@
-"""How many tokens a text has for CLIP: the unit in which context windows are counted."""
+"""CLIP token counts, the unit in which context windows are measured."""
 
 import functools
 import gzip
@@ -10,17 +10,17 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 _VOCABULARY_SIZE = 49_152
-"""Special tokens included; fixes how many merges are read (openai/CLIP, simple_tokenizer)."""
+"""Including special tokens; determines how many merges are read (openai/CLIP, simple_tokenizer)."""
 
 
 def clip_token_counts(texts: Sequence[str]) -> np.ndarray:
-    """Return the number of tokens of each text in CLIP's BPE, start and end tokens left out.
+    """Return the number of tokens of each text in CLIP's BPE, without start and end tokens.
 
-    The vocabulary is the one that open_clip ships. Counts equal those of its tokenizer but for
-    texts that ftfy would repair; this one is many times faster and does not load torch.
+    Uses the vocabulary that open_clip ships. Counts equal those of its tokenizer except for texts
+    that ftfy would repair; this one is many times faster and does not import torch.
 
     Returns:
-        int32, shape [N]. A model with a window of 77 sees the first 75 of them.
+        int32, shape [N]. A model with a context of 77 reads the first 75 of them.
     """
     encodings = _clip_tokenizer().encode_batch_fast(list(texts))
     return np.array([len(encoding.ids) for encoding in encodings], np.int32)
@@ -64,7 +64,7 @@ def _clip_tokenizer() -> Tokenizer:
 
 
 def _byte_letters() -> list[str]:
-    """Return the letter that stands for each byte, in the order of CLIP's vocabulary."""
+    """Return the character for each byte, in the order of CLIP's vocabulary."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return [chr(byte) for byte in printable] + [chr(256 + n) for n, _ in enumerate(others)]

@@ -1,10 +1,10 @@
-"""A trained model as everyone else sees it: bytes and texts in, unit vectors out.
+"""A trained model for inference: encoded images and texts in, unit vectors out.
 
-A model is a folder in open_clip's ``local-dir:`` layout, so that stock open_clip loads what is
-saved here, and this what others released in it (BiomedCLIP). Stock open_clip 3.3.0 has two limits
-that ``load`` here has not: it looks the shape of a transformers text tower up on the hub, under the
-name in ``hf_model_name``, and it cannot build ModernBERT (it passes ``add_pooling_layer``, which
-that model does not take).
+A model is a folder in open_clip's ``local-dir:`` layout: stock open_clip loads models saved here,
+and ``load`` reads models released in it (BiomedCLIP). Stock open_clip 3.3.0 has two limits that
+``load`` has not: it looks up the configuration of a transformers text tower on the Hugging Face
+hub, under the name in ``hf_model_name``, and it cannot build ModernBERT (it passes
+``add_pooling_layer``, which that model does not accept).
 """
 
 import json
@@ -33,10 +33,10 @@ from biovl.models.weight_files import local_copy
 CONFIG = "open_clip_config.json"
 WEIGHTS = "open_clip_model.safetensors"
 SHAPE = "config.json"
-"""The shape of a transformers text tower; where transformers looks for it, too."""
+"""The configuration of a transformers text tower; transformers looks for the same file name."""
 
 Precision = Literal["float32", "bfloat16", "auto"]
-"""Of the towers' arithmetic; auto is bfloat16 on GPUs that have it. Vectors are float32 anyhow."""
+"""Compute dtype of the towers; auto is bfloat16 on GPUs that support it. Vectors are float32."""
 
 Item = TypeVar("Item")
 
@@ -45,14 +45,14 @@ def save(folder: Path, built: Built, state_dict: Mapping[str, Tensor]) -> None:
     """Write a model that ``open_clip.create_model_and_transforms("local-dir:FOLDER")`` loads.
 
         FOLDER/
-          open_clip_config.json          both towers, and how images are prepared
+          open_clip_config.json          both towers, and the image preprocessing
           open_clip_model.safetensors    float32
-          config.json                    the text tower's shape, if it is a transformers model
+          config.json                    the text tower's, if it is a transformers model
           tokenizer.json …               if the tokenizer is not CLIP's
 
     Args:
-        folder: Made if it is not there.
-        built: The model's description; the values in it are not saved.
+        folder: Created if it does not exist.
+        built: The model's configuration; its parameter values are not saved.
         state_dict: All tensors of the model, under the names of ``CustomTextCLIP``.
 
     Raises:
@@ -70,7 +70,7 @@ def save(folder: Path, built: Built, state_dict: Mapping[str, Tensor]) -> None:
     preprocess = asdict(PreprocessCfg(size=built.image_size, mean=built.mean, std=built.std))
     values = {"model_cfg": _published(built), "preprocess_cfg": preprocess}
     (folder / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    # Copies: tensors that share memory, as tied ones do, are refused by the format.
+    # Copies: the format rejects tensors that share memory, such as tied weights.
     tensors = {
         name: tensor.detach().to("cpu", copy=True).contiguous()
         for name, tensor in state_dict.items()
@@ -79,21 +79,21 @@ def save(folder: Path, built: Built, state_dict: Mapping[str, Tensor]) -> None:
 
 
 def _published(built: Described) -> dict[str, Any]:
-    """Return the description that others read."""
+    """Return the configuration to publish."""
     cfg = built.model_cfg
-    # Leaving patches out belongs to a run, not to a model: who trains on chooses anew.
+    # Patch dropout is a setting of a training run, not of the model.
     vision = {key: value for key, value in cfg["vision_cfg"].items() if key != "patch_dropout"}
     return {**cfg, "vision_cfg": vision}
 
 
 def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> "Encoder":
-    """Return the model in a folder, local or ``s3://``, without asking the hub for anything.
+    """Return the model in a folder, local or ``s3://``, without access to the Hugging Face hub.
 
-    Also reads BiomedCLIP's release and others of its layout; where their text tower is of a shape
-    we do not know, that alone is looked up on the hub.
+    Also reads BiomedCLIP's release and others of its layout; only if the configuration of their
+    text tower is unknown, it is looked up on the hub.
 
     Raises:
-        ArtifactError: If there is no model, or the weights are not those of its towers.
+        ArtifactError: If there is no model, or the weights do not match its towers.
     """
     with local_copy(uri) as folder:
         seen = _preprocessing(folder, uri)
@@ -102,7 +102,7 @@ def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> 
 
 
 def load_preparation(uri: str) -> "Preparation":
-    """Return how a model's inputs are prepared, without reading its weights; see ``load``.
+    """Return a model's input preprocessing, without reading its weights; see ``load``.
 
     Raises:
         ArtifactError: If there is no model.
@@ -123,7 +123,7 @@ def _preprocessing(folder: Path | None, uri: str) -> dict[str, Any]:
 
 
 class Preparation:
-    """What comes before the towers: files to pixels, texts to tokens. Travels by pickle."""
+    """Preprocessing: encoded images to pixels, texts to tokens. Can be pickled."""
 
     def __init__(
         self, described: Described, tokenizer: Tokenizer, preprocess: Mapping[str, Any] | None
@@ -132,26 +132,25 @@ class Preparation:
         settings = merge_preprocess_dict(PreprocessCfg(), {**(preprocess or {}), **own})
         self.tokenizer = tokenizer
         self.dim: int = described.model_cfg["embed_dim"]
-        """Length of a vector."""
+        """Embedding dimension."""
         self.image_size: int = described.image_size
-        """Pixels of a side."""
+        """Side in pixels."""
         self.mean, self.std = described.mean, described.std
-        """Of RGB in 0..1."""
-        # The last two make a tensor of the pixels and scale it: that is done beside the towers,
-        # so that what travels there is a quarter as large.
+        """Mean and standard deviation of RGB in 0..1."""
+        # The last two transforms convert to a tensor and normalize: this is done next to the
+        # towers, so that the pixels sent there are a quarter as large.
         steps = image_transform_v2(PreprocessCfg(**settings), is_train=False).transforms[:-2]
         self._steps = list(steps)
 
     def prepare(self, data: bytes, number: int = 0) -> np.ndarray:
-        """Return the pixels of an encoded image that the model sees: uint8, shape [H, W, 3].
+        """Return the preprocessed pixels of an encoded image: uint8, shape [H, W, 3].
 
-        They are those of stock open_clip for evaluation: resized to the shorter side, bicubic,
-        the centre cut out, unless the model says otherwise. Decoding is ours: images are turned
-        upright, transparency is white, 16 bits are scaled; on plain RGB files the two do not
-        differ.
+        They equal those of stock open_clip for evaluation: resized to the shorter side, bicubic,
+        center crop, unless the model's configuration differs. Decoding is biovl's: EXIF rotation is
+        applied, transparency is white, 16 bits are scaled; for plain RGB files both are equal.
 
         Raises:
-            BiovlError: If the image is not usable; says which, by ``number``, and why.
+            BiovlError: If the image is not usable; names it by ``number``, with the reason.
         """
         decoded = decode_rgb(data)
         if decoded.pixels is None:
@@ -159,23 +158,23 @@ class Preparation:
         return self.crop(decoded.pixels)
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return what ``prepare`` does of an image that is decoded: RGB, uint8."""
+        """Return the result of ``prepare`` for a decoded image: RGB, uint8."""
         image = Image.fromarray(pixels_HWC)
         for step in self._steps:
             image = step(image)
         return np.asarray(image)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the tokens of each text, int32, with start and end, cut to the context."""
+        """Return each text's tokens, int32, with start and end, cut to the context length."""
         return self.tokenizer.encode(texts)
 
     def truncated(self, text: str) -> bool:
-        """Return whether a text has more tokens than the model reads."""
+        """Return whether a text has more tokens than the context length."""
         return self.tokenizer.truncates(text)
 
 
 class Encoder:
-    """Two towers for use, not for training."""
+    """Two towers for inference."""
 
     def __init__(
         self,
@@ -185,7 +184,7 @@ class Encoder:
         device: str = "cpu",
         precision: Precision = "float32",
     ) -> None:
-        """Put a model to use; it is changed to evaluation and moved to the device."""
+        """Switch the model to evaluation mode and move it to the device."""
         self.model = built.model.eval().to(device)
         self.preparation = Preparation(built, built.tokenizer, preprocess)
         self.tokenizer: Tokenizer = built.tokenizer
@@ -205,7 +204,7 @@ class Encoder:
         """Return unit vectors of encoded images (JPEG, PNG, TIFF …), float32, shape [N, D].
 
         Raises:
-            BiovlError: If an image is not usable; says which and why.
+            BiovlError: If an image is not usable; names it, with the reason.
         """
         rows = [np.empty((0, self.dim), np.float32)]
         for first, some in _batches(images, batch_size):
@@ -216,7 +215,7 @@ class Encoder:
         return np.concatenate(rows)
 
     def embed_texts(self, texts: Sequence[str], *, batch_size: int = 64) -> np.ndarray:
-        """Return unit vectors of texts, cut to the context, float32, shape [N, D]."""
+        """Return unit vectors of texts, truncated to the context length, float32, shape [N, D]."""
         rows = [np.empty((0, self.dim), np.float32)]
         for _, some in _batches(texts, batch_size):
             rows.append(self.embed_tokens(self.preparation.encode(some)))
@@ -235,7 +234,7 @@ class Encoder:
             return np.empty((0, self.dim), np.float32)
         pixels_BCHW = torch.tensor(pixels_BHWC, device=self.device).permute(0, 3, 1, 2)
         with torch.inference_mode():
-            # The arithmetic of torchvision's ToTensor and Normalize, to the last bit.
+            # Bit-identical to torchvision's ToTensor and Normalize.
             image_BCHW = pixels_BCHW.contiguous().to(torch.float32).div_(255)
             image_BCHW = image_BCHW.sub_(self._mean_C11).div_(self._std_C11)
             with self._computing():
@@ -245,8 +244,9 @@ class Encoder:
     def embed_tokens(self, texts: Sequence[np.ndarray]) -> np.ndarray:
         """Return unit vectors of texts from ``Preparation.encode``, as one batch.
 
-        Tokens are padded to the longest of the batch alone: queries are short. What stands beside
-        a text does not change its vector but in the last digits.
+        Tokens are padded only to the longest text of the batch, as queries are short. The other
+        texts
+        of a batch change a vector only in its last digits.
 
         Returns:
             float32, shape [B, D].
@@ -275,9 +275,9 @@ class Encoder:
 
 
 def _pooled(tower: TextTransformer, tokens_BT: Tensor) -> Tensor:
-    """Return what open_clip's own tower makes of texts that are not padded to the context.
+    """Return the output of open_clip's own text tower for texts not padded to the context length.
 
-    Its ``forward`` cuts the causal mask to their length only where there is a mask of padding.
+    Its ``forward`` truncates the causal mask to their length only if there is a padding mask.
     """
     hidden_BTW, mask = tower._embeds(tokens_BT)
     if mask is not None:

@@ -1,4 +1,4 @@
-"""The shapes of transformers text towers: which are supported, and how to know them offline."""
+"""Configurations of transformers text towers: supported types, and known ones for offline use."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from open_clip.hf_configs import arch_dict
 from biovl.core.errors import ArtifactError, ConfigError
 
 BERT_BASE: dict[str, Any] = {"model_type": "bert", "vocab_size": 30_522}
-"""PubMedBERT's shape: that of BERT base with a vocabulary of its own (transformers' defaults)."""
+"""PubMedBERT's configuration: BERT base with its own vocabulary (transformers' defaults)."""
 MODERNBERT_BASE: dict[str, Any] = {"model_type": "modernbert"}
 
 KNOWN: dict[str, dict[str, Any]] = {
@@ -21,7 +21,7 @@ KNOWN: dict[str, dict[str, Any]] = {
     "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext": BERT_BASE,
     "thomas-sounack/BioClinical-ModernBERT-base": MODERNBERT_BASE,
 }
-"""The papers' language models, so that they and the releases that name them are built offline."""
+"""The papers' language models, so that they and releases based on them can be built offline."""
 
 _SUPPORTED = ("bert", "modernbert", "roberta", "xlm-roberta")
 _HIDDEN_DROPOUTS = ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout")
@@ -44,33 +44,36 @@ def resolve(
     """Return a transformers configuration.
 
     Args:
-        name: What the tower is called: on the hub, or a folder with ``config.json``.
-        given: Settings of the shape; with ``model_type`` the whole of it, else changes to the
-            ``config.json`` of ``folder``, to what is known of the name, or to what stands there.
-        folder: Where a model is read from, if it is.
-        dropout: Of hidden states; None leaves what the shape says. Attention has none.
-        context_length: What the tower must be able to read.
+        name: Name of the tower: on the Hugging Face hub, or a folder with ``config.json``.
+        given: Settings; with ``model_type`` they are complete, otherwise they override the
+            ``config.json`` of ``folder``, the known configuration of the name, or that on the hub.
+        folder: The folder from which a model is read, if any.
+        dropout: Of hidden states; None keeps the configured value. Attention has none.
+        context_length: Tokens that the tower must be able to read.
 
     Raises:
-        ArtifactError: If the shape cannot be had.
+        ArtifactError: If the configuration is unavailable.
         ConfigError: If the tower is not supported or reads fewer tokens.
     """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     try:
         base = {} if "model_type" in given else _base(name, folder)
-        # ModernBERT lists the type of every layer, which another depth must make anew.
+        # ModernBERT's configuration lists the type of every layer, which must be recomputed for
+        # another depth.
         derived = {"layer_types"} if "num_hidden_layers" in given else set()
         plain = {**{key: v for key, v in base.items() if key not in derived}, **given}
         kind = plain.pop("model_type")
         if kind not in _SUPPORTED:
-            raise ConfigError(f"a text tower of type {kind}: choose from {', '.join(_SUPPORTED)}")
+            raise ConfigError(
+                f"text towers of type {kind} are not supported: choose from {', '.join(_SUPPORTED)}"
+            )
         cls = CONFIG_MAPPING[kind]
         defaults = cls().to_dict()
         shape: Any = cls.from_dict({k: _like(defaults.get(k), v) for k, v in plain.items()})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtifactError(
-            f"the shape of {name} cannot be had ({error}); where there is no network, set "
+            f"the shape of {name} is unavailable ({error}); without network access, set "
             "text_transformer, or text_cfg.hf_model_name to a folder with config.json"
         ) from error
     for key in _ATTENTION_DROPOUTS:
@@ -81,7 +84,7 @@ def resolve(
             setattr(shape, key, dropout)
     longest = getattr(shape, "max_position_embeddings", math.inf)
     if "roberta" in kind:
-        longest -= shape.pad_token_id + 1  # its positions begin after that of padding
+        longest -= shape.pad_token_id + 1  # its positions start after that of padding
     if context_length > longest:
         raise ConfigError(f"context_length {context_length}: {name} reads {longest} tokens")
     return shape
@@ -101,6 +104,6 @@ def _base(name: str, folder: Path | None) -> dict[str, Any]:
 
 
 def _like(example: Any, value: Any) -> Any:
-    """Return a value of a command line, which is text, with the type of the one it replaces."""
+    """Convert a command-line value, a string, to the type of the value that it replaces."""
     is_number = isinstance(example, (int, float)) and not isinstance(example, bool)
     return type(example)(value) if is_number and isinstance(value, str) else value

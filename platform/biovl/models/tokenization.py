@@ -1,7 +1,7 @@
-"""Texts to token ids, ragged: the very ids that stock open_clip makes, without its padding.
+"""Texts to ragged token ids: the same ids as stock open_clip, without its padding.
 
 There are two kinds: CLIP's BPE, which open_clip ships, and the fast tokenizers of transformers.
-Both travel to workers by pickle, vocabulary included.
+Both can be pickled for workers, including the vocabulary.
 """
 
 import os
@@ -16,31 +16,32 @@ from biovl.core.errors import ArtifactError, ConfigError
 
 CLIP_CONTEXT = 77
 _MOST_WORDS_KEPT = 200_000
-"""The reference keeps every word it ever met; captions have millions of numbers and names."""
+"""Maximum cache size. The reference never evicts words, and captions have millions of distinct
+ones."""
 
 
 class Tokenizer(Protocol):
-    """Texts to ids of one vocabulary, cut to one length."""
+    """A tokenizer with a vocabulary and a context length."""
 
     context_length: int
-    """The most tokens of a text, start and end included."""
+    """Maximum tokens per text, including start and end."""
     vocab_size: int
     """One more than the largest id."""
     pad_id: int
-    """What open_clip fills short texts with; never in what ``encode`` returns."""
+    """Padding id of open_clip; never in the result of ``encode``."""
     is_clip: bool
-    """Whether it is CLIP's BPE, which open_clip needs no files for."""
+    """Whether it is CLIP's BPE, for which open_clip needs no files."""
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the ids of each text, int32, with start and end tokens, cut to the context."""
+        """Return each text's ids, int32, with start and end, cut to the context length."""
         ...
 
     def truncates(self, text: str) -> bool:
-        """Return whether a text is longer than the context, so that ``encode`` cuts it."""
+        """Return whether ``encode`` truncates a text."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Write the files from which ``open_clip.get_tokenizer("local-dir:…")`` makes it again."""
+        """Write the files from which ``open_clip.get_tokenizer("local-dir:…")`` loads it."""
         ...
 
 
@@ -48,13 +49,13 @@ def make(source: str, context_length: int) -> Tokenizer:
     """Return a tokenizer.
 
     Args:
-        source: A name on the Hugging Face hub or a local folder; empty for CLIP's BPE. A folder
-            with nothing but ``vocab.txt`` and ``config.json`` will do.
-        context_length: The most tokens of a text, at least 3.
+        source: A Hugging Face name or a local folder; empty for CLIP's BPE. A folder with only
+            ``vocab.txt`` and ``config.json`` suffices.
+        context_length: Maximum tokens per text, at least 3.
 
     Raises:
-        ArtifactError: If there is no tokenizer, or one without a vocabulary.
-        ConfigError: If it is not a fast one, or the context has no room for a word.
+        ArtifactError: If there is no tokenizer, or it has no vocabulary.
+        ConfigError: If it is not a fast one, or the context length is below 3.
     """
     if context_length < 3:
         raise ConfigError(f"context_length must be at least 3, got {context_length}")
@@ -69,14 +70,14 @@ class ClipTokenizer:
 
     def __init__(self, context_length: int = CLIP_CONTEXT) -> None:
         self.context_length = context_length
-        # Measured: 5,400 captions of 230 tokens a second and core once words repeat, which is
-        # thirty times what decoding their images allows; so the reference itself is used.
+        # Measured: 5,400 captions of 230 tokens per second and core with a warm cache, thirty times
+        # the rate of decoding their images; so the reference itself is used.
         self._reference = SimpleTokenizer(context_length=context_length)
         self._specials = dict(self._reference.cache)
         self.vocab_size: int = self._reference.vocab_size
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the ids of each text, int32, with start and end tokens, cut to the context."""
+        """Return each text's ids, int32, with start and end, cut to the context length."""
         if len(self._reference.cache) > _MOST_WORDS_KEPT:
             self._reference.cache = dict(self._specials)
         start, end = self._reference.sot_token_id, self._reference.eot_token_id
@@ -86,24 +87,24 @@ class ClipTokenizer:
         ]
 
     def truncates(self, text: str) -> bool:
-        """Return whether a text is longer than the context, so that ``encode`` cuts it."""
+        """Return whether ``encode`` truncates a text."""
         return len(self._reference.encode(text)) > self.context_length - 2
 
     def save(self, folder: Path) -> None:
-        """Write nothing: open_clip has this vocabulary."""
+        """Write nothing: open_clip ships this vocabulary."""
 
 
 class HubTokenizer:
-    """A fast tokenizer of transformers, given the texts as open_clip cleans them."""
+    """A fast tokenizer of transformers, applied to texts cleaned as in open_clip."""
 
     is_clip = False
 
     def __init__(self, source: str, context_length: int) -> None:
-        # Heavy, and models with CLIP's BPE do without.
+        # A heavy import that models with CLIP's BPE do not need.
         from transformers import AutoTokenizer
 
         try:
-            # Whatever code a tokenizer's repository holds is not run.
+            # Code in a tokenizer's repository is never executed.
             self._whole: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         except (OSError, ValueError, KeyError) as error:
             raise ArtifactError(
@@ -113,8 +114,8 @@ class HubTokenizer:
         if not self._whole.is_fast:
             raise ConfigError(f"{source} has no fast tokenizer; convert it to tokenizer.json first")
         vocabulary = self._whole.get_vocab()
-        # transformers makes a tokenizer also of a folder without a vocabulary, in silence: then
-        # every word is unknown.
+        # transformers silently creates a tokenizer from a folder without a vocabulary, which maps
+        # every word to the unknown token.
         if len(vocabulary) <= len(self._whole.all_special_ids):
             raise ArtifactError(f"{source} holds a tokenizer without a vocabulary")
         if self._whole.pad_token_id is None:
@@ -126,24 +127,24 @@ class HubTokenizer:
         self._use_own_settings()
 
     def _use_own_settings(self) -> None:
-        # Set once and for all: transformers sets them at every call, which two threads cannot do
-        # at a time ("Already borrowed").
+        # Set once: transformers sets truncation and padding at every call, which is not thread-safe
+        # ("Already borrowed").
         self._fast = self._whole.backend_tokenizer
         self._fast.no_padding()
         self._fast.enable_truncation(self.context_length)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the ids of each text, int32, with start and end tokens, cut to the context."""
+        """Return each text's ids, int32, with start and end, cut to the context length."""
         cleaned = [self._clean(text) for text in texts]
         return [np.array(found.ids, np.int32) for found in self._fast.encode_batch(cleaned)]
 
     def truncates(self, text: str) -> bool:
-        """Return whether a text is longer than the context, so that ``encode`` cuts it."""
+        """Return whether ``encode`` truncates a text."""
         return bool(self._fast.encode(self._clean(text)).overflowing)
 
     def save(self, folder: Path) -> None:
-        """Write ``tokenizer.json`` and its settings."""
-        # Saved without this project's settings: they would become those of the file.
+        """Write ``tokenizer.json`` and its configuration."""
+        # Saved without this project's truncation and padding, which would be stored in the file.
         self._fast.no_truncation()
         self._whole.save_pretrained(os.fspath(folder))
         self._use_own_settings()

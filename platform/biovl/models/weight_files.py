@@ -1,4 +1,4 @@
-"""Files of weights: found by a name, a path or a URI, and read without obeying what is in them."""
+"""Weight files: located by name, path or URI, and read without executing their content."""
 
 import contextlib
 import hashlib
@@ -21,18 +21,18 @@ from biovl.core.errors import ArtifactError
 State = dict[str, Tensor]
 
 WHOLE = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")
-"""Names of files in a folder, best first, where a whole two-tower model is looked for."""
+"""File names in a folder, in order of preference, for a whole two-tower model."""
 TOWER = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model")
-"""The same for one tower: repositories that hold both have the backbone's own in ``model``."""
+"""The same for a single tower: repositories with both have the backbone's own in ``model``."""
 _ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
 
 
 PUBLISHED = "open_clip_model.safetensors"
-"""The weights that jobs publish; their manifests hold its SHA-256."""
+"""The weights that jobs publish; their manifests contain its SHA-256."""
 
 
 def read(source: str, stems: Sequence[str] = WHOLE, *, architecture: str = "") -> State:
-    """Return the tensors that a source holds, by name. See ``load_model`` for its arguments."""
+    """Return the tensors of a source by name. See ``load_model`` for the arguments."""
     with local_copy(source) as path:
         if path is None:
             path = _downloaded(source, stems, architecture)
@@ -44,12 +44,13 @@ def read(source: str, stems: Sequence[str] = WHOLE, *, architecture: str = "") -
 def check_existence(
     source: str, stems: Sequence[str] = WHOLE, *, architecture: str = "", ask_hub: bool = True
 ) -> None:
-    """Make sure that there are weights to read, without reading or downloading them.
+    """Verify that there are weights to read, without reading or downloading them.
 
-    Arguments are those of ``read``. Without ``ask_hub`` names on the hub are taken as they are.
+    The arguments are those of ``read``. Without ``ask_hub``, names on the Hugging Face hub are
+    not checked.
 
     Raises:
-        ArtifactError: If there are none, or the hub cannot be asked.
+        ArtifactError: If there are none, or the hub is unavailable.
     """
     from open_clip.pretrained import get_pretrained_cfg
 
@@ -87,13 +88,13 @@ def _check_hub(name: str, files: Sequence[str]) -> None:
         return
     try:
         present = HfApi().list_repo_files(name)
-    # Errors of the hub's client are OSErrors or ValueErrors, of the network OSErrors or
-    # RuntimeErrors, as in ``_downloaded``.
+    # The hub's client raises OSError or ValueError, the network OSError or RuntimeError, as in
+    # ``_downloaded``.
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ArtifactError(
-            f"{name!r} is no file or folder here, and cannot be found on the hub "
-            f"({type(error).__name__}: {reason}); where there is no network, give a local file or "
+            f"{name!r} is not a local file or folder, and was not found on the hub "
+            f"({type(error).__name__}: {reason}); without network access, give a local file or "
             "folder instead"
         ) from error
     if not set(files) & set(present):
@@ -101,10 +102,10 @@ def _check_hub(name: str, files: Sequence[str]) -> None:
 
 
 def read_file(path: Path) -> State:
-    """Return the tensors of one file, or of the files that an index names.
+    """Return the tensors of one file, or of the shards that an index lists.
 
     Raises:
-        ArtifactError: If it is none, or holds more than tensors: such files can run code.
+        ArtifactError: If it is invalid, or holds more than tensors: such files can execute code.
     """
     if path.name.endswith(".index.json"):
         return {k: v for part in _parts(path) for k, v in read_file(path.parent / part).items()}
@@ -133,7 +134,7 @@ def _verify(path: Path) -> None:
     """Compare the weights of a model that biovl published with the checksum in its manifest.
 
     Raises:
-        ArtifactError: If they are not what was published.
+        ArtifactError: If they differ.
     """
     manifest = path.with_name(MANIFEST)
     if path.name != PUBLISHED or not manifest.is_file():
@@ -141,7 +142,7 @@ def _verify(path: Path) -> None:
     try:
         expected = json.loads(manifest.read_bytes())["notes"]["weights_sha256"]
     except (ValueError, KeyError, TypeError):
-        # A manifest of something else's.
+        # A manifest of another program.
         return
     with path.open("rb") as stream:
         if hashlib.file_digest(stream, "sha256").hexdigest() == expected:
@@ -153,7 +154,7 @@ def _verify(path: Path) -> None:
 
 
 def _parts(index: Path) -> list[str]:
-    """Return the names of the files that an index names, all beside it."""
+    """Return the names of the files that an index lists, all in its folder."""
     try:
         parts = sorted(set(json.loads(index.read_text())["weight_map"].values()))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
@@ -173,9 +174,9 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 @contextlib.contextmanager
 def local_copy(source: str, *, with_weights: bool = True) -> Iterator[Path | None]:
-    """Yield the local path of a file or folder; None if the source is the name of something.
+    """Yield the local path of a file or folder; None if the source is a model name.
 
-    Of a folder in a bucket, what describes a model can be had without its weights.
+    From a folder in a bucket, the configuration of a model can be copied without its weights.
     """
     source = source.removeprefix("local-dir:")
     if "://" not in source:
@@ -218,7 +219,7 @@ def _in_folder(folder: Path, stems: Sequence[str]) -> Path:
 
 
 def _downloaded(source: str, stems: Sequence[str], architecture: str) -> Path:
-    """Return where the hub's client, or open_clip's, has put what a name stands for."""
+    """Return the download location of a name, from the Hugging Face hub's or open_clip's client."""
     from open_clip.pretrained import download_pretrained, get_pretrained_cfg
 
     tag = get_pretrained_cfg(architecture, source) if architecture else None
@@ -247,7 +248,7 @@ def _unknown(source: str, architecture: str) -> ArtifactError:
 
 
 def _from_hub(name: str, stems: Sequence[str]) -> Path:
-    """Return the first of the known files that a repository, or its copy in the cache, has."""
+    """Return the first of the known files in a repository, or in its cached copy."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -257,7 +258,7 @@ def _from_hub(name: str, stems: Sequence[str]) -> Path:
         try:
             path = Path(hf_hub_download(name, file, local_files_only=from_cache))
         except LocalEntryNotFoundError as error:
-            # The hub does not answer; it need not be asked for every name.
+            # The hub is unavailable; it need not be asked for every name.
             from_cache, problem = True, error
         except EntryNotFoundError:
             continue

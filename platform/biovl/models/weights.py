@@ -1,8 +1,8 @@
-"""Weights from elsewhere into a model: whole, or tower by tower.
+"""Loading of external weights into a model, whole or per tower.
 
 Files name their tensors in many ways (``visual.trunk.``, ``bert.``, ``module.`` …). Each known way
-is tried and the best match taken; less than 99 % of a tower is an error, since a tower that starts
-from noise unnoticed costs a whole run.
+is tried and the best match used; less than 99 % of a tower is an error, because a tower with
+silently random weights wastes a whole run.
 """
 
 import logging
@@ -25,25 +25,25 @@ from biovl.models.weight_files import TOWER, WHOLE, State, read
 log = logging.getLogger(__name__)
 
 ENOUGH = 0.99
-"""The share of a tower's tensors, and of its numbers, that a file must hold."""
+"""Minimum fraction of a tower's tensors, and of its parameters, that a file must hold."""
 
-# What a file of a backbone cannot have: the way into the common space is the two-tower model's.
+# Not in a backbone's file: the projection into the common space belongs to the two-tower model.
 _IMAGE_HEADS = ("head.", "proj")
 _TEXT_HEADS = ("proj.", "text_projection", "transformer.pooler.")
-# Files from before transformers 4.31 and from OpenAI hold what is not learned.
+# Files from before transformers 4.31 and from OpenAI contain tensors that are not parameters.
 _IGNORED = ("position_ids", "attn_mask", "input_resolution", "context_length", "vocab_size")
 
 
 def load_model(model: CustomTextCLIP, source: str, *, architecture: str = "") -> None:
-    """Load a whole two-tower model, whether its text tower has the prefix ``text.`` or none.
+    """Load a whole two-tower model, whether or not its text tower has the prefix ``text.``.
 
-    Position embeddings of another image size or context are interpolated, as open_clip does.
+    Position embeddings of another image size or context length are interpolated, as in open_clip.
 
     Args:
-        model: A ``CustomTextCLIP``; changed in place.
-        source: A file, a folder (``local-dir:`` may stand before it), ``s3://…``, a name on the
-            Hugging Face hub, or a tag of open_clip for the architecture (``openai``).
-        architecture: The name open_clip has for it; only tags need it.
+        model: A ``CustomTextCLIP``; modified in place.
+        source: A file, a folder (optionally with prefix ``local-dir:``), ``s3://…``, a name on the
+            Hugging Face hub, or an open_clip tag for the architecture (``openai``).
+        architecture: Its name in open_clip; only needed for tags.
 
     Raises:
         ArtifactError: If there is nothing to read, or it matches less than 99 % of the model.
@@ -65,16 +65,16 @@ def load_model(model: CustomTextCLIP, source: str, *, architecture: str = "") ->
 
 
 def load_image_tower(visual: nn.Module, source: str, *, architecture: str = "") -> None:
-    """Load an image tower from a backbone's file (timm) or from a two-tower model's.
+    """Load an image tower from the file of a backbone (timm) or of a two-tower model.
 
-    The projection into the common space is loaded where the file has it in the same shape.
-    Arguments and errors are those of ``load_model``.
+    The projection into the common space is loaded if the file has it in the same shape.
+    The arguments and errors are those of ``load_model``.
     """
     state = read(source, TOWER, architecture=architecture)
     ways = [_renamed(state, strip, add) for strip in ("", "visual.") for add in ("", "trunk.")]
     trunk = getattr(visual, "trunk", None)
     if trunk is not None:
-        # First: where both match, timm's has fitted the position embeddings.
+        # First: if both match, timm's has already resized the position embeddings.
         ways = [*(_renamed(way, "", "trunk.") for way in _as_timm(state, trunk)), *ways]
     best = _best(visual, ways)
     _fit_image_positions(best, visual, "positional_embedding")
@@ -82,20 +82,20 @@ def load_image_tower(visual: nn.Module, source: str, *, architecture: str = "") 
 
 
 def load_text_tower(text: nn.Module, source: str, *, architecture: str = "") -> None:
-    """Load a text tower from a language model's file (transformers) or from a two-tower model's.
+    """Load a text tower from the file of a language model (transformers) or of a two-tower model.
 
-    The projection into the common space is loaded where the file has it in the same shape.
-    Arguments and errors are those of ``load_model``.
+    The projection into the common space is loaded if the file has it in the same shape.
+    The arguments and errors are those of ``load_model``.
     """
     state = read(source, TOWER, architecture=architecture)
-    # Checkpoints translated from TensorFlow have its names for the scale and shift of a norm.
+    # Checkpoints converted from TensorFlow use its names for the scale and shift of a norm.
     state = {
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
             "LayerNorm.beta", "LayerNorm.bias"
         ): tensor
         for name, tensor in state.items()
     }
-    # A language model for masked words keeps its encoder under its family's name, or "model".
+    # A masked language model stores its encoder under its family's name, or "model".
     strips = ("", "text.", "bert.", "roberta.", "model.", "transformer.")
     ways = [_renamed(state, strip, add) for strip in strips for add in ("", "transformer.")]
     best = _best(text, ways)
@@ -112,7 +112,7 @@ def _renamed(state: Mapping[str, Tensor], strip: str, add: str) -> State:
 
 
 def _as_timm(state: State, trunk: nn.Module) -> Iterator[State]:
-    """Yield the state as timm would read it: other names, position embeddings resized."""
+    """Yield the state as timm would read it: renamed, with resized position embeddings."""
     from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 
     if isinstance(trunk, VisionTransformer):
@@ -122,7 +122,7 @@ def _as_timm(state: State, trunk: nn.Module) -> Iterator[State]:
 
 
 def _fit_image_positions(state: State, visual: nn.Module, name: str) -> None:
-    """Interpolate position embeddings of another image size; what is no square stays as it is."""
+    """Interpolate position embeddings of another image size; non-square grids are unchanged."""
     old = state.get(name)
     if old is None or old.ndim != 2 or len(old) < 2 or not hasattr(visual, "grid_size"):
         return
@@ -133,7 +133,7 @@ def _fit_image_positions(state: State, visual: nn.Module, name: str) -> None:
 
 
 def _fit_text_positions(state: State, text: nn.Module, name: str) -> None:
-    """Interpolate position embeddings of another context; those of another width stay."""
+    """Interpolate position embeddings of another context length, unless their width differs."""
     old, own = state.get(name), getattr(text, "positional_embedding", None)
     if old is not None and own is not None and old.shape[1:] == own.shape[1:]:
         moved = {"text.positional_embedding": old.float()}
@@ -149,11 +149,11 @@ def _best(tower: nn.Module, ways: Sequence[State]) -> State:
 def _load(
     module: nn.Module, state: State, source: str, *, optional: Sequence[str], whole: bool = False
 ) -> None:
-    """Load what fits; refuse when too little does."""
+    """Load matching tensors; raise if too few match."""
     expected = module.state_dict()
     state = {name: tensor for name, tensor in state.items() if not name.endswith(_IGNORED)}
     is_optional = {name: name.startswith(tuple(optional)) for name in expected}
-    # Counters of batch norm; they do not enter any result, and some files lack them.
+    # Counters of batch norm, which do not affect results; some files lack them.
     is_optional |= {name: True for name in expected if name.endswith("num_batches_tracked")}
     fitting = {
         name: tensor
@@ -178,16 +178,16 @@ def _load(
             unused,
         )
     if whole and len(unused) > (1 - ENOUGH) * len(expected):
-        raise _refused(f"{source} is another model: it has tensors that this one has not", unused)
+        raise _refused(f"{source} is another model: it has tensors that this one lacks", unused)
     if missing:
-        log.warning("%s lacks %s; they start at random", source, ", ".join(missing))
+        log.warning("%s lacks %s; they are randomly initialized", source, ", ".join(missing))
     heads = [name for name in expected if name not in fitting and name not in missing]
     log.info("%s: %d tensors loaded, not in it: %s", source, len(fitting), ", ".join(heads) or "-")
     module.load_state_dict(fitting, strict=False)
 
 
 def _share(expected: State, needed: Sequence[str], missing: Sequence[str]) -> float:
-    """Return the smaller of two shares that are there: of the tensors, and of their numbers."""
+    """Return the smaller of two loaded fractions: of the tensors, and of the parameters."""
     of_numbers = sum(expected[name].numel() for name in missing) / max(
         1, sum(expected[name].numel() for name in needed)
     )

@@ -1,12 +1,12 @@
-"""WiSE-FT: between a model and what it was tuned to, in the space of weights.
+"""WiSE-FT: linear interpolation between the weights of a model and of its fine-tuned version.
 
-Models that share their start lie in one basin, so that the straight line between them holds
-models as good; on it, what tuning taught is traded against what it made forget:
+Models fine-tuned from the same start lie in one loss basin, so models on the line between them are
+usable; the position on it trades what fine-tuning learned against what it forgot:
 
     theta(alpha) = (1 - alpha) theta_base + alpha theta_tuned
 
 Source: Wortsman et al. 2021, arXiv:2109.01903, section 3. BIOMEDICA (Lozano et al. 2025) merges its
-BMCA-CLIP models so.
+BMCA-CLIP models in this way.
 """
 
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ from biovl.models.builders import open_clip
 from biovl.models.builders.open_clip import Built
 
 _COUNTERS = "num_batches_tracked"
-"""Of batch norm: how often it was updated, which enters no result."""
+"""Number of updates of batch norm statistics, which does not affect any result."""
 
 _PROBE = "Chest radiograph, PA view (Fig. 2B): H&E, 3.5 µm."
 
-# What may differ between two descriptions of the same function of pixels and tokens. How long
-# captions may be, tuned says.
+# Fields that may differ between two configurations of the same function of pixels and tokens. The
+# context length is that of ``tuned``.
 _NOT_ARCHITECTURE = {
     *("patch_dropout", "timm_drop", "timm_drop_path", "timm_model_pretrained"),
     *("context_length", "hf_model_name", "hf_tokenizer_name", "hf_model_pretrained"),
@@ -43,33 +43,34 @@ _NOT_ARCHITECTURE = {
 
 @dataclass(frozen=True, kw_only=True)
 class MergeConfig:
-    """Which models to merge, where between them, and what judges that."""
+    """Which models to merge, at which alpha, and how to evaluate it."""
 
     base: str
-    """What tuning began from: a folder in open_clip's ``local-dir:`` layout, or a file of weights
+    """The model before fine-tuning: a folder in open_clip's ``local-dir:`` layout, or a weight file
     for the architecture of ``tuned``; local or ``s3://``."""
 
     tuned: str
-    """A folder in open_clip's ``local-dir:`` layout; architecture, tokenizer and preparation of
-    images are taken from it."""
+    """The fine-tuned model, a folder in open_clip's ``local-dir:`` layout; architecture, tokenizer
+    and image preprocessing are taken from it."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
 
     alpha: float | None = None
-    """The weights to publish: 0 is ``base``, 1 is ``tuned``. None: the best of ``alphas``."""
+    """The interpolation coefficient to publish: 0 is ``base``, 1 is ``tuned``. None: the best of
+    ``alphas``."""
 
     alphas: tuple[float, ...] = ()
-    """Where to score models on a corpus; ``alpha`` is scored with them."""
+    """Coefficients to evaluate on a corpus, in addition to ``alpha``."""
 
     corpus: str | None = None
-    """The folder that assemble published, on whose pairs models are scored."""
+    """The corpus, published by assemble, on whose pairs models are evaluated."""
 
     split: Literal["train", "val", "test"] = "val"
-    """Whose pairs. What was chosen on a split must be reported on another."""
+    """Split to evaluate. A value selected on one split must be reported on another."""
 
     pairs: int = 10_000
-    """How many of them, from the first; 0 is all. Recall depends on it: fewer is easier."""
+    """Number of pairs, from the first; 0 is all. Recall depends on it: fewer is easier."""
 
     def __post_init__(self) -> None:
         for alpha in self.points:
@@ -84,7 +85,7 @@ class MergeConfig:
 
     @property
     def points(self) -> list[float]:
-        """All that is asked for, sorted."""
+        """All requested coefficients, sorted."""
         return sorted({*self.alphas, *([] if self.alpha is None else [self.alpha])})
 
 
@@ -93,14 +94,14 @@ def interpolate(
 ) -> dict[str, Tensor]:
     """Return ``(1 - alpha) base + alpha tuned`` for every tensor, in new memory.
 
-    Computed in float64 and rounded once to the wider type of the two, so that tensors that were
-    not tuned stay what they are, and 0 and 1 give exactly the models. ``logit_scale``, a logarithm,
-    is interpolated as such. Integer tensors must be equal, but for the counters of batch norm,
-    which are those of ``tuned``; its means and variances are interpolated, which is not what images
-    would give.
+    Computed in float64 and rounded once to the wider dtype of the two, so that unchanged tensors
+    stay equal, and 0 and 1 give exactly the models. ``logit_scale``, a logarithm, is interpolated
+    as such. Integer tensors must be equal, except the counters of batch norm, which are those of
+    ``tuned``; its means and variances are interpolated, which differs from statistics of images.
 
     Raises:
-        ArtifactError: If tensors are missing on a side, of another shape, or integers that differ.
+        ArtifactError: If tensors are missing in one model, differ in shape, or are unequal
+            integers.
         ValueError: If alpha is not in [0, 1].
     """
     if not 0 <= alpha <= 1:
@@ -139,11 +140,11 @@ def _between(base: Tensor, tuned: Tensor, alpha: float) -> Tensor:
 
 
 def read_model(folder: Path, source: Path) -> Built:
-    """Return the model that a folder describes, with weights of which none is left to chance.
+    """Return the model of a folder, with all tensors loaded from a weight file.
 
     Args:
         folder: In open_clip's ``local-dir:`` layout.
-        source: The folder itself, or a file of weights for its architecture.
+        source: The folder itself, or a weight file for its architecture.
 
     Raises:
         ArtifactError: If there is no model, or the weights lack any of its tensors.
@@ -152,8 +153,8 @@ def read_model(folder: Path, source: Path) -> Built:
         raise ArtifactError(f"{folder} has no open_clip_config.json: it is not a model")
     built = open_clip.build(open_clip.Config(architecture=str(folder)))
     state = built.model.state_dict()
-    # Loading forgives what one run can make up for by training; a merge cannot. So what was not
-    # loaded must be seen.
+    # Loading tolerates missing tensors that training can learn; a merge cannot. All tensors that
+    # were not loaded must be detected.
     for tensor in state.values():
         if tensor.is_floating_point():
             tensor.fill_(torch.nan)
@@ -164,15 +165,15 @@ def read_model(folder: Path, source: Path) -> Built:
         if tensor.is_floating_point() and tensor.numel() and bool(tensor.isnan().all())
     ]
     if missing:
-        raise ArtifactError(f"{source} lacks {', '.join(missing[:8])}, or holds no numbers there")
+        raise ArtifactError(f"{source} lacks {', '.join(missing[:8])}, or they are all NaN")
     return built
 
 
 def check_same_architecture(base: Built, tuned: Built) -> None:
-    """Refuse models that are not one function of pixels and tokens with two sets of weights.
+    """Reject models with different architectures or preprocessing.
 
     Raises:
-        ArtifactError: Naming the fields that differ.
+        ArtifactError: Names the fields that differ.
     """
     changes = configs.differences(_architecture(base), _architecture(tuned))
     shared = min(base.tokenizer.context_length, tuned.tokenizer.context_length) - 1
@@ -191,7 +192,7 @@ def model_card(manifest: Manifest, sweep: Mapping[str, Any] | None) -> str:
 
     Args:
         manifest: Of the model.
-        sweep: As in ``sweep.json``; None if nothing was scored.
+        sweep: As in ``sweep.json``; None if nothing was evaluated.
     """
     alpha = manifest.counts["alpha"]
     parts = [

@@ -19,7 +19,7 @@ from biovl.core.filesystems import storage_problem, translate_storage_errors, wi
 _FAILED = "failed"
 _SHOWN = 12
 """Number of reasons in an error message, most frequent first."""
-_GOES_ON = "Once that is mended, the same command goes on with what is left."
+_RESUMES = "Once this is fixed, the same command resumes the job."
 
 
 def run_task(where: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def explain_resume(where: str) -> Iterator[None]:
         with translate_storage_errors(without_credentials(where)):
             yield
     except StorageError as error:
-        raise StorageError(f"{error}\n{_GOES_ON}") from error
+        raise StorageError(f"{error}\n{_RESUMES}") from error
 
 
 @contextlib.contextmanager

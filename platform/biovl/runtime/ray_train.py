@@ -40,7 +40,7 @@ COLLECTIVES_TIMEOUT_S = 1_800
 """
 
 _RESERVED = "reserved"
-_GOES_ON = "The same command goes on from the last checkpoint."
+_RESUMES = "The same command resumes from the last checkpoint."
 
 _log = logging.getLogger(__name__)
 
@@ -125,14 +125,14 @@ def fit(
                 raise reason from error
             if failures.are_too_many(Checkpoints(place).steps()):
                 raise TrainingError(
-                    f"the workers failed {failures.described}; the last time: {reason}\n{_GOES_ON}"
+                    f"the workers failed {failures.described}; the last time: {reason}\n{_RESUMES}"
                 ) from error
             say(f"restarting the workers: {str(reason).strip().splitlines()[-1]}")
         except ray.exceptions.ActorDiedError as error:
             if failures.are_too_many(Checkpoints(place).steps()):
                 raise TrainingError(
                     f"Ray Train's controller died {failures.described}: find out what kills "
-                    f"processes on the driver's node, such as full memory\n{_GOES_ON}"
+                    f"processes on the driver's node, such as full memory\n{_RESUMES}"
                 ) from error
             say("restarting the workers: Ray Train's controller died")
             group = reserved_placement_group(place)

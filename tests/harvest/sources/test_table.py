@@ -232,7 +232,7 @@ def test_names_differ_where_articles_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xlsx", b"PK", "is no .csv"),
+        ("t.xlsx", b"PK", "is not a .csv"),
         ("t.csv", b"image,image,caption\na,b,c\n", "more than one column image"),
         ("t.csv", b"image/caption\na/b\n", "it has image/caption"),
         ("t.csv", b'image,caption\na,"' + b"x" * 100_000_001, "field larger"),

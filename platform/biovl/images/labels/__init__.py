@@ -1,4 +1,4 @@
-"""Printed panel labels: the letters next to panels, found and read."""
+"""Printed panel labels: detection and recognition of the letters next to panels."""
 
 from biovl.images.labels.reading import Label, find_words, read_labels
 

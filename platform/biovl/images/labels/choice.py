@@ -1,4 +1,4 @@
-"""Which of the letters in a figure are its labels: those that look alike and stand in order."""
+"""Selection of a figure's labels among its letters: those of similar style, in order."""
 
 import functools
 import math
@@ -12,13 +12,14 @@ from biovl.images.labels.network import CHARACTERS, alike, near
 
 _INDEX = {character: i for i, character in enumerate(CHARACTERS)}
 _MAX_STYLES = 24
-"""Letters after which others are judged: the surest."""
+"""Number of letters, by confidence, that are tried as the pattern for the others."""
 _SPREAD = 0.19
-"""Of the logarithm of heights in a figure: from a small letter a capital's is only guessed."""
+"""Spread of the log heights of letters in a figure: a capital's height is only estimated from a
+small letter."""
 _MAX_OPTIONS = 8
-"""Of one label that fit a pattern best."""
+"""Readings per label that fit a pattern best."""
 
-# Heights of letters against a capital's, of typefaces in common use.
+# Heights of letters relative to a capital, for common typefaces.
 _LOW = "acemnorsuvwxzαε"
 _TAIL = "gpqyγ"
 _LONG = "βζj"
@@ -27,28 +28,28 @@ _X_HEIGHT, _WITH_TAIL, _WITH_BOTH = 0.72, 0.98, 1.27
 
 @dataclass(frozen=True)
 class Word:
-    """A mark that stands alone, or a few in a row, and what each may be."""
+    """A single mark, or a few in a row, and the character probabilities of each."""
 
     box: Box
-    """Around all of it."""
+    """Bounding box of all marks."""
     probabilities: np.ndarray
     """Of each character, and of none, for each mark. Shape [marks, characters + 1]."""
     heights_px: tuple[float, ...]
     is_dark: bool
     is_free: float
-    """How empty it is around the word, 0..1."""
+    """Emptiness of the area around the word, 0..1."""
     prominence: float = 1.0
-    """How large it is beside the other letters of the figure, 0..1."""
+    """Size relative to the other letters of the figure, 0..1."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A word read as one of the labels that may be there."""
+    """A word read as one of the candidate labels."""
 
     text: str
     box: Box
     fit: float
-    """How well the ink reads so, 0..1, and how free it stands."""
+    """How well the ink matches the text, and how isolated it is, 0..1."""
     capital_px: float
     """Height of a capital of the same size."""
     is_dark: bool
@@ -59,7 +60,7 @@ Scored = tuple[Reading, float]
 
 
 def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) -> list[Reading]:
-    """Return every way in which a word reads as one of the expected labels."""
+    """Return all readings of a word as one of the expected labels."""
     by_length: dict[int, list[tuple[Word, slice, bool]]] = {}
     for word in words:
         core, has_bracket = _without_brackets(word.probabilities)
@@ -73,7 +74,7 @@ def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) ->
         fits = np.min([odds[:, i] @ _weights(c) for i, c in enumerate(text)], axis=0)
         for at in np.flatnonzero(fits >= least):
             word, core, has_bracket = of_length[at]
-            # Brackets are put around labels, and seldom around what is shown.
+            # Brackets are usual around labels, and rare around other content.
             fit = float(fits[at]) * word.is_free * word.prominence
             fit *= 1.0 if has_bracket else 0.92
             if fit >= least:
@@ -84,7 +85,7 @@ def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) ->
 
 
 def _distinct(found: list[Reading]) -> list[Reading]:
-    """Return the best of the readings of one text in one place: ink is cut at several values."""
+    """Return the best reading of each text per location: ink is binarized at several thresholds."""
     best: dict[tuple[str, int, int], Reading] = {}
     for reading in sorted(found, key=lambda r: -r.fit):
         x, y = (round(v / 4) for v in reading.box.centre)
@@ -95,7 +96,7 @@ def _distinct(found: list[Reading]) -> list[Reading]:
 
 @functools.cache
 def _weights(character: str) -> np.ndarray:
-    """Return how much each class speaks for a character. Shape [characters + 1]."""
+    """Return how much each class supports a character. Shape [characters + 1]."""
     weights = np.zeros(len(CHARACTERS) + 1, np.float32)
     for others, weight in ((near(character), 0.4), (alike(character), 1.0)):
         for other in others:
@@ -109,7 +110,7 @@ def _without_brackets(odds: np.ndarray) -> tuple[slice, bool]:
     last = len(odds)
     closes = last > 1 and bool(odds[last - 1, _INDEX[")"]] > 0.3)
     opening = float(odds[0, _INDEX["("]])
-    # Before a closing bracket, what cannot be read is an opening one that is frayed.
+    # Before a closing bracket, an unreadable mark counts as a damaged opening bracket.
     opens = last > 1 and (opening > 0.3 or (closes and last > 2 and odds[0, -1] + opening > 0.6))
     return slice(int(opens), max(last - int(closes), int(opens))), opens or closes
 
@@ -131,15 +132,15 @@ def choose(
 ) -> list[Scored]:
     """Return at most one reading for each expected label, with its score, 0..1.
 
-    Labels of one figure have one height and one setting, stand below or beside one another, and in
-    the order of their names. So every sure letter is tried as the pattern of all, and the pattern
-    that explains the most labels wins.
+    Labels of one figure share height and style, and are arranged in rows or columns in the order of
+    their names. So every confident letter is tried as the pattern of all, and the pattern that
+    explains the most labels is used.
 
     Args:
-        found: What reads as one of the labels.
-        expected: In their order.
-        least: Score of a label that is believed.
-        keep: What a choice is reduced to before it is compared with others.
+        found: Readings of the expected labels.
+        expected: The labels in their order.
+        least: Minimum score of a label.
+        keep: Reduces a selection before it is compared with others.
     """
     best: list[Scored] = []
     most = 0.0
@@ -155,7 +156,7 @@ def choose(
         chosen = _aligned({text: options[0] for text, options in near.items()}, near, rank)
         kept = keep([(reading, score) for reading, score in chosen if score >= least])
         if len(kept) == 1 and len(expected) > 1 and not kept[0][0].has_bracket:
-            # One letter alone is as likely to be part of what is shown.
+            # A single letter is as likely to be part of the content.
             continue
         total = sum(score for _, score in kept)
         if total > most + 1e-6:
@@ -164,7 +165,7 @@ def choose(
 
 
 def likeness(reading: Reading, pattern: Reading) -> float:
-    """Return how alike two labels are set, 0..1."""
+    """Return the similarity in style of two labels, 0..1."""
     apart = math.log(reading.capital_px / pattern.capital_px) / _SPREAD
     same = math.exp(-0.5 * apart * apart)
     same *= 1.0 if reading.is_dark == pattern.is_dark else 0.8
@@ -180,7 +181,7 @@ def _likest(options: Sequence[Reading], pattern: Reading) -> list[Scored]:
 def _aligned(
     chosen: dict[str, Scored], near: dict[str, list[Scored]], rank: dict[str, int]
 ) -> list[Scored]:
-    """Choose again, each label in the light of where the others stand."""
+    """Select again, with each label scored by the positions of the others."""
     for _ in range(2):
         believed = [reading for reading, score in chosen.values() if score > 0.2]
         chosen = {
@@ -194,7 +195,7 @@ def _aligned(
 
 
 def _place(reading: Reading, believed: Sequence[Reading], rank: dict[str, int]) -> float:
-    """Return how well a label stands among others: in line with one, after those before it."""
+    """Return how well a label is aligned with others, and after those before it."""
     others = [other for other in believed if other.text != reading.text]
     if not others:
         return 0.85
@@ -205,17 +206,17 @@ def _place(reading: Reading, believed: Sequence[Reading], rank: dict[str, int]) 
         x, y = other.box.x0 - box.x0, other.box.y0 - box.y0
         is_level |= abs(x) < slack or abs(y) < slack or abs(other.box.y1 - box.y1) < slack
         apart = min(apart, max(abs(x), abs(y)))
-        # Against the order of names both in rows and in columns.
+        # Contradicts the order of names in rows and in columns.
         sign = 1 if rank[other.text] > order else -1
         wrong += sign * x < 0.5 * capital and sign * y < 0.5 * capital
     in_order = max(1 - wrong / len(others), 0.2)
-    # Letters on an axis stand closer together than panels do.
+    # Letters on an axis are closer together than panels.
     spread = min(max(apart / (4 * capital), 0.3), 1.0)
     return float((1.0 if is_level else 0.8) * in_order**0.7 * spread**0.5)
 
 
 def from_the_first(chosen: list[Scored], names: Sequence[str]) -> list[Scored]:
-    """Return those that follow one another from the first name on, with gaps of one at most."""
+    """Return the consecutive names from the first one on, with gaps of at most one."""
     have = {pair[0].text: pair for pair in chosen}
     kept: list[Scored] = []
     missed = 0

@@ -1,4 +1,4 @@
-"""Marks: connected ink that is as large as a letter, and the short words such marks form."""
+"""Marks: connected components of letter size, and the short words that they form."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,17 +11,19 @@ from scipy.spatial import cKDTree
 
 DARK_BELOW = (80, 128, 176, 208)
 LIGHT_ABOVE = (128, 176, 222)
-"""Grey values at which ink is cut from paper; letters touch texture at some and not at others."""
+"""Grey thresholds for binarization; letters merge with texture at some and not at others."""
 
 _PLAIN_SHARE = 0.12
-"""Of pixels neither dark nor light, below which a figure is a drawing and cut fewer times."""
+"""Fraction of pixels neither dark nor light, below which a figure is a line drawing and needs fewer
+thresholds."""
 
 MIN_HEIGHT_PX, MAX_HEIGHT_PX = 6, 100
 SIDE = 20
-"""Of the patch in which a mark is read."""
+"""Side of the patch in which a mark is read, in pixels."""
 
 _MAX_REGIONS = 12_000
-"""Of one threshold. More are noise: letters cannot be told from grain of their size."""
+"""Maximum components per threshold. More are noise: letters cannot be separated from grain of their
+size."""
 _MAX_MARKS = 4_000
 _LONGEST = 4
 """Marks in the word of a label: "(ii)"."""
@@ -35,7 +37,7 @@ class Marks:
     boxes: np.ndarray
     """x0, y0, x1, y1. Shape [N, 4], int."""
     thresholds: np.ndarray
-    """Where the ink of each was cut. Shape [N], int."""
+    """Binarization threshold of each. Shape [N], int."""
     is_dark: bool
 
     def __len__(self) -> int:
@@ -43,18 +45,18 @@ class Marks:
 
 
 def find_words(grey: np.ndarray, *, is_dark: bool) -> tuple[Marks, list[tuple[int, ...]]]:
-    """Return what is darker, or lighter, than its surroundings and stands alone or in short words.
+    """Return isolated marks and short words, darker or lighter than their surroundings.
 
-    Longer words are text, but for a bracketed letter in them, as in "(A) Control". Letters one
-    below the other are text as well: the title of an upright axis.
+    Longer words are text, except for a bracketed letter in them, as in "(A) Control". Vertically
+    stacked letters are text as well: the title of a vertical axis.
 
     Args:
         grey: uint8, shape [H, W].
         is_dark: Whether ink is darker than paper.
 
     Returns:
-        The marks, and for each word those it consists of, from left to right. Ink that is cut at
-        several values may give several words.
+        The marks, and for each word the indices of its marks, from left to right. Ink binarized at
+        several thresholds may give several words.
     """
     known: dict[tuple[int, ...], int] = {}
     thresholds: list[int] = []
@@ -84,7 +86,7 @@ def find_words(grey: np.ndarray, *, is_dark: bool) -> tuple[Marks, list[tuple[in
 
 
 def _thresholds(grey: np.ndarray, *, is_dark: bool) -> tuple[int, ...]:
-    """Return where to cut: fewer times where nearly everything is black or white."""
+    """Return the thresholds: fewer if nearly all pixels are black or white."""
     some = grey[::4, ::4]
     if ((some > 48) & (some < 216)).mean() > _PLAIN_SHARE:
         return DARK_BELOW if is_dark else LIGHT_ABOVE
@@ -92,7 +94,7 @@ def _thresholds(grey: np.ndarray, *, is_dark: bool) -> tuple[int, ...]:
 
 
 def _letters(boxes: np.ndarray) -> np.ndarray:
-    """Return the boxes that a letter could have."""
+    """Return the boxes of letter size."""
     wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
     fits = (high >= MIN_HEIGHT_PX) & (high <= MAX_HEIGHT_PX)
     fits &= (wide <= 1.7 * high) & (wide >= 0.06 * high) & (wide >= 1)
@@ -100,7 +102,7 @@ def _letters(boxes: np.ndarray) -> np.ndarray:
 
 
 def _with_dots(letters: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Return letters, their stems joined with the dots above: i and j are two pieces of ink."""
+    """Return letters, with the dots of i and j merged with their stems."""
     wide, high = found[:, 2] - found[:, 0], found[:, 3] - found[:, 1]
     is_round = (wide <= 2 * high + 1) & (high <= 2 * wide + 1)
     dots = found[(high <= 14) & is_round]
@@ -124,15 +126,15 @@ def _with_dots(letters: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 
 def patches(grey: np.ndarray, marks: Marks) -> np.ndarray:
-    """Return each mark's ink in a square around it, 1 where there is ink. float32, [N, S, S].
+    """Return each mark's ink in a square patch, 1 where there is ink. float32, [N, S, S].
 
-    The square has the longer side of the mark; what is beyond the mark's own box is empty.
+    The side of the square is the longer side of the mark; outside the mark's own box it is empty.
     """
     boxes = marks.boxes
     is_large = np.maximum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) > 1.3 * SIDE
     ink = np.zeros((len(marks), SIDE, SIDE), np.float32)
     for which, finer in ((~is_large, 1), (is_large, 2)):
-        # Two samples a step each way: a large letter is averaged and not just picked from.
+        # Two samples per step in each direction: a large letter is averaged and not subsampled.
         some = _ink(grey, Marks(boxes[which], marks.thresholds[which], marks.is_dark), finer * SIDE)
         ink[which] = some.reshape(len(some), SIDE, finer, SIDE, finer).mean((2, 4))
     return ink
@@ -161,7 +163,7 @@ def _ink(grey: np.ndarray, marks: Marks, side: int) -> np.ndarray:
 
 
 def sampled(grey: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return grey values between pixels, for a grid of each mark. float32, [N, len y, len x].
+    """Return interpolated grey values on a grid for each mark. float32, [N, len y, len x].
 
     Args:
         grey: uint8, shape [H, W].
@@ -217,7 +219,7 @@ def _short_words(boxes: np.ndarray) -> list[list[int]]:
 
 
 def _bracketed(boxes: list[list[float]], narrow: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield where parts of a word begin and end that may be "(A)" or "A)", though not the whole."""
+    """Yield the start and end of parts of a longer word that may be "(A)" or "A)"."""
     for last in range(1, len(boxes)):
         _, top, _, end = boxes[last]
         high = end - top
@@ -227,21 +229,21 @@ def _bracketed(boxes: list[list[float]], narrow: list[bool]) -> Iterator[tuple[i
         for first in range(max(0, last - 3), last):
             level = max(abs(boxes[first][1] - top), abs(boxes[first][3] - end)) <= slack
             opens = narrow[first] and level and first < last - 1
-            # One may stand before it that belongs to an upright title.
+            # One mark before it may belong to a vertical title.
             is_half = first == last - 1 and first <= 1
             if (opens or is_half) and (first > 0 or last + 1 < len(boxes)):
                 yield first, last + 1
 
 
 def _is_in(after: np.ndarray) -> np.ndarray:
-    """Return which boxes follow another. Bool, shape [N]."""
+    """Return which boxes follow another one. Bool, shape [N]."""
     follows = np.zeros(len(after), bool)
     follows[after[after >= 0]] = True
     return follows
 
 
 def _following(boxes: np.ndarray) -> np.ndarray:
-    """Return for each box the one that follows it to the right in its word, or -1. Shape [N]."""
+    """Return the index of the next box to the right in the same word, or -1. Shape [N]."""
     middle = (boxes[:, 1] + boxes[:, 3]) / 2
     near = min(6, len(boxes))
     tree = cKDTree(np.column_stack([boxes[:, 0], middle]))

@@ -1,6 +1,6 @@
-"""The network that reads one mark: which letter, figure or bracket it is, if it is any.
+"""The network that classifies one mark as a letter, digit, bracket or none of them.
 
-Its weights are a few hundred kB beside this file; ``benchmarks/train_label_reader.py`` makes them.
+Its weights are a few hundred kB in this folder; ``benchmarks/train_label_reader.py`` trains them.
 """
 
 import functools
@@ -13,7 +13,7 @@ import numpy as np
 from biovl.images.labels.marks import SIDE
 
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789()αβγδεζ"
-"""What a mark may be; one more class means that it is nothing of these."""
+"""The classes of a mark; one more class means none of these."""
 
 WEIGHTS = Path(__file__).with_name("label_reader.npz")
 
@@ -22,22 +22,23 @@ _NEAR = ("B8β", "D0O", "G6C", "gq9", "S5s", "Z2z", "b6", "iIl1j", "E8", "ae", "
 
 
 def alike(character: str) -> str:
-    """Return the characters that cannot be told from one by shape alone, itself among them."""
+    """Return the characters that have the same shape as one, including itself."""
     return "".join(dict.fromkeys(character + "".join(g for g in _ALIKE if character in g)))
 
 
 def near(character: str) -> str:
-    """Return the characters that one is sometimes read as, and that are not ``alike``."""
+    """Return the characters that one is sometimes confused with, and that are not ``alike``."""
     others = "".join(group for group in _NEAR if character in group)
     return "".join(c for c in dict.fromkeys(others) if c not in alike(character))
 
 
 @dataclass(frozen=True)
 class Network:
-    """Two layers."""
+    """A multilayer perceptron with one hidden layer."""
 
     hidden: np.ndarray
-    """float32, shape [S * S + 2, H]; the last row is the bias, the one before the shape's."""
+    """float32, shape [S * S + 2, H]; the last row is the bias, the one before is for the aspect
+    ratio."""
     output: np.ndarray
     """float32, shape [H + 1, characters + 1]."""
 
@@ -62,13 +63,13 @@ class Network:
 
 
 def load(data: bytes) -> Network:
-    """Return the network in a file of weights, kept in half precision."""
+    """Return the network from the bytes of a weight file in half precision."""
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         return Network(stored["hidden"].astype(np.float32), stored["output"].astype(np.float32))
 
 
 def save(network: Network) -> bytes:
-    """Return a file of weights; the same network gives the same bytes."""
+    """Return the bytes of a weight file; equal networks give equal bytes."""
     file = io.BytesIO()
     np.savez(
         file, hidden=network.hidden.astype(np.float16), output=network.output.astype(np.float16)
@@ -78,5 +79,5 @@ def save(network: Network) -> bytes:
 
 @functools.cache
 def shipped() -> Network:
-    """Return the network that comes with the package."""
+    """Return the network shipped with the package."""
     return load(WEIGHTS.read_bytes())

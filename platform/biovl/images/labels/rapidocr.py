@@ -1,7 +1,8 @@
-"""Panel labels read by RapidOCR (PP-OCR models, Apache-2.0): a second reader, forty times as slow.
+"""Panel labels read by RapidOCR (PP-OCR models, Apache-2.0), about 40 times slower.
 
-``pip install rapidocr onnxruntime`` brings the models; nothing is downloaded. It knows words where
-the reader of ``labels`` knows letters, and misses most lone letters on photographs.
+``pip install rapidocr onnxruntime`` includes the models; nothing is downloaded at runtime. It reads
+words where the default reader of ``labels`` reads letters, and misses most single letters on
+photographs.
 """
 
 import re
@@ -17,7 +18,7 @@ from biovl.images.labels.reading import Label
 _SETTINGS = {
     "Global.log_level": "critical",
     "Global.text_score": 0.2,
-    # Lone letters are below the usual thresholds of the detector of lines.
+    # Single letters are below the default thresholds of the text line detector.
     "Det.box_thresh": 0.3,
     "Det.thresh": 0.2,
     "EngineConfig.onnxruntime.intra_op_num_threads": 1,
@@ -27,7 +28,7 @@ _FIRST = re.compile(r"^[(\[]?\s*([A-Za-z])\s*[)\].:]\s")
 
 
 class RapidOcrReader:
-    """Reads labels as ``read_labels`` does, with the models of RapidOCR."""
+    """Reads labels like ``read_labels``, with the models of RapidOCR."""
 
     def __init__(self) -> None:
         """Load the models.
@@ -49,10 +50,11 @@ class RapidOcrReader:
 
         Args:
             pixels: RGB, uint8, shape [H, W, 3].
-            expected: Labels that the caption names: only these are returned, the surest of each,
-                in the caption's case. Without them, whatever looks like a label.
+            expected: Labels in the caption: only these are returned, the most confident of each, in
+                the
+                caption's case. Without them, all text that looks like a label.
         """
-        # Like most that comes from OpenCV, it takes blue before red.
+        # RapidOCR expects BGR, like OpenCV.
         result = self._engine(np.ascontiguousarray(pixels[:, :, ::-1]), use_cls=False)
         if result.boxes is None:
             return []
@@ -65,13 +67,13 @@ class RapidOcrReader:
 
 
 def label_in(words: str) -> str | None:
-    """Return the label that a line of text is or begins with: ``(A) Control`` gives ``A``."""
+    """Return the label that a line of text is or starts with: ``(A) Control`` gives ``A``."""
     match = _LABEL.match(words.strip()) or _FIRST.match(words.strip())
     return match[1] if match else None
 
 
 def named(found: Sequence[Label], expected: Sequence[str]) -> list[Label]:
-    """Return the surest reading of each expected label, in its order and case."""
+    """Return the most confident reading of each expected label, in its order and case."""
     best = []
     for text in dict.fromkeys(expected):
         same = [label for label in found if label.text == text]
@@ -83,6 +85,6 @@ def named(found: Sequence[Label], expected: Sequence[str]) -> list[Label]:
 
 
 def _around(corners: np.ndarray) -> Box:
-    """Return the upright box around four corners. Shape [4, 2]."""
+    """Return the bounding box of four corners. Shape [4, 2]."""
     (x0, y0), (x1, y1) = np.min(corners, axis=0), np.max(corners, axis=0)
     return Box(float(x0), float(y0), float(x1), float(y1))

@@ -1,8 +1,8 @@
-"""Printed panel labels: find the letters beside panels, and read them.
+"""Printed panel labels: detect the letters next to panels, and read them.
 
-Ink is cut from paper at several grey values; what is as large as a letter and stands alone, or in a
-word of a few, is read by a small network; and of what reads as a label those are kept that look
-alike and stand in order. The caption tells which labels to look for, if it is known.
+The image is binarized at several thresholds; components of letter size that are isolated, or in a
+short word, are classified by a small network; among the candidates, those of similar style and in
+order are selected. If the caption is known, only its labels are searched for.
 """
 
 import functools
@@ -20,24 +20,24 @@ from biovl.images.labels.marks import find_words as find_short_words
 from biovl.images.labels.network import Network, shipped
 
 MAX_PIXELS = 1_000_000
-"""Larger images are read at this size: a label is then still 10 pixels high."""
+"""Larger images are downscaled to this size: a label is then still 10 pixels high."""
 MAX_ENLARGED = 2.0
-"""Smaller ones are enlarged towards that size, so many times at most."""
+"""Smaller images are enlarged up to that size, at most by this factor."""
 
 _FIT, _SCORE = 0.2, 0.3
-"""Least a letter must read as one, and least it must look like a label among the others."""
+"""Minimum confidence of a letter, and minimum score of a label among the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label as it is printed in a figure."""
+    """A label as printed in a figure."""
 
     text: str
     """Without brackets and full stops: ``A`` for ``(A)``."""
     box: Box
-    """Around its ink, in pixels of the image."""
+    """Bounding box of its ink, in pixels of the image."""
     score: float
-    """How sure it is that this is a label and reads so, 0..1."""
+    """Confidence that this is a label with this text, 0..1."""
 
 
 def read_labels(pixels: np.ndarray, *, expected: Sequence[str] = ()) -> list[Label]:
@@ -45,12 +45,11 @@ def read_labels(pixels: np.ndarray, *, expected: Sequence[str] = ()) -> list[Lab
 
     Args:
         pixels: RGB, uint8, shape [H, W, 3]; of any size.
-        expected: Labels that the caption names, in its order. Only these are looked for, each once,
-            and the case of a letter is theirs. Without them, letters from A or a on that follow one
-            another.
+        expected: The caption's labels, in its order. Only these are searched for, each once, and
+            the result has their case. Without them, consecutive letters from A or a on.
 
     Returns:
-        In the order of ``expected``, or of the alphabet; each with its place in ``pixels``.
+        In the order of ``expected``, or of the alphabet; each with its box in ``pixels``.
     """
     grey, scale = _small_grey(pixels)
     if min(grey.shape) < 12:
@@ -61,11 +60,11 @@ def read_labels(pixels: np.ndarray, *, expected: Sequence[str] = ()) -> list[Lab
 
 
 def find_words(grey: np.ndarray, network: Network) -> list[Word]:
-    """Return what stands alone or in short words, with what each mark may be.
+    """Return isolated marks and short words, with character probabilities of each mark.
 
     Args:
         grey: uint8, shape [H, W].
-        network: Reads the marks.
+        network: Classifies the marks.
     """
     found = []
     for is_dark in (True, False):
@@ -80,14 +79,14 @@ def find_words(grey: np.ndarray, network: Network) -> list[Word]:
         usual = float(np.median(heights[odds[:, -1] < 0.5])) if (odds[:, -1] < 0.5).any() else 1.0
         is_nothing = (odds[:, -1] > 0.97).tolist()
         for word in short:
-            # A bracket may be frayed beyond recognition, a letter may not.
+            # A bracket may be unreadable, a letter may not.
             if sum(is_nothing[i] for i in word) > (len(word) > 2):
                 continue
             at = list(word)
             x0, y0 = boxes[at, :2].min(0).tolist()
             x1, y1 = boxes[at, 2:].max(0).tolist()
             tall = heights[at].tolist()
-            # Labels are seldom smaller than what is written on axes, and often larger.
+            # Labels are rarely smaller than axis text, and often larger.
             prominence = min(max(0.45 + 0.4 * max(tall) / usual, 0.6), 1.0)
             box, room = Box(x0, y0, x1, y1), float(free[at].mean())
             found.append(Word(box, odds[at], tuple(tall), is_dark, room, prominence))
@@ -95,7 +94,7 @@ def find_words(grey: np.ndarray, network: Network) -> list[Word]:
 
 
 def _expected(found: list[Word], expected: Sequence[str]) -> list[tuple[Reading, float]]:
-    """Return the labels of the caption that are there, in its case or, as happens, the other."""
+    """Return the caption's labels that were read, in its case or the other one."""
     names = list(dict.fromkeys(expected))
     best: list[tuple[Reading, float]] = []
     for case in (str, str.swapcase):
@@ -117,7 +116,7 @@ def _named(reading: Reading, text: str) -> Reading:
 
 
 def _unexpected(found: list[Word]) -> list[tuple[Reading, float]]:
-    """Return the letters from A on that could be labels; none unless there are A and B."""
+    """Return the letters from A on that could be labels; none unless both A and B are found."""
     best: list[tuple[Reading, float]] = []
     for names in (string.ascii_uppercase, string.ascii_lowercase):
         letters = readings(found, list(names), least=2 * _FIT)
@@ -131,7 +130,7 @@ def _unexpected(found: list[Word]) -> list[tuple[Reading, float]]:
 
 
 def _freedom(grey: np.ndarray, marks: Marks) -> np.ndarray:
-    """Return how empty it is above and below each mark, 0..1. Shape [N]."""
+    """Return the emptiness of the area above and below each mark, 0..1. Shape [N]."""
     boxes = marks.boxes.astype(np.float32)
     high = (boxes[:, 3] - boxes[:, 1])[:, None]
     steps = np.linspace(0, 1, 8, dtype=np.float32)
@@ -147,15 +146,15 @@ def _freedom(grey: np.ndarray, marks: Marks) -> np.ndarray:
 
 
 def _small_grey(pixels: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return a figure in grey, at a size in which it is read well and quickly, and its scale."""
+    """Return a figure in grey, scaled for accurate and fast reading, and its scale."""
     height, width = pixels.shape[:2]
-    # A scan of hundreds of megapixels is thinned out before anything copies it.
+    # A scan of hundreds of megapixels is subsampled before anything copies it.
     step = max(1, int((height * width / (8 * MAX_PIXELS)) ** 0.5))
     image = Image.fromarray(np.ascontiguousarray(pixels[::step, ::step])).convert("L")
     scale = min(MAX_ENLARGED, (MAX_PIXELS / (image.width * image.height)) ** 0.5)
     if scale < 1 or scale > 1.3:
         size = max(round(image.width * scale), 1), max(round(image.height * scale), 1)
-        # Letters of eight pixels have strokes of one, which part when they are cut from paper.
+        # Letters of eight pixels have strokes of one pixel, which break when binarized.
         way = Image.Resampling.BOX if scale < 1 else Image.Resampling.BICUBIC
         image = image.resize(size, way, reducing_gap=2 if scale < 1 else None)
     return np.asarray(image), image.width / width

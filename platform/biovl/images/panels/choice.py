@@ -1,8 +1,8 @@
-"""Which regions of a figure are its panels: the labels, the layout and the caption decide together.
+"""Selection of a figure's panels among its regions, by labels, layout and caption together.
 
-Of all ways to cut the figure down its tree of regions, the one is taken whose panels hold one label
-each, in the same corner, whose cuts are clean, and whose number is what the caption says. This is a
-dynamic programme: the best way to cut a region into n panels follows from those of its parts.
+Among all ways to split the figure along its tree of regions, the best has one label per panel, in
+the same corner, clean cuts, and the number of panels in the caption. This is a dynamic programme:
+the best split of a region into n panels follows from those of its parts.
 """
 
 import math
@@ -17,14 +17,15 @@ _CORNERS = (
     *(("left", "top", 1.0), ("middle", "top", 0.75), ("right", "top", 0.7)),
     *(("left", "bottom", 0.85), ("middle", "bottom", 0.8), ("right", "bottom", 0.7)),
 )
-"""Where labels are printed, and how much they are believed there: of 29,000 labels of published
-figures 66 % stand top left, 17 % bottom left, 6 % bottom middle, 5 % bottom right."""
+"""Label positions and their weights: of 29,000 labels of published figures 66 % are top left, 17 %
+bottom left, 6 % bottom middle, 5 % bottom right."""
 
 _SHIFTED = 0.65
-"""Of the same for labels that stand at one distance from that corner."""
+"""Factor on these weights for labels at a fixed offset from that corner."""
 
 _REACH = 0.3
-"""Of a panel's mean side: labels farther than this from where they should be say nothing."""
+"""Fraction of a panel's mean side: labels farther than this from their expected position are
+ignored."""
 
 _ONE_LABEL = 3.0
 _NO_LABEL = -1.5
@@ -40,14 +41,15 @@ _STRIP = -0.4
 _STRIP_SIDE = 0.09
 _HOPELESS = 9.0
 _UNCUT = 0.5
-"""Cost of a panel that a detector proposes and no cut gives."""
+"""Cost of a panel that a detector proposes without matching cuts."""
 
 _PROPOSED = 2.0
-"""Of a panel that is just what a detector is sure of."""
+"""Bonus of a panel that equals a confident proposal of a detector."""
 
 _ODDS = (3.9, 1.7, -3.1, -0.65, -1.7, -0.45)
-"""Logistic regression on 1,400 panels, nine in ten of them drawn, the others published: constant,
-fit, imbalance, cost, the logarithm by which a panel is smaller than the others, its own cut."""
+"""Coefficients of a logistic regression on 1,400 panels, nine in ten of them synthetic, the others
+published: constant, fit, imbalance, cost, the logarithm by which a panel is smaller than the
+others, its own cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +59,28 @@ class Leaf:
     box: Cut
     marks: tuple[Mark, ...]
     cost: float
-    """Of the last cut that made it."""
+    """Cost of the last cut that created it."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Panels, and what speaks for them."""
+    """Selected panels, and the features by which they are scored."""
 
     leaves: tuple[Leaf, ...]
     fit: float
-    """How near the labels are to where all of them should be: mean over the panels, 0..1."""
+    """How near the labels are to their expected position: mean over the panels, 0..1."""
 
     imbalance: float
     """How much panels differ in area from equal shares of the figure: mean of the logarithm."""
 
     cost: float
-    """Of the cuts that made them, mean."""
+    """Mean cost of the cuts that created them."""
 
     agreement: float = 0.0
-    """How much they are what a detector proposes: mean over the panels, 0..1."""
+    """Agreement with the proposals of a detector: mean over the panels, 0..1."""
 
     def confidence(self, leaf: Leaf) -> float:
-        """Return how likely it is that a panel has this box, 0..1."""
+        """Return the probability that a panel has this box, 0..1."""
         usual = sum(area(other.box) for other in self.leaves) / len(self.leaves)
         small = max(0.0, math.log(usual / area(leaf.box)))
         odds = (
@@ -93,13 +95,13 @@ class Choice:
 
     @property
     def quality(self) -> float:
-        """Higher is better, also between choices that go by different labels."""
+        """Higher is better, also between selections that use different labels."""
         return 2 * self.fit - self.imbalance - self.cost + _PROPOSED * self.agreement
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in its panel a label is: so many pixels from a corner."""
+    """Position of labels in their panels: an offset in pixels from a corner."""
 
     across: str
     down: str
@@ -108,7 +110,7 @@ class Place:
     prior: float
 
     def fit(self, box: Cut, mark: Mark) -> float:
-        """Return how near a label of a region is to this place, 0 (far) to 1."""
+        """Return how near a label of a region is to this position, 0 (far) to 1."""
         dx, dy = _offset(self.across, self.down, box, mark)
         reach = _REACH * math.sqrt(area(box))
         return max(0.0, 1 - (abs(dx - self.dx) + abs(dy - self.dy)) / reach)
@@ -122,7 +124,7 @@ class _Best:
 
 
 class Chooser:
-    """Chooses among the regions of one figure."""
+    """Selects panels among the regions of one figure."""
 
     def __init__(
         self,
@@ -133,14 +135,14 @@ class Chooser:
         most: int,
         proposed: Sequence[Proposed] = (),
     ) -> None:
-        """Prepare.
+        """Prepare the selection.
 
         Args:
             regions: The figure's regions, larger before smaller.
-            marks: The labels to go by, at most one of each text.
-            count: How many panels there should be; 0 if nothing is known.
-            most: No more panels than these.
-            proposed: What a detector takes for panels.
+            marks: The labels to use, at most one of each text.
+            count: Expected number of panels; 0 if unknown.
+            most: Maximum number of panels.
+            proposed: Panel proposals of a detector.
         """
         self.regions = regions
         self.marks = marks
@@ -153,7 +155,7 @@ class Chooser:
         self.likely: Mapping[Cut, float] = agreement(regions, proposed) if proposed else {}
 
     def choose(self) -> Choice:
-        """Return the best panels: with each label in its likeliest place, then all in one."""
+        """Return the best panels: with each label in its likeliest position, then all in one."""
         leaves = self._best_leaves(None)
         place = self._place(leaves)
         if place is not None:
@@ -161,7 +163,7 @@ class Chooser:
         return self._judged(leaves, place)
 
     def as_proposed(self) -> Choice:
-        """Return the proposals themselves: panels that no cut from side to side gives."""
+        """Return the proposals themselves, for panels that no straight cuts separate."""
         leaves = [
             Leaf(box, tuple(mark for mark in self.marks if mark.within(box)), _UNCUT)
             for box in partition(self.proposed, self.count)
@@ -198,7 +200,7 @@ class Chooser:
         return self._leaves(self.root, number, best, 0.0)
 
     def _place(self, leaves: Sequence[Leaf]) -> Place | None:
-        """Return where most labels are, None if there are none."""
+        """Return the position of most labels, None if there are none."""
         single = [leaf for leaf in leaves if len(leaf.marks) == 1]
         sums = [
             (sum(place.fit(leaf.box, leaf.marks[0]) for leaf in single) * place.prior, place)
@@ -233,7 +235,7 @@ class Chooser:
         return ways
 
     def _is_strip(self, box: Cut) -> bool:
-        """Return whether a region can be a heading or a shared axis title: it has no label."""
+        """Return whether a region may be a heading or a shared axis title: it has no label."""
         short = min(box[2] - box[0], box[3] - box[1])
         long = max(self.root[2] - self.root[0], self.root[3] - self.root[1])
         return not self.regions[box].marks and short < _STRIP_SIDE * long
@@ -276,7 +278,7 @@ class Chooser:
 
 
 def _offset(across: str, down: str, box: Cut, mark: Mark) -> tuple[float, float]:
-    """Return how far within a region a label is from a corner, in pixels."""
+    """Return the distance of a label from a corner within a region, in pixels."""
     x0, y0, x1, y1 = box
     a0, b0, a1, b1 = mark.box
     dx = {"left": a0 - x0, "right": x1 - a1, "middle": abs(a0 + a1 - x0 - x1) / 2}[across]
@@ -285,9 +287,10 @@ def _offset(across: str, down: str, box: Cut, mark: Mark) -> tuple[float, float]
 
 
 def _places(root: Cut, marks: Sequence[Mark]) -> list[Place]:
-    """Return the corners, and the places that the outermost labels suggest.
+    """Return the corners, and the positions that the outermost labels suggest.
 
-    In a grid of panels, all labels are as far from their corner as the first is from the figure's.
+    In a grid of panels, all labels have the same offset from their corner as the first from the
+    figure's.
     """
     corners = [Place(across, down, 0.0, 0.0, prior) for across, down, prior in _CORNERS]
     if not marks:

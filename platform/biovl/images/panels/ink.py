@@ -1,9 +1,8 @@
-"""Where a figure has ink and where it has none: sums that answer any strip of it at once.
+"""Ink of a figure as integral images, which give the count of any strip in constant time.
 
-A figure is looked at in a copy of bounded size. Three masks of it are kept: what is not white, what
-is not black, and what is not the colour of the figure's border where that is neither; and the
-places where the colour jumps from one column or row to the next, which is all that separates panels
-that touch.
+A figure is reduced to a copy of bounded size. Three masks are stored: pixels that are not white,
+not black, and not the colour of the figure's border if that is neither; and the positions where the
+colour changes between neighbouring columns or rows, the only separation of panels that touch.
 """
 
 from dataclasses import dataclass
@@ -12,17 +11,16 @@ import numpy as np
 from PIL import Image
 
 LONGEST_PX = 1000
-"""Side of the copy that is looked at, at most. Gutters are a hundredth of a figure: they stay
-visible."""
+"""Maximum side of the copy in pixels. Gutters are 1 % of a figure and stay visible."""
 
 _BAND = 64
-"""Rows of the copy made at once: the largest images need no second copy in full."""
+"""Rows of the copy computed at once: the largest images need no second full copy."""
 
 _NEAR = 28
-"""Levels (of 255) by which JPEG moves the colour of a gutter, and a scan that of its paper."""
+"""Levels (of 255) by which JPEG changes the colour of a gutter, and a scan that of its paper."""
 
 _JUMP = 14
-"""Levels between neighbours that count as an edge."""
+"""Difference in levels between neighbours that counts as an edge."""
 
 Cut = tuple[int, int, int, int]
 """A rectangle of the copy: x0, y0, x1, y1, end exclusive."""
@@ -30,22 +28,23 @@ Cut = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Ink:
-    """Sums over a figure's copy of H x W pixels."""
+    """Integral images of a figure's copy of H x W pixels."""
 
     width: int
     height: int
 
     scale_x: float
-    """Pixels of the figure for one of the copy."""
+    """Pixels of the figure per pixel of the copy."""
 
     scale_y: float
 
     inked: tuple[np.ndarray, ...]
-    """How many pixels above and left of each are not of one background; one table per background,
-    the first for the figure's own. Shape [H + 1, W + 1], int32."""
+    """Number of pixels above and left of each that differ from a background; one table per
+    background, the first for the figure's own. Shape [H + 1, W + 1], int32."""
 
     jumps_across: np.ndarray
-    """Likewise, how many pixels differ from their right neighbour. Shape [H + 1, W + 1]."""
+    """Likewise, the number of pixels that differ from their right neighbour. Shape [H + 1, W + 1].
+    """
 
     jumps_down: np.ndarray
     """Likewise, from the neighbour below."""
@@ -65,10 +64,10 @@ class Ink:
         return counts
 
     def trimmed(self, cut: Cut) -> Cut | None:
-        """Return a rectangle without the background around it; None if there is nothing else."""
+        """Return a rectangle cropped to its ink; None if it has none."""
         x0, y0, x1, y1 = cut
         table = self.inked[0]
-        # Counts from the left and from the top only grow: where they start and stop is searched.
+        # Cumulative counts are monotonic: the first and last ink is found by binary search.
         right = table[y1, x0 : x1 + 1] - table[y0, x0 : x1 + 1]
         if right[-1] - right[0] < 2:
             return None
@@ -82,7 +81,7 @@ class Ink:
 
 
 def ink_of(pixels: np.ndarray) -> Ink:
-    """Look at a figure. RGB, uint8, shape [H, W, 3]."""
+    """Return the integral images of a figure. RGB, uint8, shape [H, W, 3]."""
     planes = _planes(pixels)
     height, width = planes[0].shape
     lightest = np.maximum(np.maximum(planes[0], planes[1]), planes[2])
@@ -106,10 +105,10 @@ def ink_of(pixels: np.ndarray) -> Ink:
 
 
 def _planes(pixels: np.ndarray) -> list[np.ndarray]:
-    """Return the copy, a plane for each colour. Shape [H, W], uint8."""
+    """Return the copy, one plane per channel. Shape [H, W], uint8."""
     height, width = pixels.shape[:2]
     by_x = by_y = -(-max(height, width) // LONGEST_PX)
-    # A line of pixels stays a line.
+    # A side of one pixel stays one pixel.
     by_x, by_y = min(by_x, max(width // 8, 1)), min(by_y, max(height // 8, 1))
     if by_x == by_y == 1:
         return [np.ascontiguousarray(pixels[:, :, channel]) for channel in range(3)]
@@ -122,7 +121,7 @@ def _planes(pixels: np.ndarray) -> list[np.ndarray]:
 
 
 def _border_colour(planes: list[np.ndarray]) -> tuple[float, np.ndarray]:
-    """Return the share of the border that has its most frequent colour, and the colour."""
+    """Return the most frequent colour of the border, and its share."""
     edge = np.stack(
         [np.concatenate([plane[0], plane[-1], plane[:, 0], plane[:, -1]]) for plane in planes], 1
     ).astype(np.int64)

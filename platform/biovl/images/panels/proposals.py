@@ -1,4 +1,4 @@
-"""Boxes that a detector proposes, seen beside the regions that a figure can be cut into."""
+"""Panel proposals of a detector, compared with the regions of a figure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from biovl.images.boxes import Box, Proposal, iou
 from biovl.images.panels.ink import Cut, Ink
 
 _SAME = 0.5
-"""Shared area over both from which on a region is at all what is proposed."""
+"""Minimum intersection over union at which a region matches a proposal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A proposal in the copy of the figure, without the background around it."""
+    """A proposal in the copy of the figure, cropped to its ink."""
 
     box: Cut
     score: float
 
 
 def proposed_in(ink: Ink, proposals: Sequence[Proposal]) -> list[Proposed]:
-    """Return the proposals that hold any ink, each once, the surest first."""
+    """Return the distinct proposals that contain ink, the most confident first."""
     found: dict[Cut, float] = {}
     for one in sorted(proposals, key=lambda one: -one.score):
         x0, x1 = (min(max(round(x / ink.scale_x), 0), ink.width) for x in (one.box.x0, one.box.x1))
@@ -33,7 +33,7 @@ def proposed_in(ink: Ink, proposals: Sequence[Proposal]) -> list[Proposed]:
 
 
 def agreement(regions: Iterable[Cut], proposed: Sequence[Proposed]) -> dict[Cut, float]:
-    """Return how much each region is one that is proposed: 0, or up to the proposal's score."""
+    """Return the agreement of each region with the proposals: 0, or up to the proposal's score."""
     boxes_N4 = np.array(list(regions), np.float64).reshape(-1, 4)
     best_N = np.zeros(len(boxes_N4))
     for one in proposed:
@@ -51,7 +51,7 @@ def agreement(regions: Iterable[Cut], proposed: Sequence[Proposed]) -> dict[Cut,
 
 
 def partition(proposed: Sequence[Proposed], count: int) -> list[Cut]:
-    """Return the surest so many proposals if they keep clear of each other, else none."""
+    """Return the ``count`` most confident proposals if they do not overlap, else none."""
     chosen = [one.box for one in proposed[:count]]
     clear = all(
         iou(Box(*first), Box(*second)) < 0.05

@@ -1,8 +1,8 @@
-"""Compound figures to their panels: where each lies, and which label it bears.
+"""Compound figures to panels: the box and the label of each.
 
-The figure is cut straight through at gaps and seams in all possible ways (``panel_tree``); labels
-read in it and the labels that its caption names decide which way is meant (``panel_choice``).
-Without any of them a figure stays whole.
+The figure is cut along gaps and seams in all possible ways (``panels.tree``); printed labels and
+the labels of its caption determine which way is used (``panels.choice``). Without sufficient
+evidence a figure stays whole.
 """
 
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ _LEAST = 0.4
 """Mean confidence below which a figure stays whole: a wrong panel is worse than none."""
 
 _ORDERLY = 0.85
-"""Labels that fit so well need no second look."""
+"""Fit of labels above which no second attempt is needed."""
 
 _SURE = 0.5
-"""Score of labels that are believed without a caption that names them."""
+"""Minimum score of a label that is not in the caption."""
 
 
 def split_figure(
@@ -46,10 +46,10 @@ def split_figure(
 
     Args:
         pixels: RGB, uint8, shape [H, W, 3].
-        labels: What was read in the figure (``images.labels``).
-        expected: The labels that the caption names, in its order.
-        proposals: What a detector takes for panels (``detection.detector``): they count beside
-            cuts, labels and number, and are panels themselves where no cut does as well.
+        labels: Labels read in the figure (``images.labels``).
+        expected: The caption's labels, in its order.
+        proposals: Panel proposals of a detector: weighed together with cuts, labels and their
+            number, and used as panels themselves if no cut is as good.
     """
     height, width = pixels.shape[:2]
     expected = list(dict.fromkeys(expected))
@@ -70,10 +70,10 @@ def split_figure(
 def _chosen(
     ink: Ink, known: Sequence[Label], expected: Sequence[str], proposed: Sequence[Proposed]
 ) -> Choice | None:
-    """Return the best panels, None of a blank figure.
+    """Return the best panels, None for a blank figure.
 
-    Letters on an axis are read as labels at times. Panels are also looked for without any, and
-    taken where those with labels are in no order.
+    Letters on an axis are sometimes read as labels. Panels are therefore also searched for without
+    labels, and used if those with labels are in no order.
     """
     count = max(len(expected), len(known)) if len(expected) > 1 else len(known)
     axes = cut_axes(expected)
@@ -99,9 +99,9 @@ def _whole(width: int, height: int) -> PanelFound:
 
 
 def _known(labels: Sequence[Label], expected: Sequence[str]) -> list[Label]:
-    """Return the labels to go by: the caption's, each once, in its spelling.
+    """Return the labels to use: the caption's, each once, in its spelling.
 
-    Without a caption that names any, labels are believed that are sure and begin an alphabet.
+    Without labels in the caption, confident labels that start an alphabet are used.
     """
     best: dict[str, Label] = {}
     for label in sorted(labels, key=lambda label: -label.score):

@@ -1,8 +1,8 @@
-"""All ways to cut a figure straight through: a tree of regions at all levels, of bounded size.
+"""All straight cuts of a figure: a tree of regions at all levels, of bounded size.
 
 A region is cut where a strip has the colour of a background from side to side (a gap), or where the
-colour jumps along a whole line (a seam). What is between text and its plot is a gap too: which cuts
-are meant is decided in ``panel_choice``. Labels tell which cuts are worth following.
+colour changes along a whole line (a seam). The space between text and its plot is a gap, too: which
+cuts are used is decided in ``panels.choice``. Labels determine which cuts are explored.
 """
 
 import heapq
@@ -14,52 +14,52 @@ import numpy as np
 from biovl.images.panels.ink import Cut, Ink
 
 MAX_REGIONS = 1000
-"""Bounds time: text-heavy figures have gaps without end. What clean cuts lead to is cut first.
-Beyond, regions of several labels are cut in one way, between these."""
+"""Bounds the running time: figures with much text have very many gaps. Clean cuts are explored
+first. Above this number, regions with several labels are only cut in one way, between these."""
 
 _OVERTIME = 250
-"""So many regions more."""
+"""Maximum number of regions beyond ``MAX_REGIONS``."""
 
 _BETWEEN = 3
-"""Cuts one way that are followed between the same labels."""
+"""Cuts per axis that are explored between the same labels."""
 
 _BESIDE = 2
-"""Cuts that are followed where all labels are on one side: what they cut off is a heading."""
+"""Cuts that are explored if all labels are on one side: the other side is a heading."""
 
 _BLIND = 5
-"""Cuts that are followed where labels are not known."""
+"""Cuts that are explored if labels are unknown."""
 
 _MANY = 6
-"""Labels of a region beyond which there is no time for more than the cheapest of either."""
+"""Number of labels of a region above which only the cheapest cut of each kind is explored."""
 
 _DEARER, _DEARER_BESIDE = 2.0, 1.2
-"""Cuts are not followed that cost so much more than the cheapest between the same labels."""
+"""Cuts are not explored if they cost this factor more than the cheapest between the same labels."""
 
 _LEAST_SIDE = 0.04
-"""Of the figure's longer side: nothing thinner is a panel."""
+"""Minimum side of a panel, as a fraction of the figure's longer side."""
 
 _CLEAN = 0.006
-"""Share of a gap that specks and hairlines may cross."""
+"""Fraction of a gap that specks and hairlines may cross."""
 
 _CROSSED = 0.07
-"""Share of a gap that axis titles, arrows and connecting lines may cross, at a price."""
+"""Fraction of a gap that axis titles, arrows and connecting lines may cross, at a cost."""
 
 _VALLEYS = 12
 _UNKNOWN = 1.6
-"""Cost of a wide gap of one colour that is no background elsewhere."""
+"""Cost of a wide gap whose colour is not a background elsewhere."""
 
 _BRIDGE_PX = 3
-"""Gaps as wide are no bridge by chance."""
+"""Minimum width of a gap at which a crossing line is significant."""
 
 _SEAM = 0.72
-"""Least share of a line along which the colour jumps."""
+"""Minimum fraction of a line along which the colour changes."""
 
 _Line = tuple[int, int, float]
-"""Where a gap starts and ends, and what it costs to cut there."""
+"""Start and end of a gap, and the cost of a cut there."""
 
 _Candidate = tuple[float, int, int, int, int | None]
-"""Least cost, start, a number that tells equals apart, end; and the background whose gap this is,
-if something crosses it that has no price yet."""
+"""Minimum cost, start, a number that breaks ties, end; and the index of the background whose gap
+this is, if the cost of what crosses it is not computed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Parting:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of the figure, without the background around it, and how it can be cut."""
+    """A part of the figure, cropped to its ink, and its possible cuts."""
 
     box: Cut
     marks: tuple[Mark, ...]
@@ -106,8 +106,8 @@ def regions_of(
     Args:
         ink: The figure.
         marks: Its labels.
-        missing: How many panels may have a label that is not among ``marks``.
-        axes: 0 to cut the left from the right, 1 to cut the upper from the lower.
+        missing: Number of panels that may have a label not in ``marks``.
+        axes: 0 for vertical cuts (left from right), 1 for horizontal cuts (upper from lower).
     """
     root = ink.trimmed((0, 0, ink.width, ink.height))
     if root is None:
@@ -164,7 +164,7 @@ def _partings(
 def _followed(
     ink: Ink, box: Cut, axis: int, least: int, spans: Sequence[tuple[float, float]], *, blind: bool
 ) -> list[_Line]:
-    """Return the cheapest lines between any two labels, and some beside them all."""
+    """Return the cheapest cuts between any two labels, and some outside all of them."""
     kept: list[_Line] = []
     taken: dict[int, int] = {}
     cheapest: dict[int, float] = {}
@@ -181,7 +181,7 @@ def _followed(
         if cost > cheapest.get(before, cost) + _DEARER:
             continue
         if crossed is not None:
-            # What crosses a gap is looked at only where it still may be followed.
+            # Lines that cross a gap are only examined if the cut can still be explored.
             dearer = cost + _bridged(ink, ink.inked[crossed], box, axis, a, b)
             heapq.heappush(waiting, (dearer, a, order, b, None))
             continue
@@ -192,7 +192,7 @@ def _followed(
 
 
 def _lines(ink: Ink, box: Cut, axis: int, least: int) -> list[_Candidate]:
-    """Return where a region can be cut across an axis, without the price of what crosses it."""
+    """Return the possible cuts of a region along an axis, without the cost of crossing lines."""
     counted = ink.columns if axis == 0 else ink.rows
     length, side = box[axis + 2] - box[axis], box[3 - axis] - box[1 - axis]
     low, high = least // 2, length - least // 2
@@ -223,7 +223,7 @@ def _lines(ink: Ink, box: Cut, axis: int, least: int) -> list[_Candidate]:
 
 
 def _bridged(ink: Ink, table: np.ndarray, box: Cut, axis: int, a: int, b: int) -> float:
-    """Return what it costs that lines run through a gap from side to side, as axes and frames do.
+    """Return the cost of lines that run through a gap from side to side, such as axes and frames.
 
     Those of plots run along its ends; a connecting line or arrow may be anywhere.
     """
@@ -240,7 +240,7 @@ def _bridged(ink: Ink, table: np.ndarray, box: Cut, axis: int, a: int, b: int) -
 
 
 def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
-    """Return where a mask is true without a break: starts and ends."""
+    """Return the runs in which a mask is true: starts and ends."""
     padded = np.zeros(len(mask) + 2, np.bool_)
     padded[1:-1] = mask
     edges = np.flatnonzero(padded[1:] != padded[:-1]).tolist()
@@ -248,7 +248,7 @@ def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _valleys(share: np.ndarray) -> list[tuple[int, int]]:
-    """Return where a strip is least crossed, between places that are crossed more: the best."""
+    """Return the best position of each local minimum of a strip's crossings."""
     runs = _runs((share > _CLEAN) & (share <= _CROSSED))
     if len(runs) > _VALLEYS:
         edges = [edge for run in runs for edge in run]
@@ -265,5 +265,5 @@ def _valleys(share: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _peaks(share: np.ndarray) -> list[int]:
-    """Return where the jumps are most among their neighbours."""
+    """Return the local maxima of the edge counts."""
     return [a + int(np.argmax(share[a:b])) for a, b in _runs(share >= _SEAM)]

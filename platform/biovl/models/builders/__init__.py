@@ -1,1 +1,1 @@
-"""Plug-ins: two-tower models. One file is one family of models, built from its settings."""
+"""Plug-ins: two-tower models. Each file builds one family of models from its settings."""

@@ -1,7 +1,7 @@
 """Any image and text tower of open_clip, timm and transformers, as open_clip's CustomTextCLIP.
 
-Settings have open_clip's names, so that a configuration found elsewhere can be copied. Without
-weights to download, everything is built offline, transformers towers included.
+Settings have open_clip's names, so that published configurations can be copied. Without weights to
+download, every model is built offline, including transformers towers.
 """
 
 import json
@@ -23,17 +23,17 @@ from biovl.models import text_shapes, tokenization, weights
 from biovl.models.tokenization import Tokenizer
 
 _OLD_NAMES = {"proj": "hf_proj_type", "pooler_type": "hf_pooler_type"}
-"""Names of the first releases of BiomedCLIP, which open_clip no longer takes."""
+"""Option names of the first releases of BiomedCLIP, which open_clip no longer accepts."""
 _PLACEHOLDER = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Two towers. What is set here replaces what the architecture says."""
+    """Settings of the two towers. They override those of the architecture."""
 
     architecture: str = ""
-    """A name that open_clip knows (``ViT-L-14``), or a folder or name on the hub (``hf-hub:…``)
-    with ``open_clip_config.json``. Empty: all is said below."""
+    """Model name in open_clip (``ViT-L-14``), or a folder or Hugging Face name (``hf-hub:…``) with
+    ``open_clip_config.json``. Empty: all settings are given below."""
 
     embed_dim: int | None = None
     vision_cfg: Mapping[str, Any] = field(default_factory=dict)
@@ -41,41 +41,42 @@ class Config:
     text_cfg: Mapping[str, Any] = field(default_factory=dict)
     """open_clip's ``CLIPTextCfg``: ``hf_model_name``, or ``layers``, ``width`` …"""
     quick_gelu: bool | None = None
-    """OpenAI's and some other weights need it; open_clip's names say so (``-quickgelu``)."""
+    """OpenAI's and some other weights need it; open_clip names them ``-quickgelu``."""
 
     text_transformer: Mapping[str, Any] = field(default_factory=dict)
-    """The shape of a transformers tower, as in its ``config.json``. With ``model_type`` it is
-    whole, else it changes the shape that ``text_cfg.hf_model_name`` stands for. The name is needed
-    besides: stock open_clip looks the shape up under it."""
+    """The configuration of a transformers tower, as in its ``config.json``. With ``model_type`` it
+    is complete; otherwise it overrides the configuration of ``text_cfg.hf_model_name``. That name
+    is needed in any case: stock open_clip looks the configuration up under it."""
 
     tokenizer: str = ""
-    """A name on the hub or a folder. Empty: what the architecture names, else CLIP's BPE."""
+    """A Hugging Face name or a folder. Empty: the architecture's tokenizer, else CLIP's BPE."""
     context_length: int | None = None
-    """The most tokens of a caption, start and end included."""
+    """Maximum tokens per caption, including start and end."""
 
     image_size: int | None = None
-    """Pixels of a side. A timm model has its own; another size is another model's name."""
+    """Side in pixels. A timm model has a fixed size; another size is another model name."""
     image_mean: tuple[float, float, float] | None = None
     image_std: tuple[float, float, float] | None = None
-    """Of RGB in 0..1. None: the architecture's folder's, else OpenAI's."""
+    """Standard deviation of RGB in 0..1. None: from the architecture's folder, else OpenAI's."""
 
     patch_dropout: float = 0.0
-    """The share of patches left out in training (FLIP)."""
+    """The fraction of patches dropped in training (FLIP)."""
     text_dropout: float | None = None
-    """Dropout of hidden states in a transformers tower; None is what its shape says (BERT: 0.1).
-    Attention weights are never dropped: packed attention cannot."""
+    """Dropout of hidden states in a transformers tower; None uses its configuration (BERT: 0.1).
+    Packed attention does not support dropout of attention weights, so there is none."""
 
     init_logit_scale: float | None = None
-    """Natural logarithm of the factor on similarities at the start; None is CLIP's ln(1 / 0.07),
-    or what the architecture says."""
+    """Initial natural logarithm of the scale of similarities; None is CLIP's ln(1 / 0.07), or the
+    architecture's value."""
     init_logit_bias: float | None = None
     """For SigLIP's loss; -10 in its paper, with a scale of ln 10."""
 
     weights: str = ""
-    """Of the whole model. A file, a folder, ``s3://…``, a name on the hub, or open_clip's tag."""
+    """Weights of the whole model: a file, a folder, ``s3://…``, a Hugging Face name, or an
+    open_clip tag."""
     image_weights: str = ""
     text_weights: str = ""
-    """Of one tower; where ``weights`` are given too, these win."""
+    """Weights of a single tower; they override ``weights``."""
 
     def __post_init__(self) -> None:
         if not self.architecture and not (self.embed_dim and self.vision_cfg and self.text_cfg):
@@ -88,7 +89,7 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A model without values, on the device ``meta``: to count what it needs."""
+    """A model without values, on the device ``meta``, to compute its memory."""
 
     model: CustomTextCLIP
     image_size: int
@@ -96,12 +97,12 @@ class Described:
     std: tuple[float, float, float]
     context_length: int
     model_cfg: dict[str, Any]
-    """What stands under this name in ``open_clip_config.json``."""
+    """The entry of the same name in ``open_clip_config.json``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built(Described):
-    """A model with its values, and its tokenizer."""
+    """A model with its weights, and its tokenizer."""
 
     tokenizer: Tokenizer
 
@@ -112,7 +113,7 @@ class _Plan:
 
     model_cfg: dict[str, Any]
     transformer: Any | None
-    """A transformers configuration, for such a tower."""
+    """The transformers configuration of the text tower, if it is such a tower."""
     tokenizer: str
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
@@ -122,8 +123,8 @@ def build(config: Config) -> Built:
     """Return the model with its weights loaded, in float32 on the CPU, and its tokenizer.
 
     Raises:
-        ConfigError: If the settings do not make a model that open_clip could have.
-        ArtifactError: If the tokenizer, the shape or the weights cannot be had, or do not fit.
+        ConfigError: If open_clip cannot build a model from the settings.
+        ArtifactError: If the tokenizer, configuration or weights are unavailable or do not fit.
     """
     plan = _plan(config)
     text_cfg = plan.model_cfg["text_cfg"]
@@ -141,9 +142,9 @@ def build(config: Config) -> Built:
 
 
 def describe(config: Config) -> Described:
-    """Return the model on the device ``meta``: nothing is loaded, and its size takes no memory.
+    """Return the model on the device ``meta``: loads no weights and takes no memory.
 
-    Needs no network where the shape of the text tower is given or known.
+    Works offline if the configuration of the text tower is given or known.
     """
     plan = _plan(config)
     with torch.device("meta"):
@@ -208,9 +209,9 @@ def _plan(config: Config) -> _Plan:
 
 
 def _refuse_another_tags_inputs(config: Config, plan: _Plan) -> None:
-    """Refuse weights of open_clip's that were trained with another activation, mean or std.
+    """Reject open_clip weights that were trained with another activation, mean or std.
 
-    They are not taken over in silence: a model is the same with and without its weights.
+    They are not applied silently: a model is the same with and without its weights.
     """
     tag = get_pretrained_cfg(config.architecture, config.weights) if config.weights else {}
     if not tag:
@@ -235,13 +236,13 @@ def _three(values: Any) -> tuple[float, float, float]:
 
 
 def _checked(cls: type, values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return values with the types of open_clip's fields: those of a command line are text."""
+    """Return values with the types of open_clip's fields; command-line values are strings."""
     whole: Any = configs.build(cls, values, name=name)
     return {key: getattr(whole, key) for key in values}
 
 
 def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
-    """Return the folder of an architecture, if it has one, and what it says."""
+    """Return the folder of an architecture, if it has one, and its configuration."""
     if not name:
         return None, {}
     known = open_clip.get_model_config(name) if name in open_clip.list_models() else None
@@ -262,19 +263,19 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
             raise ArtifactError(f"{name} cannot be downloaded: {error}") from error
     if not path.is_file():
         raise ConfigError(
-            f"architecture {name!r} is no name that open_clip knows and no folder with "
+            f"architecture {name!r} is neither a model name of open_clip nor a folder with "
             f"open_clip_config.json; names begin like {', '.join(open_clip.list_models()[:3])}"
         )
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         _ = found["model_cfg"]["vision_cfg"], found["model_cfg"]["text_cfg"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{path} describes no model of open_clip: {error}") from error
+        raise ArtifactError(f"{path} is not an open_clip configuration:  {error}") from error
     return path.parent, found
 
 
 def _refuse_what_ragged_text_cannot_be(text: Mapping[str, Any]) -> None:
-    """Refuse towers that read the padding, and tokenizers that are not what they are named."""
+    """Reject towers that read padding, and tokenizers with their own settings."""
     if text.get("tokenizer_kwargs") or text.get("tokenizer_mode"):
         raise ConfigError("text_cfg: tokenizers with a mode or settings of their own are not read")
     if text.get("hf_model_name"):
@@ -308,8 +309,8 @@ def _transformer(config: Config, text: Mapping[str, Any], folder: Path | None) -
 
 def _construct(plan: _Plan) -> CustomTextCLIP:
     cfg = {key: value for key, value in plan.model_cfg.items() if key != "custom_text"}
-    # open_clip makes a transformers tower only by name, which it looks up on the hub, and not
-    # ModernBERT at all: so a small one stands in for it until ours takes its place.
+    # open_clip builds a transformers tower only by name, which it looks up on the Hugging Face hub,
+    # and does not support ModernBERT: a small placeholder is built and replaced by ours.
     text_cfg = cfg["text_cfg"] if plan.transformer is None else _PLACEHOLDER
     try:
         model = CustomTextCLIP(**{**cfg, "text_cfg": text_cfg})
@@ -333,7 +334,7 @@ def _text_tower(plan: _Plan) -> HFTextEncoder:
         proj_type=text_cfg.get("hf_proj_type", CLIPTextCfg.hf_proj_type),
     )
     if pooler != "cls_pooler" and getattr(tower.transformer, "pooler", None) is not None:
-        # Stock open_clip has no such layer then, and would refuse its tensors.
+        # Stock open_clip then has no such layer, and would reject its tensors.
         tower.transformer.pooler = None
     return tower
 
@@ -344,7 +345,7 @@ def _check_image_tower(visual: Any, vision: Mapping[str, Any]) -> None:
         raise ConfigError(f"image_size must be one number, got {size}")
     own = getattr(getattr(getattr(visual, "trunk", None), "patch_embed", None), "img_size", None)
     if own is not None and tuple(own) != (size, size):
-        # It could be changed here, but stock open_clip could not load what is saved then.
+        # It could be changed here, but stock open_clip could not load the saved model.
         raise ConfigError(
             f"image_size {size}: {vision['timm_model_name']} reads {own[0]} px; choose the timm "
             "model of this size, such as vit_base_patch16_384"

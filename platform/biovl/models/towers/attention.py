@@ -1,4 +1,4 @@
-"""Attention within captions that lie end to end, without a mask and without padding."""
+"""Attention within packed captions, without masks and without padding."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,23 +14,23 @@ from torch.nn.attention.varlen import varlen_attn
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the captions are in their run of tokens."""
+    """Boundaries of captions packed into one sequence of tokens."""
 
     lengths: list[int]
-    """Tokens of each caption, on the host: shapes are decided there."""
+    """Tokens of each caption, on the host, where shapes are computed."""
 
     longest: int
-    """Tokens of the longest."""
+    """Tokens of the longest caption."""
 
     bounds: Tensor
-    """int32 [B + 1]: where each caption begins, and where the last one ends."""
+    """int32 [B + 1]: cumulative lengths, the start of each caption and the end of the last one."""
 
     positions_T: Tensor
-    """int64: the place of each token in its own caption, from 0."""
+    """int64: the position of each token in its own caption, from 0."""
 
     @classmethod
     def of(cls, lengths_B: Tensor, device: torch.device) -> "Layout":
-        """Return the layout of captions of these lengths, int32 on the host."""
+        """Return the layout for the given caption lengths, int32 on the host."""
         bounds = F.pad(lengths_B.cumsum(0, dtype=torch.int32), (1, 0))
         tokens = torch.arange(int(bounds[-1]))
         positions = tokens - bounds[:-1].long().repeat_interleave(lengths_B)
@@ -64,22 +64,23 @@ def attend(
 ) -> Tensor:
     """Return scaled dot-product attention, every token within its own caption. Shape [T, H, d].
 
-    One flash kernel for all captions on CUDA from Ampere on, in bf16 and fp16; else caption by
-    caption. Both without dropout of attention weights, which that kernel does not have.
+    Uses one FlashAttention kernel for all captions on CUDA from Ampere on, in bf16 and fp16;
+    otherwise computes caption by caption. Neither has dropout of attention weights, which the
+    kernel does not support.
 
     Args:
         query_THd: Of each token and head; keys and values likewise.
-        key_THd: See there.
-        value_THd: See there.
-        layout: Where the captions are.
-        scale: Of the products; None is 1 / sqrt(d).
-        causal: Whether a token sees only itself and those before it.
-        reach: How far a token sees to both sides; None is the whole caption.
+        key_THd: See ``query_THd``.
+        value_THd: See ``query_THd``.
+        layout: Boundaries of the captions.
+        scale: Factor on the products; None is 1 / sqrt(d).
+        causal: Whether a token attends only to itself and preceding tokens.
+        reach: Window size to both sides in tokens; None is the whole caption.
     """
     if _has_flash(query_THd):
         side = -1 if reach is None else reach
-        # Left to itself torch takes cuDNN where there is no window, which plans anew for every
-        # number of tokens: here each batch has another.
+        # By default torch selects cuDNN for attention without a window, which builds a new plan for
+        # every number of tokens, and that differs in each batch.
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             result = varlen_attn(
                 query_THd,
@@ -95,7 +96,7 @@ def attend(
         assert isinstance(result, Tensor)
         return result
     if torch.compiler.is_compiling():
-        # To a compiler lengths are constants: it would compile anew for each batch.
+        # The compiler treats lengths as constants and would recompile for each batch.
         attended: Tensor = _attend_one_by_one(
             *(query_THd, key_THd, value_THd, layout.bounds),
             scale if scale is not None else query_THd.shape[-1] ** -0.5,
@@ -125,7 +126,7 @@ def _one_by_one(
     parts = [
         tensor.transpose(0, 1).split(lengths, dim=1) for tensor in (query_THd, key_THd, value_THd)
     ]
-    # A band mask keeps SDPA off its fast kernel: captions that it would not touch go without.
+    # A band mask keeps SDPA from using its fast kernel: captions shorter than the window need none.
     band = None
     if reach is not None and longest > reach + 1:
         band = _band(longest, reach, query_THd.device)
@@ -180,7 +181,7 @@ def _attend_one_by_one_backward(
     causal: bool,
     reach: int,
 ) -> list[Tensor]:
-    # By hand: within an operation there is no autograd.
+    # Written out, because autograd does not run inside a custom operation.
     lengths = bounds.diff().tolist()
     parts = [
         tensor.transpose(0, 1).split(lengths, dim=1)
@@ -245,7 +246,7 @@ def segment_mean(rows_TD: Tensor, layout: Layout) -> Tensor:
         lengths_B,
         output_size=sum(layout.lengths),
     )
-    # bf16 has 8 bits: a sum over hundreds of tokens would lose most of them.
+    # bf16 has a significand of 8 bits: a sum over hundreds of tokens would lose most of them.
     wide_TD = rows_TD.float() if rows_TD.dtype in (torch.bfloat16, torch.float16) else rows_TD
     sums_BD = wide_TD.new_zeros(count, rows_TD.shape[1]).index_add_(0, owner_T, wide_TD)
     return (sums_BD / lengths_B[:, None]).to(rows_TD.dtype)

@@ -1,4 +1,4 @@
-"""The image tower: bytes of pixels to unit features, normalised where the model is."""
+"""The image tower: uint8 pixels to unit features, normalized on the model's device."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 
 class ImageTower(nn.Module):
-    """``visual`` of an open_clip model behind the arithmetic of open_clip's preprocessing.
+    """``visual`` of an open_clip model, preceded by open_clip's normalization.
 
     Args:
         visual: Images [B, C, H, W] to features [B, D].
-        mean: Of each channel, for pixels in [0, 1].
-        std: Of each channel, for pixels in [0, 1].
+        mean: Per channel, for pixels in [0, 1].
+        std: Per channel, for pixels in [0, 1].
     """
 
     mean_C11: Tensor
@@ -28,14 +28,14 @@ class ImageTower(nn.Module):
         self.register_buffer("std_C11", torch.tensor(std)[:, None, None], persistent=False)
 
     def forward(self, pixels_BHWC: Tensor) -> Tensor:
-        """Return unit features, float32 or wider, of RGB images in uint8. Shape [B, D]."""
+        """Return unit features of RGB images in uint8, float32 or wider. Shape [B, D]."""
         pixels_BCHW = pixels_BHWC.permute(0, 3, 1, 2).to(self.mean_C11.dtype)
         pixels_BCHW = pixels_BCHW.div_(255).sub_(self.mean_C11).div_(self.std_C11)
         return unit_rows(self.visual(pixels_BCHW))
 
 
 def unit_rows(features_BD: Tensor) -> Tensor:
-    """Return rows of length 1, in float32 where they came narrower from autocast."""
+    """Return rows of length 1, in float32 if autocast made them narrower."""
     if features_BD.dtype in (torch.bfloat16, torch.float16):
         features_BD = features_BD.float()
     return F.normalize(features_BD, dim=-1)

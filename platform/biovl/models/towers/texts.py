@@ -1,9 +1,9 @@
-"""The text tower: ragged captions to unit features, with no padding computed.
+"""The text tower: ragged captions to unit features, without computing padding.
 
-Three ways give the same features. *packed*: captions end to end through every layer, attention
-within each. *chunked*: sorted by length, a few at a time, padded to the longest of them.
-*padded*: all to the context, as stock open_clip does. Real captions fill 21 to 42 % of their
-window, so the first computes a third to a fifth of the last.
+Three modes give the same features. *packed*: all captions in one sequence through every layer,
+attention within each caption. *chunked*: sorted by length, a few at a time, padded to the longest
+of them. *padded*: all padded to the context length, as in stock open_clip. Real captions fill 21 to
+42 % of their context, so packed computes a third to a fifth of padded.
 """
 
 from collections.abc import Callable
@@ -31,15 +31,16 @@ _PACKED_ATTENTION = "biovl_packed"
 
 
 class TextTower(nn.Module):
-    """``text`` of an open_clip model, fed with ragged captions.
+    """``text`` of an open_clip model, applied to ragged captions.
 
     Args:
         text: open_clip's ``HFTextEncoder`` (BERT, ModernBERT …) or ``TextTransformer``.
-        compute: See above. ``packed`` sets the attention of a Hugging Face model for good.
+        compute: One of the modes above. ``packed`` permanently sets the attention of a Hugging Face
+            model.
         context: Tokens to which ``padded`` pads.
 
     Raises:
-        ConfigError: If the tower cannot be computed that way.
+        ConfigError: If the tower does not support the mode.
     """
 
     def __init__(self, text: nn.Module, compute: TextCompute, context: int) -> None:
@@ -54,14 +55,14 @@ class TextTower(nn.Module):
         self._block = _packed_block
 
     def compile_packed_block(self) -> None:
-        """Compile the blocks of open_clip's own tower where captions are packed."""
+        """Compile the blocks of open_clip's own tower for packed captions."""
         self._block = torch.compile(_packed_block, dynamic=True)
 
     def forward(self, tokens_T: Tensor, lengths_B: Tensor) -> Tensor:
         """Return unit features, float32 or wider. Shape [B, D].
 
         Args:
-            tokens_T: All captions end to end, with their start and end tokens. Integer.
+            tokens_T: All captions concatenated, with their start and end tokens. Integer.
             lengths_B: Tokens of each. int32, on the host.
         """
         tokens_T = tokens_T.long()
@@ -72,7 +73,7 @@ class TextTower(nn.Module):
         return self.packed(tokens_T, Layout.of(lengths_B, tokens_T.device))
 
     def packed(self, tokens_T: Tensor, layout: Layout) -> Tensor:
-        """Return unit features of captions end to end. Shape [B, D]."""
+        """Return unit features of packed captions. Shape [B, D]."""
         if isinstance(self.text, HFTextEncoder):
             return unit_rows(_packed_transformers(self.text, tokens_T, layout))
         return unit_rows(_packed_open_clip(self.text, tokens_T, layout, self._block))
@@ -111,7 +112,7 @@ def _check(text: nn.Module, compute: TextCompute) -> None:
             text.pooler, ClsLastHiddenStatePooler | MeanPooler
         ):
             raise ConfigError(
-                "step.text: packed knows the poolers cls_last_hidden_state_pooler and mean_pooler, "
+                "step.text: packed supports cls_last_hidden_state_pooler and mean_pooler, "
                 f"not {type(text.pooler).__name__}; choose chunked or padded"
             )
         return
@@ -125,14 +126,14 @@ def _check(text: nn.Module, compute: TextCompute) -> None:
         or not all(type(b) is ResidualAttentionBlock for b in text.transformer.resblocks)
     ):
         raise ConfigError(
-            f"step.text: packed does not know this text tower ({type(text).__name__} with its "
+            f"step.text: packed does not support this text tower ({type(text).__name__} with its "
             "options); choose padded"
         )
 
 
 def _packed_transformers(text: HFTextEncoder, tokens_T: Tensor, layout: Layout) -> Tensor:
-    # To the model it is one long sequence whose positions begin anew with every caption; it makes
-    # no mask for an attention it does not know, and hands `layout` down to it.
+    # The model sees one long sequence whose positions restart with every caption; it makes no mask
+    # for an attention it does not know, and passes `layout` down to it.
     positions_T = layout.positions_T + _first_position(text)
     hidden_TW = text.transformer(
         input_ids=tokens_T[None], position_ids=positions_T[None], layout=layout
@@ -146,7 +147,7 @@ def _packed_transformers(text: HFTextEncoder, tokens_T: Tensor, layout: Layout) 
 
 
 def _first_position(text: HFTextEncoder) -> int:
-    """Return the position of a first token: RoBERTa counts on from that of padding."""
+    """Return the position of a first token: RoBERTa's positions start after that of padding."""
     return int(text.config.pad_token_id) + 1 if "roberta" in text.config.model_type else 0
 
 
@@ -163,7 +164,7 @@ def _packed_attention(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as transformers calls it. ModernBERT's window counts the token itself."""
+    """Attention as transformers calls it. ModernBERT's window includes the token itself."""
     if attention_mask is not None or dropout:
         raise ConfigError(
             "packed text has no mask and no dropout of attention weights: set the text tower's "
