@@ -1,1 +1,1 @@
-"""Reading papers: bytes in, dataclasses out. Nothing here touches storage or pixels."""
+"""Parsing of articles: bytes in, dataclasses out, without access to storage or pixels."""

@@ -1,8 +1,9 @@
-"""Acronyms as an article defines them, and captions in which they are spelled out.
+"""Acronyms that an article defines, for spelling them out in captions.
 
-Found where a bracket or a list defines them, as Schwartz and Hearst (PSB 2003) do, but stricter: a
-letter of the short form must begin a word of the long form, or stand in a word that an earlier
-letter begins. What is doubtful is left out: a caption with an acronym is better than a wrong one.
+Acronyms are found in brackets or lists, as in Schwartz and Hearst (PSB 2003), but with stricter
+rules: a letter of the short form must start a word of the long form, or occur in a word that an
+earlier letter starts. Uncertain matches are left out: a caption with an acronym is better than a
+wrong one.
 """
 
 import re
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 LONGEST = 160
-"""Characters of a long form and of what is looked at in front of a bracket."""
+"""Maximum characters of a long form, and of the text examined before a bracket."""
 
 _MOST_LETTERS = 12
 _GREEK = {"α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "κ": "kappa"} | {
@@ -39,13 +40,14 @@ _BEFORE = re.compile(rf"({_TOKEN})[\"”’]?\s?$")
 _PANEL = r"(?:[A-Za-z]\d?|[ivx]{2,4})['′]?"
 _PANELS = rf"{_PANEL}(?:\s?(?:[-–—,&/+]|and|to)\s?{_PANEL})*"
 _PANEL_RANGE = re.compile(r"([A-Z])\d?['′]?(?P<joint>[-/&+])([A-Z])\d?['′]?")
-# Brackets that interrupt a long form: short forms, works. Not panels, which begin a new text, nor
+# Brackets inside a long form: short forms, cited works. Not panels, which begin a new text, nor
 # "limits of quantification (LOQ) and detection (LOD)", where the first long form ends.
 _INNER = re.compile(
     rf"\s+[(\[](?!\s*{_PANELS}\s*[)\]])[^()\[\]]*[)\]](?!,?\s+(?:and|or|versus|vs)\b)"
 )
 _CUT = re.compile(r"[;:()\[\]\n]|[.!?,]\s")
-# In front of a chemical's name: "5-", "4′,6-", "N-", "γ-"; an isotope, "18F-", is no part of it.
+# Prefixes of chemical names: "5-", "4′,6-", "N-", "γ-"; an isotope, "18F-", is not part of the
+# name.
 _LOCANT = re.compile(r"(?:\d{1,2}[′']{0,2}(?:,\d{1,2}[′']{0,2})*|[NODLSp]\d?|[α-ω])[-‐‑–]")
 _ISOTOPE = re.compile(r"\[?\d{1,3}m?[A-Z][a-z]?\]?[-‐‑–]?")
 _FRONT = re.compile(r"[\w′',./+\[\]‐‑–-]*$")
@@ -62,7 +64,7 @@ _HEADING = re.compile(
 )
 _LINE = re.compile(rf"\s*({_TOKEN})\s*[\s,:=–—-]\s*(\S.{{2,{LONGEST}}}?)\s*[.;]?\s*")
 _LISTED = 3
-"""What a list of abbreviations says counts as much as so many brackets."""
+"""Weight of a definition in a list of abbreviations, in number of brackets."""
 _FUNCTION_WORDS = frozenset(
     "a an and as at by de for from in into la of on or per the to via with within".split()
 )
@@ -76,7 +78,7 @@ _NO_ACRONYMS = frozenset("USA UK US EU II III IV VI VII VIII IX XI XII OK ID PhD
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acronym:
-    """A short form and what it stands for."""
+    """A short form and its long form."""
 
     short: str
     long: str
@@ -85,18 +87,18 @@ class Acronym:
 def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
     """Return the acronyms that texts of one article define, by short form.
 
-    One that is defined in two ways stands for the more frequent; if there is none it is left out.
+    If one is defined in two ways, the more frequent counts; if there is none, it is left out.
 
     Args:
         texts: Abstract, body and captions; lines are paragraphs.
-        listed: What the article lists beside them, ``MRI: magnetic resonance imaging`` to a line.
+        listed: The article's list of abbreviations, ``MRI: magnetic resonance imaging`` per line.
     """
     texts = list(texts)
     found: dict[str, Counter[str]] = {}
     readings: dict[str, Counter[str]] = {}
     defined = (definition for text in texts for definition in _definitions(text))
     for short, long, weight in (*defined, *_as_listed(listed)):
-        # The number of a cited work, once raised: "Model Intercomparison Project19".
+        # A superscript number of a cited work: "Model Intercomparison Project19".
         cited = _CITED.search(long)
         long = long[: cited.start()] if cited and cited[0] not in short else long
         key = _stems(long)
@@ -106,7 +108,7 @@ def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
     for short, counts in sorted(found.items()):
         (key, most), *others = counts.most_common(2)
         if not others or others[0][1] < most:
-            # Of equally frequent spellings the one that came first.
+            # Of equally frequent spellings, the first one.
             long = readings[f"{short} {key}"].most_common(1)[0][0]
             acronyms.append(Acronym(short, _as_within(long, texts)))
     return acronyms
@@ -115,7 +117,7 @@ def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
 def is_short_form(token: str) -> bool:
     """Return whether a token may be an acronym: MRI, mTOR, TNF-α, T2D, 3D; not Fig, II, S2 or A.
 
-    Nor are panels, ``A-C`` or ``A/B``, and what belongs to one, ``WHO's``.
+    Panels, ``A-C`` or ``A/B``, and possessives, ``WHO's``, are not acronyms.
     """
     capitals = sum(letter.isupper() for letter in token)
     letters = sum(letter.isalpha() for letter in token)
@@ -149,11 +151,11 @@ def _as_listed(text: str) -> Iterator[tuple[str, str, int]]:
     for line in text.split("\n"):
         short, stated, long = line.partition(": ")
         if not stated or ";" in long:
-            # Several of them run together, as in a sentence.
+            # Several definitions in one line, as in a sentence.
             yield from _in_lists(f"Abbreviations\n{line}")
             continue
         long = _INNER.sub("", long).strip(f"{_QUOTES}.")
-        # Glossaries explain words, too: of an acronym the first letter begins what it stands for.
+        # Glossaries also explain words: the first letter of an acronym must start its long form.
         if re.fullmatch(_TOKEN, short) and is_short_form(short) and _is_phrase(long):
             first = _PIECE.search(long)
             begins = first and _covers((short[0].lower(),), _spelled(first[0].lower()))
@@ -166,11 +168,12 @@ def _in_bracket(text: str, bracket: re.Match[str]) -> Iterator[tuple[str, str]]:
     inside = _INTRODUCED.sub("", first.strip(_QUOTES)).strip(_QUOTES)
     before = text[max(0, bracket.start() - LONGEST) : bracket.start()]
     if bracket.start() > LONGEST:
-        # What is looked at begins with a whole word.
+        # The examined text starts with a whole word.
         before = before[before.find(" ") + 1 :]
     short = rest.strip(_QUOTES)
     if re.fullmatch(_TOKEN, inside) and is_short_form(inside):
-        # "computed tomography (CT) angiography (CTA)": earlier brackets are no part of it.
+        # "computed tomography (CT) angiography (CTA)": earlier brackets are not part of the long
+        # form.
         long = _long_form_before(inside, _INNER.sub("", before))
         # "single- and multi-walled nanotubes (SWNT, MWNT)" is neither.
         also = re.fullmatch(_TOKEN, short) is not None and is_short_form(short)
@@ -186,7 +189,7 @@ def _in_bracket(text: str, bracket: re.Match[str]) -> Iterator[tuple[str, str]]:
 
 
 def _long_form_before(short: str, text: str) -> str | None:
-    """Return the end of a text that a short form behind it stands for, if it is whole."""
+    """Return the long form at the end of a text, for the short form after it, if it is complete."""
     cuts = list(_CUT.finditer(text))
     clause = text[cuts[-1].end() :] if cuts else text
     long = long_form(short, clause)
@@ -220,9 +223,9 @@ def _in_lists(text: str) -> Iterator[tuple[str, str, int]]:
             stated = (item[: stop.start()] if stop else item).strip(_QUOTES)
             stated = re.sub(r",?\s+and$", "", stated)
             is_whole = bool(stated) and long_form(marker[1], stated) == stated
-            # "immune dysregulation, enteropathy, X-linked" goes on behind its comma.
+            # "immune dysregulation, enteropathy, X-linked" continues after its comma.
             is_cut = stop is not None and stop[0] == "," and item[stop.end() :].strip(" ,and") != ""
-            # A list that says what it is is taken at its word.
+            # A declared list of abbreviations is trusted.
             if is_whole or ((heading or is_list) and not is_cut and _is_phrase(stated)):
                 yield *_singular(marker[1], stated), _LISTED
                 listed += 1
@@ -241,15 +244,15 @@ def _is_phrase(text: str) -> bool:
 
 
 def long_form(short: str, before: str) -> str | None:
-    """Return the end of a text that a short form stands for, if it has one.
+    """Return the long form of a short form at the end of a text, if it has one.
 
-    Of several, the one with most letters at the beginning of a word, then the shortest.
+    Prefers the candidate with most letters at the start of a word, then the shortest.
     """
     letters = [letter for letter in short.removesuffix("s").lower() if letter.isalnum()]
     if not 2 <= len(letters) <= _MOST_LETTERS:
         return None
     before = before.rstrip(_QUOTES)
-    # As in the paper, no more than twice as many words as letters.
+    # As in the paper, at most twice as many words as letters.
     pieces = list(_PIECE.finditer(before))[-2 * len(letters) - 5 :]
     if not pieces or before[pieces[-1].end() :].strip("’' "):
         return None
@@ -259,7 +262,7 @@ def long_form(short: str, before: str) -> str | None:
     if found is None:
         return None
     if found == len(pieces) - 1 and found and pieces[-2][0][0].lower() == letters[0]:
-        # Rather both words: "central complex (CX)".
+        # Prefer both words: "central complex (CX)".
         return None
     long = before[pieces[found].start() :]
     is_longer = len(long) > len(short) and sum(map(str.islower, long)) >= 3
@@ -273,7 +276,7 @@ def _may_begin(text: str, piece: re.Match[str]) -> bool:
         return False
     if piece.start() == 0 or text[piece.start() - 1] not in "-–‐‑/’'":
         return True
-    # "18F-fluorodeoxyglucose": an isotope in front is no part of the word.
+    # "18F-fluorodeoxyglucose": a preceding isotope is not part of the word.
     prefix = re.search(r"[^\s]*$", text[: piece.start()])
     return prefix is not None and any(sign.isdigit() for sign in prefix[0])
 
@@ -285,7 +288,7 @@ def _spelled(word: str) -> str:
 def _aligned(
     letters: tuple[str, ...], words: tuple[str, ...], may_begin: tuple[bool, ...]
 ) -> int | None:
-    """Return the word with which the best long form begins; it ends with the last word."""
+    """Return the index of the first word of the best long form; it ends with the last word."""
     most_skipped = 1 if len(letters) > 2 else 0
     none = (-1, 0, 0)
 
@@ -333,10 +336,10 @@ def _covers(letters: tuple[str, ...], word: str) -> bool:
 
 
 def _singular(short: str, long: str) -> tuple[str, str]:
-    """Return both without the plural that the short form shows: ECs, endothelial cells."""
+    """Return both without the plural of the short form: ECs, endothelial cells."""
     if short[-1] != "s" or not is_short_form(short[:-1]) or not short[-2].isupper():
         return short, long
-    # "regions of interest": the plural is of the word in front.
+    # "regions of interest": the plural is that of the first word.
     head, of, rest = long.partition(" of ")
     if head.endswith(("yses", "theses", "noses", "stases")):
         head = f"{head[:-2]}is"
@@ -350,13 +353,13 @@ def _singular(short: str, long: str) -> tuple[str, str]:
 
 
 def _stems(text: str) -> str:
-    """Return words by their beginnings: two spellings of one long form are equal."""
+    """Return the beginnings of the words: two spellings of one long form are equal."""
     return " ".join(piece[0].lower()[:5].rstrip("s") for piece in _PIECE.finditer(text))
 
 
 def _as_within(long: str, texts: Iterable[str]) -> str:
-    """Return a long form as it reads within a sentence, if some text has it there."""
-    # A name of several words, "Gene Ontology", stays.
+    """Return a long form in its spelling within a sentence, if it occurs in one."""
+    # A name of several words, "Gene Ontology", is unchanged.
     if not long[:2].istitle() or not long[1].isalpha() or re.search(r"[A-Z][a-z]", long[1:]):
         return long
     within = long[0].lower() + long[1:]

@@ -1,4 +1,4 @@
-"""The training text of what was published: readings kept, figure labels left out."""
+"""Published captions as training text: superscripts marked, figure labels removed."""
 
 import re
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ _LABEL = re.compile(
 
 
 def readable(text: str, superscripts: Sequence[Span]) -> str:
-    """Return a text in which raised numbers can be told from the digits before them.
+    """Return a text in which superscript numbers are distinguishable from the digits before them.
 
-    ``10<sup>6</sup> cells`` is stored as ``106 cells`` and a span; here it is ``10^6 cells``.
-    Only a number, with or without a sign, right after a digit gets a ``^``: ``m2``, ``Ca2+`` and
-    ``1st`` read the same either way and stay as published.
+    ``10<sup>6</sup> cells`` is stored as ``106 cells`` and a span; the result is ``10^6 cells``.
+    Only a number, with or without a sign, directly after a digit gets a ``^``: ``m2``, ``Ca2+``
+    and ``1st`` are unambiguous and stay as published.
 
     Args:
         text: As stored, in ``Figure.caption`` or ``Mention.text``.
-        superscripts: Its raised stretches, in code points, in order of their start.
+        superscripts: Its superscript spans, in code points, in order of their start.
     """
     places = [
         span.start
@@ -49,7 +49,7 @@ def without_label(caption: str) -> str:
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:
-    """Return spans with those that touch made one: ``<sup>−</sup><sup>6</sup>`` is one power."""
+    """Return spans with adjacent ones merged: ``<sup>−</sup><sup>6</sup>`` is one power."""
     joined: list[Span] = []
     for span in spans:
         if joined and joined[-1].end == span.start:

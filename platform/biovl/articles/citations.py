@@ -1,4 +1,4 @@
-"""Where figures stand in an article, and which paragraphs cite them."""
+"""Locations of figures in an article, and the paragraphs that cite them."""
 
 import re
 from collections import defaultdict
@@ -19,7 +19,7 @@ from biovl.articles.text import plain
 from biovl.core.records import Mention, Reference, Span
 
 _SCOPES = ("sub-article", "response")
-# The nearest of these around a paragraph says what kind of text it is; without one it is the body.
+# The nearest of these ancestors of a paragraph determines its kind; without one it is the body.
 _CONTAINERS = {
     "caption": "caption",
     "abstract": "abstract",
@@ -31,7 +31,7 @@ _CONTAINERS = {
     "response": "response",
     "back": "back",
 }
-# References outside any paragraph stand in one of these.
+# References outside of paragraphs are in one of these.
 _BLOCKS = ("title", "td", "th", "list-item", "def", "attrib", "verse-line", "caption")
 _RANGE_IN_TEXT = re.compile(r"(\d+)\s?[-–—‒‐]\s?(\d+)")
 _MAX_RANGE = 20
@@ -39,15 +39,15 @@ _MAX_RANGE = 20
 
 @dataclass(frozen=True)
 class Place:
-    """A ``<fig>`` and what stood around it when the article was published."""
+    """A ``<fig>`` and its context in the published article."""
 
     figure: etree._Element
     key: str
-    """Unique in the article: its id, or its number in document order where it has none."""
+    """Unique in the article: its id, or its number in document order if it has none."""
     parent_key: str | None
     group: etree._Element | None
     scope: etree._Element | None
-    """The sub-article or response it belongs to; ids are unique only inside one."""
+    """The sub-article or response that contains it; ids are only unique inside one."""
     section_titles: list[etree._Element]
     abstract: etree._Element | None
 
@@ -62,7 +62,7 @@ def figure_places(article: etree._Element) -> list[Place]:
             element.tag: element
             for element in reversed(list(figure.iterancestors("fig", "fig-group", "abstract")))
         }
-        # Document order is stable where ids are missing, or doubled by a reply to a reviewer.
+        # Document order is stable even if ids are missing, or duplicated by a reply to a reviewer.
         key = figure.get("id") or f"fig-{number}"
         if key in taken:
             key = f"{key}-{number}"
@@ -85,9 +85,9 @@ def figure_places(article: etree._Element) -> list[Place]:
 
 
 def cited_figures(article: etree._Element, places: list[Place]) -> list[list[Mention]]:
-    """Return for each figure the paragraphs that cite it, in document order.
+    """Return the paragraphs that cite each figure, in document order.
 
-    Marks the references and superscripts of those paragraphs, in place.
+    Marks the references and superscripts of those paragraphs in place.
     """
     found: list[list[Mention]] = [[] for _ in places]
     cited = _references_to(article, places)
@@ -102,7 +102,7 @@ def cited_figures(article: etree._Element, places: list[Place]) -> list[list[Men
     text.mark_all(cited, text.REF)
     for paragraph, own in paragraphs.items():
         content, spans = text.without_marks(text.with_marks(paragraph))
-        # An inner paragraph is one of its own, but its references are marked in this text too.
+        # A nested paragraph is separate, but its references are marked in this text, too.
         marked = [xref for xref in paragraph.iter("xref") if xref in cited]
         where = dict(zip(marked, spans[text.REF], strict=True))
         places_cited = [(cited[xref], where[xref]) for xref in own]
@@ -120,7 +120,7 @@ def cited_figures(article: etree._Element, places: list[Place]) -> list[list[Men
 
 
 def _references_to(article: etree._Element, places: list[Place]) -> dict[etree._Element, list[int]]:
-    """Return the xrefs that name figures, in document order, and the figures each names."""
+    """Return the xrefs to figures in document order, and the figures of each."""
     targets: dict[tuple[etree._Element | None, str], list[int]] = defaultdict(list)
     for index, place in enumerate(places):
         group_id = place.group.get("id") if place.group is not None else None
@@ -132,7 +132,7 @@ def _references_to(article: etree._Element, places: list[Place]) -> dict[etree._
     cited: dict[etree._Element, list[int]] = {}
     if not known:
         return cited
-    # Decided by what the id names and not by ref-type, which is missing or odd on some.
+    # Determined by the target of the id and not by ref-type, which may be missing or wrong.
     for xref in article.iter("xref"):
         names = xref.get("rid", "")
         if names not in known and " " not in names:
@@ -149,7 +149,7 @@ def _references_to(article: etree._Element, places: list[Place]) -> dict[etree._
 
 
 def _named(content: str, cited: list[tuple[list[int], Span]]) -> Iterator[tuple[int, Reference]]:
-    """Yield the figures that references name, with their panels."""
+    """Yield the figures of references, with their panels."""
     for place, (figures, span) in enumerate(cited):
         stop = span.end + LOOK_AHEAD
         if place + 1 < len(cited):
@@ -166,7 +166,7 @@ def _named(content: str, cited: list[tuple[list[int], Span]]) -> Iterator[tuple[
 
 
 class _Numbering:
-    """Figures by the number of their label, to fill in ranges."""
+    """Figures by the number of their label, to expand ranges."""
 
     def __init__(self, places: list[Place]) -> None:
         self.of: dict[int, tuple[etree._Element | None, str, int]] = {}
@@ -196,7 +196,7 @@ def _implied(
 def _ranges(
     content: str, cited: list[tuple[list[int], Span]], numbering: _Numbering
 ) -> Iterator[tuple[int, int, Span]]:
-    """Yield the figure a range starts with, the last number it implies, and where it stands."""
+    """Yield the first figure of a range, the last number it implies, and its span."""
     for place, (figures, span) in enumerate(cited):
         for match in _RANGE_IN_TEXT.finditer(content, span.start, span.end):
             for index in figures:
@@ -213,7 +213,7 @@ def _ranges(
 
 
 def _paragraph(xref: etree._Element) -> etree._Element:
-    """Return the paragraph of a reference: the nearest ``<p>``, else the block it stands in."""
+    """Return the paragraph of a reference: the nearest ``<p>``, else the nearest block."""
     for tags in (("p",), _BLOCKS):
         paragraph = next(xref.iterancestors(*tags), None)
         if paragraph is not None:

@@ -1,4 +1,4 @@
-"""What one article says, as read from its XML or a table, before its images are looked at."""
+"""The content of an article, parsed from its XML or a table, before its images are read."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from biovl.core.records import LicenseGroup, Mention, Span
 
 @dataclass(frozen=True, slots=True)
 class License:
-    """A licence, by its SPDX identifier and by PMC's grouping of what it allows."""
+    """A licence: SPDX identifier and PMC licence group."""
 
     spdx: str | None = None
     url: str | None = None
@@ -16,19 +16,19 @@ class License:
 
 @dataclass(frozen=True, slots=True)
 class Graphic:
-    """One published image of a figure, by the hrefs that may stand for it."""
+    """One published image of a figure, with the hrefs of its alternatives."""
 
     hrefs: list[str]
     lesser: list[str] = field(default_factory=list)
-    """Thumbnails and versions for print: taken only if no other can be."""
+    """Thumbnails and print versions: used only if nothing else is available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureContent:
-    """One ``<fig>``; ``graphics`` gives one row of ``figures/`` each."""
+    """One ``<fig>``; each of ``graphics`` gives one row of ``figures/``."""
 
     key: str
-    """Unique within the article and stable: the ``id`` or the place in document order."""
+    """Unique within the article and stable: the ``id`` or the position in document order."""
     xml_id: str | None = None
     kind: str = "figure"
     parent_key: str | None = None
@@ -39,20 +39,20 @@ class FigureContent:
     mentions: list[Mention] = field(default_factory=list)
     alt_text: str | None = None
     credit: str | None = None
-    """Attribution and permissions that stand inside the figure."""
+    """Attribution and permissions inside the figure."""
     section: str | None = None
     license: License | None = None
-    """Only where the figure states one of its own."""
+    """Only if the figure states its own."""
     graphics: list[Graphic] = field(default_factory=list)
     """One for each published image, in order."""
     has_video: bool = False
     group_id: str | None = None
-    """What must stay in one split, where the source says so: a patient, a study."""
+    """Rows that must be in the same split, if the source defines them: a patient, a study."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArticleContent:
-    """Everything one pass over an article's XML gives."""
+    """The result of parsing an article's XML in one pass."""
 
     pmcid: str | None = None
     version: str | None = None
@@ -71,7 +71,7 @@ class ArticleContent:
     reference_pmids: list[str] = field(default_factory=list)
     full_text: str | None = None
     abbreviations: str | None = None
-    """As listed beside the text, ``MRI: magnetic resonance imaging`` to a line."""
+    """The article's list of abbreviations, ``MRI: magnetic resonance imaging`` per line."""
     retracted: bool | None = None
-    """True where the article itself says so, else None: most that were do not."""
+    """True if the article itself states it, else None: most retracted articles do not."""
     figures: list[FigureContent] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""An article's front matter: who published what, when, and under which licence."""
+"""An article's front matter: ids, journal, dates and licence."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ from biovl.articles.text import plain, plain_or_none
 
 _PMCID = re.compile(r"(?:PMC)?(\d+)(?:\.(\d+))?", re.IGNORECASE)
 _PMCID_TYPES = ("pmcid", "pmc", "pmcid-ver", "pmc-id", "pmcaid")
-# Abstracts of these kinds are not the summary that readers mean by "the abstract".
+# Abstracts of these types are not the main abstract.
 _OTHER_ABSTRACTS = frozenset(
     "graphical toc teaser precis web-summary executive-summary key-points plain-language-summary "
     "lay-abstract editors-summary patient synopsis short highlights author-highlights".split()
@@ -23,7 +23,7 @@ _MONTHS = {
     )
 }
 _RETRACTED = frozenset(("retracted-article", "retracted"))
-# A notice names the article it retracts by "retracted-article"; the other way round it is these.
+# A notice refers to the article it retracts as "retracted-article"; the inverse relation is these.
 _RETRACTED_BY = frozenset(("retraction-forward", "retracted-by"))
 _PUBLICATION = frozenset(
     "epub ppub pub epub-ppub collection publication original-publication epreprint "
@@ -32,7 +32,7 @@ _PUBLICATION = frozenset(
 
 
 def front_matter(article: etree._Element) -> dict[str, Any]:
-    """Return the fields of ``ArticleContent`` that stand in ``<front>`` of a prepared article."""
+    """Return the fields of ``ArticleContent`` in the ``<front>`` of a prepared article."""
     front = article.find("front")
     if front is None:
         front = article.find("front-stub")
@@ -67,7 +67,7 @@ def front_matter(article: etree._Element) -> dict[str, Any]:
 
 
 def _retracted(article: etree._Element, meta: etree._Element) -> bool | None:
-    """Return True for an article that says it was retracted; not for the notice that says so."""
+    """Return True for an article that states its own retraction; not for the retraction notice."""
     kinds = {related.get("related-article-type") for related in meta.iterfind("related-article")}
     return True if article.get("article-type") in _RETRACTED or kinds & _RETRACTED_BY else None
 
@@ -85,7 +85,7 @@ def _id(meta: etree._Element, kind: str) -> str | None:
 
 
 def _pmcid(meta: etree._Element) -> tuple[str | None, str | None]:
-    """Return PMCID and version. Only the article's own ids are looked at, never a reference's."""
+    """Return PMCID and version. Reads only the article's own ids, not those of references."""
     pmcid = version = None
     for kind in _PMCID_TYPES:
         match = _PMCID.fullmatch(_id(meta, kind) or "")
@@ -122,7 +122,7 @@ def _abstract(meta: etree._Element) -> str | None:
 
 
 def _published(meta: etree._Element) -> str | None:
-    """Return the earliest date of publication, the more precise of two that agree."""
+    """Return the earliest publication date; of two that agree, the more precise one."""
     dates = []
     for element in meta.iterfind("pub-date"):
         kind = element.get("pub-type") or element.get("date-type") or "pub"
@@ -132,7 +132,7 @@ def _published(meta: etree._Element) -> str | None:
                 dates.append((kind in ("collection", "publication-year"), date))
     if not dates:
         return None
-    # A collection's date is that of a volume, often a bare year: it counts when there is no other.
+    # A collection's date is that of a volume, often only a year: used if there is no other.
     collection, first = min(dates)
     finer = [date for late, date in dates if late == collection and date.startswith(first)]
     return max(finer, key=len)
@@ -153,7 +153,7 @@ def _iso(date: etree._Element) -> str | None:
 
 
 def _citation(meta: etree._Element, journal: str | None, published: str | None) -> str | None:
-    """Return the form PMC cites by: ``Journal. 2011-07-18; 6(7):e123-130``."""
+    """Return PMC's citation format: ``Journal. 2011-07-18; 6(7):e123-130``."""
     if journal is None:
         return None
     volume, issue = plain(meta.find("volume")), plain(meta.find("issue"))

@@ -1,4 +1,4 @@
-"""The abbreviations that an article lists beside its text: glossaries, definition lists, notes."""
+"""Abbreviations listed in an article: glossaries, definition lists, notes."""
 
 import re
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ _SECTIONS = ("sec", "notes", "app", "ack", "fn")
 
 
 def abbreviations(article: etree._Element) -> str | None:
-    """Return what a prepared article lists, ``MRI: magnetic resonance imaging`` to a line, or None.
+    """Return the list of a prepared article, ``MRI: magnetic resonance imaging`` per line, or None.
 
-    Lists of the body count too: there they are run together. Replies and reviews do not.
+    Includes lists in the body, where they are run together, but not those of replies and reviews.
     """
     lines: dict[str, None] = {}
     for part in ("front", "body", "back"):
@@ -29,7 +29,7 @@ def _lists(root: etree._Element) -> Iterator[etree._Element]:
     for element in root.iter(*_LISTS):
         if next(element.iterancestors(*_LISTS), None) is None:
             yield element
-    # The body's sections are in its text.
+    # The body's sections are part of its text.
     for element in root.iter(*_SECTIONS) if root.tag != "body" else ():
         is_note = element.get("fn-type") in ("abbr", "abbreviations")
         is_titled = _TITLE.match(plain(element.find("title"))) is not None

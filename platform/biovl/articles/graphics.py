@@ -1,10 +1,10 @@
-"""Which files of a package may be the image of a graphic. Publishers' names rarely say."""
+"""Candidate files of a package for the image of a graphic, as publishers' file names vary."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-# What a figure may be published as; anything else beside the XML is no image of a figure.
+# Formats in which a figure may be published; other files are not images of a figure.
 _SUFFIXES = (
     "jpg jpeg jpe jfif png tif tiff gif webp bmp jp2 j2k jpf jpx jpc jxr wdp hdp jxl avif heic "
     "heif svg svgz eps ps ai cdr pdf emf emz wmf wmz pict pct psd ppt pptx dcm dicom fits djvu "
@@ -16,7 +16,7 @@ _LONGEST_SUFFIX = 8
 
 
 class Files:
-    """The files of one package, found by the names that XML uses for them."""
+    """The files of one package, looked up by the names in its XML."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._by_path = {name: name for name in names}
@@ -29,14 +29,15 @@ class Files:
                 self._by_stem[_SUFFIX.sub("", base)].append(name)
 
     def candidates(self, hrefs: Sequence[str]) -> list[str]:
-        """Return the files that may stand for a graphic, without doubles.
+        """Return the files that may be the image of a graphic, without duplicates.
 
-        All hrefs of a graphic count, as its alternatives are the same image. A file is found by
-        its exact path, its name in any case, its name but for an image suffix (a TIFF, a JPEG and
-        a thumbnail may share one), or, only if that gives exactly one name, by an href that is
-        longer or shorter than the name by a part set off by ``.``, ``_`` or ``-``:
-        ``info:doi/10.1371/journal.pone.0038869.g001`` is ``pone.0038869.g001.tif``. Where all that
-        gives nothing, a file of that name and any suffix is what was delivered for the graphic.
+        All hrefs of a graphic are used, as its alternatives are the same image. A file matches by
+        its
+        exact path, its name in any case, its name without an image suffix (a TIFF, a JPEG and a
+        thumbnail may share one), or, only if exactly one name matches, by an href that is longer or
+        shorter than the name by a part delimited by ``.``, ``_`` or ``-``:
+        ``info:doi/10.1371/journal.pone.0038869.g001`` is ``pone.0038869.g001.tif``. If nothing
+        matches, a file with that name and any suffix is used.
         """
         for look in (self._named, self._similar, self._of_any_kind):
             found = dict.fromkeys(name for href in hrefs for name in look(href))
@@ -48,7 +49,7 @@ class Files:
         base = href.rpartition("/")[2].lower()
         stem = _SUFFIX.sub("", base)
         exact = [self._by_path[href]] if href in self._by_path else []
-        # An href with a suffix names a file, but the original may lie beside it.
+        # An href with a suffix names a file, but the original may be in the same folder.
         return exact + self._by_name.get(base, []) + self._by_stem.get(stem, [])
 
     def _similar(self, href: str) -> list[str]:

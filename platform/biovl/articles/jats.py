@@ -1,10 +1,10 @@
-"""JATS XML to an article's content, in one pass: metadata, figures, captions and their mentions.
+"""JATS XML to an article's content in one pass: metadata, figures, captions and their mentions.
 
-Whatever the XML holds, nothing is fetched, no entity is expanded and no file is opened. XML that
-cannot be read is a result with a reason, not an exception.
+The XML is untrusted: nothing is fetched, no entity is expanded and no file is opened. XML that
+cannot be parsed is a result with a reason, not an exception.
 
-Figures are first moved behind the paragraph or figure they stand in, so that no caption leaks into
-a paragraph's text and no figure takes the graphic of the figure inside it.
+Figures are first moved after the paragraph or figure that contains them, so that no caption becomes
+part of a paragraph's text and no figure gets the graphic of a nested figure.
 """
 
 import re
@@ -66,18 +66,18 @@ class Reading:
 
 
 def read_article(xml: bytes) -> Reading:
-    """Read one article.
+    """Parse one article.
 
     Args:
         xml: JATS or NLM DTD as PMC, PLOS, eLife, SciELO and bioRxiv publish it, also inside the
-            wrapper of an E-utilities or OAI-PMH answer.
+            wrapper of an E-utilities or OAI-PMH response.
     """
     if (need := tree_bytes(xml)) > MAX_TREE_BYTES:
         return Reading(None, TOO_LARGE, f"its tree would take {need / 1e6:.0f} MB")
     try:
         root = parse_xml(xml.lstrip())
     except (etree.XMLSyntaxError, ValueError) as error:
-        # A bomb trips libxml2's limits before its declarations can be looked at.
+        # A bomb exceeds libxml2's limits before its declarations can be inspected.
         bomb = b"<!ENTITY" in xml[:_PROLOG_BYTES]
         return Reading(None, DECLARES_ENTITIES if bomb else MALFORMED, str(error)[:300])
     declared = _declared_entities(root)
@@ -96,7 +96,7 @@ def read_article(xml: bytes) -> Reading:
 
 
 def _declared_entities(root: etree._Element) -> str | None:
-    # A file that brings its own entities may point them at files or nest them into a bomb. No
+    # A file that declares its own entities may point them to files or nest them into a bomb. No
     # publisher needs them: of 4,483 real articles none declares one.
     dtd = root.getroottree().docinfo.internalDTD
     if dtd is None:
@@ -126,7 +126,7 @@ def _content(article: etree._Element) -> ArticleContent:
     places = figure_places(article)
     _move_floats(article)
     text.prepare(article)
-    # Whatever needs no offsets is read before anything is marked.
+    # Fields that need no offsets are read before the text is marked.
     front = front_matter(article)
     full_text = text.plain_body(article.find("body"))
     listed = abbreviations(article)
@@ -149,10 +149,10 @@ def _content(article: etree._Element) -> ArticleContent:
 
 
 def _move_floats(article: etree._Element) -> None:
-    """Put floats behind the outermost paragraph or figure around them, in document order."""
+    """Move floats after the outermost paragraph or figure that contains them, in document order."""
     for element in reversed(list(article.iter(*_FLOATS))):
         hosts = list(element.iterancestors("p", "fig", "fig-group"))
-        # A member stays in its group; the group itself moves.
+        # A member stays in its group; the group itself is moved.
         if not hosts or hosts[0].tag == "fig-group":
             continue
         host = hosts[-1]
@@ -203,9 +203,9 @@ def _figure(place: Place, mentions: list[Mention], language: str | None) -> Figu
 
 
 def _captions(place: Place, language: str | None) -> list[str]:
-    """Return the texts that make up a caption, marks included, in reading order.
+    """Return the texts of a caption in reading order, including marks.
 
-    The caption of a group holds for all its members. Paragraphs beside a caption are the end of
+    The caption of a group applies to all its members. Paragraphs next to a caption are the end of
     its legend.
     """
     parts: list[str] = []
@@ -219,7 +219,7 @@ def _captions(place: Place, language: str | None) -> list[str]:
     parts += [text.with_marks(part) for part in own + legend]
     if any(parts) or place.abstract is None:
         return parts
-    # A drawn abstract is described by the abstract's words.
+    # A graphical abstract is described by the abstract's words.
     is_drawn = place.abstract.get("abstract-type") in GRAPHICAL_ABSTRACTS
     words = [part for part in place.abstract if is_drawn and part.tag != "fig"]
     return [text.with_marks(part) for part in words]
@@ -261,7 +261,7 @@ def _graphics(figure: etree._Element) -> list[Graphic]:
         ]
         images = [Graphic([href]) for graphic in inner if (href := graphic.get(_HREF))]
     if len(images) == 1 and (highwire := figure.get(_HIGHWIRE_ID)):
-        # bioRxiv's packages name the file by this id, and not by the href.
+        # bioRxiv's packages name the file by this id, not by the href.
         images[0].hrefs.append(f"{highwire}.large")
     return images
 
@@ -280,7 +280,7 @@ def _own_license(permissions: etree._Element | None) -> License | None:
 
 
 def _graphical_abstracts(article: etree._Element) -> list[FigureContent]:
-    """Return the images of abstracts that are drawn: no label, and the abstract as caption."""
+    """Return graphical abstracts: images without a label, with the abstract as caption."""
     found: list[FigureContent] = []
     for abstract in article.iterfind("front/article-meta/abstract"):
         if abstract.get("abstract-type") not in GRAPHICAL_ABSTRACTS:

@@ -1,10 +1,10 @@
-"""The places a licence hides, to one SPDX identifier and its PMC group.
+"""Licence statements in JATS to one SPDX identifier and its PMC group.
 
-What SPDX has no identifier for gets one that says no more than the publisher did:
+Licences without an SPDX identifier get one that states no more than the publisher did:
 
-    CC-BY, CC-BY-NC, …                 the version is not stated, so none is invented
+    CC-BY, CC-BY-NC, …                 no version is stated, so none is assumed
     LicenseRef-Public-Domain           in the public domain, without a Creative Commons instrument
-    LicenseRef-All-Rights-Reserved     rights are reserved, or a figure is left out of the licence
+    LicenseRef-All-Rights-Reserved     rights are reserved, or a figure is excluded from the licence
 """
 
 import re
@@ -20,18 +20,19 @@ PUBLIC_DOMAIN = "LicenseRef-Public-Domain"
 RESERVED = "LicenseRef-All-Rights-Reserved"
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
-# The namespace is published with its slash and written without it by some.
+# Some publishers write the namespace without its slash.
 _REFERENCES = (
     "{http://www.niso.org/schemas/ali/1.0/}license_ref",
     "{http://www.niso.org/schemas/ali/1.0}license_ref",
 )
 
-# From what allows most to what allows least.
+# From the most to the least permissive.
 _COMMERCIAL = ("CC0", "CC-BY", "CC-BY-SA", "CC-BY-ND")
 _NONCOMMERCIAL = ("CC-BY-NC", "CC-BY-NC-SA", "CC-BY-NC-ND")
 _STRICTNESS = (*_COMMERCIAL, *_NONCOMMERCIAL)
 _VERSION = re.compile(r"-\d\.\d(?:-[A-Z]{2,3})?$")
-# Source: SPDX licence list 3.27. A port that is not on it is named as the licence it translates.
+# Source: SPDX licence list 3.27. A port that is not on it has the identifier of the licence it
+# translates.
 _PORTS = {
     "CC-BY-2.5": ("AU",),
     "CC-BY-3.0": ("AT", "AU", "DE", "IGO", "NL", "US"),
@@ -124,16 +125,16 @@ _NOT_LICENSED = License()
 def license_of(permissions: Sequence[etree._Element]) -> License:
     """Return the licence that an article or a figure states.
 
-    What a machine can read (links, ``license-type``) beats prose; prose then only adds a version.
-    Where two statements differ, the one that allows less holds.
+    Machine-readable statements (links, ``license-type``) take precedence over prose, which then
+    only adds a version. If two statements differ, the more restrictive one counts.
 
     Args:
-        permissions: ``<permissions>`` elements; or, as articles before 2008 have them, bare
-            ``<license>`` and ``<copyright-statement>`` elements.
+        permissions: ``<permissions>`` elements; or, as in articles before 2008, bare ``<license>``
+            and ``<copyright-statement>`` elements.
 
     Returns:
-        The licence; its ``url`` is that of the link it was read from, as published. A link that
-        is not known is returned with no identifier and group ``other``.
+        The licence; its ``url`` is the link it was read from, as published. An unknown link is
+        returned with no identifier and group ``other``.
     """
     links = [link for element in permissions for link in _links(element)]
     text = " ".join([" ".join(element.itertext()) for element in permissions])
@@ -155,8 +156,8 @@ def license_of(permissions: Sequence[etree._Element]) -> License:
 def license_from_text(text: str) -> License:
     """Return the licence that a sentence, a link or a short name states.
 
-    A link beats words. "Creative Commons public domain dedication" is CC0's own name and that of
-    the dedication before it (2004), which allowed the same: both are ``CC0-1.0``.
+    A link takes precedence over words. "Creative Commons public domain dedication" is CC0's own
+    name and that of its predecessor (2004), which permitted the same: both are ``CC0-1.0``.
     """
     if not text:
         return _NOT_LICENSED
@@ -187,14 +188,14 @@ def group_of(spdx: str | None) -> LicenseGroup:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a licence allows; None where it is not known which one holds."""
+    """What a licence permits; None if the licence is unknown."""
 
     redistributable: bool | None = None
     derivatives: bool | None = None
 
 
 def allowed_by(license_: License) -> Allowed:
-    """Return what may be done with something under a licence, for some purpose at least."""
+    """Return what a licence permits, for at least some purpose."""
     if license_.spdx is None:
         return Allowed()
     if license_.spdx == RESERVED:
@@ -203,16 +204,16 @@ def allowed_by(license_: License) -> Allowed:
 
 
 def strictest(*found: License) -> License:
-    """Return the licence that allows least among those that are stated."""
+    """Return the most restrictive of the stated licences."""
     return _strictest([license_ for license_ in found if license_.spdx is not None])
 
 
 def is_of_others(caption: str, credit: str | None) -> bool:
-    """Return whether a figure says that it, or a part of it, is somebody else's.
+    """Return whether a figure, or a part of it, is credited to a third party.
 
     Args:
         caption: The figure's caption.
-        credit: What stands in its ``<attrib>`` and ``<permissions>``.
+        credit: The content of its ``<attrib>`` and ``<permissions>``.
     """
     return bool(credit) or _OF_OTHERS.search(caption) is not None
 
@@ -245,7 +246,7 @@ def _linked_in(text: str) -> list[License]:
 
 
 def _with_version_from(text: str, found: License) -> License:
-    """Return a licence with the version that words state, where its link or code has none."""
+    """Return a licence with the version from the text, if its link or code has none."""
     if found.spdx not in _STRICTNESS:
         return found
     named = _named_in(text)
@@ -305,7 +306,7 @@ def _strictest(found: Sequence[License]) -> License:
 
 
 def _strictness(found: License) -> tuple[int, bool]:
-    """Order by what is allowed; of equals, the one that states a version is worth more."""
+    """Order by permissiveness; of equals, one that states a version is preferred."""
     if found.spdx is None:
         return (-2, False)
     terms = _VERSION.sub("", found.spdx)

@@ -1,14 +1,14 @@
-"""Panels that a figure reference names, and ranges of figures.
+"""Panels in a figure reference, and ranges of figures.
 
-What stands inside a reference is taken at its word. In the text behind it a letter counts only
-where it cannot be a word, a statistic or another figure's: no guess is made from a sentence.
+Text inside a reference is trusted. In the text after it, a letter counts only if it cannot be a
+word, a statistic or another figure's panel: sentences are not interpreted.
 """
 
 import re
 from string import ascii_letters
 
 LOOK_AHEAD = 40
-"""Characters behind a reference in which its panels may go on."""
+"""Characters after a reference in which its panels may continue."""
 
 _DASH = "-–—‒‐‑−"
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
@@ -50,16 +50,16 @@ _PANEL_RANGE_JOINT = re.compile(rf"(?:\(?[A-Za-z])?\)?\s*(?:[{_DASH}]|\b(?:to|th
 
 
 def panels_in(reference: str, after: str) -> list[str]:
-    """Return the panels that a reference names, in order and without doubles.
+    """Return the panels of a reference, in order and without duplicates.
 
-    Ranges are filled in: ``A–C`` gives A, B, C. Letters keep their case. A part of a panel is
+    Ranges are expanded: ``A–C`` gives A, B, C. Letters keep their case. A part of a panel is
     written with a point: ``3Ad–f`` gives A.d, A.e, A.f.
 
     Args:
         reference: Text of the reference: ``Fig. 2A–C``, ``3``, ``B``.
-        after: What follows it, of which ``LOOK_AHEAD`` characters are read. A letter right behind
-            the number (``d, e``), in brackets, or in a list that goes on counts; a word of the
-            sentence (``A total of``) and the panel of another figure (``and 4B``) do not.
+        after: The following text, of which ``LOOK_AHEAD`` characters are read. A letter directly
+            after the number (``d, e``), in brackets, or in a list that continues counts; a word of
+            the sentence (``A total of``) and the panel of another figure (``and 4B``) do not.
     """
     found = _Panels()
     number, end = _read_reference(found, reference)
@@ -81,7 +81,7 @@ def panels_in(reference: str, after: str) -> list[str]:
 
 
 def figure_number(label: str | None) -> tuple[str, int] | None:
-    """Return kind and number of a label: ``Fig. S3.`` gives ``("figure s", 3)``."""
+    """Return type and number of a label: ``Fig. S3.`` gives ``("figure s", 3)``."""
     match = _LABEL.fullmatch(label.strip()) if label else None
     if match is None:
         return None
@@ -104,7 +104,7 @@ def is_panel_range_joint(between: str) -> bool:
 
 
 class _Panels:
-    """Labels found so far, and what the next one needs to know of them."""
+    """Labels parsed so far, and the context for the next one."""
 
     def __init__(self) -> None:
         self.labels: list[str] = []
@@ -121,7 +121,7 @@ class _Panels:
 
 
 def _read_reference(found: _Panels, reference: str) -> tuple[str | None, int]:
-    """Return the figure's number, if stated, and how much of the reference was understood."""
+    """Return the figure's number, if stated, and how much of the reference was parsed."""
     number = None
     end = 0
     for match in _NUMBER.finditer(reference):
@@ -142,7 +142,7 @@ def _read_reference(found: _Panels, reference: str) -> tuple[str | None, int]:
 
 
 def _read_behind_number(found: _Panels, after: str, number: str) -> None:
-    """Read the panels behind a reference that ends in its number."""
+    """Parse the panels after a reference that ends in its number."""
     if after[0] == "(" or after[0].isalpha():
         end = _read_list(found, after, 0, number, is_direct=True)
         if after[0] == "(" and ")" not in after[: end + 1]:
@@ -176,12 +176,12 @@ def _read_list(
     """Add the panels listed from a position on; return where the last of them ends.
 
     Args:
-        found: What was found before; it is added to.
-        text: The reference or what follows it.
+        found: Earlier panels; extended in place.
+        text: The reference or the text after it.
         position: Where the list starts.
         number: The figure's, which may be repeated in the list: ``3A, 3B``.
-        joint: What joins the list to the panels found before, if any.
-        is_direct: Whether the list stands right behind the number: only there is ``AB`` two panels.
+        joint: The separator between the list and earlier panels, if any.
+        is_direct: Whether the list directly follows the number: only there is ``AB`` two panels.
         is_prose: Whether the first label could be a word of the sentence; later ones always could.
     """
     end = position
@@ -210,9 +210,9 @@ def _read_list(
 
 
 def _labels_of(item: re.Match[str], found: _Panels, *, is_direct: bool) -> list[str]:
-    """Return what one item of a list names, and keep the panel whose parts follow.
+    """Return the labels that one item of a list denotes, and update the parent panel.
 
-    Empty if it is no panel label.
+    Empty if it is not a panel label.
     """
     text = item["label"]
     is_bracketed = bool(item["open"] or item["close"])
@@ -238,7 +238,7 @@ def _labels_of(item: re.Match[str], found: _Panels, *, is_direct: bool) -> list[
 
 
 def _is_prose(item: re.Match[str], text: str, found: _Panels) -> bool:
-    """Return whether a letter is rather a word, a statistic or the start of a name."""
+    """Return whether a letter is more likely a word, a statistic or the start of a name."""
     label = item["label"]
     if item["close"]:
         return False
@@ -252,7 +252,7 @@ def _is_prose(item: re.Match[str], text: str, found: _Panels) -> bool:
 
 
 def _between(first: str, last: str) -> list[str]:
-    """Return the labels strictly between the ends of a range; none if it is not plain."""
+    """Return the labels strictly between the ends of a range; none if it is invalid."""
     stem, _, start = first.rpartition(".")
     stem = f"{stem}." if stem else ""
     stop = last.rpartition(".")[2]

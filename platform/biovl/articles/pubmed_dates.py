@@ -1,4 +1,4 @@
-"""When PubMed says that an article was published: ISO 8601 at the precision that is printed."""
+"""Publication dates in PubMed records: ISO 8601 at the published precision."""
 
 import re
 from datetime import date
@@ -20,9 +20,9 @@ _MEDLINE_DATE = re.compile(
 
 
 def published(element: etree._Element, citation: etree._Element) -> tuple[str | None, str | None]:
-    """Return when an article was published, and the element that says so.
+    """Return the publication date of an article, and the name of its XML element.
 
-    That of its electronic form or of its issue, whichever is earlier; of two that agree the finer.
+    The earlier of the electronic and the issue date; of two that agree, the more precise one.
     """
     issue = citation.find("Article/Journal/JournalIssue/PubDate")
     stated = None if issue is None else issue.find("MedlineDate")
@@ -33,7 +33,7 @@ def published(element: etree._Element, citation: etree._Element) -> tuple[str | 
     ]
     known = [(text, origin) for text, origin in dates if text]
     if not known:
-        # Without either: what PubMed was told, and last when it was told.
+        # Without either: the date reported to PubMed, and last the date of that report.
         for status in ("epublish", "ppublish", "aheadofprint", "pubmed", "entrez"):
             for event in element.iterfind("PubmedData/History/PubMedPubDate"):
                 if event.get("PubStatus") == status and date_in(event):
@@ -44,7 +44,7 @@ def published(element: etree._Element, citation: etree._Element) -> tuple[str | 
 
 
 def date_in(element: etree._Element | None) -> str | None:
-    """Return the date of an element that holds Year, Month and Day, or fewer of them."""
+    """Return the date of an element with Year, Month and Day, or fewer of them."""
     if element is None:
         return None
     return _iso(
@@ -66,7 +66,7 @@ def medline_date(text: str) -> str | None:
 
 
 def _iso(year: str, month_text: str, day: str) -> str | None:
-    """Return a date at its precision: a month or day that is none is left out."""
+    """Return a date at its precision: an invalid month or day is left out."""
     if not re.fullmatch(r"[12]\d{3}", year):
         return None
     is_number = month_text.isdecimal()
@@ -80,5 +80,5 @@ def _iso(year: str, month_text: str, day: str) -> str | None:
 
 
 def text_of(element: etree._Element | None) -> str:
-    """Return the text of an element and of those inside it, its spaces made one."""
+    """Return the text of an element and its descendants, with normalized white space."""
     return "" if element is None else " ".join("".join(element.itertext()).split())

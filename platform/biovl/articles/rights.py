@@ -1,8 +1,8 @@
-"""What may be done with a figure: decided here, for publishing and for the service alike.
+"""Reuse rights of figures, shared by publishing and the search service.
 
-A figure is given on only where something says that it may be. Its article's licence does not bind
-a third party whom the figure credits ("reprinted with permission"), so such a figure has no licence
-that is known, whatever its article states.
+A figure is redistributed only if a licence permits it. The article's licence does not bind a third
+party whom the figure credits ("reprinted with permission"), so the licence of such a figure is
+unknown, whatever its article states.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,20 +19,20 @@ NOT_STATED = "nothing says that it may be given on"
 NO_DERIVATIVES = "panel cut out, and licence does not allow derivatives"
 OF_OTHERS = "credits a third party"
 REASONS = (RETRACTED, NOT_ALLOWED, NOT_STATED, NO_DERIVATIVES, OF_OTHERS)
-"""Why a figure is not given on, in the order in which they are looked for."""
+"""Reasons to withhold a figure, in the order in which they are checked."""
 
 READS = (
     *("license", "license_group", "redistributable", "retracted", "third_party", "credit"),
     *("caption", "derivatives_allowed", "box_px"),
 )
-"""Columns that say what may be done with a row; older tables lack some."""
+"""Columns about the rights of a row; older tables lack some."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The licence of a figure, as far as it is known to hold for it."""
+    """The licence of a figure, as far as it is known to apply."""
 
     license: str | None
     """SPDX identifier."""
@@ -41,12 +41,12 @@ class Terms:
 
 
 def reason_to_withhold(row: Row, accepted: Collection[str] = ()) -> str | None:
-    """Return why a figure or article is not given on, None where it may be.
+    """Return why a figure or article is not redistributed, None if it may be.
 
     Args:
-        row: Those of ``READS`` that its table has. Where that lacks ``redistributable`` its licence
-            decides; where it lacks ``third_party``, its ``credit`` and ``caption`` do.
-        accepted: Reasons that do not count: whoever gives it on has the right all the same.
+        row: The columns of ``READS`` that its table has. Without ``redistributable`` the licence
+            decides; without ``third_party``, its ``credit`` and ``caption`` do.
+        accepted: Reasons to ignore, if the user has the rights by other means.
     """
     may_go = redistributable(row)
     applies = {
@@ -60,14 +60,14 @@ def reason_to_withhold(row: Row, accepted: Collection[str] = ()) -> str | None:
 
 
 def redistributable(row: Row) -> bool | None:
-    """Return whether a licence allows to give a row on; None where nothing says so."""
+    """Return whether a licence permits redistribution of a row; None if no licence is stated."""
     if "redistributable" in row:
         return cast(bool | None, row["redistributable"])
     return allowed_by(License(row.get("license") or None)).redistributable
 
 
 def credits_third_party(row: Row) -> bool:
-    """Return whether a figure, or a part of it, is said to be somebody else's."""
+    """Return whether a figure, or a part of it, is credited to a third party."""
     stated, credit = row.get("third_party"), row.get("credit")
     if stated is None:
         return is_of_others(row.get("caption") or "", credit)
@@ -75,10 +75,9 @@ def credits_third_party(row: Row) -> bool:
 
 
 def terms(row: Row) -> Terms:
-    """Return the licence that is known to hold for a figure.
+    """Return the licence that is known to apply to a figure.
 
-    There is none where it credits a third party, and none where its source has not cleared what
-    the licence would allow.
+    There is none if it credits a third party, or if its source has not cleared it for reuse.
     """
     stated = row.get("license")
     is_cleared = redistributable(row) is not False or stated == RESERVED

@@ -1,7 +1,7 @@
-"""Where sentences start and end in the running text of an article.
+"""Sentence boundaries in the running text of an article.
 
-A point ends a sentence unless it belongs to an abbreviation, an initial or a number, or stands
-inside a bracket or a reference. Behind words that do both ("et al.", "sp.", "panel B.") the next
+A full stop ends a sentence unless it belongs to an abbreviation, an initial or a number, or is
+inside a bracket or a reference. After words that allow both ("et al.", "sp.", "panel B.") the next
 word decides: sentences start with few words far more often than names do.
 """
 
@@ -12,7 +12,7 @@ from itertools import pairwise
 from biovl.core.records import Span
 
 _MAX_BRACKET = 1_500
-"""Characters; a bracket that is open for longer was never meant to close where it does."""
+"""Characters; a bracket that is open for longer counts as unclosed."""
 
 _CLOSERS = r"[)\]}”’\"'»]*"
 # The end of a sentence, what closes with it, numbers of cited works behind it, white space.
@@ -25,7 +25,7 @@ _GLUED = re.compile(
     r"(?<=[\w)\]][a-z)\]\d%])\.(?=(?:The|In|This|These|However|Moreover|Furthermore|We|It|As|To)(?:,|\s[a-z(]))"
 )
 _STARTS = re.compile(r"[(\[{“‘\"'«]*(?:[^\W\d_]|\d|[+∼~≥≤<>*†‡§#®▪•–—-])")
-# Names that start low and still start a sentence: p53, mRNA, siRNAs, α-tubulin, eGFP, qPCR.
+# Names that start in lower case and may start a sentence: p53, mRNA, siRNAs, α-tubulin, eGFP, qPCR.
 _LOW_NAME = re.compile(r"(?:[a-z]{1,5}[A-Z0-9]|[α-ω][A-Za-z-]|[a-z]-[A-Z])")
 _STARTERS = frozenset(
     """
@@ -70,15 +70,15 @@ _WORD_BEFORE = re.compile(r"([^\s(\[{“‘\"'«]+)$")
 
 
 def sentences(text: str, *, protected: Sequence[Span] = ()) -> list[Span]:
-    """Return the sentences of a text, in order, without the white space around them.
+    """Return the sentences of a text, in order, without surrounding white space.
 
-    Together they cover everything but white space. Blocks are lines in our texts, and a line
-    break ends a sentence, unless a displayed formula or a word in lower case continues it. Works
-    in time linear in the length of the text.
+    Together they cover everything but white space. Blocks are lines in our texts, and a line break
+    ends a sentence, unless a displayed formula or a word in lower case continues it. Linear in the
+    length of the text.
 
     Args:
         text: Running text as ``articles.text`` returns it.
-        protected: Stretches in which no sentence ends, such as references. May overlap.
+        protected: Ranges in which no sentence ends, such as references. May overlap.
     """
     found: list[Span] = []
     closed = _inside(text, protected)
@@ -96,7 +96,7 @@ def sentences(text: str, *, protected: Sequence[Span] = ()) -> list[Span]:
 
 
 def _line_ends(text: str) -> Iterator[int]:
-    """Yield where lines end that end a sentence, the last included."""
+    """Yield the ends of lines that end a sentence, including the last."""
     place = 0
     before = ""
     for line in text.split("\n"):
@@ -121,7 +121,7 @@ def _is_formula(line: str) -> bool:
 
 
 def _cuts(text: str, start: int, stop: int, closed: bytearray) -> Iterator[int]:
-    """Yield where sentences of one line end, the last excepted."""
+    """Yield the ends of sentences within one line, except the last."""
     ends = [
         (match.start(), match.end("cited"), match) for match in _END.finditer(text, start, stop)
     ]
@@ -140,7 +140,7 @@ def _cuts(text: str, start: int, stop: int, closed: bytearray) -> Iterator[int]:
 
 
 def _is_end(text: str, start: int, point: int, match: re.Match[str]) -> bool:
-    """Return whether the point at a position ends a sentence that starts at another."""
+    """Return whether the full stop at a position ends a sentence that starts at another."""
     after = match.end()
     if not _STARTS.match(text, after):
         return False
@@ -180,7 +180,7 @@ def _is_initial(word: str) -> bool:
 
 
 def _inside(text: str, protected: Sequence[Span]) -> bytearray:
-    """Return for each place between characters whether a bracket or protected stretch spans it."""
+    """Return for each position between characters whether a bracket or protected range spans it."""
     closed = bytearray(len(text) + 1)
     for span in protected:
         start, end = max(span.start, 0), min(span.end, len(text))

@@ -1,9 +1,9 @@
 """The text of JATS elements: exact, with block boundaries as newlines and marks as offsets.
 
-Walking every node in Python costs more than parsing. So a tree is prepared once, in place: block
-boundaries get a mark beside them, formulas one reading. After that the text of any element is one
-call into libxml2. References, superscripts and bold stretches are marked in the same way, but only
-in the captions and paragraphs where their offsets are wanted.
+Visiting every node in Python costs more than parsing. So a tree is prepared once, in place: block
+boundaries get a mark, formulas one text representation. After that, the text of any element is one
+call into libxml2. References, superscripts and bold ranges are marked in the same way, but only in
+the captions and paragraphs whose offsets are needed.
 """
 
 import html.entities
@@ -15,7 +15,7 @@ from lxml import etree
 from biovl.core.records import Span
 
 BLOCK = "\u2029"
-"""Unicode's paragraph separator; one that a publisher wrote means the same."""
+"""Unicode's paragraph separator; one in the published text has the same meaning."""
 
 # Unicode noncharacters: legal in XML, never part of a text.
 REF, REF_END = "\ufdd0", "\ufdd1"
@@ -29,7 +29,7 @@ _UNICODE_SPACES = "\x85\xa0\u1680\u2028\u202f\u205f\u3000" + "".join(
 )
 
 OBJECT = "\ufffc"
-"""Unicode's object replacement character stands for a symbol that was published as an image."""
+"""Unicode's object replacement character represents a symbol that was published as an image."""
 
 _M = "{http://www.w3.org/1998/Math/MathML}"
 _ENDS_BLOCK = frozenset(
@@ -56,7 +56,7 @@ _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 
 
 def prepare(root: etree._Element) -> None:
-    """Mark the blocks of a tree and give each formula one reading, in place."""
+    """Mark the blocks of a tree and reduce each formula to one representation, in place."""
     for element in root.iter(*_PREPARED):
         tag = element.tag
         if tag in _ENDS_BLOCK:
@@ -81,13 +81,13 @@ def prepare(root: etree._Element) -> None:
 
 
 def mark_all(elements: Iterable[etree._Element], opening: str) -> None:
-    """Put a pair of marks around the text of each element, in place."""
+    """Insert a pair of marks around the text of each element, in place."""
     for element in elements:
         mark(element, opening)
 
 
 def mark(element: etree._Element, opening: str) -> None:
-    """Put a pair of marks around the text of an element, in place."""
+    """Insert a pair of marks around the text of an element, in place."""
     element.text = opening + (element.text or "")
     element.tail = _OPENING[opening] + (element.tail or "")
 
@@ -98,7 +98,7 @@ def resolve_entities(root: etree._Element) -> str | None:
     The DTD that defines them is never loaded; its names are those of HTML.
 
     Returns:
-        The first reference that has no known character, or None.
+        The first reference without a known character, or None.
     """
     for entity in list(root.iter(etree.Entity)):
         character = html.entities.html5.get(entity.name + ";")
@@ -110,7 +110,7 @@ def resolve_entities(root: etree._Element) -> str | None:
 
 
 def detach(element: etree._Element) -> None:
-    """Take an element out of its parent and leave the text that follows it."""
+    """Remove an element from its parent, keeping the text after it."""
     parent, before, tail = element.getparent(), element.getprevious(), element.tail
     element.tail = None
     if tail:
@@ -130,7 +130,7 @@ def plain_body(element: etree._Element | None) -> str | None:
     """Return the text of a long prepared element without marks in it, or None if there is none."""
     if element is None:
         return None
-    # For long texts five times as fast as asking lxml for a str, for short ones slower.
+    # For long texts five times faster than reading a str from lxml, for short ones slower.
     raw: bytes = etree.tostring(element, method="text", encoding="utf-8", with_tail=False)
     return _folded(raw.decode()) or None
 
@@ -141,7 +141,7 @@ def plain_or_none(element: etree._Element | None) -> str | None:
 
 
 def with_marks(element: etree._Element) -> str:
-    """Return the text of a prepared element, blocks as lines, its marks still in it."""
+    """Return the text of a prepared element, blocks as lines, including its marks."""
     return _folded(etree.tostring(element, method="text", encoding="unicode", with_tail=False))
 
 
@@ -158,11 +158,11 @@ def without_marks(text: str) -> tuple[str, dict[str, list[Span]]]:
     opened: dict[str, list[int]] = {REF: [], SUP: [], BOLD: []}
     length = 0
     last = "\n"
-    # Texts and marks in turn, a text first and last.
+    # Texts and marks alternate, with a text first and last.
     parts = [*_MARK.split(text), ""]
     for place in range(0, len(parts), 2):
         piece, mark_found = parts[place], parts[place + 1]
-        # A mark between two spaces, or at the edge of a line, leaves a space too many.
+        # A mark between two spaces, or at the edge of a line, leaves an extra space.
         if piece.startswith(" ") and last in " \n":
             piece = piece[1:]
         elif last == " " and (piece.startswith("\n") or not (piece or mark_found)):
@@ -187,7 +187,7 @@ def without_marks(text: str) -> tuple[str, dict[str, list[Span]]]:
 
 
 def _span(text: str, start: int, end: int) -> Span:
-    """Return a span without the white space at its edges."""
+    """Return a span without white space at its edges."""
     end = min(end, len(text))
     start = min(start, end)
     while start < end and text[start].isspace():
@@ -204,7 +204,7 @@ def _folded(raw: str) -> str:
             raw = raw.replace(space, " ")
     lines = []
     for line in raw.split(BLOCK):
-        # Most lines need nothing, and looking costs a fifth of splitting and joining.
+        # Most lines need no change, and checking costs a fifth of splitting and joining.
         if "\n" in line or "  " in line or "\t" in line:
             line = " ".join(line.split())
         else:
@@ -225,7 +225,7 @@ def _put_before(element: etree._Element, text: str) -> None:
 
 
 def _separate(element: etree._Element, text: str) -> None:
-    """Put a separator before an element if the text there would run into it."""
+    """Insert a separator before an element if the text there would run into it."""
     before = element.getprevious()
     if before is None:
         parent = element.getparent()
@@ -246,7 +246,7 @@ def _has_math(parent: etree._Element | None) -> bool:
 
 
 def _read_tex(element: etree._Element) -> None:
-    """Leave MathML alone where it stands beside TeX; else TeX without its preamble."""
+    """Keep MathML if it is an alternative to TeX; else reduce TeX to its body."""
     parent = element.getparent()
     if parent is not None and parent.find(_M + "math") is not None:
         element.text = None
@@ -257,7 +257,7 @@ def _read_tex(element: etree._Element) -> None:
 
 
 def _read_formula(element: etree._Element, name: str) -> None:
-    """Add the characters without which a formula would read as another one: 1/2, not 12."""
+    """Insert the characters without which a formula would be misread: 1/2, not 12."""
     children = len(element)
     if name == "annotation":
         element.text = None

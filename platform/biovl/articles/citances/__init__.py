@@ -1,4 +1,4 @@
-"""Citances: sentences that cite a figure, and what they say of its panels."""
+"""Citances: sentences that cite a figure, and their statements about its panels."""
 
 from biovl.articles.citances.extraction import Citance, citances, citances_of
 from biovl.articles.citances.grammar import references

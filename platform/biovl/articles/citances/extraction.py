@@ -1,8 +1,8 @@
-"""Citances: the sentences of an article that cite a figure, and what they say of its panels.
+"""Citances: the sentences of an article that cite a figure, and their statements about its panels.
 
 Paragraphs that link a figure are stored with it as mentions. A citance is one sentence of such a
-paragraph. Links tell which figure is meant; the grammar tells which panels, and finds sentences
-whose author wrote "Fig. 2" without a link.
+paragraph. Links identify the figure; the grammar identifies the panels, and also finds sentences
+with "Fig. 2" in plain text, without a link.
 """
 
 from collections.abc import Iterable
@@ -30,17 +30,17 @@ class Citance:
 
     text: str
     span: Span
-    """Inside the mention's text."""
+    """Range in the mention's text."""
     container: str
-    """Of the mention: body, abstract, caption, table, footnote, box, back or response."""
+    """Part of the article: body, abstract, caption, table, footnote, box, back or response."""
     references: tuple[FigureReference, ...]
-    """Those to this figure; ``span`` counts inside the sentence."""
+    """References to this figure; ``span`` is relative to the sentence."""
     statements: tuple[Statement, ...]
-    """What the sentence says of this figure."""
+    """Statements of the sentence about this figure."""
 
     @property
     def panels(self) -> tuple[str, ...]:
-        """Panels of the figure that are cited, in order; empty if it is cited as a whole only."""
+        """Cited panels of the figure, in order; empty if only the figure as a whole is cited."""
         named = (panel for reference in self.references for panel in reference.panels)
         return tuple(dict.fromkeys(named))
 
@@ -51,11 +51,11 @@ class Citance:
 
     @property
     def is_linked(self) -> bool:
-        """Whether the publisher linked one of the references, and not their wording alone tells."""
+        """Whether the publisher linked one of the references."""
         return any(reference.by == "xref" for reference in self.references)
 
     def statement_of(self, panel: str) -> str | None:
-        """Return what is said of a panel, or of the figure as a whole; None if neither is."""
+        """Return the statement about a panel, else about the whole figure, else None."""
         own = [one.text for one in self.statements if panel in map(_panel, one.panels)]
         own = own or [one.text for one in self.statements if one.is_figure_level]
         return " ".join(dict.fromkeys(own)) or None
@@ -83,7 +83,7 @@ def citances_of(mention: Mention, figure_label: str | None) -> list[Citance]:
     links = [Span(link.start, link.end) for link in mention.refs]
     found = []
     for span in sentences(mention.text, protected=links):
-        # A sentence may run through a formula, which is a line of its own.
+        # A sentence may include a displayed formula, which is a line of its own.
         text = mention.text[span.start : span.end].replace("\n", " ")
         inside = [link for link in mention.refs if span.start <= link.start < span.end]
         if not inside and known is None:
@@ -105,7 +105,7 @@ def _own(
     links: list[Reference],
     known: FigureReference | None,
 ) -> list[FigureReference]:
-    """Return the references of a sentence that mean the figure at hand."""
+    """Return the references of a sentence to the given figure."""
     figure, kind = (known.figure, known.kind) if known else ("", "main")
     mine = [one for one in cited if known is not None and _key(one) == (figure, kind)]
     own: list[FigureReference] = []
@@ -116,7 +116,7 @@ def _own(
             one for one in over if one.figure == figure or (known is None and len(over) == 1)
         ]
         if not same and not any(letter.isalnum() for letter in text[start:end]):
-            # The link is an arrow or a sign behind the reference: "Fig. 3a ▶".
+            # The link is an arrow or a sign after the reference: "Fig. 3a ▶".
             same = [one for one in mine if one.span.end <= start][-1:]
         if not same:
             same = [FigureReference(figure, tuple(link.panels), kind, Span(start, end))]

@@ -1,7 +1,7 @@
-"""References to figures in a sentence, by grammar alone.
+"""References to figures in a sentence, recognized by grammar alone.
 
-A reference is a word such as "Fig." with a list of numbers and panels behind it, or in front of it
-as in "S1 Fig". Words around it tell whose figure it is: a supplement's, another article's …
+A reference is a word such as "Fig." followed by a list of numbers and panels, or preceded by one as
+in "S1 Fig". The words around it determine whose figure it is: a supplement's, another article's …
 """
 
 import re
@@ -22,7 +22,7 @@ _APPENDICES = frozenset("ABCD")
 
 @dataclass(frozen=True, slots=True)
 class FigureReference:
-    """One place in a sentence that names one figure."""
+    """One reference to one figure in a sentence."""
 
     figure: str
     """Its number as written: ``3``, ``S7``, ``A1``, ``3—figure supplement 1``."""
@@ -30,16 +30,16 @@ class FigureReference:
     """``A``, part d of panel A as ``A.d``, ``b (left)``, ``lower``; empty for the whole figure."""
     kind: Kind
     span: Span
-    """Inside the sentence; figures of one range share it."""
+    """Relative to the sentence; figures of one range share it."""
     by: Literal["xref", "text"] = "text"
-    """Whether the publisher linked it, or its wording alone tells."""
+    """Whether the publisher linked it, or it was recognized by its wording."""
 
 
 def references(sentence: str) -> list[FigureReference]:
-    """Return the figures that a sentence names, in order.
+    """Return the figure references of a sentence, in order.
 
-    Neighbouring items of one list that name the same figure are one reference: ``Fig. 3A, 3B``;
-    those that are set against each other stay apart: ``Figs. 3E vs. 3F``.
+    Adjacent items of one list that name the same figure are one reference: ``Fig. 3A, 3B``; those
+    that are contrasted stay separate: ``Figs. 3E vs. 3F``.
     """
     found: list[tuple[Item, Kind]] = []
     position = 0
@@ -61,7 +61,7 @@ def references(sentence: str) -> list[FigureReference]:
 def _read_head(
     sentence: str, head: re.Match[str], taken: int, found: list[tuple[Item, Kind]]
 ) -> int:
-    """Read the list behind one "Fig."; return where it ends."""
+    """Parse the list after one "Fig."; return where it ends."""
     before = sentence[max(taken, head.start() - _LOOK_BACK) : head.start()]
     reader = ListReader(sentence, is_plural=bool(head["plural"] or head["schemes"]))
     end = reader.read(head.end())
@@ -104,14 +104,14 @@ def _read_head(
 
 
 def _is_of_another(before: str, head: str) -> bool:
-    """Return whether words before a reference make it one to another article."""
+    """Return whether preceding words make a reference one to another article."""
     match = patterns.OTHER_BEFORE.search(before)
     # "(Smith et al., 2004, Fig. 1B)" lists a work and a figure of this article.
     return match is not None and not (match["listed"] and head[0].isupper())
 
 
 def _read_numbered(sentence: str, start: int, found: list[tuple[Item, Kind]]) -> None:
-    """Read a list before the word for figures: ``S1A and S2 Figs``."""
+    """Parse a list before the word for figures: ``S1A and S2 Figs``."""
     if any(item.start <= start < item.end for item, _ in found):
         return
     reader = ListReader(sentence, is_plural=True, is_before_word=True)
@@ -125,7 +125,7 @@ def _read_numbered(sentence: str, start: int, found: list[tuple[Item, Kind]]) ->
 
 
 def _apply_before(before: str, items: list[Item]) -> int | None:
-    """Add panels that are named before the reference; return where in the text they start."""
+    """Add panels that are named before the reference; return where they start in the text."""
     named = patterns.PANELS_BEFORE.search(before)
     if named is not None:
         for item in items:
@@ -144,7 +144,7 @@ def _apply_before(before: str, items: list[Item]) -> int | None:
 
 
 def _read_panel_words(sentence: str, found: list[tuple[Item, Kind]]) -> None:
-    """Give "(panel A)" to the one figure that a sentence names as a whole."""
+    """Assign "(panel A)" to the single figure that a sentence names as a whole."""
     if len(found) != 1 or found[0][0].panels:
         return
     (item, _) = found[0]

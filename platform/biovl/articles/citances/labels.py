@@ -1,4 +1,4 @@
-"""Labels of panels inside a reference: single ones, parts of a panel, ranges, places."""
+"""Panel labels in a reference: single ones, parts of a panel, ranges, positions."""
 
 import re
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from biovl.articles.citances.patterns import ROMANS
 
 @dataclass(slots=True)
 class Item:
-    """A figure of a list while the list is read."""
+    """Parser state for one figure of a list."""
 
     figure: str
     prefix: str
@@ -18,15 +18,15 @@ class Item:
     end: int
     panels: list[str] = field(default_factory=list)
     newest: int = 0
-    """How many of the panels the last label or range added."""
+    """Number of panels that the last label or range added."""
     parent: str = ""
     """``A.`` while parts of panel A are listed."""
     place: int = -1
-    """Where its places start among the panels, where they stand for panels of their own."""
+    """Index of its positions among the panels, if positions denote panels of their own."""
 
 
 def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
-    """Return what one label names; keep the panel whose parts follow. Empty if it is no label."""
+    """Return the labels of one item, and update the parent panel; empty if it is no label."""
     text = label["label"]
     bracketed = bool(label["open"] or label["close"])
     last = item.panels[-1] if item.panels else ""
@@ -54,7 +54,7 @@ def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
 
 
 def between(first: str, last: str) -> list[str] | None:
-    """Return the labels strictly between the ends of a range, None if they are no such ends."""
+    """Return the labels strictly between the ends of a range, None if they are not valid ends."""
     first, last = first.partition(" (")[0], last.partition(" (")[0]
     stem, _, start = first.rpartition(".")
     stop = last.rpartition(".")[2]
@@ -62,7 +62,7 @@ def between(first: str, last: str) -> list[str] | None:
     if start in ROMANS and stop in ROMANS and len(start + stop) > 2:
         return [stem + roman for roman in ROMANS[ROMANS.index(start) + 1 : ROMANS.index(stop)]]
     if start[1:] == stop[1:] and start[0].isupper() == stop[0].isupper():
-        # A range that runs backwards is a list of its ends.
+        # A descending range is a list of its ends.
         letters = range(ord(start[0]) + 1, ord(stop[0]))
         return [f"{stem}{chr(code)}{start[1:]}" for code in letters]
     if start[0] == stop[0] and start[1:].isdigit() and stop[1:].isdigit():

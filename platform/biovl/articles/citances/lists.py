@@ -1,7 +1,7 @@
-"""Lists of figures and panels: what follows "Fig." in a sentence, read item by item.
+"""Lists of figures and panels: the text after "Fig." in a sentence, parsed item by item.
 
-Numbers and words before them are carried along: "2A, C and 3B–D" names 2A, 2C, 3B, 3C and 3D. What
-could be a word of the sentence, a count or a statistic ends the list: precision first.
+Numbers and preceding words apply to later items: "2A, C and 3B–D" names 2A, 2C, 3B, 3C and 3D. A
+possible word of the sentence, count or statistic ends the list: precision before recall.
 """
 
 import re
@@ -15,10 +15,10 @@ _WORDS = frozenset({"a", "A", "I"})
 
 
 class ListReader:
-    """Reads one list of figures and panels from a position on."""
+    """Parses one list of figures and panels from a position on."""
 
     def __init__(self, text: str, *, is_plural: bool, is_before_word: bool = False) -> None:
-        """Read from a text, behind "Figs" or "Fig", or in front of it: "S3 and 4 Figs"."""
+        """Prepare to parse a text after "Figs" or "Fig", or before it: "S3 and 4 Figs"."""
         self.text = text
         self.is_plural = is_plural
         self.is_before_word = is_before_word
@@ -27,7 +27,7 @@ class ListReader:
         self.items: list[Item] = []
 
     def read(self, position: int) -> int:
-        """Read numbers and their panels; return where the list ends."""
+        """Parse numbers and their panels; return where the list ends."""
         bracket = self.text[position : position + 1] == "("
         number = self._number(position + bracket)
         if number is None:
@@ -42,7 +42,7 @@ class ListReader:
         return self._go_on(end)
 
     def read_labels(self, position: int) -> int:
-        """Read panels of the item at hand, without numbers."""
+        """Parse panels of the current item, without numbers."""
         end = self._label(position, None, is_direct=True)
         return position if end is None else self._go_on(end, numbers=False)
 
@@ -57,7 +57,7 @@ class ListReader:
             if joint is None:
                 break
             after = self._number_behind(joint) if numbers else None
-            # "2(a)(b)" goes on without a sign, "2A (b)" does not.
+            # "2(a)(b)" continues without a separator, "2A (b)" does not.
             goes_on = joint["none"] is None or self.text[end - 1] in ")]"
             if after is None and goes_on:
                 after = self._label(joint.end(), joint)
@@ -91,7 +91,7 @@ class ListReader:
         return number.end()
 
     def _number_behind(self, joint: re.Match[str]) -> int | None:
-        """Read the next number of the list, with its panels; None if there is none."""
+        """Parse the next number of the list, with its panels; None if there is none."""
         position = joint.end()
         again = patterns.HEAD_AGAIN.match(self.text, position) if joint["range"] else None
         if again is not None:
@@ -131,7 +131,7 @@ class ListReader:
         return end
 
     def _is_number(self, number: re.Match[str], joint: re.Match[str]) -> bool:
-        """Return whether a plain number that follows in a list is a figure's."""
+        """Return whether a plain number later in a list is a figure's."""
         end = number.end()
         if patterns.UNIT.match(self.text, end):
             return False
@@ -139,7 +139,7 @@ class ListReader:
             return True
         before = self.text[max(end - 500, 0) : end]
         if self.text[end : end + 1] == ")" and before.count("(") <= before.count(")"):
-            # "… in Fig. 4; 2) they are kept": numbers of a list.
+            # "… in Fig. 4; 2) they are kept": numbers of an enumeration.
             return False
         if CLOSED.match(self.text, end) or GOES_ON.match(self.text, end):
             return True
@@ -148,7 +148,7 @@ class ListReader:
         return self.is_plural and (joint["word"] is not None or joint["range"] is not None)
 
     def _close_range(self, before: int, end: int) -> int | None:
-        """Fill in what lies between the last two items; take the last back if nothing can."""
+        """Add the items between the last two; remove the last one if the range is invalid."""
         first, last = self.items[before - 1], self.items[before]
         if first.figure == last.figure:
             self.items.pop()
@@ -179,7 +179,7 @@ class ListReader:
     # Panels.
 
     def _own_panels(self, end: int, *, is_first: bool) -> int:
-        """Read the panels right behind a number; return where they end."""
+        """Parse the panels directly after a number; return where they end."""
         direct = self._label(end, None, is_direct=True)
         if direct is not None:
             return direct
@@ -193,9 +193,9 @@ class ListReader:
         return self._apart(apart, end, is_first=is_first)
 
     def _apart(self, apart: re.Match[str], end: int, *, is_first: bool) -> int:
-        """Read panels behind a space, a comma or a dash, where they cannot be words.
+        """Parse panels after a space, a comma or a dash, unless they may be words.
 
-        Behind a later number of the list only a list of panels is: ``Figs. 2D and 3, A and D``.
+        After a later number of the list, only a list of panels counts: ``Figs. 2D and 3, A and D``.
         """
         position = apart.end()
         label = patterns.LABEL.match(self.text, position)
@@ -222,9 +222,9 @@ class ListReader:
         return (self._label(position, None) or end) if allowed else end
 
     def _bracketed(self, position: int, *, is_legend: bool) -> int | None:
-        """Read "(a, b)" or "(A–C, left)" behind a number, if it holds nothing but panels.
+        """Parse "(a, b)" or "(A–C, left)" after a number, if it contains only panels.
 
-        Behind a point it may be the start of a legend: "Fig. 2. (b) Mean of six".
+        After a full stop it may be the start of a legend: "Fig. 2. (b) Mean of six".
         """
         item = self.items[-1]
         inner = ListReader(self.text, is_plural=True)
@@ -273,7 +273,7 @@ class ListReader:
         return self._part(end, label, item)
 
     def _part(self, end: int, label: re.Match[str], item: Item) -> int:
-        """Read a part in brackets behind its panel: ``3A(i)``."""
+        """Parse a part in brackets after its panel: ``3A(i)``."""
         part = None if label["open"] or label["close"] else patterns.PART.match(self.text, end)
         if part is None or len(label["label"]) > 1:
             return end
@@ -282,7 +282,7 @@ class ListReader:
         return part.end()
 
     def _is_prose(self, label: re.Match[str], joint: re.Match[str] | None) -> bool:
-        """Return whether a letter in a list is rather a word, a statistic or a name."""
+        """Return whether a letter in a list is more likely a word, a statistic or a name."""
         text, item = label["label"], self.items[-1]
         rest = self.text[label.end() : label.end() + 20]
         if joint is not None and not item.panels:
@@ -303,7 +303,7 @@ class ListReader:
         return other_case and not item.parent and not rest.startswith((")", "]", ";"))
 
     def _place_behind(self, end: int) -> int:
-        """Read "left", "upper panel", "(inset)" behind a reference; return where it ends."""
+        """Parse "left", "upper panel", "(inset)" after a reference; return where it ends."""
         match = patterns.PLACES_AFTER.match(self.text, end)
         if match is None:
             return end

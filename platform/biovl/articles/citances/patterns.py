@@ -1,6 +1,6 @@
-"""What references to figures look like: the words and signs they are made of.
+"""Patterns of figure references: their words and signs.
 
-Every pattern is bounded: none can look at a long stretch of text twice.
+Every pattern is bounded, so that matching takes linear time.
 """
 
 import re
@@ -67,10 +67,10 @@ _VERBS = r"""
 """.split()
 _LINKS = "in of for as with by on at from we the where when while but using below above see".split()
 GOES_ON = re.compile(rf"\s(?:{'|'.join([*_VERBS, *_LINKS])})\b")
-"""Words of the sentence that surely follow a reference, not a count or a name."""
+"""Words that clearly continue the sentence after a reference and are not a count or a name."""
 CLOSED = re.compile(r"\s?(?:[)\],;:]|\.(?!\d)|$)")
 LIST_GOES_ON = re.compile(rf"\s?[,;&/{DASH}]|\s(?:and|or|to|vs|versus|through)\b|\s[ey]\s\d|\s\(")
-# Behind a letter that is no panel: a statistic, a cell, the initial of a species.
+# After a letter that is not a panel: a statistic, a cell, the initial of a species.
 PROSE = re.compile(
     rf"\s?[=<>≤≥≈~±%*]|[{DASH}][A-Za-z]{{2}}|\.\s?[a-z]{{2}}|['’]s\b|\s?/\s?[a-z]{{2}}"
     r"|\s(?:cells?|lymph\w*|phases?|values?|bars?|scores?|tests?|axis|virus|statistics?)\b",
@@ -80,7 +80,7 @@ UNIT = re.compile(
     r"years?|mice|patients|cells|samples|animals|times|out|different|rats|subjects|genes|proteins)"
     rf"(?![A-Za-z])|[{DASH}][A-Za-z]{{2}}|\.\d|,\d{{3}}"
 )
-# "2A, 3D structure": what only looks like a number and its panel.
+# "2A, 3D structure": resembles a number and its panel.
 NO_PANEL_WORD = re.compile(
     r"\s(?:structures?|models?|images?|gels?|cultures?|reconstructions?|views?|rRNA|mice|plots?|"
     r"print\w+|visuali\w+|culture|space|NMR|PAGE|domain|cells)\b"

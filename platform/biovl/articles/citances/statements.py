@@ -1,7 +1,7 @@
-"""What a sentence says of each figure it cites: clauses, lists and "respectively" taken apart.
+"""Statements of a sentence about each figure it cites: split by clauses, lists and "respectively".
 
-"X grew (Fig. 1A), but Y shrank (Fig. 1B)" says one thing of each panel. A sentence is cut only
-where each piece keeps a verb of its own; otherwise all of it goes to every panel it names.
+"X grew (Fig. 1A), but Y shrank (Fig. 1B)" makes one statement about each panel. A sentence is only
+split if each piece has its own verb; otherwise the whole sentence applies to all its panels.
 """
 
 import re
@@ -17,12 +17,12 @@ How = Literal["sentence", "clause", "respectively"]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a sentence says of some panels of one figure."""
+    """The statement of a sentence about some panels of one figure."""
 
     text: str
-    """Words of the sentence in its order; of a list with "respectively" only the own member."""
+    """Words of the sentence in order; of a list with "respectively", only the panel's own item."""
     span: Span
-    """Where they stand in the sentence; around what was left out, too."""
+    """Its range in the sentence, including omitted words."""
     figure: str
     kind: Kind
     panels: tuple[str, ...]
@@ -31,7 +31,7 @@ class Statement:
 
     @property
     def is_figure_level(self) -> bool:
-        """Whether no panel is named: it holds for a panel only as far as for its figure."""
+        """Whether no panel is named, so that the statement is about the whole figure."""
         return not self.panels
 
 
@@ -43,7 +43,7 @@ _FINITE = (
 _VERB = re.compile(rf"\b(?:{_FINITE})\b")
 _VERB_OR_PARTICIPLE = re.compile(rf"\b(?:{_FINITE}|[a-z]{{2,}}ed|found|seen|made|lost|kept)\b")
 _STARTS_WITH_VERB = re.compile(rf"(?:{_FINITE}|also|not|then|[a-z]+ed)\b")
-# Behind a reference and its closing bracket: where another clause starts.
+# After a reference and its closing bracket: where another clause starts.
 _BOUNDARY = re.compile(
     r"\s?;\s?(?:(?:and|but|whereas|while|however,|in\scontrast,|by\scontrast,)\s)?"
     r"|\s?,?\s(?P<contrast>but|whereas|while|although|though|yet)\s"
@@ -71,11 +71,11 @@ _SHOWS = re.compile(
 
 
 def statements(sentence: str, found: list[FigureReference] | None = None) -> list[Statement]:
-    """Return what a sentence says of the figures it cites, in order of their references.
+    """Return the statements of a sentence about the figures it cites, in order of their references.
 
     Args:
         sentence: One sentence.
-        found: Its references, if they are known already.
+        found: Its references, if they are already known.
     """
     cited = references(sentence) if found is None else found
     distributed = _distributed(sentence, cited)
@@ -94,7 +94,7 @@ def statements(sentence: str, found: list[FigureReference] | None = None) -> lis
 def _clauses(
     sentence: str, cited: list[FigureReference]
 ) -> list[tuple[Span, list[FigureReference], How]]:
-    """Return the pieces of a sentence with the references that belong to each."""
+    """Return the pieces of a sentence with their references."""
     whole = Span(0, len(sentence))
     cuts = [(0, _VERB_OR_PARTICIPLE)]
     for one, two in pairwise(cited):
@@ -104,7 +104,7 @@ def _clauses(
             continue
         if boundary["main"] and not _CONCEDES.match(sentence):
             continue
-        # Behind "and" a participle belongs to a noun: ", and the foci, revealed by …".
+        # After "and", a participle belongs to a noun: ", and the foci, revealed by …".
         cuts.append((boundary.end(), _VERB if boundary["and"] else _VERB_OR_PARTICIPLE))
     if len(cuts) == 1:
         return [(whole, cited, "sentence")]
@@ -121,7 +121,7 @@ def _clauses(
 def _stands_alone(
     sentence: str, piece: Span, own: list[FigureReference], verb: re.Pattern[str]
 ) -> bool:
-    """Return whether a piece has a subject and a verb of its own, and its brackets close."""
+    """Return whether a piece has its own subject and verb, and balanced brackets."""
     words = sentence[piece.start : min([piece.end, *(item.span.start for item in own)])]
     return (
         len(words.split()) >= _MIN_WORDS
@@ -136,7 +136,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def _trimmed(sentence: str, start: int, stop: int) -> Span:
-    """Return a stretch without the signs and words that join it to its neighbours."""
+    """Return a range without the signs and words that join it to its neighbours."""
     text = sentence[start:stop]
     text = _JOINS.sub("", text)
     lead = len(text) - len(text.lstrip())
@@ -182,11 +182,11 @@ def _distributed(sentence: str, cited: list[FigureReference]) -> list[Statement]
 
 
 def _items(sentence: str, region: Span, count: int) -> list[Span]:
-    """Return the members of a list that has as many as are needed; none if it has others."""
+    """Return the items of a list if it has exactly ``count``; else none."""
     joints = list(_ITEM_JOINT.finditer(sentence, region.start, region.end))
     if len(joints) < count - 1:
         return []
-    # An introduction may hold a comma: the last members of the list are the ones that count.
+    # An introduction may contain a comma: the last items of the list count.
     if len(joints) > count - 1:
         commas = [joint for joint in joints if "," in joint[0]]
         joints = [*commas[-(count - 2) :], joints[-1]] if count > 2 else joints[-1:]
@@ -210,9 +210,9 @@ def _items(sentence: str, region: Span, count: int) -> list[Span]:
 
 
 def _without_shared(sentence: str, first: Span, second: Span) -> Span:
-    """Return the first member without what it shares with the second.
+    """Return the first item without the part it shares with the second.
 
-    Of "the size of the left lobe and the right lobe" the first is "the left lobe".
+    For "the size of the left lobe and the right lobe" the first is "the left lobe".
     """
     own = list(re.finditer(r"\S+", sentence[first.start : first.end]))
     other = sentence[second.start : second.end].split()
@@ -225,7 +225,7 @@ def _without_shared(sentence: str, first: Span, second: Span) -> Span:
 
 
 def _merged(made: list[Statement]) -> list[Statement]:
-    """Return statements without doubles: one piece and figure gives one, with all its panels."""
+    """Return statements without duplicates: one per piece and figure, with all its panels."""
     by_piece: dict[tuple[int, int, str, Kind], Statement] = {}
     for one in made:
         key = (one.span.start, one.span.end, one.figure, one.kind)

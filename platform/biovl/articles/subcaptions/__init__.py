@@ -1,4 +1,4 @@
-"""The caption of a compound figure in parts: what is said of each panel, and what of all."""
+"""Splitting of compound captions: the text about each panel, and about all of them."""
 
 from biovl.articles.subcaptions.splitting import Part, SplitCaption, split_caption
 

@@ -1,4 +1,4 @@
-"""Which words belong to which label: labels before their text, behind it, or only referred to."""
+"""Assignment of words to labels: labels before their text, after it, or only referred to."""
 
 import re
 from collections.abc import Sequence
@@ -28,18 +28,18 @@ from biovl.core.records import Span
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch and the labels it is about."""
+    """A range of the caption and the labels it is about."""
 
     start: int
     end: int
     labels: tuple[str, ...] | None
-    """Nothing: the text holds for all."""
+    """None: the text applies to all panels."""
     cuts: tuple[Marker, ...] = ()
-    """Markers to leave out of the text."""
+    """Markers to remove from the text."""
 
 
 def segments(caption: str, system: System) -> list[Segment]:
-    """Return the caption in stretches, without gaps, each with the labels it is about."""
+    """Return the caption as contiguous ranges, each with the labels it is about."""
     return _Reader(caption, system).read()
 
 
@@ -51,10 +51,10 @@ class _Reader:
         self.defined: set[str] = set()
         self.found: list[Segment] = []
         self.current: tuple[str, ...] | None = None
-        """Labels that a sentence without markers goes on about."""
+        """Labels that apply to a following sentence without markers."""
         self.was_post = False
         self.are_first = False
-        """Whether labels open sentences in this caption."""
+        """Whether labels start sentences in this caption."""
 
     def read(self) -> list[Segment]:
         groups = self._sentences()
@@ -85,7 +85,7 @@ class _Reader:
             while at < len(self.markers) and self.markers[at].start < span.end:
                 inside.append(self.markers[at])
                 at += 1
-            # A marker with points in it, "(A. left)", does not end a sentence.
+            # A marker with full stops in it, "(A. left)", does not end a sentence.
             if groups and groups[-1][1] and groups[-1][1][-1].end > span.start:
                 last, markers = groups[-1]
                 groups[-1] = (Span(last.start, span.end), markers + inside)
@@ -94,7 +94,7 @@ class _Reader:
         return groups
 
     def _vote(self, span: Span, inside: Sequence[Marker]) -> int:
-        """Return how much speaks for labels before (positive) or behind their text."""
+        """Return the evidence for labels before (positive) or after (negative) their text."""
         total = 0
         for at, marker in enumerate(inside):
             if at == 0 and not self.caption[span.start : marker.start].strip(SEPARATORS):
@@ -157,7 +157,7 @@ class _Reader:
         return REFERRING.search(before) is not None
 
     def _ahead(self, span: Span, own: Sequence[Marker]) -> None:
-        """Give every label the text behind it."""
+        """Assign the text after each label to it."""
         names, first = _names(own), own[0].start
         if len(own) == 1 and self._is_next(span, own[0]):
             self._add(span.start, first, self.current)
@@ -174,12 +174,12 @@ class _Reader:
                 self._add(last.start, start, last.labels, last.cuts)
             self._add(start, end, marker.names(), (marker,))
             self.defined |= set(marker.names())
-        # "(A) Maize; (B) oat. …": what follows a list in one sentence holds for all of it.
+        # "(A) Maize; (B) oat. …": text after a list in one sentence applies to all its items.
         is_list = len(own) > 1 and names == self.every
         self.current, self.was_post = names if is_list else own[-1].names(), is_list
 
     def _is_next(self, span: Span, marker: Marker) -> bool:
-        """Return whether a marker opens a sentence whose point is missing before it."""
+        """Return whether a marker starts a sentence whose preceding full stop is missing."""
         behind = self.caption[marker.end : marker.end + 4].lstrip(SEPARATORS)
         if not (self.are_first and behind[:1].isupper()):
             return False
@@ -191,7 +191,7 @@ class _Reader:
         return max((m.start() for m in CLAUSE.finditer(self.caption, start, end)), default=end)
 
     def _behind(self, span: Span, own: Sequence[Marker], heading: tuple[Marker, ...]) -> None:
-        """Give every label the text before it; what frames the list belongs to all in it."""
+        """Assign the text before each label to it; text around the list applies to all."""
         for at in range(1, len(own)):
             # "… (E) and (F) views; and the process in lateral (G) and medial (H) views."
             stop = self.caption.find("; ", own[at - 1].end, own[at].start)
@@ -219,7 +219,7 @@ class _Reader:
         self.current, self.was_post = names, True
 
     def _predicate(self, start: int, marker: Marker, names: tuple[str, ...]) -> int:
-        """Give the labels before a clause what is said of them; return where the clause starts."""
+        """Assign a predicate to the labels before it; return where the clause starts."""
         if not VERB.match(self.caption, start, marker.start):
             return start
         end = self._clause_before(start, marker.start)
@@ -229,7 +229,7 @@ class _Reader:
         return end
 
     def _lead(self, start: int, own: Sequence[Marker]) -> int:
-        """Return the length of what the first item shares with the others."""
+        """Return the length of the text that the first item shares with the others."""
         if len(own) < 2:
             return 0
         first = self.caption[start : own[0].start]
@@ -267,11 +267,11 @@ class _Reader:
         self._add(span.start, span.end, labels)
 
     def _free_the_end(self, after: int) -> None:
-        """Make the sentences from the first that speaks of the whole figure hold for all."""
+        """Make the sentences from the first one about the whole figure on apply to all panels."""
         parts_start = next((s.start for s in self.found if s.labels is not None), 0)
         for at, segment in enumerate(self.found):
             if segment.start >= after and TRAILING.match(self.caption, segment.start):
-                # Every part has error bars of its own: so has the last.
+                # Every part has its own error bars, so the last one has, too.
                 opening = " ".join(
                     self.caption[segment.start : segment.start + 60].split(None, 2)[:2]
                 )

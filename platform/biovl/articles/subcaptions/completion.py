@@ -1,4 +1,4 @@
-"""What a chain of labels in one style lacks: its first, its last, one in another style."""
+"""Completion of a chain of labels: its first or last one, or one in another style."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ _BETWEEN_BRACKETS = re.compile(
 def complete(
     caption: str, family: Family, chain: Sequence[Marker], alike: Sequence[Marker]
 ) -> tuple[Marker, ...]:
-    """Return a chain with what it lacks, and with ``(A) and (B)`` made one.
+    """Return a chain with missing labels added, and with ``(A) and (B)`` merged.
 
     Args:
         caption: The text.
@@ -31,7 +31,7 @@ def complete(
 def _with_first(
     caption: str, chain: Sequence[Marker], candidates: Sequence[Marker]
 ) -> Sequence[Marker]:
-    """Return a chain that lacks its first label with it, where it stands less clearly marked."""
+    """Return a chain with its missing first label, if that is less clearly marked."""
     first = chain[0]
     if first.labels[0].index != 2 or any(m.labels[0].index == 1 for m in chain):
         return chain
@@ -40,7 +40,7 @@ def _with_first(
         for marker in candidates
         if marker.labels[-1].index == 1
         and marker.end <= first.start
-        # An article is no label.
+        # An article is not a label.
         and (
             marker.kind != "lower" or caption[marker.end - 1 : marker.end + 1].strip()[-1] in ".):"
         )
@@ -51,7 +51,7 @@ def _with_first(
 def _completed(
     caption: str, family: Family, chain: Sequence[Marker], others: Sequence[Marker]
 ) -> list[Marker]:
-    """Return a chain and the markers of another style that name what it lacks."""
+    """Return a chain and the markers of another style with the missing labels."""
     kept = apart(chain)
     have = {label.index for marker in kept for label in marker.labels}
     families = {family}
@@ -97,7 +97,7 @@ def _completed(
 
 
 def _may_follow(caption: str, family: Family, loose: Marker, stop: str | None) -> bool:
-    """Return whether a letter without any mark can go on a chain, if it is the next label."""
+    """Return whether a letter without any mark can continue a chain, if it is the next label."""
     if caption[loose.end : loose.end + 1] == stop:
         return True
     before = caption[max(0, loose.start - 5) : loose.start].rstrip()
@@ -111,7 +111,7 @@ def _last_of(markers: Sequence[Marker], family: Family) -> Marker:
 
 
 def apart(markers: Sequence[Marker]) -> list[Marker]:
-    """Return markers without those that overlap one before them."""
+    """Return markers without those that overlap an earlier one."""
     kept: list[Marker] = []
     for marker in markers:
         if not kept or marker.start >= kept[-1].end:
@@ -124,7 +124,7 @@ def _touches(kept: Sequence[Marker], other: Marker) -> bool:
 
 
 def _joined(caption: str, markers: Sequence[Marker]) -> list[Marker]:
-    """Return the markers with ``(A) and (B)`` made one, and ``(C)–(E)`` filled in."""
+    """Return the markers with ``(A) and (B)`` merged, and ``(C)–(E)`` expanded."""
     joined: list[Marker] = []
     count = Counter(name for marker in markers for name in marker.names())
     for marker in markers:

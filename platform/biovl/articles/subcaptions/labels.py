@@ -1,4 +1,4 @@
-"""Labels and lists of labels: what ``A``, ``c–e`` or ``A1, A2`` can mean."""
+"""Panel labels and lists of labels: interpretation of ``A``, ``c–e`` or ``A1, A2``."""
 
 import re
 import unicodedata
@@ -33,18 +33,18 @@ _ALIKE = (
     rf"[{_OTHER_SCRIPTS}](?!\w)",
 )
 LABEL = f"(?:{'|'.join(_ALIKE)})"
-# Atomic: with two ways to take a space, a list that fails would be tried 2^30 times.
+# Atomic group: with two ways to match a space, a failing list would backtrack 2^30 times.
 _JOINT = (
     rf"(?>\s?(?:,\s?(?:and\s|&\s?|or\s)?|;\s?(?:and\s)?|&|/|\+|[{DASH}]|\band\b|\bor\b|\bto\b"
     r"|\bthrough\b|、|，)\s?)"
 )
-# The labels of a list are alike: "A, a map of …" is one label and an article.
+# The labels of a list are of one kind: "A, a map of …" is one label and an article.
 LIST = "(?:" + "|".join(rf"{one}(?:{_JOINT}{one}){{0,30}}" for one in _ALIKE) + ")"
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One label as a place in an alphabet."""
+    """One label as a position in an alphabet."""
 
     name: str
     kind: str
@@ -53,7 +53,7 @@ class Label:
 
 
 def readings(text: str, kind: str | None = None) -> Iterator[Label]:
-    """Yield what one label can mean: ``i`` is the ninth letter or the first numeral."""
+    """Yield the interpretations of one label: ``i`` is the ninth letter or the first numeral."""
     plain = unicodedata.normalize("NFKC", text.strip()).replace("’", "'")
     core = plain.rstrip("'′″")
     for name, index in _INDEX.items():
@@ -75,7 +75,7 @@ _RANGE_JOINT = re.compile(rf"[{DASH}]|\bto\b|\bthrough\b")
 
 
 def expand(text: str, kind: str) -> tuple[Label, ...]:
-    """Return the labels of a list such as ``A, C–E``, or nothing where it is not one of a kind."""
+    """Return the labels of a list such as ``A, C–E``, or nothing if they are not of one kind."""
     found: list[Label] = []
     for match in _ITEM.finditer(text):
         label = next(readings(match["label"], kind), None)
@@ -98,7 +98,7 @@ def expand(text: str, kind: str) -> tuple[Label, ...]:
 
 
 def _between(first: Label, last: Label) -> list[Label] | None:
-    """Return what a range leaves out, or nothing where it does not rise."""
+    """Return the labels inside a range, or nothing if it does not ascend."""
     letters = ALPHABETS[first.kind]
     if len(first.name) > 1 and first.name[1:].isdigit() and first.kind in ("upper", "lower"):
         if first.index == last.index and last.name[1:].isdigit():

@@ -1,7 +1,7 @@
-"""Everything in a caption that could mark a panel: ``(A)``, ``b)``, ``C–E.``, ``Panel F``.
+"""Candidate panel markers of a caption: ``(A)``, ``b)``, ``C–E.``, ``Panel F``.
 
-Nothing is decided here: ``subcaption_systems`` chooses which of these are labels. Every pattern
-has bounded repeats, so a caption is read in linear time.
+``subcaptions.systems`` selects the labels among them. Every pattern has bounded repeats, so a
+caption is parsed in linear time.
 """
 
 import itertools
@@ -19,7 +19,8 @@ Family = Literal[
 ]
 
 MOST = 1_000
-"""Ten times what the longest captions have; what follows may take the square of it."""
+"""Maximum number of markers, ten times that of the longest captions; later steps may be quadratic.
+"""
 
 _NOUN = (
     r"(?:[Pp]anels?|PANELS?|[Pp]arts?|[Ii]mages?|[Pp]lots?|[Gg]raphs?|[Mm]aps?|[Pp]lates?"
@@ -47,7 +48,7 @@ _WORD_BRACKET = re.compile(
     rf"[(\[（]\s?(?P<side>{_SIDE})\s?(?:[)\]）]|(?P<tail>[,;:][^()]{{1,80}})\))"
 )
 _WORD_BARE = re.compile(rf"(?P<side>{_SIDE})\s?(?P<stop>[:,=]|(?=\s))")
-# Where a bare letter can be a label: at the start, or behind the end of a clause.
+# Positions where a bare letter can be a label: at the start, or after the end of a clause.
 _OPENING = re.compile(
     r"(?:^|(?<=[.;:!?)\]。！？；])\s{0,2}|(?<=,)\s|\n\s?|(?<=\band)\s)", re.MULTILINE
 )
@@ -67,7 +68,7 @@ _FIGURE_BEFORE = re.compile(r"(?:[Ff]igs?(?:ures?)?\.?|[Tt]able)\s?(?:S|ED)?\d{1
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A stretch that names panels."""
+    """A range that names panels."""
 
     start: int
     end: int
@@ -75,11 +76,11 @@ class Marker:
     kind: str
     labels: tuple[Label, ...]
     tail_start: int
-    """Where words in the marker start that are text: ``left)`` of ``(A, left)``; else ``end``."""
+    """Start of words in the marker that are text: ``left)`` of ``(A, left)``; else ``end``."""
     opens: bool
-    """Whether it stands at the start of a sentence or clause."""
+    """Whether it is at the start of a sentence or clause."""
     starts: bool
-    """Whether it stands at the start of a sentence."""
+    """Whether it is at the start of a sentence."""
     bold: bool
 
     def names(self) -> tuple[str, ...]:
@@ -88,7 +89,7 @@ class Marker:
 
 
 def markers(caption: str, bold: Sequence[Span] = (), italic: Sequence[Span] = ()) -> list[Marker]:
-    """Return the possible markers, by start; those of different families may overlap.
+    """Return the candidate markers, by start; those of different families may overlap.
 
     A text with more than ``MOST`` is a table or a list, and has none.
     """
@@ -116,7 +117,7 @@ def markers(caption: str, bold: Sequence[Span] = (), italic: Sequence[Span] = ()
 
 
 class _Stretches:
-    """Answers whether a place is inside one of some spans."""
+    """Tests whether a position is inside one of some spans."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = sorted(spans, key=lambda span: span.start)
@@ -128,7 +129,7 @@ class _Stretches:
 
 
 def _is_inside(caption: str, place: int) -> bool:
-    """Return whether a bracket was opened and not closed shortly before a place."""
+    """Return whether a bracket is open at a position."""
     recent = caption[max(0, place - 80) : place]
     return recent.rfind("(") > recent.rfind(")")
 
@@ -236,7 +237,7 @@ def _bare(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Marke
         if family == "bare" and not is_bold:
             is_new = _starts(caption, place) or caption[place - 2 : place - 1] in (";", ")", "]")
             is_list = len(match["list"]) > 2
-            # No sentence begins with a small letter, but for a label.
+            # No sentence starts with a lower-case letter, except for a label.
             is_small = _starts(caption, place) and caption[place].islower()
             is_said = is_list or is_small or _VERB.match(caption, match.end())
             if not is_new or not ((is_capital or is_said) and rest[:1] != "("):

@@ -1,4 +1,4 @@
-"""Panels that captions number inside a panel, ``(A) … (a) … (b)``, or name by an order alone."""
+"""Panels numbered inside a panel, ``(A) … (a) … (b)``, or given only by order."""
 
 import re
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _SENTENCE_END = re.compile(r"\.(?=\s+[A-Z\[]|\s*$)")
 
 
 def with_children(found: Sequence[Segment], candidates: Sequence[Marker]) -> list[Segment]:
-    """Return segments with the panels inside a panel apart, named ``A.a``.
+    """Return segments with nested panels separated, named ``A.a``.
 
-    Lower-case letters that open sentences within the part of one capital count; anything else,
-    ``(i)`` and ``(ii)`` in a sentence above all, lists what one panel shows.
+    Only lower-case letters that start sentences within the part of one capital count; others, above
+    all ``(i)`` and ``(ii)`` in a sentence, enumerate the content of one panel.
     """
     children = [
         marker
@@ -52,7 +52,7 @@ def with_children(found: Sequence[Segment], candidates: Sequence[Marker]) -> lis
 
 
 def clockwise(caption: str) -> list[Marker]:
-    """Return a marker before each of four items told ``clockwise from top left``, or none."""
+    """Return a marker before each of four items listed ``clockwise from top left``, or none."""
     match = _CLOCKWISE.search(caption)
     if match is None:
         return []

@@ -1,4 +1,4 @@
-"""Sentences of a caption, and the words that say what a sentence is about."""
+"""Sentences of a caption, and the words that indicate the subject of a sentence."""
 
 import re
 
@@ -36,7 +36,7 @@ def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -
 
     Args:
         caption: The text.
-        openings: Starts of markers: a point before one ends a sentence even behind an initial.
+        openings: Starts of markers: a full stop before one ends a sentence even after an initial.
     """
     spans = []
     start = 0
@@ -46,7 +46,7 @@ def sentences(caption: str, openings: frozenset[int] | set[int] = frozenset()) -
         if not rest:
             break
         if end not in openings:
-            # A point with no space behind it ends a sentence only before a label: "mice.(A)".
+            # A full stop without a following space ends a sentence only before a label: "mice.(A)".
             if match[0] == "." and rest[0] in "([":
                 continue
             short = _ABBREVIATION.search(caption, max(0, match.start() - 10), match.start())

@@ -1,7 +1,7 @@
-"""The caption of a compound figure in parts: what is said of each panel, and what of all.
+"""Splitting of compound captions: the text about each panel, and about all of them.
 
-Rules over the text and its bold stretches; no model. A caption whose labels are not certain stays
-whole. Every character belongs to the preamble, to a part or to the trailing text.
+Rules over the text and its bold ranges; no model. A caption with uncertain labels stays whole.
+Every character belongs to the preamble, to a part or to the trailing text.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,19 +20,19 @@ _WORDS_BEHIND = (*_WORDS_BEFORE, "while", "whereas", "but")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is said of one panel, or of several together."""
+    """The text about one panel, or about several together."""
 
     labels: tuple[str, ...]
-    """As printed in the figure: ``A``, ``b``, ``A.i``, ``left``; ranges are filled in."""
+    """As printed in the figure: ``A``, ``b``, ``A.i``, ``left``; ranges are expanded."""
     spans: tuple[Span, ...]
-    """Where it stands in the caption, its marker included."""
+    """Its ranges in the caption, including the marker."""
     text: str
     """Without its marker, separators trimmed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitCaption:
-    """A caption in parts; without parts there is nothing to split."""
+    """A split caption; without parts it is not compound."""
 
     preamble: str
     parts: tuple[Part, ...]
@@ -41,14 +41,14 @@ class SplitCaption:
     system: str | None
     """Style and alphabet of the labels, as in ``bracket-upper``."""
     confidence: float
-    """In [0, 1]; of a caption that stays whole, 0."""
+    """In [0, 1]; 0 for a caption that stays whole."""
 
     def labels(self) -> tuple[str, ...]:
-        """Return the labels in order, without doubles."""
+        """Return the labels in order, without duplicates."""
         return tuple(dict.fromkeys(label for part in self.parts for label in part.labels))
 
     def text_of(self, label: str) -> str:
-        """Return what is said of a panel: preamble, its parts and trailing text."""
+        """Return the text about a panel: preamble, its parts and trailing text."""
         own = [part.text for part in self.parts if label in part.labels]
         return " ".join(text for text in (self.preamble, *own, self.trailing) if text)
 
@@ -61,13 +61,13 @@ def split_caption(
     cited: Collection[str] = (),
     seen: Collection[str] = (),
 ) -> SplitCaption:
-    """Return a caption in parts.
+    """Split a caption into parts.
 
     Args:
         caption: As published, with or without its figure label.
-        bold: Bold stretches: the best cue for labels without brackets.
-        italic: Italic stretches: a letter in them, if not bold, is a symbol.
-        cited: Labels that sentences of the article name; a hint.
+        bold: Bold ranges: the best cue for labels without brackets.
+        italic: Italic ranges: a letter in them, if not bold, is a symbol.
+        cited: Labels in sentences of the article that cite the figure; a hint.
         seen: Labels read in the image; a hint.
     """
     candidates = markers(caption, bold, italic)
@@ -114,8 +114,9 @@ def _part(caption: str, segment: Segment, every: tuple[str, ...]) -> Part:
 
 
 def _trimmed(text: str) -> str:
-    """Return a text without the separators that tie it to its neighbours."""
-    # Every round takes off a separator, a bracket or a word: three are common, more a hostile text.
+    """Return a text without the separators that join it to its neighbours."""
+    # Each round removes a separator, a bracket or a word: three are common, more are adversarial
+    # text.
     for _ in range(8):
         shorter = text.lstrip(_SEPARATORS + ".").rstrip(" \n\t\xa0,;:")
         if shorter[:1] == "-" and shorter[1:2].isalpha():
@@ -139,7 +140,7 @@ def _trimmed(text: str) -> str:
 
 
 def _confidence(system: System, parts: Sequence[Part]) -> float:
-    """Return how sure a split is: many labels, clearly marked, each with a text of its own."""
+    """Return the confidence of a split: many labels, clearly marked, each with its own text."""
     labels = len({label for part in parts for label in part.labels})
     empty = sum(not part.text for part in parts) / len(parts)
     marked = 0.8 if system.family in ("loose", "word") else 1.0

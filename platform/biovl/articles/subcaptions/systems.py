@@ -1,7 +1,7 @@
-"""Which of the possible markers are this caption's panel labels.
+"""Selection of a caption's panel labels among the candidate markers.
 
 A caption's labels are one alphabet from its first letter on, mostly in one style. ``(g)`` after a
-quantity, ``As(V)`` or ``E. coli`` fail this without a list of exceptions.
+quantity, ``As(V)`` or ``E. coli`` are excluded by this without a list of exceptions.
 """
 
 import itertools
@@ -26,7 +26,7 @@ _WEIGHT: dict[Family, float] = {
     "loose": 0.6,
     "word": 1.0,
 }
-# Numerals count steps and conditions more often than panels.
+# Numerals mark steps and conditions more often than panels.
 _DOUBTFUL_KINDS = {"digit": 0.4, "roman": 0.5, "Roman": 0.6, "greek": 0.4}
 _LEAST = 1.5
 _POINT = re.compile(r"\.\s[A-ZΑ-Ω]")
@@ -35,7 +35,7 @@ _OPPOSITE = (("left", "right"), ("top", "bottom"), ("upper", "lower"))
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The labels of a caption."""
+    """The label system of a caption."""
 
     family: Family
     kind: str
@@ -51,7 +51,7 @@ class System:
 def choose(
     caption: str, candidates: Sequence[Marker], cited: Collection[str], seen: Collection[str]
 ) -> System | None:
-    """Return the system that explains the markers best, or nothing where none does."""
+    """Return the system that explains the markers best, or None."""
     hints = frozenset(cited) | frozenset(seen)
     systems = _systems(caption, candidates, hints)
     best = max(systems, key=lambda system: system.score, default=None)
@@ -65,7 +65,7 @@ def choose(
 
 
 def _systems(caption: str, candidates: Sequence[Marker], hints: Collection[str]) -> list[System]:
-    """Return what could be the system, from the surest kind that there is."""
+    """Return the candidate systems of the most reliable kind that occurs."""
     groups: dict[tuple[Family, str], list[Marker]] = {}
     mixed: dict[str, list[Marker]] = {}
     for marker in candidates:
@@ -102,12 +102,12 @@ def _systems(caption: str, candidates: Sequence[Marker], hints: Collection[str])
 
 
 def _alphabet(kind: str, hints: Collection[str]) -> set[int]:
-    """Return the places in an alphabet that hints name."""
+    """Return the positions in an alphabet that hints name."""
     return {ALPHABETS[kind].index(hint) + 1 for hint in hints if hint in ALPHABETS[kind]}
 
 
 def _is_certain(chain: Sequence[Marker], hints: Collection[str]) -> bool:
-    """Return whether numerals are labels: the figure shows them, or each opens a sentence."""
+    """Return whether numerals are labels: they occur in the figure, or each starts a sentence."""
     if not chain:
         return False
     if set(chain[0].names()) & set(hints):
@@ -119,10 +119,10 @@ def _is_certain(chain: Sequence[Marker], hints: Collection[str]) -> bool:
 
 
 def _around(best: System, systems: Sequence[System]) -> System:
-    """Return the system inside whose parts the best one only numbers on.
+    """Return the enclosing system if the best one only enumerates inside its parts.
 
     ``A, … (a) … (b) … B, … (a)`` restarts in every part; ``a … b … c for (a) …, (b) …, (c) …``
-    stands inside one.
+    is inside one.
     """
     first = best.markers[0].labels[0].index
     restarts = [m.start for m in best.markers if m.labels[0].index == first]
@@ -149,7 +149,7 @@ def _around(best: System, systems: Sequence[System]) -> System:
 
 
 def _chain(group: Sequence[Marker], kind: str, hints: Collection[str]) -> list[Marker]:
-    """Return the markers that belong to a run of labels from the alphabet's start."""
+    """Return the markers that form a run of labels from the alphabet's start."""
     places: dict[int, int] = {}
     for marker in group:
         for label in marker.labels:
@@ -191,7 +191,7 @@ def _chain(group: Sequence[Marker], kind: str, hints: Collection[str]) -> list[M
 
 
 def _loose_chain(caption: str, group: Sequence[Marker]) -> list[Marker]:
-    """Return the letters without any mark that follow each other: ``A femur B tibia C skull``."""
+    """Return consecutive letters without any mark: ``A femur B tibia C skull``."""
     chain: list[Marker] = []
     has_points = False
     for marker in group:
@@ -215,7 +215,7 @@ def _loose_chain(caption: str, group: Sequence[Marker]) -> list[Marker]:
 
 
 def _sides_of(group: Sequence[Marker]) -> list[Marker]:
-    """Return the position words if they complement each other."""
+    """Return the position words if they are complementary."""
     words = {word for marker in group for word in marker.labels[0].name.split()}
     return list(group) if any(a in words and b in words for a, b in _OPPOSITE) else []
 

@@ -1,4 +1,4 @@
-"""The words around a label that tell which side its text is on, and what is only a reference."""
+"""Words around a label that indicate the side of its text, or that it is only a reference."""
 
 import re
 
