@@ -15,7 +15,7 @@ from biovl.images.labels.marks import SIDE
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789()αβγδεζ"
 """The classes of a mark; one more class means none of these."""
 
-WEIGHTS = Path(__file__).with_name("label_reader.npz")
+WEIGHTS = Path(__file__).with_name("reader.npz")
 
 _ALIKE = ("Cc", "Oo0", "Ss", "Vv", "Ww", "Xx", "Zz", "Kk", "Uu", "Pp", "Il1", "Jj", "Yy", "βB")
 _NEAR = ("B8β", "D0O", "G6C", "gq9", "S5s", "Z2z", "b6", "iIl1j", "E8", "ae", "αa")
