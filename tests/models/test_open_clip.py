@@ -114,7 +114,7 @@ def test_a_sigmoid_model_has_a_bias():
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"architecture": "ViT-Q-7"}, "no name that open_clip knows"),
+        ({"architecture": "ViT-Q-7"}, "ViT-Q-7"),
         ({"architecture": "coca_ViT-B-32"}, "third tower"),
         ({"architecture": "ViT-B-16-SigLIP"}, "mode or settings"),
         ({"architecture": "ViT-B-16", "weights": "openai"}, "quick_gelu=True"),
