@@ -57,7 +57,8 @@ def test_stock_open_clip_builds_the_same_tensors_from_what_is_published(name, tm
 
 def test_a_plugin_is_built_from_its_description():
     built = make(
-        "models", Plugin("open_clip", {"embed_dim": 24, "vision_cfg": VISION, "text_cfg": TEXT})
+        "models.builders",
+        Plugin("open_clip", {"embed_dim": 24, "vision_cfg": VISION, "text_cfg": TEXT}),
     )
     assert built.tokenizer.context_length == built.context_length == 16
     assert isinstance(built.model, stock.model.CustomTextCLIP)
