@@ -25,7 +25,7 @@ from pretrain_report import Table, median, ratio
 from biovl.core import config as configs
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.run import Surroundings, run
+from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.workers import Workers
 
@@ -153,7 +153,7 @@ def _train(
             marks["cpu"].append(time.process_time())
             yield some[number % len(some)]
 
-    surroundings = Surroundings(
+    callbacks = Callbacks(
         batches=batches,
         validate=lambda epoch, steps_done: None,
         say=say,
@@ -163,7 +163,7 @@ def _train(
         config,
         Plan([(PAIRS, steps)]),
         None,
-        surroundings,
+        callbacks,
         workers=workers,
         device=torch.device("cpu"),
     )

@@ -68,7 +68,7 @@ def test_blocks_with_other_rates_of_dropped_paths_share_their_graphs(graphs) -> 
     # One for the first block, which drops nothing, and one for all others; by size and gradients.
     assert len(graphs) == 2 * 2 * 2
     assert not counters["graph_break"]
-    assert watch.news() == []
+    assert watch.messages() == []
     watch.close()
 
 
@@ -125,10 +125,10 @@ def test_a_block_that_falls_back_to_eager_is_reported_once(graphs) -> None:
     with dynamo.config.patch(recompile_limit=2):
         for length in range(2, 8):
             compiled(torch.ones(length), 2.0)
-    (line,) = watch.news()
+    (line,) = watch.messages()
     assert "eager" in line
     assert "cut" in line
-    assert watch.news() == []
+    assert watch.messages() == []
     watch.close()
     assert watch not in logging.getLogger("torch._dynamo.convert_frame").handlers
 
@@ -141,5 +141,5 @@ def test_a_block_that_is_compiled_in_pieces_is_reported(graphs) -> None:
         return rows + 1
 
     torch.compile(broken)(torch.ones(2))
-    assert any("pieces" in line for line in watch.news())
+    assert any("pieces" in line for line in watch.messages())
     watch.close()

@@ -30,7 +30,7 @@ from biovl.core.shards import read_pair
 from biovl.models import encoder
 from biovl.pretrain import job as pretraining
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.job import estimated, pretrain, say_what_is_missing
+from biovl.pretrain.job import estimated, pretrain, report_missing_resources
 from biovl.pretrain.trackers import read_metrics
 from tests.runtime.folders import nothing_done_to
 
@@ -380,7 +380,7 @@ def test_gpus_that_nobody_asked_for_are_told(
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 64.0, "GPU": 8.0})
     heard: list[str] = []
     given = settings(sample_corpus, tmp_path, **{"workers.gpus": gpus})
-    say_what_is_missing(configs.build(PretrainConfig, given), heard.append)
+    report_missing_resources(configs.build(PretrainConfig, given), heard.append)
     assert heard == said
 
 

@@ -11,7 +11,7 @@ from biovl.core import recipes
 from biovl.core.artifacts import Draft, read_manifest
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.local import local_batches
-from biovl.pretrain.run import Surroundings, run
+from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.validation import validate
 from biovl.runtime.workers import Workers
@@ -27,12 +27,12 @@ def test_tiny_finds_a_tenth_of_unseen_images_at_once_three_times_more_than_by_ch
     pairs = read_manifest(config.corpus, "corpus").counts["pairs"]["train"]
     plan, workers = Plan.of(pairs, config.batch, config.epochs), Workers()
     Draft.begin(config.out, "model", {})
-    surroundings = Surroundings(
+    callbacks = Callbacks(
         batches=lambda built, steps: local_batches(config, plan, built, steps, workers),
         validate=lambda epoch, steps_done: None,
         say=print,
     )
-    run(config, plan, None, surroundings, workers=workers, device=torch.device("cpu"))
+    run(config, plan, None, callbacks, workers=workers, device=torch.device("cpu"))
     scores = validate(config, plan.steps, torch.device("cpu"))
     assert scores["pairs"] == 30
     # Measured: 0.22 and 0.20 of 30 pairs; 0.8 and 0.67 among the first ten.

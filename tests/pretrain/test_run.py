@@ -1,4 +1,4 @@
-"""A run of one worker without Ray: what it saves and when, and what it asks of its surroundings."""
+"""A run of one worker without Ray: what it saves and when, and what it asks of its callbacks."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -17,7 +17,7 @@ from biovl.pretrain import scores as scores_of_run
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.run import Surroundings, run, times_ended
+from biovl.pretrain.run import Callbacks, noted_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import (
     best_epoch,
@@ -58,7 +58,7 @@ def better_first(epoch: int) -> dict[str, float]:
 
 
 class World:
-    """Surroundings that remember what they were asked for."""
+    """Callbacks that remember what they were asked for."""
 
     def __init__(self, out: Path, *, preempted_after: int | None = None) -> None:
         self.said: list[str] = []
@@ -75,9 +75,9 @@ class World:
         return self._preempted_after is not None and self._asked >= self._preempted_after
 
     def run(self, changed: PretrainConfig, every: int | None = 1) -> None:
-        surroundings = Surroundings(batches, self.validate, self.said.append, self.preempted, 0.0)
+        callbacks = Callbacks(batches, self.validate, self.said.append, self.preempted, 0.0)
         plan = Plan.of(17, changed.batch, changed.epochs)
-        run(changed, plan, every, surroundings, workers=Workers(), device=torch.device("cpu"))
+        run(changed, plan, every, callbacks, workers=Workers(), device=torch.device("cpu"))
 
 
 def test_every_epoch_is_saved_and_validated_and_the_last_are_kept(tmp_path: Path) -> None:
@@ -102,22 +102,22 @@ def test_a_node_about_to_go_makes_a_checkpoint_once(tmp_path: Path) -> None:
     world.run(config(tmp_path, **{"save.keep_last": 9}))
     assert Checkpoints(str(tmp_path)).steps() == [4, 8, 10, 12]
     assert [line for line in world.said if "saved" in line] == [
-        "saved after step 10: a node is about to go"
+        "saved after step 10: a node is about to be preempted"
     ]
 
 
 def test_a_checkpoint_is_made_when_the_number_of_workers_changes(tmp_path: Path) -> None:
     world, asked, answered = World(tmp_path), iter([False, False, True] + [False] * 9), []
     changed = config(tmp_path, **{"save.keep_last": 9})
-    surroundings = Surroundings(
+    callbacks = Callbacks(
         batches,
         world.validate,
         world.said.append,
-        save_wanted=lambda: next(asked),
+        save_requested=lambda: next(asked),
         saved=lambda: answered.append(Checkpoints(str(tmp_path)).steps()),
     )
     plan = Plan.of(17, changed.batch, changed.epochs)
-    run(changed, plan, None, surroundings, workers=Workers(), device=torch.device("cpu"))
+    run(changed, plan, None, callbacks, workers=Workers(), device=torch.device("cpu"))
     # It was written before that was said.
     assert answered == [[3]]
     assert Checkpoints(str(tmp_path)).steps() == [3, 4, 8, 12]
@@ -126,7 +126,7 @@ def test_a_checkpoint_is_made_when_the_number_of_workers_changes(tmp_path: Path)
 def test_why_a_run_was_ended_is_noted(tmp_path: Path) -> None:
     with pytest.raises(TrainingError):
         World(tmp_path).run(config(tmp_path, **{"optim.peak_lr": 1e30, "optim.warmup_steps": 0}))
-    (ended,) = times_ended(Draft(str(tmp_path)))
+    (ended,) = noted_failures(Draft(str(tmp_path)))
     assert "optim.peak_lr" in ended["reason"]
     assert ended["step"] < 12
 

@@ -10,7 +10,7 @@ HANGING = """
 import threading
 from biovl.pretrain.watchdog import Watchdog
 dog = Watchdog(None, "the first step begins")
-dog.heard("step 7 is taken")
+dog.reset("step 7 is taken")
 
 def hang():
     # Watched from here on, so that a machine that stalls before changes nothing.
@@ -42,7 +42,7 @@ dog._thread.start()
 for step in range(30):
     assert waiting.wait(600)
     waiting.clear()
-    dog.heard(f"step {step} is taken")
+    dog.reset(f"step {step} is taken")
 assert waiting.wait(600)
 dog.close()
 # Each word begins the time anew.

@@ -1,9 +1,9 @@
-"""Activation memory of a training step, counted on a forward pass without data.
+"""Activation memory of a training step, counted in a forward pass without data.
 
-The towers run on fake CUDA tensors (``FakeTensorMode``), which need no GPU: under the same autocast
-rules as on a GPU, every tensor that is still alive after the forward pass waits for the backward
-pass. Flash and varlen attention are replaced by what their kernels keep: query, key, value, output
-and one float32 per token and head.
+The towers run on fake CUDA tensors (``FakeTensorMode``), which need no GPU, with the autocast rules
+of a GPU: every tensor still alive after the forward pass is saved for the backward pass. Flash and
+varlen attention are replaced by the tensors that their kernels save: query, key, value, output and
+one float32 per token and head.
 """
 
 import contextlib
@@ -29,43 +29,43 @@ from biovl.pretrain.flops import copied_to
 from biovl.pretrain.prepare import blocks_of, checkpoint_activations
 
 FEW, MORE = 2, 4
-"""Images, or captions, of the two forward passes from whose difference the rest follows."""
+"""Images, or captions, of two forward passes; memory is extrapolated from their difference."""
 
 CAPTION_TOKENS = 128
-"""Tokens of a caption that is counted, at most; what is kept is linear in them."""
+"""Most tokens of a counted caption; saved memory is linear in them."""
 
 GRADIENTS_OF_A_BLOCK = 0.3
-"""What the backward pass of a block allocates before it frees as much, for a byte that the block
-keeps (0.1 to 0.33 in the towers of all recipes). A block that is recomputed is there besides."""
+"""Temporary memory of a block's backward pass, per byte that the block saves (0.1 to 0.33 in the
+towers of all recipes). A recomputed block adds its saved bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activations:
-    """Bytes that a tower keeps for the backward pass: ``weights + each * count``."""
+    """Bytes that a tower saves for the backward pass: ``weights + each * count``."""
 
     each: float
-    """Of an image, or of a token."""
+    """Per image, or per token."""
 
     weights: float = 0.0
-    """Copies of the weights in bfloat16, which autocast makes: the same for any count."""
+    """Copies of the weights in bfloat16, made by autocast: independent of the count."""
 
     block: float
-    """Of an image or a token, in one block."""
+    """Per image or token, in one block."""
 
     recomputed: bool = False
 
     def bytes_of(self, count: float) -> float:
-        """Return what is alive when the backward pass begins, without copies of the weights."""
+        """Return the bytes alive when the backward pass begins, without copies of the weights."""
         return count * self.each
 
     def working_bytes_of(self, count: float) -> float:
-        """Return what the backward pass of one block needs besides."""
+        """Return the additional bytes of one block's backward pass."""
         return count * self.block * (GRADIENTS_OF_A_BLOCK + self.recomputed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TowerActivations:
-    """Of both towers."""
+    """Activation memory of both towers."""
 
     image: Activations
     text: Activations
@@ -74,17 +74,17 @@ class TowerActivations:
 def image_activations(
     visual: nn.Module, *, image_size: int, autocast: bool, recomputed: bool
 ) -> Activations:
-    """Return what an image tower keeps of an image. The tower stays as it is.
+    """Return the activation memory of an image tower per image. The tower is not changed.
 
     Args:
-        visual: Of an open_clip ``CustomTextCLIP``, on any device, ``meta`` included.
-        image_size: Pixels of a side.
-        autocast: Whether matrices are multiplied in bfloat16.
-        recomputed: Whether only the inputs of blocks are kept.
+        visual: Image tower of an open_clip ``CustomTextCLIP``, on any device, also ``meta``.
+        image_size: Side in pixels.
+        autocast: Whether matrix products run in bfloat16.
+        recomputed: Whether activations are checkpointed.
     """
 
     def forward_of(copied: nn.Module) -> Callable[[int], Tensor]:
-        # Moving a tower would put other parameters in the place of those it has.
+        # Moving a tower would replace its parameters.
         with torch.device("cuda"):
             tower = ImageTower(copied, [0.5] * 3, [0.5] * 3)
         return lambda count: tower(
@@ -99,14 +99,14 @@ def image_activations(
 def text_activations(
     text: nn.Module, *, context: int, compute: TextCompute, autocast: bool, recomputed: bool
 ) -> Activations:
-    """Return what a text tower keeps of a token. The tower stays as it is.
+    """Return the activation memory of a text tower per token. The tower is not changed.
 
     Args:
-        text: Of an open_clip ``CustomTextCLIP``, on any device, ``meta`` included.
-        context: Tokens at most, to which ``padded`` pads.
-        compute: How the tower treats padding.
-        autocast: Whether matrices are multiplied in bfloat16.
-        recomputed: Whether only the inputs of blocks are kept.
+        text: Text tower of an open_clip ``CustomTextCLIP``, on any device, also ``meta``.
+        context: Context length, to which ``padded`` pads.
+        compute: How the tower handles padding.
+        autocast: Whether matrix products run in bfloat16.
+        recomputed: Whether activations are checkpointed.
     """
     tokens = context if compute == "padded" else min(context, CAPTION_TOKENS)
     if compute == "chunked" and not isinstance(text, HFTextEncoder):
@@ -146,7 +146,7 @@ def _counted(
     )
 
 
-def kept_bytes(
+def saved_bytes(
     tower: nn.Module,
     forward_of: Callable[[nn.Module], Callable[[int], Tensor]],
     count: int,
@@ -155,15 +155,15 @@ def kept_bytes(
     recomputed: bool,
     masked: bool = False,
 ) -> int:
-    """Return the bytes alive after a forward pass that were not before, gradients to follow.
+    """Return the bytes that a forward pass leaves alive for the backward pass.
 
     Args:
-        tower: Stays as it is: a copy without data runs.
-        forward_of: Given that copy, returns what runs it on so many images or captions.
+        tower: Not changed: a copy without data runs.
+        forward_of: Given that copy, returns a function that runs it on a number of inputs.
         count: Images or captions.
-        autocast: Whether matrices are multiplied in bfloat16.
-        recomputed: Whether only the inputs of blocks are kept.
-        masked: Whether attention gets a mask of padding.
+        autocast: Whether matrix products run in bfloat16.
+        recomputed: Whether activations are checkpointed.
+        masked: Whether attention gets a padding mask.
     """
     with FakeTensorMode(allow_non_fake_inputs=True), torch.random.fork_rng(devices=[]):
         copied = copied_to(tower, "cuda", requires_grad=True)
@@ -173,7 +173,7 @@ def kept_bytes(
         with _Alive() as alive, _flash_attention(padding_mask=masked), _cuda_autocast(autocast):
             result = forward(count)
         kept: int = alive.nbytes()
-    # What the backward pass needs hangs on the result.
+    # The result keeps the saved tensors alive.
     del result
     return kept
 
@@ -186,9 +186,9 @@ def _linear(
     recomputed: bool,
     masked: bool,
 ) -> tuple[float, float]:
-    """Return the slope and the constant of the bytes that are kept, over images or captions."""
+    """Return slope and intercept of the saved bytes, as a function of images or captions."""
     few, more = (
-        kept_bytes(
+        saved_bytes(
             tower, forward_of, count, autocast=autocast, recomputed=recomputed, masked=masked
         )
         for count in (FEW, MORE)
@@ -215,15 +215,15 @@ def _text_features(
     if not isinstance(text, HFTextEncoder):
         features_BD: Tensor = text(tokens_BL)
         return F.normalize(features_BD, dim=-1)
-    # Not through forward: transformers looks into the mask, which has no data here. What the
-    # kernel makes of it is counted with attention.
+    # Not through forward: transformers inspects the mask, which has no data here. The mask of
+    # the kernel is counted with attention.
     hidden = text.transformer(input_ids=tokens_BL)
     pooled_BD: Tensor = text.proj(text.pooler(hidden, torch.ones_like(tokens_BL)))
     return F.normalize(pooled_BD.float(), dim=-1)
 
 
 class _Alive(TorchDispatchMode):
-    """Remembers the storages of all that operations return."""
+    """Records the storages of all results of operations."""
 
     def __init__(self) -> None:
         untyped: Any = super().__init__
@@ -233,7 +233,7 @@ class _Alive(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run the operation."""
+        """Run and record an operation."""
         result = func(*args, **(kwargs or {}))
         for value in tree_iter(result):
             if isinstance(value, Tensor) and value.device.type == "cuda":
@@ -242,16 +242,16 @@ class _Alive(TorchDispatchMode):
         return result
 
     def nbytes(self) -> int:
-        """Return the bytes of those that are still alive."""
+        """Return the bytes of the storages that are still alive."""
         return sum(size for storage, size in self._storages.values() if not storage.expired())
 
 
 class _Flash(torch.autograd.Function):
-    """What a flash kernel allocates and keeps; nothing is computed."""
+    """Allocates and saves the tensors of a flash attention kernel, without computing."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the output."""
+        """Return an uninitialized output."""
         attended = torch.empty_like(query)
         sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
         ctx.save_for_backward(query, key, value, attended, sums, mask)
@@ -259,12 +259,12 @@ class _Flash(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """Return gradients of the right shapes."""
+        """Return uninitialized gradients of the right shapes."""
         return *(torch.empty_like(saved) for saved in ctx.saved_tensors[:3]), None
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    # What autocast does with arguments of attention.
+    # Casts of autocast for the arguments of attention.
     if torch.is_autocast_enabled("cuda"):
         query, key, value = (each.to(torch.bfloat16) for each in (query, key, value))
     attended: Tensor = _Flash.apply(query, key, value, mask)
@@ -276,8 +276,8 @@ def _flash_attention(*, padding_mask: bool) -> Iterator[None]:
     """Replace attention by ``_Flash``.
 
     Args:
-        padding_mask: Whether each layer keeps a mask of its own, as SDPA makes one in the type of
-            the query from where captions end.
+        padding_mask: Whether each layer saves a mask, as SDPA builds one in the dtype of the
+            query from the caption lengths.
     """
 
     def masked(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
@@ -304,7 +304,7 @@ def _flash_attention(*, padding_mask: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _cuda_autocast(wanted: bool) -> Iterator[None]:
-    # torch.autocast("cuda") turns itself off where there is no GPU.
+    # torch.autocast("cuda") is disabled on machines without a GPU.
     before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
     torch.set_autocast_enabled("cuda", wanted)
     torch.set_autocast_dtype("cuda", torch.bfloat16)

@@ -1,4 +1,4 @@
-"""What one worker trains on in one step."""
+"""The input of one worker in one step."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Batch:
 
     @classmethod
     def of(cls, pixels_BHWC: np.ndarray, captions: list[np.ndarray]) -> "Batch":
-        """Return a batch from an image array and one array of tokens per caption."""
+        """Return a batch from an image array and one token array per caption."""
         return cls(
             torch.from_numpy(pixels_BHWC),
             torch.from_numpy(np.concatenate(captions).astype(np.int32)),
@@ -35,9 +35,9 @@ class Batch:
         return len(self.lengths_B)
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device; the copy to a GPU does not wait.
+        """Return the batch on a device; copies to a GPU are asynchronous.
 
-        Lengths stay on the host: shapes are decided there.
+        Lengths stay on the host, where shapes are computed.
         """
         return Batch(
             self.pixels_BHWC.to(device, non_blocking=True),
@@ -46,11 +46,11 @@ class Batch:
         )
 
     def pinned(self) -> "Batch":
-        """Return the batch in memory from which GPUs copy without waiting."""
+        """Return the batch in pinned memory, for asynchronous copies to a GPU."""
         return Batch(self.pixels_BHWC.pin_memory(), self.tokens_T.pin_memory(), self.lengths_B)
 
     def split(self, pairs: int) -> list["Batch"]:
-        """Return the batch in consecutive pieces of at most so many pairs."""
+        """Return the batch as consecutive parts of at most ``pairs`` pairs."""
         lengths = self.lengths_B.split(pairs)
         tokens = self.tokens_T.split([int(piece.sum()) for piece in lengths])
         pixels = self.pixels_BHWC.split(pairs)

@@ -1,4 +1,4 @@
-"""What can be known of a run before anything starts: whether its settings fit each other."""
+"""Checks before a run starts: whether its settings fit the corpus and each other."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,16 +14,16 @@ from biovl.runtime.checkpoints import Checkpoints
 
 
 def check_run(config: PretrainConfig, corpus: Manifest, *, image_px: int) -> Plan:
-    """Return the steps of a run, once its settings were found to fit its corpus and each other.
+    """Check the settings of a run against its corpus, and return its plan.
 
     Args:
-        config: Of the run.
+        config: Configuration of the run.
         corpus: The manifest of its corpus.
-        image_px: Side of the squares that its model reads.
+        image_px: Input side of the model, in pixels.
 
     Raises:
-        ConfigError: If they do not.
-        ArtifactError: If weights to begin with do not exist.
+        ConfigError: If settings do not fit.
+        ArtifactError: If pretrained weights do not exist.
     """
     plan = Plan.of(corpus.counts["pairs"]["train"], config.batch, config.epochs)
     _check_workers(config.workers, plan)
@@ -32,19 +32,19 @@ def check_run(config: PretrainConfig, corpus: Manifest, *, image_px: int) -> Pla
 
 
 def check_settings(config: PretrainConfig, assembled: Mapping[str, Any], *, image_px: int) -> None:
-    """Refuse settings of a run that do not fit, as far as that is known without its pairs.
+    """Check the settings that can be checked without the pairs of the corpus.
 
     Args:
-        config: Of the run.
-        assembled: The configuration of the assemble that makes the corpus, or has made it.
-        image_px: Side of the squares that the model reads.
+        config: Configuration of the run.
+        assembled: The configuration that the corpus is, or will be, assembled with.
+        image_px: Input side of the model, in pixels.
 
     Raises:
-        ConfigError: If they do not.
-        ArtifactError: If weights to begin with do not exist.
+        ConfigError: If settings do not fit.
+        ArtifactError: If pretrained weights do not exist.
     """
     check_trackers(config.trackers)
-    # A run that resumes from a checkpoint reads them no more.
+    # A run that resumes from a checkpoint does not read the pretrained weights.
     if not Checkpoints(config.out).steps():
         check_weights(config.model, ask_hub=False)
     if config.data.small_images == "stop":

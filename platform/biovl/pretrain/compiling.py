@@ -1,4 +1,4 @@
-"""``torch.compile`` of the blocks of both towers, with one graph for all blocks that are alike."""
+"""``torch.compile`` for the blocks of both towers, with one graph for all identical blocks."""
 
 import logging
 from collections import Counter
@@ -14,8 +14,8 @@ from torch._dynamo.utils import counters
 from biovl.models.towers import TextTower
 
 RECOMPILES = 64
-"""Graphs of a block at most: with and without gradients, the sizes of a last micro-batch and of
-later epochs, kinds of layers. PyTorch gives up after 8, and all blocks count together."""
+"""Limit of graphs per block: with and without gradients, the sizes of a last micro-batch and of
+later epochs, kinds of layers. PyTorch's default is 8, and all blocks count together."""
 
 ALL_RECOMPILES = 1_024
 
@@ -23,9 +23,9 @@ _GIVEN_UP = "torch._dynamo.convert_frame"
 
 
 class DropPathByTensor(nn.Module):
-    """timm's ``DropPath`` with its rate in a tensor: a graph does not depend on its value.
+    """timm's ``DropPath`` with its rate in a tensor, so that a graph does not depend on the value.
 
-    As a number it is a constant of the graph, and each block would have a graph of its own.
+    A Python number is a constant of the graph, and each block would compile a separate graph.
     """
 
     keep: Tensor
@@ -36,7 +36,7 @@ class DropPathByTensor(nn.Module):
         self.register_buffer("keep", torch.tensor(1.0 - drop.drop_prob), persistent=False)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return rows of which some are zero, by chance, in training."""
+        """Return the rows, some of them set to zero at random in training."""
         if not self.training:
             return rows
         shape = (rows.shape[0],) + (1,) * (rows.ndim - 1)
@@ -47,11 +47,11 @@ class DropPathByTensor(nn.Module):
 
 
 def compile_blocks(blocks: list[nn.Module], *, dynamic: bool | None) -> None:
-    """Compile each block when it is first called.
+    """Compile each block on its first call.
 
     Args:
-        blocks: Of one tower.
-        dynamic: Whether sizes change from call to call; None finds out.
+        blocks: The blocks of one tower.
+        dynamic: Whether sizes change between calls; None detects it.
     """
     raise_limits()
     for block in blocks:
@@ -64,9 +64,9 @@ def compile_blocks(blocks: list[nn.Module], *, dynamic: bool | None) -> None:
 
 
 def compile_text(tower: TextTower, blocks: list[nn.Module]) -> None:
-    """Compile the blocks of a text tower: captions end to end are another length in every step."""
+    """Compile the blocks of a text tower: the packed length of captions differs in every step."""
     if tower.compute == "packed" and isinstance(tower.text, TextTransformer):
-        # Its blocks are called part by part.
+        # The parts of a packed block are called separately.
         raise_limits()
         tower.compile_packed_block()
     else:
@@ -74,14 +74,14 @@ def compile_text(tower: TextTower, blocks: list[nn.Module]) -> None:
 
 
 def raise_limits() -> None:
-    """Let PyTorch keep as many graphs as towers need."""
+    """Raise PyTorch's recompile limits to the number of graphs that towers need."""
     own: Any = torch._dynamo.config
     own.recompile_limit = max(own.recompile_limit, RECOMPILES)
     own.accumulated_recompile_limit = max(own.accumulated_recompile_limit, ALL_RECOMPILES)
 
 
 class CompileWatch(logging.Handler):
-    """Collects what runs eager although it was to be compiled: PyTorch only logs it."""
+    """Collects fallbacks to eager mode, which PyTorch only logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -90,17 +90,17 @@ class CompileWatch(logging.Handler):
         logging.getLogger(_GIVEN_UP).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take in a warning of PyTorch."""
-        said = record.getMessage()
-        if "recompile_limit" in said:
-            self._given_up.append(" ".join(said.split())[:300])
+        """Collect a warning of PyTorch."""
+        message = record.getMessage()
+        if "recompile_limit" in message:
+            self._given_up.append(" ".join(message.split())[:300])
 
-    def news(self) -> list[str]:
-        """Return a line for each thing that was not reported yet."""
+    def messages(self) -> list[str]:
+        """Return one line for each fallback that was not reported yet."""
         breaks: Counter[str] = Counter(counters["graph_break"])
         lines = [
-            f"step.compile: a block runs eager from here on, and slower: {said}"
-            for said in dict.fromkeys(self._given_up)
+            f"step.compile: a block runs in eager mode from here on, and slower: {message}"
+            for message in dict.fromkeys(self._given_up)
         ] + [
             f"step.compile: a block is compiled in pieces: {' '.join(reason.split())[:300]}"
             for reason in breaks - self._breaks_before
@@ -109,6 +109,6 @@ class CompileWatch(logging.Handler):
         return lines
 
     def close(self) -> None:
-        """Stop listening."""
+        """Remove the log handler."""
         logging.getLogger(_GIVEN_UP).removeHandler(self)
         super().close()

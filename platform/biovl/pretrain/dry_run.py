@@ -1,4 +1,4 @@
-"""What ``--dry-run`` prints: an estimate as text for a person, at most 100 characters wide."""
+"""Output of ``--dry-run``: an estimate as text, at most 100 characters wide."""
 
 import itertools
 import math
@@ -12,8 +12,8 @@ from biovl.pretrain.estimate import Estimate, Forecast
 from biovl.pretrain.flops import TRAINING_PER_FORWARD
 
 DECODE_S = (0.004, 0.0065)
-"""Seconds of a CPU core for an image: of 288 px on its shorter side, and of the median figure as
-published (measured)."""
+"""Seconds of a CPU core to decode an image: with 288 px on its shorter side, and the median
+published figure (measured)."""
 
 
 _SOURCES = (
@@ -25,32 +25,32 @@ _SOURCES = (
 )
 
 
-def render(found: Estimate) -> str:
+def render(estimate: Estimate) -> str:
     """Return an estimate as text."""
     lines = [
         "Configuration",
-        *(f"  {line}" for line in _yaml(found.config).splitlines()),
+        *(f"  {line}" for line in _yaml(estimate.config).splitlines()),
         "",
         "Model",
-        *_aligned(_model(found)),
+        *_aligned(_model(estimate)),
         "",
         "Work (counted)",
-        *_aligned(_work(found)),
+        *_aligned(_work(estimate)),
         "",
         "Memory of a worker as configured (captions of mean length)",
-        *_aligned(_memory(found)),
+        *_aligned(_memory(estimate)),
         "",
         "Time (an estimate from published rates, not measured; *: as configured)",
-        *_table([_heads(found), *(_row(found, forecast) for forecast in found.forecasts)]),
+        *_table([_heads(estimate), *(_row(estimate, forecast) for forecast in estimate.forecasts)]),
         "",
         *(f"  {line}" for line in _SOURCES),
-        *_decoding(found),
+        *_decoding(estimate),
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _model(found: Estimate) -> Iterable[tuple[str, str]]:
-    info = found.model
+def _model(estimate: Estimate) -> Iterable[tuple[str, str]]:
+    info = estimate.model
     text_flops = float(info.cost.text([info.context])[0])
     yield (
         "image tower",
@@ -68,22 +68,28 @@ def _model(found: Estimate) -> Iterable[tuple[str, str]]:
     )
 
 
-def _work(found: Estimate) -> Iterable[tuple[str, str]]:
-    yield "corpus", f"{found.corpus_pairs:,} pairs to train on"
-    for (pairs, steps), epochs in itertools.groupby(found.plan.epochs):
+def _work(estimate: Estimate) -> Iterable[tuple[str, str]]:
+    yield "corpus", f"{estimate.corpus_pairs:,} pairs to train on"
+    for (pairs, steps), epochs in itertools.groupby(estimate.plan.epochs):
         yield "epochs", f"{len(list(epochs)):,} of {steps:,} steps of {pairs:,} pairs"
-    yield "run", f"{found.plan.steps:,} steps, {found.plan.pairs:,} pairs"
-    yield "captions", f"{found.mean_tokens:.0f} tokens on average, {found.fill:.0%} of the context"
-    yield "a pair", f"{_giga(found.flops)} in training, by the lengths of the captions"
-    yield "", f"{_giga(found.flops_padded)} with every caption padded to the context"
-    if found.passes > TRAINING_PER_FORWARD:
-        more = found.passes / TRAINING_PER_FORWARD - 1
+    yield "run", f"{estimate.plan.steps:,} steps, {estimate.plan.pairs:,} pairs"
+    yield (
+        "captions",
+        f"{estimate.mean_tokens:.0f} tokens on average, {estimate.fill:.0%} of the context",
+    )
+    yield "a pair", f"{_giga(estimate.flops)} in training, by the lengths of the captions"
+    yield "", f"{_giga(estimate.flops_padded)} with every caption padded to the context"
+    if estimate.passes > TRAINING_PER_FORWARD:
+        more = estimate.passes / TRAINING_PER_FORWARD - 1
         yield "recomputed", f"{more:.0%} more than that, to save memory"
 
 
-def _memory(found: Estimate) -> Iterable[tuple[str, str]]:
-    held = found.held
-    yield "pairs", f"{found.local_pairs:,} in the largest step, {found.micro_batch:,} at a time"
+def _memory(estimate: Estimate) -> Iterable[tuple[str, str]]:
+    held = estimate.held
+    yield (
+        "pairs",
+        f"{estimate.local_pairs:,} in the largest step, {estimate.micro_batch:,} at a time",
+    )
     yield "weights", f"{_gb(held.weights):>9}  with gradients and the state of Adam"
     yield "activations", f"{_gb(held.activations):>9}  counted on a step without data"
     yield "working", f"{_gb(held.working):>9}  of the backward pass of one block"
@@ -93,8 +99,8 @@ def _memory(found: Estimate) -> Iterable[tuple[str, str]]:
     yield "sum", f"{_gb(held.total):>9}"
 
 
-def _heads(found: Estimate) -> Sequence[str]:
-    star = ("", "*") if found.config["step"]["compile"] else ("*", "")
+def _heads(estimate: Estimate) -> Sequence[str]:
+    star = ("", "*") if estimate.config["step"]["compile"] else ("*", "")
     return (
         *("GPUs", "", "pairs/s*", "per GPU*"),
         *(f"eager{star[0]}", f"compiled{star[1]}", "memory", "step.micro_batch"),
@@ -102,16 +108,16 @@ def _heads(found: Estimate) -> Sequence[str]:
 
 
 _LEFT = {0, 1, 7}
-"""Columns of words; the others are numbers."""
+"""Text columns, aligned to the left; the others are numbers."""
 
 
-def _row(found: Estimate, each: Forecast) -> Sequence[str]:
+def _row(estimate: Estimate, each: Forecast) -> Sequence[str]:
     gpus, held = f"{each.workers} x {each.accelerator.name}", _gb(each.held.total)
     machine = each.accelerator.instance
     if each.micro_batch is None:
         return (gpus, machine, "", "", "", "", held, "does not fit, even with 1")
-    local = math.ceil(max(size for size, _ in found.plan.epochs) / each.workers)
-    as_configured = each.micro_batch == min(found.config["step"]["micro_batch"] or local, local)
+    local = math.ceil(max(size for size, _ in estimate.plan.epochs) / each.workers)
+    as_configured = each.micro_batch == min(estimate.config["step"]["micro_batch"] or local, local)
     micro = "as configured" if as_configured else f"does not fit; set {each.micro_batch}"
     if each.pairs_per_s is None:
         return (gpus, machine, "unknown", "", "", "", held, micro)
@@ -127,8 +133,8 @@ def _row(found: Estimate, each: Forecast) -> Sequence[str]:
     )
 
 
-def _decoding(found: Estimate) -> Iterable[str]:
-    fastest = max((each.pairs_per_s or 0.0 for each in found.forecasts), default=0.0)
+def _decoding(estimate: Estimate) -> Iterable[str]:
+    fastest = max((each.pairs_per_s or 0.0 for each in estimate.forecasts), default=0.0)
     if fastest:
         few, many = (math.ceil(fastest * seconds) for seconds in DECODE_S)
         yield ""

@@ -1,4 +1,4 @@
-"""What a run will compute, hold and take, before anything starts.
+"""Estimate of a run's compute, memory and time, before it starts.
 
 Operations are counted; memory and time are estimates.
 """
@@ -18,65 +18,65 @@ from biovl.pretrain.memory import USABLE, Memory, ModelInfo, memory
 from biovl.pretrain.schedule import Plan
 
 CHUNKED_OVER_PACKED = 1.3
-"""Tokens that ``chunked`` computes for one of a caption (measured on lengths of the papers)."""
+"""Tokens that ``chunked`` computes per token of a caption (measured on captions of papers)."""
 
 FULLEST_DEVIATIONS = 4
-"""A micro-batch must fit also where its captions are longer by chance: one in 30,000 is fuller than
-so many standard deviations of its mean."""
+"""A micro-batch must also fit when its captions are longer by chance: one in 30,000 exceeds its
+mean by so many standard deviations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """A run on so many accelerators of a kind."""
+    """Estimate for a number of accelerators of one kind."""
 
     accelerator: Accelerator
     workers: int
     held: Memory
-    """Of one worker with ``micro_batch``."""
+    """Memory of one worker with ``micro_batch``."""
 
     micro_batch: int | None
-    """Pairs that go through the towers at a time so that it fits; None where nothing does."""
+    """Largest micro-batch that fits, in pairs; None if not even one pair fits."""
 
     pairs_per_s: float | None
-    """Of all workers as configured, mean of the run; None where nothing fits or nothing is known to
-    expect."""
+    """Throughput of all workers as configured, mean of the run; None if nothing fits or no rate is
+    known."""
 
     hours: float | None
 
     hours_eager: float | None = None
     hours_compiled: float | None = None
-    """The same without ``step.compile``, and with it."""
+    """Hours without ``step.compile``, and with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What is known of a run before it starts."""
+    """Estimate of a run before it starts."""
 
     config: dict[str, Any]
     model: ModelInfo
     corpus_pairs: int
     mean_tokens: float
-    """Of a caption, cut to the context, start and end token included."""
+    """Mean tokens of a caption, truncated to the context, with start and end token."""
 
     fill: float
-    """The share of the context that captions fill."""
+    """Mean share of the context that a caption fills."""
 
     flops: float
-    """Of a pair in training, at the lengths of the corpus, without padding."""
+    """Training operations per pair, at the caption lengths of the corpus, without padding."""
 
     flops_padded: float
-    """The same with every caption padded to the context."""
+    """The same with every caption padded to the context length."""
 
     passes: int
-    """What the largest step computes, in forward passes: 3, and one for what is recomputed."""
+    """Compute of the largest step, in forward passes: 3, and one for recomputation."""
 
     plan: Plan
     local_pairs: int
-    """Pairs of a worker in the largest step."""
+    """Pairs per worker in the largest step."""
 
     micro_batch: int
     held: Memory
-    """Of one worker, as configured."""
+    """Memory of one worker, as configured."""
 
     forecasts: Sequence[Forecast]
 
@@ -88,17 +88,17 @@ def estimate(
     *,
     accelerators: Sequence[Accelerator] = NAMED,
 ) -> Estimate:
-    """Return what is known of a run before it starts.
+    """Return an estimate of a run.
 
     Args:
-        config: Of the run.
-        info: Of its model, see ``memory.describe``.
-        lengths_N: Tokens of the text of every pair of train, start and end token included, cut
-            to nothing. A corpus counts CLIP's; other tokenizers come close. Shape [N], N >= 1.
-        accelerators: To forecast for.
+        config: Configuration of the run.
+        info: Description of its model, see ``memory.describe``.
+        lengths_N: Tokens of every text of train, with start and end token, not truncated. A
+            corpus has counts of CLIP's tokenizer; others are close. Shape [N], N >= 1.
+        accelerators: Accelerators to estimate for.
 
     Raises:
-        ConfigError: If an epoch has not one whole batch.
+        ConfigError: If an epoch has not one full batch.
     """
     plan = Plan.of(len(lengths_N), config.batch, config.epochs)
     lengths, counts = np.unique(np.minimum(lengths_N, info.context), return_counts=True)
@@ -130,14 +130,14 @@ def estimate(
         forecasts=[
             computed.forecast(plan, batch, accelerator, workers)
             for accelerator in accelerators
-            # One GPU is for trying out: what a node of eight takes is of interest too.
+            # One GPU is for trying out; a node of eight is of interest too.
             for workers in sorted({fewest, most} if most > 1 else {1, 8})
         ],
     )
 
 
 class _Computed:
-    """What a step really computes and holds, given how the text tower treats padding."""
+    """Compute and memory of a step, including the padding that the text tower computes."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class _Computed:
     def held(
         self, batch: int, local: int, micro: int, *, autocast: bool, fullest: bool = False
     ) -> Memory:
-        """Return what a worker holds with captions of mean length, or with the fullest batch."""
+        """Return the memory of a worker, for captions of mean length or for the fullest batch."""
         tokens = self._tokens
         if fullest:
             more = FULLEST_DEVIATIONS * self._deviation / math.sqrt(min(micro, local))
@@ -183,7 +183,7 @@ class _Computed:
         )
 
     def forecast(self, plan: Plan, batch: int, accelerator: Accelerator, workers: int) -> Forecast:
-        """Return a run on some accelerators, in micro-batches where the configured do not fit."""
+        """Return the estimate for some accelerators, with smaller micro-batches if necessary."""
         local = math.ceil(batch / workers)
         wanted = min(self._config.step.micro_batch or local, local)
         has_bf16 = accelerator.bf16_tflops is not None
@@ -199,7 +199,7 @@ class _Computed:
         peak = accelerator.peak_flops(precision)
         hours: dict[bool, float | None] = {True: None, False: None}
         if micro is not None and peak is not None:
-            # Epochs of small batches may fit whole, and recompute nothing.
+            # Epochs of small batches may fit in one pass, without recomputation.
             passes = sum(
                 size * steps * self.passes(micro, math.ceil(size / workers))
                 for size, steps in plan.epochs
@@ -222,7 +222,7 @@ class _Computed:
 
 
 def _largest(most: int, local: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the size of the fewest equal micro-batches that fit; None where one pair does not."""
+    """Return the size of the fewest equal micro-batches that fit; None if one pair does not."""
     low, high = 0, most - 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -230,6 +230,6 @@ def _largest(most: int, local: int, fits: Callable[[int], bool]) -> int | None:
     if low == 0:
         return None
     equal = math.ceil(local / math.ceil(local / low))
-    # Matrices whose sides are multiples of 8 are faster.
+    # Matrix products are faster for multiples of 8.
     rounded = 8 * math.ceil(equal / 8)
     return rounded if rounded <= low else equal

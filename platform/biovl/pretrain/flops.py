@@ -1,8 +1,8 @@
-"""What a pair costs: the floating-point operations of both towers, counted and not computed.
+"""Compute per pair: floating-point operations of both towers, counted without computing.
 
 PyTorch counts them on copies without data ("meta"), for any tower that open_clip builds. A
-multiply-add is two operations; norms, activations and softmax are left out, as in the tables of
-open_clip and in the peaks of hardware vendors' data sheets. The loss is left out too: it is less
+multiply-add is two operations; norms, activations and softmax are ignored, as in the tables of
+open_clip and in the peaks of hardware vendors' data sheets. The loss is ignored too: it is less
 than 1 % of a step.
 """
 
@@ -19,29 +19,29 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 TRAINING_PER_FORWARD = 3
-"""The backward pass multiplies every matrix twice. What is computed a second time to save memory
-does not count: it is work of ours, not of the model."""
+"""The backward pass multiplies every matrix twice. Recomputation to save memory does not count: it
+is not work of the model."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Layers in which a token sees its neighbours only, and not the whole caption."""
+    """Layers with local attention."""
 
     reach: int
-    """Tokens seen on either side."""
+    """Visible tokens on either side."""
 
     flops_per_pair_of_tokens: int
-    """Operations of all these layers for each query and key."""
+    """Operations of all these layers per query and key."""
 
 
 @dataclass(frozen=True)
 class TextCost:
-    """Operations of a caption's forward pass, by its length."""
+    """Operations of a caption's forward pass, as a function of its length."""
 
     constant: float
     linear: float
     quadratic: float
-    """Of layers that compare all tokens with all others."""
+    """Of layers with global attention."""
 
     windows: tuple[Window, ...] = ()
 
@@ -49,8 +49,8 @@ class TextCost:
         """Return the operations of each caption. Shape [B], float64.
 
         Args:
-            lengths_B: Tokens of each caption with start and end token; padding counts where it
-                is computed. Shape [B].
+            lengths_B: Tokens of each caption with start and end token; padding counts if it is
+                computed. Shape [B].
         """
         tokens = np.asarray(lengths_B, np.float64)
         flops = self.constant + self.linear * tokens + self.quadratic * tokens**2
@@ -61,44 +61,44 @@ class TextCost:
 
 @dataclass(frozen=True)
 class ForwardCost:
-    """Operations of a model's forward pass in training: patch dropout is on."""
+    """Operations of a model's forward pass in training mode, with patch dropout."""
 
     image: int
-    """Of an image."""
+    """Per image."""
 
     text: TextCost
 
 
 def seen_pairs(tokens_B: np.ndarray, reach: int) -> np.ndarray:
-    """Return how many pairs of tokens of a caption are at most ``reach`` apart. Shape [B]."""
+    """Return the number of token pairs at most ``reach`` apart in a caption. Shape [B]."""
     reach_B = np.minimum(reach, np.maximum(tokens_B - 1, 0))
-    # Of all tokens with 2 reach + 1 neighbours, those near an end lack 1, 2, … reach of them.
+    # Each token has 2 reach + 1 neighbours, minus 1, 2, … reach near either end.
     return np.asarray(tokens_B * (2 * reach_B + 1) - reach_B * (reach_B + 1))
 
 
 def forward_cost(model: nn.Module) -> ForwardCost:
-    """Return what a forward pass of an open_clip ``CustomTextCLIP`` costs; the model stays as is.
+    """Return the forward operations of an open_clip ``CustomTextCLIP``; the model is not changed.
 
-    Causal attention counts whole, as usual, although half of it is masked.
+    Causal attention counts in full, as usual, although half of it is masked.
     """
-    # In training mode: patch dropout drops, and attention takes no path that is not counted.
+    # In training mode: patch dropout is on, and attention uses no fused path that is not counted.
     counted: Any = on_meta(model)
     return ForwardCost(image_cost(counted.visual), text_cost(counted.text))
 
 
 def training_flops(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> float:
-    """Return the operations of a training step on pairs whose captions have these lengths."""
+    """Return the operations of a training step on pairs with these caption lengths."""
     texts = float(cost.text(lengths_B).sum())
     return TRAINING_PER_FORWARD * (cost.image * len(lengths_B) + texts)
 
 
 def training_flops_per_pair(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> float:
-    """Return the mean of ``training_flops`` over pairs: captions of these lengths, one or more."""
+    """Return the mean of ``training_flops`` over pairs, for one or more caption lengths."""
     return training_flops(cost, lengths_B) / len(lengths_B)
 
 
 def image_cost(visual: Any) -> int:
-    """Return the operations of one image's forward pass; the tower is what ``on_meta`` returned."""
+    """Return the operations of one image's forward pass; ``visual`` is a copy from ``on_meta``."""
     size = visual.image_size
     height, width = size if isinstance(size, tuple | list) else (size, size)
     pixels_BCHW = torch.empty(1, 3, int(height), int(width), device="meta")
@@ -106,28 +106,28 @@ def image_cost(visual: Any) -> int:
 
 
 def text_cost(text: Any) -> TextCost:
-    """Return the operations of a caption by its length; the tower is what ``on_meta`` returned."""
+    """Return the operations of a caption by its length; ``text`` is a copy from ``on_meta``."""
     context = _context(text)
     points = [(length, _text_flops(text, length)) for length in _three_lengths(context)]
     constant, linear, quadratic = _parabola(points)
     windows = _windows(text)
-    # Counted as if these layers saw everything: PyTorch computes all and masks it.
+    # Counted as global attention first: PyTorch computes everything and masks.
     whole = sum(window.flops_per_pair_of_tokens for window in windows)
     return TextCost(float(constant), float(linear), float(quadratic) - whole, windows)
 
 
 def on_meta(module: nn.Module) -> nn.Module:
-    """Return a copy without data, in training mode; nothing is copied on the way."""
+    """Return a copy on the meta device, in training mode, without copying data."""
     return copied_to(module, "meta", requires_grad=False)
 
 
 def copied_to(module: nn.Module, device: str, *, requires_grad: bool) -> nn.Module:
-    """Return a copy in training mode whose tensors are uninitialised, on another device.
+    """Return a copy in training mode with uninitialized tensors, on another device.
 
     Args:
-        module: Stays as it is.
-        device: ``meta``, or any under ``FakeTensorMode``.
-        requires_grad: Whether parameters of the copy that were trained still are.
+        module: Not changed.
+        device: ``meta``, or any device under ``FakeTensorMode``.
+        requires_grad: Whether trainable parameters stay trainable in the copy.
     """
     tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
     empty = {id(t): torch.empty_like(t, device=device, requires_grad=False) for t in tensors}
@@ -140,7 +140,7 @@ def copied_to(module: nn.Module, device: str, *, requires_grad: bool) -> nn.Modu
 
 def _counted(forward: Callable[[], object]) -> int:
     counter = FlopCounterMode(display=False)
-    # Positions and masks that a tower makes on its way belong on the same device.
+    # Positions and masks created in the forward pass belong on the same device.
     with torch.no_grad(), torch.device("meta"), counter:
         forward()
     return int(counter.get_total_flops())
@@ -149,8 +149,8 @@ def _counted(forward: Callable[[], object]) -> int:
 def _text_flops(text: Any, length: int) -> int:
     tokens_BT = torch.ones(1, length, dtype=torch.long, device="meta")
     if isinstance(text, HFTextEncoder):
-        # Attention as PyTorch has it, whatever the tower was set to. And not through forward:
-        # transformers looks into the mask, which has no data here.
+        # Default attention, whatever the tower was configured for. Not through forward:
+        # transformers inspects the mask, which has no data here.
         text.transformer.set_attn_implementation("sdpa")
 
         def forward() -> None:
@@ -160,7 +160,7 @@ def _text_flops(text: Any, length: int) -> int:
         return _counted(forward)
     mask_TT = getattr(text, "attn_mask", None)
     if mask_TT is not None:
-        # open_clip's tower takes captions of its full context only.
+        # open_clip's text tower accepts the full context only.
         text.attn_mask = mask_TT[:length, :length]
     try:
         return _counted(lambda: text(tokens_BT))
@@ -176,7 +176,7 @@ def _context(text: Any) -> int:
 
 
 def _three_lengths(context: int) -> tuple[int, int, int]:
-    # Any three give the same parabola; short ones are counted sooner.
+    # Any three lengths give the same parabola; short ones are faster.
     longest = max(3, min(context, 64))
     return longest, max(2, longest // 2), max(1, longest // 4)
 
@@ -191,11 +191,11 @@ def _parabola(points: Sequence[tuple[int, int]]) -> tuple[Fraction, Fraction, Fr
 
 
 def _windows(text: Any) -> tuple[Window, ...]:
-    """Return the layers of ModernBERT and its like that see neighbours only."""
+    """Return the layers with local attention, as in ModernBERT."""
     config = getattr(text, "config", None)
     kinds = getattr(config, "layer_types", None) or ()
     layers = sum(kind == "sliding_attention" for kind in kinds)
     if config is None or not layers:
         return ()
-    # Similarities, then the weighted sum: a multiply-add each for every channel.
+    # Similarities, then the weighted sum: one multiply-add each per channel.
     return (Window(int(config.sliding_window), layers * 4 * int(config.hidden_size)),)

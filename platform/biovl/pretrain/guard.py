@@ -1,16 +1,16 @@
-"""Whether a run is still worth its cost: its loss against its own past, and against chance.
+"""Detection of failed runs: the loss is compared with its own past and with chance.
 
-Three things go wrong with contrastive training, and each has its own sign:
+Contrastive training fails in three ways, each with its own criterion:
 
-* The loss or the gradient is NaN or Inf: see ``Trainer.update``; here, when it stays so.
-* The run diverges: the loss jumps and does not come back. The sign is the median of the last 100
-  steps against the lowest such median before. Medians, as single steps spike and recover.
-* The run learns nothing, or has collapsed (all embeddings equal): the loss is that of chance. The
-  sign is the mean of as many steps as warm-up has, at least 1,000, after warm-up. Models from
-  scratch are there for some hundred steps, and leave it slowly: one that falls is left alone.
+* The loss or the gradient is NaN or Inf: see ``Trainer.update``; here, if it persists.
+* The run diverges: the loss jumps and does not recover. The criterion compares the median of the
+  last 100 steps with the lowest such median before; a median, since single steps spike and recover.
+* The run learns nothing, or has collapsed (all embeddings equal): the loss stays at chance. The
+  criterion is the mean over as many steps as warm-up has, at least 1,000, after warm-up. Models
+  trained from scratch start at chance for some hundred steps; a slowly falling loss is accepted.
 
-Chance is what a model loses that cannot tell the pairs of a step apart. It depends on the pairs
-that meet in the loss, N of all workers, and so neither on micro-batches nor on workers.
+Chance is the loss of a model that cannot distinguish the pairs of a step. It depends on N, the
+pairs of all workers in the loss, but neither on micro-batches nor on the number of workers.
 """
 
 import math
@@ -23,27 +23,27 @@ from biovl.pretrain.config import TroubleConfig
 from biovl.pretrain.schedule import Place
 
 SMOOTHED_STEPS = 100
-"""Steps of a median: half of them must be bad before a run is taken for diverged."""
+"""Steps of a median: half of them must be bad before a run counts as diverged."""
 
 LEAST_JUMP = 1.0
-"""A rise of the median in nats that is never taken for divergence: other data and a rate that
-grows move it by tenths."""
+"""Rise of the median, in nats, that never counts as divergence: new data and a rising learning
+rate change it by tenths."""
 
 WARMUP_FACTOR = 2.0
-"""By how much more the loss may rise above its lowest of warm-up: weights from elsewhere forget
-some of what they knew while the rate grows, and learn it again."""
+"""Factor on the allowed rise above the lowest median of warm-up: pretrained weights forget some of
+what they learned while the learning rate rises, and recover."""
 
 CHANCE_STEPS = 1_000
-"""How long after warm-up a model may do no better than chance: some hundred steps are usual for
-models from scratch."""
+"""Steps after warm-up for which the loss may stay at chance: some hundred steps are usual for
+training from scratch."""
 
 CHANCE_BAND = 0.01
-"""The share of the loss of chance by which a model must be better to have learnt something. A
-collapsed one is within a thousandth of chance; one that learns, a tenth below it by then."""
+"""Share of the chance loss by which a model must be better. A collapsed model is within a
+thousandth of chance; a model that learns is a tenth below it by then."""
 
 
 def chance(loss: str, pairs: int) -> float:
-    """Return the loss of a model that cannot tell pairs apart, at its best, for N pairs.
+    """Return the loss of the best model that cannot distinguish pairs, for N pairs.
 
     Args:
         loss: ``infonce`` or ``siglip``.
@@ -52,36 +52,35 @@ def chance(loss: str, pairs: int) -> float:
     guessing = math.log(pairs)
     if loss == "infonce":
         return guessing
-    # Of each image's N pairs one matches: every pair has the probability 1/N.
+    # One of each image's N pairs matches: every pair has probability 1/N.
     return guessing + (pairs - 1) * math.log(pairs / (pairs - 1))
 
 
 class Guard:
-    """Ends a run that has diverged, learns nothing, or stays NaN.
+    """Stops a run that has diverged, learns nothing, or stays NaN.
 
-    Its state is a part of checkpoints: a run that was killed after a jump is compared with what it
-    was before.
+    Its state is part of the checkpoints, so that a resumed run is compared with its past.
 
     Args:
         loss: ``infonce`` or ``siglip``.
         warmup_pairs: Pairs of the whole warm-up.
-        warmup_steps: Steps of it.
+        warmup_steps: Steps of the whole warm-up.
     """
 
     def __init__(self, loss: str, *, warmup_pairs: int, warmup_steps: int) -> None:
         self._loss, self._warmup_pairs = loss, warmup_pairs
         self._chance_steps = max(CHANCE_STEPS, warmup_steps)
         self._pairs = self._skipped = 0
-        # Above chance, in nats: with more pairs in a step the loss grows, and this does not.
+        # Relative to chance, in nats: the loss grows with the pairs of a step.
         self._recent: deque[float] = deque(maxlen=SMOOTHED_STEPS)
         self._lowest = {"warmup": math.inf, "after": math.inf}
         self._after: deque[float] = deque(maxlen=self._chance_steps)
 
     def see(self, loss: float, place: Place, trouble: TroubleConfig, *, skipped: bool) -> None:
-        """Take the loss of a step.
+        """Add the loss of a step.
 
         Raises:
-            TrainingError: If the run is not worth going on with.
+            TrainingError: If the run has diverged, learns nothing, or stays NaN.
         """
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped == SMOOTHED_STEPS:
@@ -92,7 +91,7 @@ class Guard:
         if not math.isfinite(loss):
             return
         if place.batch_pairs < self._pairs:
-            # Fewer pairs are easier: what was reached with more says nothing.
+            # Fewer pairs are easier: earlier losses are not comparable.
             self._recent.clear()
             self._after.clear()
             self._lowest = dict.fromkeys(self._lowest, math.inf)
@@ -108,7 +107,7 @@ class Guard:
             self._check_chance(guessing)
 
     def state(self) -> dict[str, Any]:
-        """Return what a later run goes on from."""
+        """Return the state for checkpoints."""
         return {
             "pairs": self._pairs,
             "skipped": self._skipped,
@@ -118,7 +117,7 @@ class Guard:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore the state of a checkpoint."""
         self._pairs, self._skipped = state["pairs"], state["skipped"]
         self._recent.extend(state["recent"])
         self._after.extend(state["after"])
@@ -132,7 +131,7 @@ class Guard:
                 for (when, low), factor in zip(lowest.items(), (WARMUP_FACTOR, 1), strict=True)
             }
             if in_warmup:
-                # The rate still grows: only who knew something and now knows nothing.
+                # The learning rate still rises: stop only if pretrained knowledge was lost.
                 knew = lowest["warmup"] < -LEAST_JUMP
                 allowed = {"warmup": LEAST_JUMP / 2 if knew else math.inf}
             for when, most in allowed.items():
@@ -146,7 +145,7 @@ class Guard:
                         "optim.peak_lr, more optim.warmup_steps or optim.clip_grad_norm=1; or set "
                         "trouble.diverged=null to go on"
                     )
-        # A median that reaches back into warm-up is of warm-up.
+        # A median that includes steps of warm-up counts as warm-up.
         when = "after" if len(self._after) >= SMOOTHED_STEPS else "warmup"
         lowest[when] = min(lowest[when], now)
 

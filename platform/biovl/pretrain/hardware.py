@@ -1,4 +1,4 @@
-"""Accelerators we know: what they could compute at best, what they hold, what to expect of them."""
+"""Known accelerators: peak rates, memory and expected utilisation."""
 
 from dataclasses import dataclass
 
@@ -7,35 +7,35 @@ import torch
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A GPU by its data sheet. Peaks are dense: without the sparsity that doubles them."""
+    """A GPU as in its data sheet. Peaks are dense: without structured sparsity."""
 
     name: str
 
     bf16_tflops: float | None
-    """10^12 operations a second in bfloat16; None where the hardware has none."""
+    """10^12 operations per second in bfloat16; None if unsupported."""
 
     fp32_tflops: float
-    """The same with float32 inputs, in TF32 where the hardware has it."""
+    """The same for float32 inputs, in TF32 if supported."""
 
     memory_gb: float
     """10^9 bytes."""
 
     expected_utilisation: float | None = None
-    """An estimate from published rates, not a measurement: the share of the peak that eager
-    training reaches, of the operations it computes. None where we have no estimate."""
+    """Share of the peak that eager training reaches, of the operations it computes: estimated from
+    published rates, not a measurement. None if there is no estimate."""
 
     compiled_utilisation: float | None = None
     """The same with ``step.compile``."""
 
     instance: str = ""
-    """What AWS calls machines that have it."""
+    """Name of the AWS instance type with this accelerator."""
 
     def utilisation(self, *, compiled: bool) -> float | None:
-        """Return the share of the peak to expect of training, eager or compiled."""
+        """Return the expected share of the peak in training, eager or compiled."""
         return self.compiled_utilisation if compiled else self.expected_utilisation
 
     def peak_flops(self, precision: str) -> float | None:
-        """Return operations a second in ``"bf16"`` or ``"fp32"``; None where it has none."""
+        """Return operations per second in ``"bf16"`` or ``"fp32"``; None if unsupported."""
         tflops = self.bf16_tflops if precision == "bf16" else self.fp32_tflops
         return None if tflops is None else tflops * 1e12
 
@@ -45,14 +45,14 @@ A100_EAGER = 0.15
 is 0.12 to 0.18 of the peak (LAION-AI/scaling-laws-openclip, trained_models_info.csv)."""
 
 COMPILED_OVER_EAGER = 1.15
-"""Between what open_clip's issue 610 reports of torch.compile: no gain for ViT-L/14, 1.27 for
-ViT-S/16."""
+"""Within the range that open_clip's issue 610 reports for torch.compile: no gain for ViT-L/14, 1.27
+for ViT-S/16."""
 
 H100_OVER_A100 = 1.67
 """Pairs/s: CLIP g/14 in NVIDIA's NeMo trains 935 on eight H100, 559 on eight A100."""
 
 UNCERTAIN = (0.8, 1.2)
-"""Where the published rates lie around ``A100_EAGER``: 0.12 and 0.18."""
+"""Range of the published rates around ``A100_EAGER``: 0.12 and 0.18."""
 
 SOURCE = "open_clip's published A100 runs (12-18 % of peak), H100 from NeMo's ratio 1.67"
 
@@ -67,10 +67,10 @@ H200 = Accelerator("H200", 989, 494.5, 141, *_H100, "p5en")
 L4 = Accelerator("L4", 121, 60, 24)
 
 NAMED = (A100_40, A100_80, H100, H200)
-"""What estimates are made for. First what ``cluster.yaml`` orders for ``workers.accelerator=A100``:
-p4d, whose A100 have 40 GB."""
+"""Accelerators of the estimates. The first is what ``cluster.yaml`` requests for
+``workers.accelerator=A100``: p4d, whose A100 have 40 GB."""
 
-# By what the driver calls them, the more special first. Source: NVIDIA's data sheets.
+# By the driver's names, the more specific first. Source: NVIDIA's data sheets.
 _BY_NAME: tuple[tuple[tuple[str, ...], Accelerator], ...] = (
     (("B200",), Accelerator("B200", 2250, 1125, 180)),
     (("GH200",), Accelerator("GH200", 989, 494.5, 96, *_H100)),
@@ -88,12 +88,12 @@ _BY_NAME: tuple[tuple[tuple[str, ...], Accelerator], ...] = (
 )
 
 KNOWN = tuple(accelerator for _, accelerator in _BY_NAME)
-"""All that we know, by their data sheets."""
+"""All known accelerators, by their data sheets."""
 
 
 def named(device_name: str) -> Accelerator | None:
-    """Return the accelerator that a driver's name stands for; None where we do not know it."""
-    # A slice of a GPU has a share of its peak that the name does not tell.
+    """Return the accelerator with a driver's device name; None if unknown."""
+    # The name of a MIG slice does not give its share of the peak.
     if " MIG " in f"{device_name} ":
         return None
     words = device_name.replace("-", " ").split()
@@ -101,5 +101,5 @@ def named(device_name: str) -> Accelerator | None:
 
 
 def detect(device: torch.device) -> Accelerator | None:
-    """Return the accelerator of a torch device; None for a CPU and what we do not know."""
+    """Return the accelerator of a torch device; None for a CPU and unknown accelerators."""
     return named(torch.cuda.get_device_name(device)) if device.type == "cuda" else None

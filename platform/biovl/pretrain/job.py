@@ -1,8 +1,8 @@
-"""A corpus to a model: the workers of Ray Train, data from Ray Data, validation beside them.
+"""Pretraining on Ray: workers of Ray Train, batches from Ray Data, validation in separate tasks.
 
-The draft of the published folder is what a run goes on from, whoever dies: a worker (Ray starts
-the group again), the driver (the same command does), a node. So nothing is kept in Ray, which only
-says who trains where.
+The draft of the output folder holds all state that a run resumes from, whichever process fails: a
+worker (Ray restarts the group), the driver (run the same command again), a node. Nothing is kept in
+Ray, which only schedules the workers.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.journal import Journal
 from biovl.pretrain.models import build, check_weights, describe
 from biovl.pretrain.order import read_places
-from biovl.pretrain.publishing import write_model, write_story
-from biovl.pretrain.run import Surroundings, run, times_ended
+from biovl.pretrain.publishing import write_model, write_report_files
+from biovl.pretrain.run import Callbacks, noted_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import epoch_to_publish, note_name, scores_noted, steps_waiting
 from biovl.pretrain.validation import validate
@@ -44,7 +44,7 @@ from biovl.runtime.workers import Workers
 
 KIND = "model"
 FORMAT = 1
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 _LISTEN_S = 0.5
 
@@ -66,17 +66,17 @@ def pretrain(
           manifest.json                configuration, data fingerprint, final scores
 
     Args:
-        config: Of the run.
-        progress: Where lines about it go.
-        validated: Called with an epoch, from 0, and its scores when this call has them; training
-            goes on meanwhile.
+        config: Configuration of the run.
+        progress: Stream for progress messages.
+        validated: Callback with an epoch, from 0, and its scores, when this call receives them;
+            training continues meanwhile.
 
     Raises:
         ConfigError: If a setting does not fit the corpus or the model.
-        ArtifactError: If the corpus is none, ``out`` holds something else or is being made by
-            another process, or weights do not fit.
-        TrainingError: If the run is not worth going on with, or failed too often.
-        StorageError: If a disk or bucket does not do its work; the same command goes on.
+        ArtifactError: If ``corpus`` is not a corpus, ``out`` holds another artifact or is being
+            written by another process, or the weights do not fit.
+        TrainingError: If the run diverged or collapsed, or failed too often.
+        StorageError: If a disk or bucket fails; the same command resumes the run.
     """
     with explain_resume(config.out):
         return _pretrained(config, progress, validated)
@@ -92,7 +92,7 @@ def _pretrained(
     if done is not None:
         return done
     pairs = corpus.counts["pairs"]
-    # Here, so that a mistake is reported before anything is written or starts.
+    # Before anything is written or started, so that mistakes are reported early.
     built = build(config.model, with_weights=False)
     plan = check_run(config, corpus, image_px=built.image_size)
     if not Checkpoints(config.out).steps():
@@ -104,9 +104,9 @@ def _pretrained(
     every = config.validation.every_epochs if pairs["val"] > 1 else None
     if every is None:
         say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
-    # Another driver would take this one's workers for those of a run that has died.
-    with acquire_lease(config.out) as lease:
-        _with_other_publish(config.out, what)
+    # A second driver would kill this one's workers, taking them for those of a dead run.
+    with held(config.out) as lease:
+        _accept_other_publish(config.out, what)
         draft = Draft.begin(
             config.out,
             KIND,
@@ -129,11 +129,11 @@ def _train(
     say: Callable[[str], None],
     validated: Callable[[int, Mapping[str, Any]], None],
 ) -> None:
-    """Train to the last step and validate what is to be, from where the draft is."""
+    """Train to the last step and run the pending validations, from the state of the draft."""
     checkpoints = Checkpoints(config.out)
     with connect_ray(), contextlib.closing(_Listener(config, say, validated)) as listener:
         if not checkpoints.is_whole(plan.steps):
-            say_what_is_missing(config, say)
+            report_missing_resources(config, say)
             _fit(config, plan, every, built, listener.queue, say)
         listener.finish()
         for steps_done, epoch in steps_waiting(draft, plan, every).items():
@@ -159,7 +159,7 @@ def _publish(
     chosen = epoch_to_publish(scores, config.publish, len(plan.epochs))
     checkpoints = Checkpoints(config.out)
     if not checkpoints.is_whole(plan.ends()[chosen]):
-        # The last one is: training went on until it was.
+        # The last checkpoint is valid: training continued until it was.
         say(f"publishes the last epoch: the checkpoint of epoch {chosen + 1} is corrupt")
         chosen = len(plan.epochs) - 1
     elif chosen + 1 < len(plan.epochs):
@@ -182,17 +182,17 @@ def _publish(
             "published_epoch": chosen + 1,
             "replaced": _replaced(draft),
             "skipped_checkpoints": checkpoints.corrupt(),
-            "ended": times_ended(draft),
+            "ended": noted_failures(draft),
             "validation": scores.get(chosen),
             "weights_sha256": weights_sha256,
         },
     )
-    write_story(config, manifest, built, scores, chosen)
+    write_report_files(config, manifest, built, scores, chosen)
     return draft.publish(manifest)
 
 
-def _with_other_publish(out: str, what: Mapping[str, Any]) -> None:
-    """Let a draft go on that was begun with another choice of the weights: nothing else differs."""
+def _accept_other_publish(out: str, what: Mapping[str, Any]) -> None:
+    """Allow a draft to resume with another ``publish``: no other setting may differ."""
     draft = Draft(out)
     begun = draft.read_note("begun")
     if begun is None or begun["kind"] != KIND or begun["config"] == what:
@@ -201,15 +201,15 @@ def _with_other_publish(out: str, what: Mapping[str, Any]) -> None:
         draft.note("begun", {**begun, "config": dict(what)})
 
 
-def say_what_is_missing(config: PretrainConfig, say: Callable[[str], None]) -> None:
-    """Say it where a cluster has not what the fewest workers need: Ray waits without a word.
+def report_missing_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:
+    """Report resources that the cluster lacks for the fewest workers: Ray waits silently.
 
-    And where GPUs are there that nobody asked for: a run on CPUs would take weeks.
+    Also report unused GPUs: a run on CPUs would take weeks.
     """
     workers = config.workers
     fewest = workers.count if isinstance(workers.count, int) else workers.count[0]
     there = ray.cluster_resources()
-    # Data is prepared by at least one more.
+    # At least one more CPU prepares the data.
     needed = {"CPU": fewest * workers.cpus + 1, "GPU": fewest * workers.gpus}
     for name, count in needed.items():
         if there.get(name, 0) < count:
@@ -225,7 +225,7 @@ def say_what_is_missing(config: PretrainConfig, say: Callable[[str], None]) -> N
 
 
 def _replaced(draft: Draft) -> dict[str, int]:
-    """Return how many pairs others stood for, by shard and reason."""
+    """Return how many unreadable pairs were replaced, by shard and reason."""
     counts: Counter[str] = Counter()
     for name in draft.note_names("replaced"):
         counts.update(draft.read_note(name))
@@ -233,11 +233,11 @@ def _replaced(draft: Draft) -> dict[str, int]:
 
 
 def estimated(config: PretrainConfig) -> str:
-    """Return what a run will compute, hold and take, for a person.
+    """Return an estimate of a run's compute, memory and time, as text.
 
     Raises:
         ConfigError: If a setting does not fit the corpus or the model.
-        ArtifactError: If the corpus is none.
+        ArtifactError: If ``corpus`` is not a corpus.
     """
     corpus = read_manifest(config.corpus, "corpus")
     described = describe(config.model)
@@ -261,7 +261,7 @@ def _fit(
     queue: Any,
     say: Callable[[str], None],
 ) -> None:
-    """Train until the last checkpoint is that of the last step."""
+    """Train until the checkpoint of the last step exists."""
     workers = config.workers
     source = pair_stream.Source.put(
         config.corpus,
@@ -278,7 +278,7 @@ def _fit(
             "epochs": plan.epochs,
             "validated_every": every,
             "queue": queue,
-            # In a list: Ray would fetch it for every worker where it stands by itself.
+            # In a list: Ray would resolve a top-level reference for every worker.
             "source": [source],
         },
         place=config.out,
@@ -295,7 +295,7 @@ def _fit(
 
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What each worker of Ray Train runs."""
+    """Training function of each Ray Train worker."""
     config: PretrainConfig = configs.build(PretrainConfig, arguments["config"])
     plan = Plan([(size, steps) for size, steps in arguments["epochs"]])
     queue = arguments["queue"]
@@ -313,7 +313,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
         known: set[str] = set()
         with contextlib.closing(pairs):
             for batch in pairs:
-                # Once for each shard and reason, and with the last count when the run ends.
+                # Logged once per shard and reason; counts are noted again when the run ends.
                 if pairs.replaced.keys() - known:
                     for trouble in sorted(pairs.replaced.keys() - known):
                         queue.put(("say", f"pairs are replaced by others: {trouble}"))
@@ -323,12 +323,12 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
         if pairs.replaced:
             _note_replaced(config.out, steps_done, workers.rank, pairs.replaced)
 
-    surroundings = Surroundings(
+    callbacks = Callbacks(
         batches=batches,
         validate=lambda epoch, steps_done: queue.put(("validate", epoch, steps_done)),
         say=lambda line: queue.put(("say", line)),
         preempted=lambda: ray.train.get_preemption_info() is not None,
-        save_wanted=ray_train.SAVE_REQUEST.is_made,
+        save_requested=ray_train.SAVE_REQUEST.is_made,
         saved=ray_train.SAVE_REQUEST.answer,
     )
     try:
@@ -336,25 +336,25 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
             config,
             plan,
             arguments["validated_every"],
-            surroundings,
+            callbacks,
             workers=workers,
             device=ray.train.torch.get_device(),
         )
-    # All workers raise it together, and would again: Ray shall not start them anew.
+    # All workers raise this together, and would again after a restart by Ray.
     except TrainingError as error:
         return {"failed": str(error)}
     return {}
 
 
 def _note_replaced(out: str, steps_done: int, rank: int, replaced: Mapping[str, int]) -> None:
-    # By attempt and worker: a step that was trained on twice counts twice.
+    # Keyed by attempt and worker: a step that was repeated counts twice.
     Draft(out).note(f"replaced/{steps_done:09d}-{rank:04d}", dict(replaced))
 
 
 class _Listener:
-    """The driver's ear: says what workers say, and starts the validations that they ask for.
+    """Driver side of the message queue: prints the workers' messages, starts validation tasks.
 
-    The driver starts them, as workers may die and take with them what they started.
+    The driver starts the tasks, since tasks started by a worker die with that worker.
     """
 
     def __init__(
@@ -366,70 +366,70 @@ class _Listener:
         self._config, self._say, self._validated = config, say, validated
         self._running: dict[int, Any] = {}
         self._failures: dict[int, ray.exceptions.RayError] = {}
-        self._over, self._hearing = threading.Event(), threading.Lock()
+        self._closed, self._processing = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
         self.queue = ray_train.create_driver_queue()
         self._thread.start()
 
     def validate(self, epoch: int, steps_done: int) -> None:
-        """Begin to validate an epoch, if nobody has."""
+        """Start the validation of an epoch, unless it is running."""
         if epoch not in self._running:
             needs = self._config.validation
             self._failures.pop(epoch, None)
             task = _validate.options(
                 num_cpus=needs.cpus,
                 num_gpus=needs.gpus,
-                # Where this is a trial of Ray Tune, not among what is reserved for the trial.
+                # In a trial of Ray Tune, do not use the resources reserved for the trial.
                 scheduling_strategy="DEFAULT",
             )
             self._running[epoch] = task.remote(configs.to_plain(self._config), epoch, steps_done)
 
     def finish(self) -> None:
-        """Wait until all that was asked for is said, and validated or failed."""
-        with self._hearing:
-            self._hear()
+        """Wait until all messages are printed and all validations succeeded or failed."""
+        with self._processing:
+            self._process_messages()
             for epoch in sorted(self._running):
-                self._say_scores(epoch)
+                self._report_scores(epoch)
 
     def raise_failures(self) -> None:
-        """Raise what the last try to validate an epoch failed for, if one did.
+        """Raise the error of an epoch whose last validation attempt failed, if any.
 
         Raises:
-            TrainingError: With the first such epoch.
+            TrainingError: For the first such epoch.
         """
         for epoch, error in sorted(self._failures.items()):
             raise TrainingError(
                 f"epoch {epoch + 1} could not be validated: {error}\n"
-                "The run is trained to its end; the same command validates and publishes it."
+                "Training is complete; run the same command again to validate and publish."
             ) from error
 
     def close(self) -> None:
-        """Hear the rest, and stop."""
-        self._over.set()
+        """Drain the queue and shut down."""
+        self._closed.set()
         self._thread.join()
-        self._hear()
+        self._process_messages()
         self.queue.shutdown(force=True)
 
     def _listen(self) -> None:
-        while not self._over.wait(_LISTEN_S):
-            with self._hearing:
-                self._hear()
+        while not self._closed.wait(_LISTEN_S):
+            with self._processing:
+                self._process_messages()
 
-    def _hear(self) -> None:
-        for kind, *values in ray_train.drain_queue(self.queue):
+    def _process_messages(self) -> None:
+        for kind, *values in ray_train.taken_from(self.queue):
             if kind == "validate":
                 self.validate(*values)
             else:
                 self._say(*values)
         for epoch, task in sorted(self._running.items()):
             if ray.wait([task], timeout=0)[0]:
-                self._say_scores(epoch)
+                self._report_scores(epoch)
 
-    def _say_scores(self, epoch: int) -> None:
+    def _report_scores(self, epoch: int) -> None:
         task = self._running.pop(epoch)
         try:
             self._say(ray.get(task))
-        # Training goes on: the epoch keeps its checkpoint, and is tried again at the end.
+        # Training continues: the checkpoint is kept, and validation is retried at the end.
         except ray.exceptions.RayError as error:
             self._failures[epoch] = error
             reason = str(error).strip().splitlines()[-1]
@@ -440,7 +440,7 @@ class _Listener:
 
 @ray.remote
 def _validate(plain: dict[str, Any], epoch: int, steps_done: int) -> str:
-    """Score the checkpoint of an epoch, note it, and return a line about it."""
+    """Score the checkpoint of an epoch, note the scores in the draft, and return a log line."""
     config: PretrainConfig = configs.build(PretrainConfig, plain)
     device = torch.device("cuda" if ray.get_gpu_ids() else "cpu")
     scores = validate(config, steps_done, device)

@@ -1,4 +1,4 @@
-"""What a run writes down of itself while it lasts: every step, for people and for its curves."""
+"""The log of a run: every step, for ``metrics.jsonl`` and the trackers."""
 
 import tempfile
 from pathlib import Path
@@ -19,11 +19,11 @@ _TOLD = "told"
 
 
 class Journal:
-    """The trackers of a run, in its folder; for a bucket in a local one that is copied there.
+    """The trackers of a run, in its folder; for a bucket, in a temporary folder that is uploaded.
 
     Args:
-        config: Of the run.
-        steps_done: What is later is written anew.
+        config: Configuration of the run.
+        steps_done: Steps completed; records of later steps are discarded.
     """
 
     def __init__(self, config: PretrainConfig, steps_done: int) -> None:
@@ -47,27 +47,27 @@ class Journal:
         self._draft.note(_NOTE, run_ids(self._trackers))
 
     def add(self, record: dict[str, Any]) -> None:
-        """Write down a step."""
+        """Log a step."""
         for tracker in self._trackers.values():
             tracker.log(record["step"], record)
 
     def add_scores(self, steps_done: int) -> None:
-        """Write down the scores of the epochs that were validated since the last time."""
-        told: list[int] = self._draft.read_note(_TOLD) or []
+        """Log the scores of the epochs that were validated since the last call."""
+        told: list[int] = self._draft.noted(_TOLD) or []
         new = {
             epoch: found for epoch, found in scores_noted(self._draft).items() if epoch not in told
         }
         for epoch, scores in sorted(new.items()):
             values = {f"val/{name}": value for name, value in scores.items()}
             for name, tracker in self._trackers.items():
-                # The rows of metrics.jsonl are steps; the folder has its validation.json.
+                # The rows of metrics.jsonl are steps; validation.json has the scores.
                 if name != "metrics":
                     tracker.log(steps_done, {"val/epoch": epoch + 1, **values})
         if new:
             self._draft.note(_TOLD, sorted([*told, *new]))
 
-    def keep(self) -> None:
-        """Copy what was written to where it is to stay."""
+    def upload(self) -> None:
+        """Upload the files, if the output folder is a bucket."""
         if self._temporary is None:
             return
         for path in sorted(self._folder.rglob("*")):
@@ -87,13 +87,13 @@ class Journal:
     ) -> None:
         for tracker in self._trackers.values():
             tracker.close()
-        self.keep()
+        self.upload()
         if self._temporary is not None:
             self._temporary.cleanup()
 
 
 def _fetch(folder: Folder, to: Path) -> None:
-    """Copy what an earlier attempt wrote, so that it is gone on with."""
+    """Download the files of an earlier attempt, so that new records are appended."""
     (to / "tensorboard").mkdir()
     names = [METRICS] if folder.exists(METRICS) else []
     names += [f"tensorboard/{name}" for name in folder.names("tensorboard")]

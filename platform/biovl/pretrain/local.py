@@ -1,4 +1,4 @@
-"""Batches without Ray: read, decoded and tokenised in the process that trains."""
+"""Batches without Ray: read, decoded and tokenized in the training process."""
 
 from collections.abc import Generator
 
@@ -14,10 +14,10 @@ from biovl.runtime.workers import Workers
 def local_batches(
     config: PretrainConfig, plan: Plan, built: Built, steps_done: int, workers: Workers
 ) -> Generator[Batch]:
-    """Yield a worker's batches from a number of steps done to the end of the run.
+    """Yield a worker's batches from a number of completed steps to the end of the run.
 
     Raises:
-        ArtifactError: If a pair cannot be read and no other may stand for it.
+        ArtifactError: If a pair is unreadable and no other may replace it.
     """
     places = read_places(config.corpus, "train")
     order, ordered_epoch = None, -1

@@ -1,4 +1,4 @@
-"""Training as a generator: one report per step, and whoever runs it decides to save, say, stop."""
+"""Training as a generator: one report per step; the caller decides when to save, log and stop."""
 
 import contextlib
 import math
@@ -23,37 +23,37 @@ from biovl.runtime.workers import Workers
 
 @dataclass(frozen=True)
 class Report:
-    """What one step did."""
+    """Result of one step."""
 
     steps_done: int
-    """Of the run, this one included."""
+    """Steps of the run completed, this one included."""
 
     place: Place
     loss: float
-    """Over the pairs of all workers."""
+    """Mean over the pairs of all workers."""
 
     lr: float
     logit_scale: float
-    """The factor on similarities in this loss, 1 / temperature."""
+    """Factor on similarities in this loss, 1 / temperature."""
 
     grad_norm: float
-    """Of all parameters, before clipping."""
+    """Norm over all parameters, before clipping."""
 
     lengths_B: Tensor
-    """Tokens of each of this worker's captions, no padding. int32, on the host."""
+    """Tokens of each of this worker's captions, without padding. int32, on the host."""
 
     seconds: float
-    """From the last report to this one."""
+    """Seconds since the last report."""
 
     waited_s: float
-    """Of these, how long the next batch was waited for; and in the first, this one as well."""
+    """Of these, seconds waiting for the next batch; in the first report, for this one as well."""
 
     skipped: bool
-    """Whether the step changed nothing, as its loss or gradient was no number."""
+    """Whether the update was skipped because loss or gradient was NaN or Inf."""
 
 
 class Update(NamedTuple):
-    """What taking a step gave. Fields as in ``Report``."""
+    """Result of one optimizer update. Fields as in ``Report``."""
 
     loss: float
     lr: float
@@ -63,15 +63,15 @@ class Update(NamedTuple):
 
 
 class Trainer:
-    """A model with its optimizer, somewhere in its plan.
+    """A model with its optimizer and its position in the plan.
 
     Args:
         towers: The model, on ``device``. Their parameters are named by ``model``.
-        model: The module whose parameters are trained and whose state is kept.
-        config: Of the run.
-        plan: Of the run.
-        device: Where the model is.
-        workers: Who trains together; each calls the same methods at the same time.
+        model: The module whose parameters are trained and whose state is saved.
+        config: Configuration of the run.
+        plan: Plan of the run.
+        device: Device of the model.
+        workers: The process group; each worker calls the same methods at the same time.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Trainer:
 
     @property
     def place(self) -> Place:
-        """Where the next step stands."""
+        """Position of the next step."""
         return self._plan.place(self.steps_done)
 
     def compute(self, batch: Batch) -> Tensor:
-        """Put the gradient of a step into the parameters and return its loss, without waiting.
+        """Compute the gradients of a step and return its loss, without synchronizing the device.
 
         Args:
             batch: This worker's share of the step's pairs, on the device.
@@ -124,17 +124,17 @@ class Trainer:
         )
 
     def update(self, loss: Tensor) -> "Update":
-        """Take the step whose gradient was computed.
+        """Apply the gradients that were computed.
 
         Raises:
-            TrainingError: If loss or gradient is no number and the run is to stop then.
+            TrainingError: If loss or gradient is NaN or Inf and ``trouble.not_finite`` is ``stop``.
         """
         norm = clip(self._parameters, self._config.optim.clip_grad_norm)
         lr = learning_rate(self._config.optim, self._plan, self.place)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         scale = self._towers.logit_scale.detach().exp().reshape(())
-        # The one place of a step where the host waits for the device.
+        # The one point of a step where the host synchronizes with the device.
         loss_value, norm_value, scale_value = torch.stack(
             [loss, norm.to(loss.dtype), scale.to(loss.dtype)]
         ).tolist()
@@ -146,14 +146,14 @@ class Trainer:
             raise TrainingError(
                 f"step {self.steps_done + 1} of {self._plan.steps}: the loss is {loss_value} and "
                 f"the norm of the gradient {norm_value}, at a learning rate of {lr:.3g}. Lower "
-                "optim.peak_lr or set optim.clip_grad_norm; trouble.not_finite=skip passes over "
+                "optim.peak_lr or set optim.clip_grad_norm; trouble.not_finite=skip skips "
                 "such steps"
             )
         self.steps_done += 1
         return Update(loss_value, lr, scale_value, norm_value, not finite)
 
     def state(self) -> dict[str, Any]:
-        """Return all that a run goes on from, copied to the host: later steps do not change it."""
+        """Return the training state, copied to the host: later steps do not change it."""
         return {
             "steps_done": self.steps_done,
             "model": _on_host(self._model.state_dict()),
@@ -162,20 +162,20 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore a training state."""
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.steps_done = state["steps_done"]
-        # Checkpoints of the first versions have none.
+        # Checkpoints of the first versions have no guard state.
         if "guard" in state:
             self.guard.load(state["guard"])
 
 
 def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) -> Iterator[Report]:
-    """Take one step per batch and report each, until there are no more.
+    """Run one step per batch and yield its report, until the batches end.
 
     Raises:
-        TrainingError: If the run is not worth going on with, as ``trouble`` says.
+        TrainingError: If the run diverged or collapsed, as set in ``trouble``.
     """
     last = time.monotonic()
     batch = _next(batches, trainer.device)
@@ -184,7 +184,7 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
         place = trainer.place
         loss = trainer.compute(batch)
         lengths_B = batch.lengths_B
-        # While the device computes: the next batch is fetched and copied.
+        # While the device computes, the next batch is fetched and copied.
         asked = time.monotonic()
         batch = _next(batches, trainer.device)
         waited_s += time.monotonic() - asked
@@ -214,23 +214,23 @@ def _next(batches: Iterator[Batch], device: torch.device) -> Batch | None:
 
 
 def uses_bf16(precision: str, device: torch.device) -> bool:
-    """Return whether towers run in bf16 autocast; ``auto`` asks the GPU."""
+    """Return whether towers run in bf16 autocast; ``auto`` depends on the GPU."""
     if precision != "auto":
         return precision == "bf16"
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def allow_tf32(precision: str, device: torch.device) -> None:
-    """Let a GPU multiply in TF32 where towers run in fp32: it is what open_clip calls fp32.
+    """Enable TF32 matrix products on a GPU where towers run in fp32, as open_clip does for fp32.
 
-    The loss does not: see ``precision.full_precision``. Convolutions do anyway.
+    The loss stays in float32: see ``precision.full_precision``. Convolutions use TF32 by default.
     """
     if device.type == "cuda" and not uses_bf16(precision, device):
         torch.backends.cuda.matmul.fp32_precision = "tf32"
 
 
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Return the context in which towers compute."""
+    """Return the autocast context of the towers."""
     if not uses_bf16(precision, device):
         return contextlib.nullcontext()
     return torch.autocast(device.type, torch.bfloat16)

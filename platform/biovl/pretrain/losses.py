@@ -33,23 +33,23 @@ from biovl.runtime.workers import Workers, share
 
 @dataclass(frozen=True)
 class Contrast:
-    """A loss and its gradients with respect to what it was computed from."""
+    """A loss and the gradients with respect to its inputs."""
 
     loss: Tensor
     """The loss over all N pairs, the same on every worker. Shape []."""
 
     image_bD: Tensor
-    """Its gradient with respect to this worker's images."""
+    """Gradient with respect to this worker's images."""
 
     text_ND: Tensor
-    """What this worker's images add to its gradient with respect to all texts: the sum over the
-    workers is that gradient."""
+    """Contribution of this worker's images to the gradient with respect to all texts: the sum over
+    the workers is that gradient."""
 
     scale: Tensor
-    """What they add to its gradient with respect to the scale. Shape []."""
+    """Contribution to the gradient with respect to the scale. Shape []."""
 
     bias: Tensor
-    """What they add to its gradient with respect to the bias; 0 where the loss has none."""
+    """Contribution to the gradient with respect to the bias; 0 for losses without a bias."""
 
 
 def info_nce(
@@ -67,9 +67,9 @@ def info_nce(
         image_bD: This worker's images, unit rows; the rows ``share(N, rank, count)`` of the batch.
         text_ND: The texts of all workers, unit rows, in order.
         scale: The factor on similarities, exp(``logit_scale``) = 1 / temperature. Shape [].
-        bias: Not used: the softmax does not feel it.
-        workers: Who computes together; None is one worker alone.
-        tile: Texts whose similarities are held at a time.
+        bias: Ignored: softmax is invariant to it.
+        workers: The process group; None for a single worker.
+        tile: Texts whose similarities are in memory at a time.
 
     Raises:
         ValueError: If the rows are not this worker's share of the batch.
@@ -94,7 +94,7 @@ def info_nce(
         scale_grad = torch.zeros_like(scale)
         for columns in _tiles(total, tile):
             similarity_bt = scaled_bD @ text_ND[columns].T
-            # In place, so that three blocks of b x tile are all there ever is.
+            # In place, so that at most three blocks of b x tile exist.
             weight_bt = (similarity_bt - row_b[:, None]).exp_()
             weight_bt += (similarity_bt - column_N[columns]).exp_()
             _on_diagonal(weight_bt, columns, first).sub_(2)
@@ -131,8 +131,8 @@ def sigmoid(
         text_ND: The texts of all workers, unit rows, in order.
         scale: The factor on similarities. Shape [].
         bias: Added to every similarity; None is 0. Shape [].
-        workers: Who computes together; None is one worker alone.
-        tile: Texts whose similarities are held at a time.
+        workers: The process group; None for a single worker.
+        tile: Texts whose similarities are in memory at a time.
 
     Raises:
         ValueError: If the rows are not this worker's share of the batch.
@@ -186,7 +186,7 @@ def contrastive_loss(
     workers: Workers | None = None,
     tile: int = 1_024,
 ) -> Tensor:
-    """Return a loss that autograd differentiates, for loops other than ours.
+    """Return a loss that supports autograd, for other training loops.
 
     The loss is that over all pairs. After ``backward()``, the *sum* over the workers of the
     gradient of any parameter is its gradient: under DDP, which takes the mean, call
@@ -198,8 +198,8 @@ def contrastive_loss(
         text_bD: Their texts, unit rows.
         scale: The factor on similarities. Shape [].
         bias: Added to every similarity by ``sigmoid``. Shape [].
-        workers: Who computes together; None is one worker alone.
-        tile: Texts whose similarities are held at a time.
+        workers: The process group; None for a single worker.
+        tile: Texts whose similarities are in memory at a time.
     """
     workers = workers or Workers()
     offset = torch.zeros_like(scale) if bias is None else bias
@@ -250,7 +250,7 @@ def _tiles(total: int, tile: int) -> Iterator[slice]:
 
 
 def _on_diagonal(block_bt: Tensor, columns: slice, first: int) -> Tensor:
-    """Return a view of those entries of a block that stand for matching pairs, maybe none."""
+    """Return a view of the entries of a block for matching pairs; may be empty."""
     start, stop = max(columns.start, first), min(columns.stop, first + len(block_bt))
     size = max(stop - start, 0)
     row, column = start - first, start - columns.start

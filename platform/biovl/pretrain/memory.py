@@ -1,4 +1,4 @@
-"""GPU memory of a training step: counted activations, and what is known of the rest."""
+"""GPU memory of a training step: counted activations, and estimates of the rest."""
 
 import functools
 from collections.abc import Callable
@@ -19,55 +19,55 @@ from biovl.pretrain.flops import ForwardCost, copied_to, forward_cost
 # Shapes: B pairs on a worker, N pairs on all workers, D embedding.
 
 STATE_BYTES = 16
-"""Of a parameter: itself, its gradient and Adam's two moments, all float32."""
+"""Per parameter: itself, its gradient and Adam's two moments, all float32."""
 
 RESERVE_BYTES = 1.5e9
-"""The CUDA context, work space of the matrix library, buckets of gradients."""
+"""The CUDA context, cuBLAS workspace, gradient buckets of DDP."""
 
 USABLE = 0.92
-"""The share of a GPU's memory that can be planned with; the rest is lost between blocks."""
+"""Usable share of a GPU's memory; the rest is lost to fragmentation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """What estimates need to know of a model."""
+    """Description of a model for estimates."""
 
     image_parameters: int
     text_parameters: int
     other_parameters: int
-    """Such as ``logit_scale``."""
+    """Parameters outside the towers, such as ``logit_scale``."""
 
     cost: ForwardCost
     image_size: int
-    """Pixels of a side."""
+    """Side in pixels."""
 
     context: int
-    """Tokens at most, start and end token included."""
+    """Context length, with start and end token."""
 
     embed_dim: int
 
     activations: Callable[[TextCompute, bool, bool], TowerActivations]
-    """What the towers keep for the backward pass: how the text tower treats padding, whether
-    matrices are multiplied in bfloat16, whether activations are recomputed."""
+    """Activation memory of the towers, given how the text tower handles padding, whether matrix
+    products run in bfloat16, and whether activations are checkpointed."""
 
     @property
     def parameters(self) -> int:
-        """Of both towers and what is between them."""
+        """Parameters of the whole model."""
         return self.image_parameters + self.text_parameters + self.other_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes of one worker at the height of a step."""
+    """Peak memory of one worker in a step, in bytes."""
 
     weights: float
     """Weights, gradients and Adam's state."""
 
     activations: float
-    """Kept for the backward pass, with the copies of weights that autocast makes."""
+    """Saved for the backward pass, with the copies of weights made by autocast."""
 
     working: float
-    """Of the backward pass of one block."""
+    """Temporary memory of the backward pass of one block."""
 
     loss: float
     pixels: float
@@ -81,8 +81,8 @@ class Memory:
 
 
 def describe(model: nn.Module, *, image_size: int, context: int, embed_dim: int) -> ModelInfo:
-    """Return what estimates need of an open_clip ``CustomTextCLIP``, on the meta device or not."""
-    # With parameters that are trained: what is kept depends on it.
+    """Return the description of an open_clip ``CustomTextCLIP``, on any device, also ``meta``."""
+    # With trainable parameters: the saved tensors depend on them.
     empty: Any = copied_to(model, "meta", requires_grad=True)
     of_image, of_text = _parameters(empty.visual), _parameters(empty.text)
 
@@ -127,29 +127,29 @@ def memory(
     autocast: bool,
     checkpointed: bool,
 ) -> Memory:
-    """Return what a worker holds.
+    """Return the memory of a worker.
 
     Args:
-        info: Of the model.
+        info: Description of the model.
         batch: Pairs of all workers in a step, N.
         local: Pairs of this worker in a step, B.
-        micro_batch: Pairs that go through the towers at a time, at most B.
-        tokens: Computed for a caption on average, padding included.
-        tile: Texts whose similarities are held at a time.
-        compute: How the text tower treats padding.
-        autocast: Whether matrices are multiplied in bfloat16.
-        checkpointed: Whether only the inputs of blocks are kept.
+        micro_batch: Pairs per forward pass of a tower, at most B.
+        tokens: Mean tokens computed per caption, padding included.
+        tile: Texts whose similarities are in memory at a time.
+        compute: How the text tower handles padding.
+        autocast: Whether matrix products run in bfloat16.
+        checkpointed: Whether activations are checkpointed.
     """
     towers = info.activations(compute, autocast, checkpointed)
     pairs = min(micro_batch, local)
     image = _of_tower(towers.image, pairs)
     text = _of_tower(towers.text, pairs * tokens)
     if micro_batch >= local:
-        # Both are kept until the loss is known; the image tower goes backward first, and what it
-        # kept is free when texts do.
+        # Both are alive until the loss is computed; the image tower goes backward first, and its
+        # activations are freed before the text tower's backward pass.
         kept, working = image[0] + text[0], max(image[1], text[1] - image[0])
     else:
-        # Micro-batches go backward through one tower after the other.
+        # Micro-batches go backward through one tower at a time.
         kept, working = max(image, text, key=sum)
     loss = loss_bytes(batch=batch, local=local, embed_dim=info.embed_dim, tile=tile)
     if local < batch:
@@ -159,7 +159,7 @@ def memory(
         activations=kept,
         working=working,
         loss=loss,
-        # As uint8 for this step and the next; what the towers make of them are activations.
+        # uint8 pixels of this step and the next; the converted pixels are activations.
         pixels=2 * local * 3 * info.image_size**2,
         reserve=RESERVE_BYTES,
     )
@@ -170,12 +170,12 @@ def _of_tower(tower: Activations, count: float) -> tuple[float, float]:
 
 
 def exchange_bytes(*, batch: int, embed_dim: int) -> int:
-    """Return what is received of all texts and sent of their gradients, besides the loss's own."""
+    """Return the bytes of gathered texts and their gradients, in addition to the loss."""
     return 8 * batch * embed_dim
 
 
 def loss_bytes(*, batch: int, local: int, embed_dim: int, tile: int) -> float:
-    """Return what the tiled loss holds, in bytes.
+    """Return the memory of the tiled loss, in bytes.
 
     All texts and their gradients, this worker's images and theirs, four tiles of similarities,
     and the sums of rows and columns; float32.

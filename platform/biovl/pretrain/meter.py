@@ -1,4 +1,4 @@
-"""How a run is doing: now and then a line for a person, and a record of each step for curves."""
+"""Progress of a run: log lines at intervals, and a record of each step."""
 
 import math
 import resource
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 RECENT_LINES = 10
-"""Lines over which speed is averaged to tell the time left."""
+"""Number of log lines over which speed is averaged for the remaining time."""
 
 Record = dict[str, float | int]
 """A row of ``metrics.jsonl``: plain numbers by name."""
@@ -18,10 +18,10 @@ Record = dict[str, float | int]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of the whole run, as all workers made it together."""
+    """One step of the whole run, over all workers."""
 
     done: int
-    """Steps of the run, this one included."""
+    """Steps of the run completed, this one included."""
 
     epoch: int
     """From 0."""
@@ -42,7 +42,7 @@ class Step:
 
     grad_norm: float
     waited_s: float
-    """For data, within ``seconds``."""
+    """Waiting for data, within ``seconds``."""
 
     seconds: float
     """Of the whole step."""
@@ -54,15 +54,15 @@ class Meter:
     Args:
         steps: Of the whole run.
         epochs: Of the whole run.
-        pairs: Of the whole run, for the time left.
+        pairs: Of the whole run, for the remaining time.
         pairs_done: Before the first step that will be added: more than 0 in a resumed run.
-        workers: How many train.
-        peak_flops: Operations a second that one worker's accelerator could do; None where it is
-            not known, and utilisation then is not told.
-        memory_bytes: Returns what this worker holds, see ``memory_bytes``.
-        every_s: The least time between two lines.
+        workers: Number of workers.
+        peak_flops: Peak operations per second of one worker's accelerator; None if unknown, and
+            utilisation is then not reported.
+        memory_bytes: Returns the memory of this worker, see ``memory_bytes``.
+        every_s: Minimum seconds between two lines.
         clock: Returns seconds, such as ``time.monotonic``.
-        unit: What a worker is called in a line.
+        unit: Name of a worker in log lines.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Meter:
         """Pairs and seconds of the last lines."""
 
     def add(self, step: Step) -> Record:
-        """Take in a step and return its record."""
+        """Add a step and return its record."""
         self._since.append(step)
         self._pairs_done += step.pairs
         seconds = max(step.seconds, 1e-9)
@@ -115,12 +115,12 @@ class Meter:
         return record
 
     def line(self) -> str | None:
-        """Return a line about the steps since the last one, or None where that was a moment ago.
+        """Return a log line about the steps since the last one; None if it is not due.
 
-        The first step and the last of the run have a line in any case. It has at most 120
-        characters: epoch and step of those of the run, mean loss, learning rate, logit scale,
-        speed of all workers and of one, tokens without padding, share of the time that was waited
-        for data, memory, model FLOPs utilisation, time left.
+        The first and the last step of the run always have a line. It has at most 120 characters:
+        epoch and step out of their totals, mean loss, learning rate, logit scale, speed of all
+        workers and per worker, tokens without padding, share of the time spent waiting for data,
+        memory, model FLOPs utilisation, remaining time.
         """
         if not self._since:
             return None
@@ -130,7 +130,7 @@ class Meter:
             return None
         pairs = sum(step.pairs for step in self._since)
         seconds = max(sum(step.seconds for step in self._since), 1e-9)
-        # The first step compiles, allocates and starts the data: it tells nothing of later ones.
+        # The first step compiles, allocates and starts the data: it does not predict later ones.
         if self._last_line_s is not None:
             self._recent.append((pairs, seconds))
         line = self._written(pairs, seconds)
@@ -138,7 +138,7 @@ class Meter:
         return line
 
     def seconds_left(self) -> float | None:
-        """Return how long the rest of the run takes at the recent speed; None at its start."""
+        """Return the remaining seconds at the recent speed; None at the start."""
         if not self._recent:
             return None
         pairs = sum(pairs for pairs, _ in self._recent)
@@ -173,12 +173,12 @@ class Meter:
 
 
 def memory_bytes(device: torch.device) -> float:
-    """Return the most that this process has held: of the GPU's memory, or of the host's."""
+    """Return this process's peak memory: of the GPU, or of the host."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device))
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Linux counts in KiB, macOS in bytes.
-    return float(held if sys.platform == "darwin" else held * 1024)
+    return float(peak if sys.platform == "darwin" else peak * 1024)
 
 
 def short(value: float) -> str:

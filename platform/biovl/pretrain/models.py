@@ -1,4 +1,4 @@
-"""The model of a configuration: with its values, or described without them."""
+"""The model of a configuration: built, or described on the meta device."""
 
 from biovl.core import plugins
 from biovl.core.errors import ArtifactError
@@ -10,11 +10,11 @@ _WEIGHTS = ("weights", "image_weights", "text_weights")
 
 
 def build(model: Plugin, *, with_weights: bool) -> Built:
-    """Return the model of a configuration; without weights where a checkpoint has its values.
+    """Build the model of a configuration; without weights if a checkpoint will be loaded.
 
     Raises:
-        ConfigError: If the settings do not make a model.
-        ArtifactError: If the tokenizer or the weights cannot be had, or do not fit.
+        ConfigError: If the settings do not define a model.
+        ArtifactError: If the tokenizer or the weights are unavailable, or do not fit.
     """
     if not with_weights:
         settings = {name: v for name, v in model.settings.items() if name not in _WEIGHTS}
@@ -24,12 +24,12 @@ def build(model: Plugin, *, with_weights: bool) -> Built:
 
 
 def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
-    """Make sure that the weights of a configuration exist, without reading them.
+    """Check that the weights of a configuration exist, without reading them.
 
-    Without ``ask_hub`` names on the hub are taken as they are: a dry run needs no network.
+    Without ``ask_hub``, names on the Hugging Face Hub are not checked: a dry run needs no network.
 
     Raises:
-        ArtifactError: If some do not, with the name of the setting.
+        ArtifactError: If weights do not exist, with the name of the setting.
     """
     _, settings = plugins.resolve("models.builders", model)
     for name in _WEIGHTS:
@@ -49,10 +49,10 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
 
 
 def describe(model: Plugin) -> Described:
-    """Return the model of a configuration without values, to count what it needs.
+    """Return the model of a configuration without data, for counting.
 
     Raises:
-        ConfigError: If the settings do not make a model.
+        ConfigError: If the settings do not define a model.
     """
     module, settings = plugins.resolve("models.builders", model)
     described: Described = module.describe(settings)

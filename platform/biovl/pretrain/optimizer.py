@@ -1,4 +1,4 @@
-"""AdamW as the papers use it: which parameters decay, and what a step does."""
+"""AdamW as in the papers: groups with and without weight decay, clipping."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ _EMBEDDINGS = (
 
 
 def decays(name: str, parameter: nn.Parameter, optim: OptimConfig) -> bool:
-    """Return whether a parameter decays: matrices do, biases, norms and ``logit_scale`` do not.
+    """Return whether weight decay applies: to matrices; not to biases, norms and ``logit_scale``.
 
     Source:
         open_clip 3.3.0, ``open_clip_train/main.py``; its main branch also spares embeddings of
@@ -32,7 +32,7 @@ def decays(name: str, parameter: nn.Parameter, optim: OptimConfig) -> bool:
 
 
 def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.AdamW:
-    """Return AdamW over the parameters that are trained, in the order of their names."""
+    """Return AdamW over the trainable parameters, in the order of their names."""
     named = [(name, p) for name, p in sorted(model.named_parameters()) if p.requires_grad]
     groups = [
         {
@@ -45,7 +45,7 @@ def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.AdamW:
 
 
 def clip(parameters: Iterable[nn.Parameter], largest: float | None) -> Tensor:
-    """Scale gradients down to a norm, and return the norm they had. Shape []."""
+    """Clip gradients to a maximum norm, and return the norm before clipping. Shape []."""
     parameters = [p for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     if largest is not None:
@@ -55,5 +55,5 @@ def clip(parameters: Iterable[nn.Parameter], largest: float | None) -> Tensor:
 
 @torch.no_grad()
 def clamp_logit_scale(towers: Towers) -> None:
-    """Keep the scale on similarities between 1 and 100."""
+    """Clamp the scale on similarities to 1 … 100."""
     towers.logit_scale.clamp_(0, MAX_LOGIT_SCALE)

@@ -1,7 +1,7 @@
-"""Which pairs meet in which step: a pure function of the index, the seed and the epoch.
+"""Order of the pairs in training: a pure function of the index, the seed and the epoch.
 
-The number of workers does not come in: it only says which rows of a batch a worker owns. So a run
-goes on from two numbers, epoch and step, also with more or fewer workers than before.
+It is independent of the number of workers, which only decides the rows of a batch that a worker
+owns. So a run resumes from two numbers, epoch and step, also with more or fewer workers.
 """
 
 from dataclasses import dataclass
@@ -20,40 +20,40 @@ INDEX = "index.parquet"
 _COLUMNS = ("pair_id", "shard", "offset", "size", "text_tokens")
 
 PHASES, RUNS, PAIR, REPLACEMENT = range(4)
-"""What random numbers are for; each use has its own."""
+"""Purposes of random numbers; each purpose has its own stream."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the pairs of a split are, by shard and offset. 24 million take about 1 GB."""
+    """Locations of the pairs of a split, by shard and offset. 24 million take about 1 GB."""
 
     shards: tuple[str, ...]
     """Sorted: ``train/00000.tar`` …"""
 
     shard: np.ndarray
-    """Of each pair, its place among ``shards``. Shape [n], int32."""
+    """Index of each pair's shard in ``shards``. Shape [n], int32."""
 
     offset: np.ndarray
-    """Shape [n], int64."""
+    """Byte offset in the shard. Shape [n], int64."""
 
     size: np.ndarray
-    """Bytes. Shape [n], int64."""
+    """Size in bytes. Shape [n], int64."""
 
     text_tokens: np.ndarray
-    """As assemble counted them: CLIP's, without start and end. Shape [n], int32."""
+    """CLIP tokens as assemble counted them, without start and end. Shape [n], int32."""
 
     pair_id: pa.Array
-    """``large_string``, n of them."""
+    """``large_string``. Shape [n]."""
 
     def __len__(self) -> int:
         return len(self.offset)
 
 
 def read_places(corpus: str, split: str) -> Places:
-    """Return where the pairs of a split are, in the order in which they stand in its shards.
+    """Return the locations of the pairs of a split, in the order of its shards.
 
     Args:
-        corpus: What assemble published, local or ``s3://``.
+        corpus: A published corpus, local or ``s3://``.
         split: ``train``, ``val`` or ``test``.
 
     Raises:
@@ -61,7 +61,7 @@ def read_places(corpus: str, split: str) -> Places:
     """
     filesystem, path = open_location(corpus)
     try:
-        # As a dictionary: 24 million names of shards would be 500 MB of text.
+        # Dictionary-encoded: 24 million shard names would take 500 MB as text.
         reader = pads.ParquetFileFormat(dictionary_columns={"shard"})
         index = pads.dataset(f"{path}/{INDEX}", filesystem=filesystem, format=reader)
         missing = sorted({*_COLUMNS, "split"} - set(index.schema.names))
@@ -70,13 +70,13 @@ def read_places(corpus: str, split: str) -> Places:
         table = index.to_table(columns=list(_COLUMNS), filter=pc.field("split") == split)
     except (OSError, pa.ArrowInvalid) as error:
         raise ArtifactError(
-            f"{corpus}/{INDEX} cannot be read ({error}); give the folder that assemble published"
+            f"{corpus}/{INDEX} cannot be read ({error}); give a folder published by assemble.py"
         ) from error
     unplaced = sum(table[name].null_count for name in ("shard", "offset", "size"))
     if unplaced:
-        raise ArtifactError(f"{corpus}/{INDEX} has {unplaced} rows of {split} without a place")
+        raise ArtifactError(f"{corpus}/{INDEX} has {unplaced} rows of {split} without a shard")
     named = table["shard"].unify_dictionaries().combine_chunks()
-    if isinstance(named, pa.ChunkedArray):  # without rows, Arrow keeps the chunks
+    if isinstance(named, pa.ChunkedArray):  # Arrow does not combine zero chunks
         named = pa.array([], pa.dictionary(pa.int32(), pa.string()))
     names = np.array(named.dictionary.to_pylist(), str)
     shards, number_of = np.unique(names, return_inverse=True)
@@ -95,11 +95,11 @@ def read_places(corpus: str, split: str) -> Places:
 
 
 def epoch_order(places: Places, *, seed: int, epoch: int, run_pairs: int) -> np.ndarray:
-    """Return the order of an epoch: a permutation of the places. Shape [n], int64.
+    """Return the order of an epoch: a permutation of the pairs. Shape [n], int64.
 
-    Runs of ``run_pairs`` pairs that stand together in a shard move as one, so that one request
-    reads them. Where runs begin is drawn for each shard and epoch: the same pairs do not always
-    travel together, and the first and last run of a shard are shorter.
+    Runs of ``run_pairs`` consecutive pairs of a shard stay together, so that one request reads
+    them. Run boundaries are drawn for each shard and epoch: groupings differ between epochs, and
+    the first and last run of a shard are shorter.
     """
     pairs = len(places)
     if run_pairs == 1:
@@ -112,17 +112,17 @@ def epoch_order(places: Places, *, seed: int, epoch: int, run_pairs: int) -> np.
     lengths = np.diff(starts, append=pairs)
     moved = np.argsort(_draws(len(starts), RUNS, seed, epoch), kind="stable")
     lengths = lengths[moved]
-    # A run that stands at `to` after the move and stood at `starts` before.
+    # A run that starts at `to` in the new order started at `starts` before.
     to = np.cumsum(lengths) - lengths
     order: np.ndarray = np.arange(pairs) + np.repeat(starts[moved] - to, lengths)
     return order
 
 
 def steps_of_epoch(pairs: int, batch_pairs: int) -> int:
-    """Return the steps of an epoch; what is left after the last whole batch is left out.
+    """Return the number of steps of an epoch; an incomplete last batch is dropped.
 
     Raises:
-        ConfigError: If there is not one whole batch.
+        ConfigError: If there is not one full batch.
     """
     if pairs < batch_pairs:
         raise ConfigError(
@@ -144,10 +144,10 @@ def rows_of(order: np.ndarray, step: int, batch_pairs: int, rank: int, workers: 
 
 
 def generator(*key: int) -> np.random.Generator:
-    """Return the random numbers that belong to a key: the same on every machine.
+    """Return the random number generator of a key: the same stream on every machine.
 
     Args:
-        key: What they are for, the seed of the run, and what else they depend on; all at least 0.
+        key: The purpose, the seed of the run, and further numbers; all at least 0.
     """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
 

@@ -1,7 +1,7 @@
-"""Pairs from their shards to pixels and token ids, on any worker with the same result.
+"""Load stored pairs as pixels and token ids, with the same result on any worker.
 
-All that is drawn for a pair comes from the seed, the epoch and its row: it does not matter which
-others it is loaded with.
+All random choices for a pair derive from the seed, the epoch and its row: they do not depend on
+the other pairs of a batch.
 """
 
 import json
@@ -20,14 +20,14 @@ from biovl.pretrain.config import TEXT_FIELDS, DataConfig
 from biovl.pretrain.order import PAIR, REPLACEMENT, Places, generator
 from biovl.pretrain.stored import Unreadable, read_stored
 
-# Shapes: B pairs that are loaded, H height, W width.
+# Shapes: B pairs of a call, H height, W width.
 
 ATTEMPTS = 16
-"""Pairs that are tried in place of one that cannot be read."""
+"""Candidates that are tried to replace one unreadable pair."""
 
 
 class Encodes(Protocol):
-    """What is needed of a tokenizer."""
+    """The part of a tokenizer's interface that is used here."""
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the token ids of each text."""
@@ -36,17 +36,17 @@ class Encodes(Protocol):
 
 @dataclass(frozen=True)
 class Loaded:
-    """Pairs on their way to the model."""
+    """Loaded pairs: pixels and tokens."""
 
     pixels_BHWC: np.ndarray
     """RGB, uint8."""
 
     tokens: list[np.ndarray]
-    """Of each pair, int32."""
+    """Token ids of each pair, int32."""
 
     replaced: dict[str, int]
-    """Pairs that could not be read and others stand for, or that are missing from a validation:
-    ``train/00003.tar: image does not decode``."""
+    """Number of unreadable pairs that were replaced, or skipped in a validation, by shard and
+    reason: ``train/00003.tar: image does not decode``."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,22 @@ def load_pairs(
     tokenizer: Encodes,
     batch_rows: np.ndarray | None = None,
 ) -> Loaded:
-    """Return pairs as they are trained on in an epoch, in the order of ``rows``.
+    """Return augmented pairs of an epoch, in the order of ``rows``.
 
     Args:
-        corpus: What assemble published, local or ``s3://``.
-        places: Of its training split.
-        rows: Places of the pairs. Shape [B], int64.
-        seed: Of the run.
+        corpus: A published corpus, local or ``s3://``.
+        places: Index of its training split.
+        rows: Row numbers of the pairs in ``places``. Shape [B], int64.
+        seed: Seed of the run.
         epoch: From 0.
-        image_px: Side of the squares that the image tower reads.
-        data: Texts, crops and what to do about unreadable pairs.
+        image_px: Input side of the image tower, in pixels.
+        data: Texts, crops, and the policy for unreadable pairs.
         tokenizer: Texts to ids.
-        batch_rows: The rows of all workers in this step: none of them replaces another.
+        batch_rows: The rows of all workers in this step: none of them is used as a replacement.
 
     Raises:
-        ArtifactError: If a pair cannot be read, with its shard and the reason, where ``data`` does
-            not let others replace it or none of 16 others can be read.
+        ArtifactError: If a pair is unreadable, with its shard and the reason, and ``data`` allows
+            no replacement or 16 candidates are unreadable as well.
     """
 
     def draw(row: int, files: Mapping[str, bytes]) -> _Drawn | Unreadable:
@@ -117,12 +117,12 @@ def load_validation(
     data: DataConfig,
     tokenizer: Encodes,
 ) -> Loaded:
-    """Return pairs as they are judged: nothing is drawn, images from the middle, plain ``text``.
+    """Return pairs for validation: without augmentation, center crops, plain ``text``.
 
-    Pairs that cannot be read end it or are left out, as ``data.unreadable`` says.
+    Unreadable pairs raise an error or are skipped, as set in ``data.unreadable``.
 
     Raises:
-        ArtifactError: If a pair cannot be read and is to stop the run, with shard and reason.
+        ArtifactError: If a pair is unreadable and ``data.unreadable`` is ``stop``.
     """
 
     def take(row: int, files: Mapping[str, bytes]) -> _Drawn | Unreadable:
@@ -195,7 +195,7 @@ def _refusal(corpus: str, places: Places, pair: Unreadable) -> ArtifactError:
 
 
 def _read(corpus: str, places: Places, rows: np.ndarray, take: _Take) -> list[_Drawn | Unreadable]:
-    """Return what ``take`` makes of each pair, in the order of ``rows``."""
+    """Return the result of ``take`` for each pair, in the order of ``rows``."""
     found: dict[int, _Drawn | Unreadable] = {}
     for at, stored in read_stored(corpus, places, rows):
         found[at] = stored if isinstance(stored, Unreadable) else take(int(rows[at]), stored)
@@ -218,11 +218,11 @@ def _text(
     chances: Mapping[str, float],
     rng: np.random.Generator,
 ) -> str | Unreadable:
-    """Return the text that is drawn for a pair; its ``text`` where the drawn one is missing."""
+    """Return a random text of a pair; its ``text`` where the drawn one is missing."""
     if "txt" not in files:
         return Unreadable(row, "no text")
     text = files["txt"].decode("utf-8", "replace")
-    # Two numbers for every pair, whatever is drawn.
+    # Two random numbers for every pair, whichever text is drawn.
     which, among = rng.random(), rng.random()
     fields = [name for name in TEXT_FIELDS if chances.get(name, 0) > 0]
     ends = np.cumsum([chances[name] for name in fields])

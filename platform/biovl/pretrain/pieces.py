@@ -1,4 +1,4 @@
-"""Steps in pieces: what one task loads, how it travels, and how pieces become a batch again."""
+"""Pieces of a step: the input of one loading task, its serialization, and the merge to a batch."""
 
 import json
 from collections import Counter
@@ -19,22 +19,22 @@ from biovl.runtime.workers import share
 # Shapes: N pairs of all workers in a step, B pairs on this worker, T tokens of all captions.
 
 PIECE_PAIRS = 128
-"""The most pairs of a task: half a second of one CPU, 19 MB at 224 px."""
+"""The most pairs per task: half a second of one CPU, 19 MB at 224 px."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of this worker, in pieces."""
+    """One step of this worker, divided into pieces."""
 
     epoch: int
     batch_rows_N: np.ndarray
-    """The rows of all workers."""
+    """Row numbers of all workers."""
     own: range
-    """Which of them are this worker's."""
+    """Range of this worker in them."""
     pieces: int
 
     def rows(self, piece: int) -> np.ndarray:
-        """Return the rows of a piece."""
+        """Return the row numbers of a piece."""
         within = share(len(self.own), piece, self.pieces)
         return self.batch_rows_N[self.own.start :][within.start : within.stop]
 
@@ -49,7 +49,7 @@ def steps_of_run(
     rank: int,
     workers: int,
 ) -> Iterator[Step]:
-    """Yield the steps of one worker after so many of a run, to its end."""
+    """Yield the steps of one worker from ``steps_done`` to the end of the run."""
     while steps_done < plan.steps:
         place = plan.place(steps_done)
         pairs, steps = plan.epochs[place.epoch]
@@ -61,7 +61,7 @@ def steps_of_run(
 
 
 def legs(steps: Iterator[Step], least_pieces: int) -> Iterator[list[Step]]:
-    """Yield consecutive steps that have so many pieces together; the last may have fewer."""
+    """Yield groups of consecutive steps with at least so many pieces; the last may have fewer."""
     leg: list[Step] = []
     for step in steps:
         leg.append(step)
@@ -73,9 +73,9 @@ def legs(steps: Iterator[Step], least_pieces: int) -> Iterator[list[Step]]:
 
 
 def packed(number: int, loaded: Loaded | str) -> pa.Table:
-    """Return a piece as one row: its pairs, or why they cannot be loaded.
+    """Return a piece as one Arrow row: its pairs, or the error that prevented loading.
 
-    Pixels are one long binary value, which is copied nowhere on its way to the object store.
+    Pixels are one large binary value, which reaches the object store without a copy.
     """
     error = loaded if isinstance(loaded, str) else None
     pixels = np.empty(0, np.uint8) if isinstance(loaded, str) else loaded.pixels_BHWC.reshape(-1)
@@ -101,14 +101,14 @@ def packed(number: int, loaded: Loaded | str) -> pa.Table:
 
 @dataclass(frozen=True)
 class Joined:
-    """A batch of one worker, and the pairs in it that stand for unreadable ones."""
+    """A batch of one worker, and the counts of replaced pairs in it."""
 
     batch: Batch
     replaced: dict[str, int]
 
 
 def joined(pieces: Sequence[pa.Table], image_px: int) -> Joined:
-    """Return the batch of a step from its pieces, in memory of its own.
+    """Return the batch of a step from its pieces, in newly allocated memory.
 
     Raises:
         ArtifactError: If a piece could not be loaded.
@@ -121,7 +121,7 @@ def joined(pieces: Sequence[pa.Table], image_px: int) -> Joined:
         np.concatenate([piece[name].chunk(0).values.to_numpy() for piece in pieces])
         for name in ("lengths", "tokens")
     )
-    # The one copy: what lies in the object store may not be written to.
+    # The only copy: memory of the object store is read-only.
     pixels = np.empty(len(lengths_B) * image_px * image_px * 3, np.uint8)
     start = 0
     for piece in pieces:
@@ -140,5 +140,5 @@ def joined(pieces: Sequence[pa.Table], image_px: int) -> Joined:
 
 
 def _pixels(piece: pa.Table) -> np.ndarray:
-    """Return the pixels of a piece where they lie."""
+    """Return a view of the pixels of a piece."""
     return np.frombuffer(piece["pixels"][0].as_buffer(), np.uint8)

@@ -1,4 +1,4 @@
-"""The curves of a run, drawn for its model card. The same records give the same bytes."""
+"""Plots of a run for its model card. The same records give the same bytes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from biovl.core.charts import BLUE, GREY, ROSE, draw_empty, plot_figure, png, style, thousands
 
 POINTS = 1_000
-"""Longer curves are drawn by means over equal parts: more points than pixels help nobody."""
+"""Longer curves are reduced to means over equal parts: more points than pixels are useless."""
 
 _PALE = "#b9d0e6"
 _DASHED = (0, (4, 3))
@@ -19,15 +19,15 @@ _DIRECTIONS = {"image_to_text": "Image to text", "text_to_image": "Text to image
 
 Rows = Sequence[Mapping[str, Any]]
 Scores = Mapping[int, Mapping[str, float]]
-"""What ``benchmark.retrieval`` says of an epoch, by epoch from 0."""
+"""Scores of ``benchmark.retrieval``, by epoch from 0."""
 
 
 def plots(rows: Rows, scores: Scores) -> dict[str, bytes]:
     """Return every plot as PNG, by file name.
 
     Args:
-        rows: Of ``metrics.jsonl``: records of steps, as ``Meter.add`` gives them.
-        scores: Of the epochs that were validated; may be empty.
+        rows: Rows of ``metrics.jsonl``: one record per step, from ``Meter.add``.
+        scores: Scores of the validated epochs; may be empty.
     """
     with style():
         return {
@@ -38,7 +38,7 @@ def plots(rows: Rows, scores: Scores) -> dict[str, bytes]:
 
 
 def loss(rows: Rows, scores: Scores) -> bytes:
-    """Draw the loss of training by step and of validation by epoch, each beside guessing."""
+    """Plot the training loss by step and the validation loss by epoch, each with chance level."""
     drawn = plot_figure(10, 4.2)
     training, judged = drawn.subplots(1, 2, width_ratios=(1.6, 1))
     training.set_title("Training loss")
@@ -47,7 +47,7 @@ def loss(rows: Rows, scores: Scores) -> bytes:
     if len(step_S):
         training.plot(step_S, loss_S, color=_PALE, linewidth=1)
         training.plot(step_S, smoothed(loss_S), color=BLUE, linewidth=1.8)
-        # A larger batch later makes guessing harder.
+        # A larger batch later raises the chance level.
         batch_S, pairs_S = _curve(rows, "pairs")
         guessed_S = np.log(pairs_S)
         training.plot(batch_S, guessed_S, color=GREY, linewidth=1.2, linestyle=_DASHED)
@@ -71,7 +71,7 @@ def loss(rows: Rows, scores: Scores) -> bytes:
 
 
 def recall(scores: Scores) -> bytes:
-    """Draw R@1, R@5 and R@10 of both directions by epoch, each beside chance."""
+    """Plot R@1, R@5 and R@10 of both directions by epoch, each with chance level."""
     drawn = plot_figure(10, 4.4)
     panels = drawn.subplots(1, 2, sharey=True)
     highest = 0.0
@@ -81,7 +81,7 @@ def recall(scores: Scores) -> bytes:
             draw_empty(axes, "no validation")
             continue
         last = scores[max(scores)]
-        # A pool of fewer pairs than k has no such recall.
+        # A pool of fewer pairs than k has no recall at k.
         there = [k for k in _RECALLS if f"{direction}_recall_at_{k}" in last]
         for k in there:
             colour, marker = _RECALLS[k]
@@ -113,7 +113,7 @@ def recall(scores: Scores) -> bytes:
 
 
 def throughput(rows: Rows) -> bytes:
-    """Draw pairs a second by step, and how much of the time and of the hardware was used."""
+    """Plot pairs per second by step, and the shares of waiting and of hardware utilisation."""
     drawn = plot_figure(10, 4.2)
     speed, shares = drawn.subplots(1, 2)
     speed.set_title("Speed")
@@ -142,18 +142,18 @@ def throughput(rows: Rows) -> bytes:
 
 
 def smoothed(values_S: np.ndarray, share: float = 0.04) -> np.ndarray:
-    """Return each value's mean with its neighbours: ``share`` of all, fewer at the ends."""
+    """Return moving averages over ``share`` of all values, over fewer at the ends."""
     reach = round(len(values_S) * share / 2)
     sums = np.concatenate([[0.0], np.cumsum(values_S, dtype=np.float64)])
     places = np.arange(len(values_S))
-    # As many on either side, so that the ends are not pulled.
+    # Symmetric windows, so that the ends are not biased.
     near = np.minimum(reach, np.minimum(places, len(values_S) - 1 - places))
     first, last = places - near, places + near + 1
     return np.asarray((sums[last] - sums[first]) / (last - first))
 
 
 def _curve(steps: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return steps and values, means over equal parts of a long run; what is no number is left."""
+    """Return steps and values, reduced to means in a long run; missing values are skipped."""
     found = [(row["step"], row[name]) for row in steps if row.get(name) is not None]
     pairs = np.array(found, np.float64).reshape(-1, 2)
     if len(pairs) > POINTS:
@@ -162,7 +162,7 @@ def _curve(steps: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_epoch(scores: Scores, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return epochs done and values."""
+    """Return epochs, from 1, and values."""
     epochs = sorted(scores)
     values = np.array([scores[epoch].get(name, np.nan) for epoch in epochs], np.float64)
     return np.array(epochs) + 1, values
@@ -183,7 +183,7 @@ def _name_guessing(axes: Axes, height: float) -> None:
 
 
 def _name_ends(axes: Axes, shares: Sequence[float], top: float) -> None:
-    """Write the last value of each curve to its right, from below, none on another."""
+    """Write the last value of each curve to its right, without overlaps."""
     free = 0.0
     for share in sorted(shares):
         place = max(share, free)
@@ -212,5 +212,5 @@ def _axis_of_steps(axes: Axes) -> None:
 
 def _axis_of_epochs(axes: Axes, epochs: np.ndarray) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    # A single epoch gets room at its sides.
+    # A single epoch gets margins.
     axes.set_xlim(min(epochs[0], 1) - 0.3, max(epochs[-1], 2) + 0.3)

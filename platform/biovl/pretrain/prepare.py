@@ -1,4 +1,4 @@
-"""A built model made ready to train: its towers, as the settings of a step say."""
+"""Towers prepared for training, as configured by the settings of a step."""
 
 from typing import Any
 
@@ -36,9 +36,9 @@ def towers_of(built: Built, step: StepConfig, device: torch.device) -> Towers:
 
 
 def checkpoint_activations(tower: Any) -> None:
-    """Let a tower keep only the inputs of its blocks for the backward pass."""
+    """Enable activation checkpointing in the blocks of a tower."""
     if isinstance(tower, HFTextEncoder):
-        # The reentrant kind, which open_clip asks for, does not go with DDP.
+        # open_clip uses the reentrant variant, which is incompatible with DDP.
         tower.transformer.gradient_checkpointing_enable({"use_reentrant": False})
     else:
         tower.set_grad_checkpointing()

@@ -1,4 +1,4 @@
-"""A finished run to a folder that others use: weights, curves, the model card."""
+"""The published files of a run: weights, curves, the model card."""
 
 import dataclasses
 import hashlib
@@ -18,13 +18,13 @@ from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.trackers import METRICS, read_metrics
 
 HARDWARE = "hardware"
-"""Under which worker 0 notes on what it trains."""
+"""Note in which worker 0 records the hardware."""
 
 
 def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> str:
-    """Write weights and their description in open_clip's layout; return the weights' SHA-256.
+    """Write weights and configuration in open_clip's layout; return the SHA-256 of the weights.
 
-    It belongs into the manifest: two runs of one configuration need not end in the same weights.
+    The hash belongs in the manifest: two runs of one configuration may end in different weights.
     """
     with tempfile.TemporaryDirectory() as local:
         encoder.save(Path(local), built, state)
@@ -35,21 +35,21 @@ def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> st
     return digest
 
 
-def write_story(
+def write_report_files(
     config: PretrainConfig,
     manifest: Manifest,
     built: Built,
     scores: Mapping[int, Mapping[str, Any]],
     epoch: int,
 ) -> None:
-    """Write what tells a person how the model came about: scores, curves, the card.
+    """Write the scores, the curves and the model card.
 
     Args:
-        config: Of the run.
-        manifest: To be published.
+        config: Configuration of the run.
+        manifest: Manifest to be published.
         built: The model.
-        scores: Of the epochs that were validated, by epoch from 0.
-        epoch: Whose weights are published, from 0.
+        scores: Scores of the validated epochs, by epoch from 0.
+        epoch: Epoch whose weights are published, from 0.
     """
     folder = Draft(config.out).folder
     rows = _rows(folder)
@@ -75,7 +75,7 @@ def write_story(
 
 
 def _rows(folder: Folder) -> list[dict[str, Any]]:
-    """Return the records of every step."""
+    """Return the logged records, one per step."""
     with tempfile.TemporaryDirectory() as local:
         path = Path(local, METRICS)
         path.write_bytes(folder.read(METRICS))

@@ -1,7 +1,7 @@
-"""Whether the images of a corpus are large enough for a model that is trained on them.
+"""Check that the images of a corpus are large enough for a model.
 
-Assemble may store images smaller than they were published (``image.short_side_px``), for a smaller
-model to decode them faster. A larger model would be trained on enlarged images without any error.
+Assemble may store images at reduced size (``image.short_side_px``), which decode faster for a
+small model. A larger model would silently be trained on enlarged images.
 """
 
 import json
@@ -17,26 +17,26 @@ from biovl.core import recipes
 from biovl.core.errors import ConfigError
 
 _MULTIPLE_PX = 32
-"""Suggested sizes are multiples of it."""
+"""Suggested sizes are multiples of this."""
 
 
 def stored_px(config: Mapping[str, Any]) -> int | None:
-    """Return the most pixels of the shorter side of stored images; None where they are unlimited.
+    """Return the largest shorter side of stored images, in pixels; None if unlimited.
 
     Args:
-        config: Of assemble, as it is in the manifest of a corpus. One that says nothing of images
-            has no limit that is known.
+        config: Configuration of assemble, from the manifest of a corpus. Without image settings
+            no limit is known.
     """
     limit = (config.get("image") or {}).get("short_side_px")
     return None if limit is None else int(limit)
 
 
 def needed_px(image_px: int, crop_scale: tuple[float, float]) -> int:
-    """Return the shorter side from which on a square image is never enlarged, crops included.
+    """Return the shorter side at which no square image is enlarged, crops included.
 
     Args:
-        image_px: Side of the squares that the model reads.
-        crop_scale: The least and largest share of an image's area that is kept in training.
+        image_px: Input side of the model, in pixels.
+        crop_scale: Range of the share of an image's area in a training crop.
     """
     return math.ceil(image_px / math.sqrt(crop_scale[0]) - 1e-9)
 
@@ -44,16 +44,16 @@ def needed_px(image_px: int, crop_scale: tuple[float, float]) -> int:
 def check_resolution(
     uri: str, config: Mapping[str, Any], *, image_px: int, crop_scale: tuple[float, float]
 ) -> None:
-    """Refuse a corpus whose images were stored smaller than a model reads them.
+    """Reject a corpus whose images are stored smaller than the model's input.
 
     Args:
         uri: Of the corpus.
-        config: Of the assemble that made it, as in its manifest.
-        image_px: Side of the squares that the model reads.
-        crop_scale: The least and largest share of an image's area that is kept in training.
+        config: Configuration of the assemble that made it, from its manifest.
+        image_px: Input side of the model, in pixels.
+        crop_scale: Range of the share of an image's area in a training crop.
 
     Raises:
-        ConfigError: With the command that makes a corpus that is large enough.
+        ConfigError: With the command that makes a corpus with large enough images.
     """
     stored, needed = stored_px(config), needed_px(image_px, crop_scale)
     if stored is None or stored >= needed:

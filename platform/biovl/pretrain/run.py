@@ -1,4 +1,4 @@
-"""A run as one of its workers sees it: go on where it was, train, keep, say, validate."""
+"""A run as one of its workers executes it: resume, train, save checkpoints, log, validate."""
 
 import contextlib
 import os
@@ -31,54 +31,54 @@ from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.workers import Workers
 
 PREEMPTION_STEPS = 10
-"""Steps between two questions whether a node is about to go: each costs a meeting of workers."""
+"""Steps between two checks for preemption: each check synchronizes all workers."""
 
 
 ENDED = "ended"
-"""Under which a run that is ended as not worth going on with notes why."""
+"""Prefix of the notes that record why a run was stopped by a training error."""
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a run needs of where it runs."""
+class Callbacks:
+    """Callbacks that connect a run to its environment: Ray, or a single process."""
 
     batches: Callable[[Built, int], Generator[Batch]]
-    """This worker's batches from a number of steps done to the end of the run."""
+    """Return this worker's batches from a number of completed steps to the end of the run."""
 
     validate: Callable[[int, int], None]
-    """Begins to validate an epoch from the checkpoint after so many steps. Asked of worker 0."""
+    """Start validating an epoch from the checkpoint at this step. Called on worker 0."""
 
     say: Callable[[str], None]
-    """Tells a person a line. Asked of worker 0."""
+    """Log a message. Called on worker 0."""
 
     preempted: Callable[[], bool] = lambda: False
-    """Whether a node is about to go. Asked of all workers at the same time."""
+    """Return whether a node is about to be preempted. Called on all workers at the same time."""
 
     line_every_s: float = 10.0
 
-    save_wanted: Callable[[], bool] = lambda: False
-    """Whether to save now, as the workers are about to be ended. Asked of worker 0."""
+    save_requested: Callable[[], bool] = lambda: False
+    """Return whether to save now, because the workers will be stopped. Called on worker 0."""
 
     saved: Callable[[], None] = lambda: None
-    """Says that this was done."""
+    """Confirm the requested save."""
 
 
 def run(
     config: PretrainConfig,
     plan: Plan,
     validated_every: int | None,
-    surroundings: Surroundings,
+    callbacks: Callbacks,
     *,
     workers: Workers,
     device: torch.device,
 ) -> None:
-    """Train until the end of the plan, from the last checkpoint if there is one.
+    """Train from the last checkpoint, if there is one, until the end of the plan.
 
-    Every worker calls this at the same time. Worker 0 writes: checkpoints, the journal, lines.
+    Every worker calls this at the same time. Worker 0 writes checkpoints, the journal and messages.
 
     Raises:
-        TrainingError: If the run is not worth going on with. All workers raise it together.
-        BiovlError: If something that the run needs cannot be had.
+        TrainingError: If the run diverged or collapsed. All workers raise it together.
+        BiovlError: If something that the run needs is unavailable.
     """
     _make_deterministic(config)
     allow_tf32(config.step.precision, device)
@@ -88,8 +88,8 @@ def run(
         keep_last=config.save.keep_last,
         pinned=lambda: steps_to_keep(draft, plan, validated_every),
     )
-    # Worker 0 decides, as a folder may look different from elsewhere.
-    found = checkpoints.last_good(surroundings.say) if workers.rank == 0 else 0
+    # Worker 0 decides, since other nodes may list the folder differently.
+    found = checkpoints.last_good(callbacks.say) if workers.rank == 0 else 0
     steps_done = int(workers.sum(torch.tensor(found, device=device)))
     torch.manual_seed(seed_of(config.seed))
     built = build(config.model, with_weights=steps_done == 0)
@@ -98,10 +98,10 @@ def run(
     if steps_done:
         trainer.load(checkpoints.load(steps_done))
     if workers.rank == 0 and steps_done:
-        surroundings.say(f"goes on after step {steps_done:,} of {plan.steps:,}")
-    keeper = _Keeper(config, plan, validated_every, checkpoints, trainer, surroundings)
+        callbacks.say(f"resumes from step {steps_done:,} of {plan.steps:,}")
+    saver = _Saver(config, plan, validated_every, checkpoints, trainer, callbacks)
     if workers.rank == 0:
-        keeper.validate_what_waits()
+        saver.validate_pending()
     if steps_done == plan.steps:
         return
 
@@ -116,45 +116,45 @@ def run(
         workers=workers.count,
         peak_flops=None if accelerator is None else accelerator.peak_flops(precision),
         memory_bytes=lambda: memory_bytes(device),
-        every_s=surroundings.line_every_s,
+        every_s=callbacks.line_every_s,
         clock=time.monotonic,
         unit="GPU" if device.type == "cuda" else "worker",
     )
     with ExitStack() as stack:
         if workers.rank == 0:
             draft.note(HARDWARE, _hardware(workers, device))
-            keeper.journal = stack.enter_context(Journal(config, steps_done))
-        watchdog = Watchdog(config.trouble.stuck_minutes, "the first step begins")
+            saver.journal = stack.enter_context(Journal(config, steps_done))
+        watchdog = Watchdog(config.trouble.stuck_minutes, "waiting for the first step")
         stack.callback(watchdog.close)
-        batches = surroundings.batches(built, steps_done)
+        batches = callbacks.batches(built, steps_done)
         stack.callback(batches.close)
         watch = stack.enter_context(contextlib.closing(CompileWatch()))
         preempted = False
-        for report in _with_its_end_noted(
+        for report in _note_failure(
             train(trainer, batches, config.trouble), trainer, workers, draft
         ):
-            watchdog.heard(f"step {report.steps_done + 1} is taken")
+            watchdog.reset(f"running step {report.steps_done + 1}")
             if config.step.compile and workers.rank == 0:
-                for line in watch.news():
-                    surroundings.say(line)
+                for line in watch.messages():
+                    callbacks.say(line)
             if workers.rank == 0:
-                keeper.write(meter, _as_step(report, cost))
-                keeper.after(report)
-            if workers.rank == 0 and surroundings.save_wanted():
-                keeper.save("the number of workers changes")
-                surroundings.saved()
+                saver.write(meter, _step_of(report, cost))
+                saver.after(report)
+            if workers.rank == 0 and callbacks.save_requested():
+                saver.save("the number of workers changes")
+                callbacks.saved()
             if not preempted and report.steps_done % PREEMPTION_STEPS == 0:
-                preempted = surroundings.preempted()
+                preempted = callbacks.preempted()
                 if preempted and workers.rank == 0:
-                    keeper.save("a node is about to go")
+                    saver.save("a node is about to be preempted")
         if workers.rank == 0:
-            keeper.save_the_end()
+            saver.save_last()
 
 
-def _with_its_end_noted(
+def _note_failure(
     reports: Iterator[Report], trainer: Trainer, workers: Workers, draft: Draft
 ) -> Iterator[Report]:
-    """Yield reports; note in the draft why there are no more, if that is no good reason."""
+    """Yield reports; note a training error in the draft before raising it."""
     try:
         yield from reports
     except TrainingError as error:
@@ -163,16 +163,16 @@ def _with_its_end_noted(
         raise
 
 
-def times_ended(draft: Draft) -> list[dict[str, Any]]:
-    """Return after which steps a run was ended as not worth going on with, and why."""
+def noted_failures(draft: Draft) -> list[dict[str, Any]]:
+    """Return the training errors noted in a draft: the steps completed, and the reason."""
     return [
         {"step": int(name.rpartition("/")[2]), **(draft.read_note(name) or {})}
         for name in draft.note_names(ENDED)
     ]
 
 
-class _Keeper:
-    """Decides when worker 0 saves and what follows."""
+class _Saver:
+    """Checkpoints, validations and log lines of worker 0."""
 
     def __init__(
         self,
@@ -181,32 +181,32 @@ class _Keeper:
         validated_every: int | None,
         checkpoints: Checkpoints,
         trainer: Trainer,
-        surroundings: Surroundings,
+        callbacks: Callbacks,
     ) -> None:
         self._config, self._plan, self._validated_every = config, plan, validated_every
-        self._checkpoints, self._trainer, self._surroundings = checkpoints, trainer, surroundings
+        self._checkpoints, self._trainer, self._callbacks = checkpoints, trainer, callbacks
         self._saved_at = time.monotonic()
         self._saved_steps = trainer.steps_done
         self.journal: Journal | None = None
 
     def write(self, meter: Meter, step: Step) -> None:
-        """Write down a step, and say a line now and then."""
+        """Add a step to the journal, and log a line at intervals."""
         record = meter.add(step)
         if self.journal is not None:
             self.journal.add(record)
         line = meter.line()
         if line is not None:
-            self._surroundings.say(line)
+            self._callbacks.say(line)
 
     def after(self, report: Report) -> None:
-        """Save if an epoch ended, or it is time."""
+        """Save a checkpoint at the end of an epoch, or when one is due."""
         if report.skipped:
-            self._surroundings.say(f"step {report.steps_done} skipped: its loss is {report.loss}")
+            self._callbacks.say(f"step {report.steps_done} skipped: its loss is {report.loss}")
         ends = self._plan.ends()
         if report.steps_done in ends:
             epoch = ends.index(report.steps_done)
             if is_validated(epoch, self._plan, self._validated_every):
-                self._save(lambda: self._surroundings.validate(epoch, report.steps_done))
+                self._save(lambda: self._callbacks.validate(epoch, report.steps_done))
             else:
                 self._save()
             return
@@ -217,35 +217,35 @@ class _Keeper:
             self._save()
 
     def save(self, reason: str) -> None:
-        """Save now, and wait until it is written."""
+        """Save a checkpoint now, and wait until it is written."""
         self._save()
         self._checkpoints.wait()
-        self._surroundings.say(f"saved after step {self._trainer.steps_done}: {reason}")
+        self._callbacks.say(f"saved after step {self._trainer.steps_done}: {reason}")
 
-    def save_the_end(self) -> None:
-        """Wait until the last state is written."""
+    def save_last(self) -> None:
+        """Save the last state, and wait until it is written."""
         if self._saved_steps != self._trainer.steps_done:
             self._save()
         self._checkpoints.wait()
 
-    def validate_what_waits(self) -> None:
-        """Begin to validate epochs that ended before the run was killed."""
+    def validate_pending(self) -> None:
+        """Start the validations of epochs that ended before the run was interrupted."""
         waiting = steps_waiting(Draft(self._config.out), self._plan, self._validated_every)
         for steps_done in self._checkpoints.steps():
-            # Later ones could not be read, and are made again.
+            # Later checkpoints were unreadable, and their steps are repeated.
             if steps_done in waiting and steps_done <= self._trainer.steps_done:
-                self._surroundings.validate(waiting[steps_done], steps_done)
+                self._callbacks.validate(waiting[steps_done], steps_done)
 
     def _save(self, then: Callable[[], None] = lambda: None) -> None:
         self._saved_at, self._saved_steps = time.monotonic(), self._trainer.steps_done
         if self.journal is not None:
             self.journal.add_scores(self._trainer.steps_done)
-            self.journal.keep()
+            self.journal.upload()
         self._checkpoints.save(self._trainer.state(), then)
 
 
-def _as_step(report: Report, cost: flops.ForwardCost) -> Step:
-    # Other workers' captions are as long, but for chance.
+def _step_of(report: Report, cost: flops.ForwardCost) -> Step:
+    # Caption lengths on the other workers are assumed equal on average.
     share = report.place.batch_pairs / len(report.lengths_B)
     return Step(
         done=report.steps_done,
@@ -269,7 +269,7 @@ def _hardware(workers: Workers, device: torch.device) -> str:
 
 def _make_deterministic(config: PretrainConfig) -> None:
     if config.deterministic:
-        # cuBLAS wants to be told before its first use.
+        # cuBLAS reads this variable on its first use.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = False

@@ -1,4 +1,4 @@
-"""What happens when: batch sizes, epochs and learning rate, all from the number of pairs seen."""
+"""Schedule of a run: batch sizes, epochs and learning rate, as functions of the pairs seen."""
 
 import bisect
 import math
@@ -11,34 +11,34 @@ from biovl.pretrain.config import BatchConfig, OptimConfig
 
 @dataclass(frozen=True)
 class Place:
-    """Where a step stands in its run."""
+    """Position of a step in its run."""
 
     epoch: int
     """From 0."""
 
     step: int
-    """Steps of this epoch before it."""
+    """Index of the step in its epoch, from 0."""
 
     batch_pairs: int
-    """Pairs of all workers in it."""
+    """Pairs of all workers in this step."""
 
     pairs_before: int
-    """Pairs of the run before it."""
+    """Pairs of the run before this step."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a run. Its place is one number, the steps done: the rest follows from it."""
+    """The steps of a run. The number of completed steps determines everything else."""
 
     epochs: Sequence[tuple[int, int]]
-    """Of each epoch: pairs in a step, and steps."""
+    """Per epoch: pairs in a step, and number of steps."""
 
     @classmethod
     def of(cls, corpus_pairs: int, batch: BatchConfig, epochs: int) -> "Plan":
-        """Return the plan of a run. What is left of an epoch after its last whole batch waits.
+        """Return the plan of a run. An incomplete last batch of an epoch is dropped.
 
         Raises:
-            ConfigError: If an epoch has not one whole batch.
+            ConfigError: If an epoch has not one full batch.
         """
         sizes = [batch.of_epoch(epoch) for epoch in range(epochs)]
         if max(sizes) > corpus_pairs:
@@ -59,11 +59,11 @@ class Plan:
         return sum(size * steps for size, steps in self.epochs)
 
     def ends(self) -> list[int]:
-        """Return the steps done at the end of each epoch."""
+        """Return the number of completed steps at the end of each epoch."""
         return [sum(steps for _, steps in self.epochs[: n + 1]) for n in range(len(self.epochs))]
 
     def place(self, steps_done: int) -> Place:
-        """Return where the step after ``steps_done`` others stands."""
+        """Return the position of the step after ``steps_done`` others."""
         epoch = bisect.bisect_right(self.ends(), steps_done)
         before = self.epochs[:epoch]
         size, _ = self.epochs[epoch]

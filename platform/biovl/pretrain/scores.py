@@ -1,4 +1,4 @@
-"""What validation found, as it is noted in the draft of a run, and what still waits for it."""
+"""Validation scores noted in the draft of a run, and the epochs that still need validation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,20 +9,20 @@ from biovl.pretrain.schedule import Plan
 
 
 def note_name(epoch: int) -> str:
-    """Return the name under which the scores of an epoch are noted in the draft."""
+    """Return the name of the note with the scores of an epoch."""
     return f"validation/{epoch:04d}"
 
 
 def scores_noted(draft: Draft) -> dict[int, dict[str, Any]]:
-    """Return the scores of the epochs that were validated, by epoch from 0."""
-    names = draft.note_names("validation")
-    return {int(name.rpartition("/")[2]): draft.read_note(name) or {} for name in names}
+    """Return the noted scores of the validated epochs, by epoch from 0."""
+    names = draft.names_noted("validation")
+    return {int(name.rpartition("/")[2]): draft.noted(name) or {} for name in names}
 
 
 def best_epoch(scores: dict[int, dict[str, Any]]) -> int | None:
     """Return the epoch with the best mean of both recalls at 1.
 
-    Of equal ones that with the lowest loss, of these the first: few pairs have few recalls.
+    Ties: the lowest loss, then the first epoch. Few pairs have few distinct recalls.
     """
 
     def goodness(epoch: int) -> tuple[float, float]:
@@ -35,27 +35,27 @@ def epoch_to_publish(scores: dict[int, dict[str, Any]], choice: str, epochs: int
     """Return the epoch, from 0, whose weights become the model: the best, or the last.
 
     Args:
-        scores: Of the validated epochs.
-        choice: ``best``, which is the last where no epoch was validated, or ``last``.
-        epochs: Of the run.
+        scores: Scores of the validated epochs.
+        choice: ``best``, which is the last epoch if none was validated, or ``last``.
+        epochs: Number of epochs of the run.
     """
     best = best_epoch(scores) if choice == "best" else None
     return epochs - 1 if best is None else best
 
 
 def is_validated(epoch: int, plan: Plan, every: int | None) -> bool:
-    """Return whether an epoch is to be validated: every so many, and the last."""
+    """Return whether an epoch is due for validation: every ``every`` epochs, and the last."""
     return every is not None and ((epoch + 1) % every == 0 or epoch + 1 == len(plan.epochs))
 
 
 def steps_waiting(draft: Draft, plan: Plan, every: int | None) -> dict[int, int]:
-    """Return the epochs that are to be validated and were not, by the steps done at their end."""
+    """Return the epochs whose validation is pending, by the number of steps at their end."""
     return _waiting(scores_noted(draft), plan, every)
 
 
 def steps_to_keep(draft: Draft, plan: Plan, every: int | None) -> list[int]:
-    """Return the steps whose checkpoints are needed: of the best epoch, and of those waiting."""
-    # Read once: an epoch whose scores come in between would neither wait nor be the best.
+    """Return the steps whose checkpoints are needed: of the best epoch, and of pending ones."""
+    # Read once: scores that arrive between two reads could hide an epoch from both lists.
     scores = scores_noted(draft)
     best = best_epoch(scores)
     return [*_waiting(scores, plan, every), *([] if best is None else [plan.ends()[best]])]

@@ -1,6 +1,6 @@
-"""Where others keep the curves of runs: TensorBoard, Weights & Biases, MLflow.
+"""Experiment trackers: TensorBoard, Weights & Biases, MLflow.
 
-Packages are imported when they are asked for: only who uses one has to have it.
+Each package is imported on use, so it must be installed only where a run uses its tracker.
 """
 
 import logging
@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TensorBoardConfig:
-    """Event files in ``tensorboard/`` of the run."""
+    """TensorBoard event files in ``tensorboard/`` of the run."""
 
     flush_s: int = 30
-    """Seconds after which new numbers can be seen."""
+    """Seconds between flushes: the delay until new values are visible."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +30,10 @@ class WandbConfig:
 
     project: str = "biovl"
     entity: str | None = None
-    """The user or team; None takes the default of whoever is logged in."""
+    """User or team; None for the default of the logged-in user."""
 
     mode: Literal["online", "offline"] = "online"
-    """``offline`` writes to ``wandb/`` of the run, for ``wandb sync``."""
+    """``offline`` writes to ``wandb/`` of the run, for a later ``wandb sync``."""
 
     tags: tuple[str, ...] = ()
 
@@ -43,7 +43,7 @@ class MlflowConfig:
     """An MLflow tracking server."""
 
     tracking_uri: str
-    """``http://host:5000``, or what else MLflow takes."""
+    """``http://host:5000``, or another URI that MLflow accepts."""
 
     experiment: str = "biovl"
 
@@ -54,7 +54,7 @@ class TensorBoard:
     def __init__(self, config: TensorBoardConfig, folder: Path, first_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # Viewers forget what an earlier file holds from this step on.
+        # Viewers discard the values of earlier files from this step on.
         purge = first_step if folder.exists() else None
         self._writer: Any = SummaryWriter(str(folder), purge_step=purge, flush_secs=config.flush_s)
 
@@ -79,7 +79,7 @@ class Wandb:
 
         self.run_id: str | None = run_id or uuid.uuid4().hex[:12]
         try:
-            # With an id that is known W&B goes on with that run, and passes over steps it has.
+            # With the id of an existing run, W&B resumes that run and skips steps that it has.
             self._run: Any = wandb.init(
                 project=config.project,
                 entity=config.entity,
@@ -93,7 +93,7 @@ class Wandb:
                 settings=wandb.Settings(console="off"),
             )
         except wandb.errors.Error as error:
-            raise ConfigError(f"trackers: W&B refuses the run: {error}") from error
+            raise ConfigError(f"trackers: W&B rejects the run: {error}") from error
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(_tagged(values), step=step)
@@ -120,14 +120,14 @@ class Mlflow:
             if run_id is None:
                 run_id = self._create(config.experiment, run_name)
                 params = [Param(name, str(value)[:500]) for name, value in _flat(plain_config)]
-                # A call takes a hundred at most.
+                # MLflow accepts at most a hundred parameters per call.
                 for start in range(0, len(params), 100):
                     self._client.log_batch(run_id, params=params[start : start + 100])
             self._client.update_run(run_id, status="RUNNING")
             self._last_steps = self._logged(run_id)
         except MlflowException as error:
             raise ConfigError(
-                f"trackers: MLflow at {config.tracking_uri} refuses the run: {error}"
+                f"trackers: MLflow at {config.tracking_uri} rejects the run: {error}"
             ) from error
         self.run_id: str | None = run_id
 
@@ -144,33 +144,37 @@ class Mlflow:
         self._send(lambda: self._client.set_terminated(self.run_id))
 
     def _create(self, experiment: str, run_name: str) -> str:
-        found = self._client.get_experiment_by_name(experiment)
-        where = found.experiment_id if found else self._client.create_experiment(experiment)
-        made: str = self._client.create_run(where, run_name=run_name).info.run_id
-        return made
+        experiment_found = self._client.get_experiment_by_name(experiment)
+        experiment_id = (
+            experiment_found.experiment_id
+            if experiment_found
+            else self._client.create_experiment(experiment)
+        )
+        run_id: str = self._client.create_run(experiment_id, run_name=run_name).info.run_id
+        return run_id
 
     def _logged(self, run_id: str) -> dict[str, int]:
-        """Return the last step of each metric: MLflow would keep a second value beside it."""
+        """Return the last step of each metric: MLflow stores repeated steps as further values."""
         return {
             name: max(item.step for item in self._client.get_metric_history(run_id, name))
             for name in self._client.get_run(run_id).data.metrics
         }
 
     def _send(self, call: Any) -> None:
-        # A tracking server that is away for a while is no reason to end days of training;
-        # metrics.jsonl has everything.
+        # An outage of the tracking server must not end days of training; metrics.jsonl is
+        # complete.
         try:
             call()
         except self._trouble as error:
             if not self._is_lost:
-                _log.warning("MLflow does not answer; its curves will have gaps: %s", error)
+                _log.warning("MLflow is unavailable; its curves will have gaps: %s", error)
             self._is_lost = True
         else:
             self._is_lost = False
 
 
 def _tagged(values: Mapping[str, float]) -> dict[str, float]:
-    """Return numbers under names that viewers group: ``train/loss`` for ``loss``."""
+    """Return metrics under names that viewers group: ``train/loss`` for ``loss``."""
     return {
         name if "/" in name else f"train/{name}": value
         for name, value in values.items()

@@ -1,4 +1,4 @@
-"""One step of contrastive training: the gradient of the loss over all pairs, and its use.
+"""One step of contrastive training: the gradient of the loss over the pairs of all workers.
 
 A batch that does not fit goes through the towers in micro-batches (GradCache, Gao et al. 2021):
 
@@ -9,7 +9,7 @@ A batch that does not fit goes through the towers in micro-batches (GradCache, G
 
 The sum over micro-batches is the gradient of the whole batch, dropout included; ``logit_scale``
 is in the loss alone and gets its gradient there, once. A batch that fits keeps its first graph.
-Texts travel while images are computed, and their gradients while images go backward.
+Texts are gathered while images are computed, and their gradients reduced while images go backward.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ from biovl.runtime.workers import Workers
 # Shapes: b pairs on this worker, N pairs on all workers, D embedding.
 
 MAX_LOGIT_SCALE = math.log(100)
-"""Radford et al. 2021, section 2.5: larger ones made training unstable."""
+"""Upper limit. Radford et al. 2021, section 2.5: larger values made training unstable."""
 
-# Running statistics of a ResNet are each worker's own, as its batches are. Renamed in torch 2.15.
+# A ResNet's running statistics are local to each worker, as its batches are. Renamed in torch 2.15.
 _NO_BUFFER_SYNC: dict[str, Any] = (
     {"forward_sync_buffers": False}
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
@@ -45,7 +45,7 @@ Autocast = Callable[[], contextlib.AbstractContextManager[Any]]
 
 @dataclass
 class Towers:
-    """A model in training: each tower behind a DDP of its own, as each goes backward by itself."""
+    """A model in training: each tower in a separate DDP, since each goes backward separately."""
 
     image: nn.Module
     """uint8 pixels [B, H, W, 3] -> unit features [B, D]."""
@@ -57,13 +57,13 @@ class Towers:
     logit_bias: nn.Parameter | None = None
 
     def distributed(self, workers: Workers) -> "Towers":
-        """Return the towers as DDP sees them; themselves with one worker."""
+        """Return the towers wrapped in DDP; unchanged with one worker."""
         if workers.count == 1:
             return self
 
         def wrap(tower: nn.Module) -> nn.Module:
-            # Without device_ids, also on GPUs: with them DDP copies every input there, and lengths
-            # of captions have to stay on the host. It takes the device from the parameters.
+            # Without device_ids, also on GPUs: with them DDP copies every input to the GPU, and
+            # caption lengths must stay on the host. DDP takes the device from the parameters.
             return DistributedDataParallel(tower, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC)
 
         return Towers(wrap(self.image), wrap(self.text), self.logit_scale, self.logit_bias)
@@ -81,18 +81,18 @@ def gradients(
     autocast: Autocast = contextlib.nullcontext,
     seed: tuple[int, ...] = (0,),
 ) -> Tensor:
-    """Put into every parameter's ``grad`` the gradient of the loss over the pairs of all workers.
+    """Add the gradient of the loss over the pairs of all workers to every parameter's ``grad``.
 
     Args:
-        towers: The model; gradients are added to what is there.
+        towers: The model; gradients accumulate.
         batch: This worker's share of the pairs, on the device.
         total: Pairs of all workers, N.
         loss: ``info_nce`` or ``sigmoid``.
-        workers: Who computes together.
-        micro_batch: Pairs that go through a tower at a time; None is all.
-        tile: Texts whose similarities are held at a time.
-        autocast: What the towers run in; the loss is always in full precision.
-        seed: Decides dropout, with the worker and the micro-batch.
+        workers: The process group.
+        micro_batch: Pairs per forward pass of a tower; None for all.
+        tile: Texts whose similarities are in memory at a time.
+        autocast: Autocast context of the towers; the loss is always in full precision.
+        seed: Seed of dropout, combined with the worker and the micro-batch.
 
     Returns:
         The loss over the pairs of all workers. Shape [].
@@ -108,7 +108,7 @@ def gradients(
     result = loss(image_bD, gathered(), scale.reshape(()), bias, workers=workers, tile=tile)
     text_grad = workers.reduce_scatter(result.text_ND)
 
-    # DDP takes the mean over the workers, the loss has shared out a sum.
+    # DDP averages over the workers; the loss is divided for a sum.
     images.backward(result.image_bD * workers.count)
     texts.backward(text_grad() * workers.count)
     shared = workers.sum(torch.stack([result.scale * scale.reshape(()), result.bias]))
@@ -119,7 +119,7 @@ def gradients(
 
 
 class _Pass:
-    """A tower's way through a batch: forward for the features, backward from their gradients."""
+    """A tower's passes over a batch: forward for the features, backward from their gradients."""
 
     def __init__(
         self,
@@ -132,15 +132,15 @@ class _Pass:
         self._kept: Tensor | None = None
 
     def forward(self) -> Tensor:
-        """Return the features of all pieces, without a graph. Shape [b, D]."""
+        """Return the features of all micro-batches, without a graph. Shape [b, D]."""
         if len(self._pieces) == 1:
             self._kept = self._features(0)
             return self._kept.detach()
-        with torch.no_grad(), _statistics_as_they_are(self._tower):
+        with torch.no_grad(), _frozen_batch_norm(self._tower):
             return torch.cat([self._features(number) for number in range(len(self._pieces))])
 
     def backward(self, grad_bD: Tensor) -> None:
-        """Add the gradients of the parameters, given those of the features."""
+        """Add the gradients of the parameters, from those of the features."""
         if self._kept is not None:
             self._kept.backward(grad_bD)
             self._kept = None
@@ -148,11 +148,11 @@ class _Pass:
         sizes = [len(piece[-1]) for piece in self._pieces]
         for number, piece_grad_bD in enumerate(grad_bD.split(sizes)):
             is_last = number == len(sizes) - 1
-            with _unsynchronised(self._tower, not is_last):
+            with _without_sync(self._tower, not is_last):
                 self._features(number).backward(piece_grad_bD)
 
     def _features(self, number: int) -> Tensor:
-        # The same random numbers in both passes, and in a run that was killed and goes on.
+        # The same random numbers in both passes, and in a resumed run.
         torch.manual_seed(seed_of(*self._seed, number))
         with self._autocast():
             features_bD: Tensor = self._tower(*self._pieces[number])
@@ -160,7 +160,7 @@ class _Pass:
 
 
 def seed_of(*numbers: int) -> int:
-    """Return a seed that depends on all of the numbers and differs from that of any others."""
+    """Return a seed derived from all of the numbers; other numbers give another seed."""
     return int(
         np.random.SeedSequence([len(numbers), *numbers]).generate_state(1, np.uint64)[0]
         >> np.uint64(1)
@@ -168,8 +168,8 @@ def seed_of(*numbers: int) -> int:
 
 
 @contextlib.contextmanager
-def _statistics_as_they_are(tower: nn.Module) -> Iterator[None]:
-    """Keep batch norms from counting a batch twice that goes forward twice."""
+def _frozen_batch_norm(tower: nn.Module) -> Iterator[None]:
+    """Freeze batch-norm statistics, so that a second forward pass does not count a batch twice."""
     norms = [m for m in tower.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
     try:
@@ -181,7 +181,7 @@ def _statistics_as_they_are(tower: nn.Module) -> Iterator[None]:
             norm.momentum = momentum
 
 
-def _unsynchronised(tower: nn.Module, wanted: bool) -> contextlib.AbstractContextManager[Any]:
+def _without_sync(tower: nn.Module, wanted: bool) -> contextlib.AbstractContextManager[Any]:
     if wanted and isinstance(tower, DistributedDataParallel):
         return tower.no_sync()
     return contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""Pairs as they are stored, read from their shards in few requests, ahead of who decodes them."""
+"""Read stored pairs from their shards, in few requests and ahead of decoding."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,33 +18,33 @@ from biovl.pretrain.order import Places
 _READERS = 8
 _MAX_REQUEST_BYTES = 1 << 24
 _RETRIES_AFTER_S = (1.0, 5.0, 20.0)
-"""Arrow has tried three times within seconds before we do again."""
+"""Pauses before our own retries; Arrow has already retried three times within seconds."""
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A pair that cannot be trained on, and why."""
+    """A pair that cannot be read, and the reason."""
 
     row: int
     reason: str
-    """One of few; what differs from pair to pair is in ``detail``."""
+    """One of a few fixed reasons; the specific error is in ``detail``."""
     detail: str = ""
 
 
 def read_stored(
     corpus: str, places: Places, rows: np.ndarray
 ) -> Iterator[tuple[int, dict[str, bytes] | Unreadable]]:
-    """Yield where in ``rows`` a pair stands and its files by kind, each pair once, in some order.
+    """Yield the index in ``rows`` of each pair and its files by extension, in arbitrary order.
 
-    Pairs that stand together in a shard are read with one request, of at most 16 MiB.
+    Consecutive pairs of a shard are read with one request of at most 16 MiB.
 
     Args:
-        corpus: What assemble published, local or ``s3://``.
-        places: Of one of its splits.
-        rows: Places of the pairs. Shape [B], int64.
+        corpus: A published corpus, local or ``s3://``.
+        places: Index of one of its splits.
+        rows: Row numbers of the pairs in ``places``. Shape [B], int64.
     """
     runs = list(_runs(places, rows))
-    # Waiting for a bucket needs no CPU; reading runs ahead of decoding.
+    # Waiting for a bucket needs no CPU; reads run ahead of decoding.
     with ThreadPoolExecutor(min(_READERS, max(1, len(runs)))) as pool:
         requests = pool.map(lambda run: _request(corpus, places, rows[run]), runs)
         for run, stored in zip(runs, requests, strict=True):
@@ -56,7 +56,7 @@ def read_stored(
 
 
 def _runs(places: Places, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield which of the rows are read with one request: those that stand together."""
+    """Yield groups of rows that are read with one request: consecutive pairs of a shard."""
     order = np.argsort(rows, kind="stable")
     shard, offset, size = places.shard[rows], places.offset[rows], places.size[rows]
     start = 0
@@ -76,7 +76,7 @@ def _runs(places: Places, rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _request(corpus: str, places: Places, rows: np.ndarray) -> list[bytes | Unreadable]:
-    """Return the stored bytes of pairs that stand together in one shard."""
+    """Return the stored bytes of consecutive pairs of one shard."""
     start = int(places.offset[rows[0]])
     ends = places.offset[rows] + places.size[rows] - start
     shard = places.shards[places.shard[rows[0]]]
@@ -96,7 +96,7 @@ def _request(corpus: str, places: Places, rows: np.ndarray) -> list[bytes | Unre
 
 
 def _parsed(row: int, stored: bytes) -> dict[str, bytes] | Unreadable:
-    """Return the files of a pair from the bytes of its place."""
+    """Return the files of a pair from its stored bytes."""
     try:
         return parse_pair(stored, "its place")
     except ArtifactError as error:
@@ -104,7 +104,7 @@ def _parsed(row: int, stored: bytes) -> dict[str, bytes] | Unreadable:
 
 
 def _patiently(read: Callable[[], bytes], corpus: str) -> bytes:
-    """Return what ``read`` does, which a bucket may refuse for a moment."""
+    """Call ``read``, with retries for temporary errors of a bucket."""
     for wait_s in _RETRIES_AFTER_S:
         try:
             return read()
@@ -119,8 +119,8 @@ def _patiently(read: Callable[[], bytes], corpus: str) -> bytes:
 
 def _opened(corpus: str, shard: str) -> pa.NativeFile:
     filesystem, path = _location(corpus)
-    # An open local file is one of the few a process may have; an open object is only its size,
-    # and asking for it again would double the requests.
+    # Open local files count against the process's limit; an open object holds only its size,
+    # and opening it again would double the requests.
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem.open_input_file(f"{path}/{shard}")
     return _opened_object(corpus, shard)
@@ -134,5 +134,5 @@ def _opened_object(corpus: str, shard: str) -> pa.NativeFile:
 
 @lru_cache(8)
 def _location(corpus: str) -> tuple[pafs.FileSystem, str]:
-    # Without a region in the environment, opening a bucket asks AWS for it every time.
+    # Without a region in the environment, opening a bucket asks AWS for the region every time.
     return open_location(corpus)

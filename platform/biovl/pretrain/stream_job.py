@@ -1,9 +1,9 @@
 """Batches for one training worker, loaded on CPUs anywhere in the cluster.
 
-Every worker has a Ray Data pipeline of its own. Its rows are numbers of pieces: some pairs of one
-step of this worker. A task loads one, and pieces come back in order, so which pairs a batch has
-depends on nothing that Ray decides. A pipeline plans all its tasks before it starts (1.5 ms for
-each), so a run is many short ones, and the next starts before the last has ended.
+Every worker runs its own Ray Data pipeline. Its rows are numbers of pieces: some pairs of one step
+of this worker. A task loads one piece, and pieces arrive in order, so the pairs of a batch do not
+depend on Ray's scheduling. A pipeline plans all its tasks before it starts (1.5 ms each), so a run
+consists of many short pipelines, and the next one starts before the last one has ended.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from biovl.pretrain.schedule import Plan
 from biovl.runtime.connection import connect_ray
 
 LEG_PIECES = 64
-"""Pieces of a pipeline, at least; no more of them than of two pipelines are ever in memory."""
+"""Pieces per pipeline, at least; at most those of two pipelines are in memory."""
 
 _STOP_CHECK_S = 0.1
 _LAST_WAIT_S = 10.0
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Source:
-    """What all tasks read. Put into the object store once for all workers: see ``put``."""
+    """Input of all loading tasks, in the object store once for all workers: see ``put``."""
 
     corpus: str
     places: Places
@@ -52,7 +52,7 @@ class Source:
     image_px: int
     data: DataConfig
     tokenizer: bytes
-    """Pickled: to unpickle a vocabulary takes longer than to read it, so a process keeps it."""
+    """Pickled: unpickling a vocabulary takes longer than fetching it, so each process caches it."""
 
     @classmethod
     def put(
@@ -65,19 +65,19 @@ class Source:
         data: DataConfig,
         tokenizer: Encodes,
     ) -> "ray.ObjectRef[Source]":
-        """Return where the source is in the object store; each node has one copy of it."""
+        """Put the source into the object store, one copy per node, and return its reference."""
         return ray.put(cls(corpus, places, seed, image_px, data, pickle.dumps(tokenizer)))
 
 
 class Stream(Iterator[Batch]):
-    """The batches of one worker, from a step to the end of its run. Close it when done early."""
+    """The batches of one worker, from a step to the end of its run. ``close`` stops it early."""
 
     waited_s: float = 0.0
-    """How long batches were waited for in all."""
+    """Total seconds spent waiting for batches."""
 
     def __init__(self, batches: "queue.Queue[_Item]", stop: threading.Event) -> None:
         self.replaced: Counter[str] = Counter()
-        """Pairs of the batches given out that could not be read, by shard and reason."""
+        """Unreadable pairs replaced in the batches returned so far, by shard and reason."""
         self._batches, self._stop = batches, stop
         self._thread: threading.Thread | None = None
 
@@ -100,14 +100,14 @@ class Stream(Iterator[Batch]):
             try:
                 return self._batches.get(timeout=_PATIENCE_S)
             except queue.Empty:
-                # Most often training has taken every CPU, and Ray waits for one without a word.
+                # The usual cause: training occupies every CPU, and Ray waits for one silently.
                 _log.warning(
                     "no batch for %d s; CPUs free to load pairs: %s of %s",
                     *(_PATIENCE_S, _cpus(ray.available_resources), _cpus(ray.cluster_resources)),
                 )
 
     def close(self) -> None:
-        """Stop loading. Tasks that run are cancelled."""
+        """Stop loading. Running tasks are cancelled."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_LAST_WAIT_S)
@@ -129,26 +129,25 @@ def stream(
     data_cpus: int | None = None,
     prefetch_steps: int = 2,
 ) -> Stream:
-    """Return the batches of one worker after so many steps of a run, to its end.
+    """Return the batches of one worker from ``steps_done`` to the end of the run.
 
     Args:
-        source: What ``Source.put`` returned.
-        plan: Of the run: batch sizes and steps of every epoch.
+        source: Result of ``Source.put``.
+        plan: Batch sizes and steps of every epoch.
         steps_done: Steps of the run before the first batch.
         rank: Of this worker.
-        workers: How many there are. Their batches together are those of any other number.
-        data_cpus: CPUs that load for all workers; None takes what is free. Each has at least one.
-        prefetch_steps: Batches that are ready in this process before they are asked for.
+        workers: Number of workers. It does not change the batches of all workers together.
+        data_cpus: CPUs that load for all workers; None for all free CPUs. At least one per worker.
+        prefetch_steps: Batches prefetched into this process.
 
     Raises:
-        ArtifactError: When the first pair that cannot be read is asked for, and none may replace
-            it.
+        ArtifactError: On reaching an unreadable pair, if none may replace it.
     """
     batches: queue.Queue[_Item] = queue.Queue(prefetch_steps)
     stop = threading.Event()
     cpus = None if data_cpus is None else max(1.0, data_cpus / workers)
     found = Stream(batches, stop)
-    # The thread must not know the stream: one that is dropped without close() ends it.
+    # The thread must hold no reference to the stream: dropping it without close() stops the thread.
     found._thread = threading.Thread(
         target=_fill,
         args=(batches, stop, source, plan, steps_done, rank, workers, cpus),
@@ -180,7 +179,7 @@ def _fill(
         with connect_ray():
             known: Source = ray.get(source)
             expected = cpus or _cpus(ray.cluster_resources) / workers
-            # So that no CPU runs out of work at the seam of two pipelines.
+            # So that no CPU is idle between two pipelines.
             least = max(LEG_PIECES, int(4 * expected))
             steps = steps_of_run(
                 known.places,
@@ -197,13 +196,13 @@ def _fill(
                     if stop.is_set():
                         return
         give(None)
-    # Whatever it is, it is told to whoever asks for the next batch: nobody else hears this thread.
+    # Any error is passed to the consumer of batches: nothing else observes this thread.
     except BaseException as error:
         give(error)
 
 
 class _Pipeline:
-    """The pieces of a leg on their way, from the moment this is made."""
+    """The pieces of a group of steps; loading starts on construction."""
 
     def __init__(
         self,
@@ -214,9 +213,9 @@ class _Pipeline:
     ) -> None:
         self.leg = leg
         parts = [(step, part) for step in leg for part in range(step.pieces)]
-        # Pieces of one step share it: what stands in a list twice is stored once.
+        # Pieces of one step share its object: pickle stores it once.
         load = functools.partial(_load, source, ray.put(parts))
-        # One block, so one task, for each piece.
+        # One block, and so one task, for each piece.
         pieces = ray.data.range(len(parts), override_num_blocks=len(parts))
         options = pieces.context.execution_options
         options.preserve_order = True
@@ -226,11 +225,11 @@ class _Pipeline:
         )
         tables = loaded.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1)
         self._tables: Any = iter(tables)
-        # Ray Data starts when the first block is asked for.
+        # Ray Data starts on the first request for a block.
         self._first: Future[pa.Table] = starter.submit(next, self._tables)
 
     def step(self, first: int, pieces: int) -> list[pa.Table]:
-        """Return the pieces of the step that begins with piece ``first``, once they are there."""
+        """Wait for the pieces of the step that begins with piece ``first``, and return them."""
         found = []
         for number in range(first, first + pieces):
             table: pa.Table = self._first.result() if number == 0 else next(self._tables)
@@ -241,7 +240,7 @@ class _Pipeline:
         return found
 
     def close(self) -> None:
-        """End all that still runs."""
+        """Stop all running tasks."""
         with contextlib.suppress(BaseException):
             self._first.result()
         self._tables.close()
@@ -250,22 +249,22 @@ class _Pipeline:
 def _loaded(
     source: "ray.ObjectRef[Source]", legs_left: Iterator[list[Step]], cpus: float | None
 ) -> Generator[list[pa.Table]]:
-    """Yield the pieces of each step. The next leg starts when most of the last is through."""
+    """Yield the pieces of each step. The next group starts when most of the last one is loaded."""
     current: _Pipeline | None = None
     following: _Pipeline | None = None
     with ThreadPoolExecutor(1) as starter:
 
-        def begun() -> _Pipeline | None:
+        def start_next() -> _Pipeline | None:
             leg = next(legs_left, None)
             return None if leg is None else _Pipeline(source, leg, cpus, starter)
 
         try:
-            current = begun()
+            current = start_next()
             while current is not None:
                 first, total, is_asked = 0, sum(step.pieces for step in current.leg), False
                 for step in current.leg:
                     if not is_asked and first + step.pieces > total * 3 // 4:
-                        following, is_asked = begun(), True
+                        following, is_asked = start_next(), True
                     yield current.step(first, step.pieces)
                     first += step.pieces
                 current.close()
@@ -280,7 +279,7 @@ def _load(
     parts: "ray.ObjectRef[list[tuple[Step, int]]]",
     block: pa.Table,
 ) -> pa.Table:
-    """Load one piece; runs on any node. The error of a pair comes back as a value."""
+    """Load one piece, on any node. The error of a pair is returned as a value."""
     (number,) = block["id"].to_pylist()
     known: Source = ray.get(source)
     step, part = ray.get(parts)[number]

@@ -1,7 +1,7 @@
-"""Where the curves of a run go: ``metrics.jsonl`` always, and TensorBoard, W&B, MLflow as wished.
+"""Logging of metrics: always to ``metrics.jsonl``, optionally to TensorBoard, W&B and MLflow.
 
-A run that was killed goes on at a step it may have logged before. None of them then holds a step
-twice, and W&B and MLflow go on with the same run: the caller keeps ``run_id`` of each.
+A resumed run may repeat steps that were already logged. No tracker then holds a step twice, and
+W&B and MLflow continue the same run: the caller stores the ``run_id`` of each.
 """
 
 import importlib.util
@@ -29,16 +29,16 @@ METRICS = "metrics.jsonl"
 
 
 class Tracker(Protocol):
-    """Where numbers go."""
+    """A destination of metrics."""
 
     run_id: str | None
-    """What a resumed run must be given to go on; None where nothing is needed."""
+    """Id that resumes the same run; None if not needed."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Keep the numbers of a step; steps never go back. ``step`` among them is left out."""
+        """Log the values of a step; steps must increase. A value named ``step`` is ignored."""
 
     def close(self) -> None:
-        """Write what is left. Nothing is logged afterwards."""
+        """Flush and close; no further calls of ``log``."""
 
 
 CONFIGS: dict[str, type] = {
@@ -52,30 +52,28 @@ _PACKAGES = {
     "wandb": ("wandb", "wandb"),
     "mlflow": ("mlflow", "mlflow-skinny"),
 }
-"""What is imported, and what is to be installed for it."""
+"""Module to import, and package to install, by tracker."""
 
 
 def check_trackers(plugins: Sequence[Plugin]) -> None:
-    """Check settings and packages of trackers, before anything starts.
+    """Check the settings and packages of trackers, before anything starts.
 
     Raises:
-        ConfigError: If there is no such tracker, its settings are not valid, its package is not
+        ConfigError: If a tracker is unknown, its settings are invalid, its package is not
             installed, or it is named twice.
     """
     names = [plugin.name for plugin in plugins]
     for plugin in plugins:
         if plugin.name not in CONFIGS:
             known = ", ".join(sorted(CONFIGS))
-            raise ConfigError(
-                f"trackers: there is none called {plugin.name!r}; choose from {known}"
-            )
+            raise ConfigError(f"trackers: unknown tracker {plugin.name!r}; choose from {known}")
         if names.count(plugin.name) > 1:
-            raise ConfigError(f"trackers: {plugin.name} is named twice")
+            raise ConfigError(f"trackers: {plugin.name} is configured twice")
         _settings(plugin)
         module, package = _PACKAGES[plugin.name]
         if importlib.util.find_spec(module) is None:
             raise ConfigError(
-                f"trackers: {plugin.name} needs a package that is not installed: "
+                f"trackers: {plugin.name} needs a package that is not installed. Run "
                 f"pip install {package}"
             )
 
@@ -89,24 +87,24 @@ def make_trackers(
     first_step: int = 1,
     run_ids: Mapping[str, str] | None = None,
 ) -> dict[str, Tracker]:
-    """Return the trackers of a run by name, with ``metrics`` for ``metrics.jsonl`` among them.
+    """Return the trackers of a run by name, including ``metrics`` for ``metrics.jsonl``.
 
     Args:
-        plugins: Which, with their settings.
-        folder: Of the run, local. Trackers write here:
+        plugins: Names and settings of the trackers.
+        folder: Local folder of the run. Trackers write here:
 
             metrics.jsonl        a line per call of ``log``
             tensorboard/         event files
-            wandb/               what W&B has not uploaded
+            wandb/               data not yet uploaded by W&B
 
-        run_name: What people see.
-        plain_config: Of the run, as ``config.to_plain`` gives it.
-        first_step: The first that will be logged: steps done + 1. What an earlier attempt logged
-            from there on is taken back, or not logged again.
+        run_name: Display name.
+        plain_config: Configuration of the run, from ``config.to_plain``.
+        first_step: The first step to be logged: steps done + 1. Records of an earlier attempt
+            from there on are removed, or not logged again.
         run_ids: ``run_id`` of the trackers of an earlier attempt, by name.
 
     Raises:
-        ConfigError: As ``check_trackers``, or if a service refuses the run.
+        ConfigError: As ``check_trackers``, or if a service rejects the run.
     """
     check_trackers(plugins)
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,14 +122,14 @@ def make_trackers(
 
 
 def run_ids(trackers: Mapping[str, Tracker]) -> dict[str, str]:
-    """Return what ``make_trackers`` needs to go on with the same runs, plain, by name."""
+    """Return the ids with which ``make_trackers`` resumes the same runs, by name."""
     return {name: found.run_id for name, found in trackers.items() if found.run_id is not None}
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a ``metrics.jsonl``, none without a file.
+    """Return the rows of a ``metrics.jsonl``, or none if the file does not exist.
 
-    A line that a killed process left unfinished is no row.
+    An incomplete last line, from an interrupted process, is skipped.
     """
     if not path.exists():
         return []
@@ -145,7 +143,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def cut_metrics(path: Path, first_step: int) -> None:
-    """Leave the rows of steps before ``first_step``, whole or not at all."""
+    """Remove the rows from step ``first_step`` on, atomically."""
     if not path.exists():
         return
     kept = [row for row in read_metrics(path) if row["step"] < first_step]
@@ -155,13 +153,13 @@ def cut_metrics(path: Path, first_step: int) -> None:
 
 
 class MetricsFile:
-    """A line of JSON per call. A number that is none is null, as JSON has no other word for it."""
+    """Writes one line of JSON per call. NaN and Inf become null: JSON has no such numbers."""
 
     run_id: str | None = None
 
     def __init__(self, path: Path, first_step: int = 1) -> None:
         cut_metrics(path, first_step)
-        # By line: what was logged is there also after a kill.
+        # Line-buffered: logged lines survive a kill.
         self._stream = path.open("a", buffering=1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""How good a checkpoint is: recall and loss on pairs of the val split."""
+"""Scores of a checkpoint: recall and loss on pairs of the val split."""
 
 import numpy as np
 import torch
@@ -15,18 +15,18 @@ from biovl.pretrain.prepare import towers_of
 from biovl.runtime.checkpoints import Checkpoints
 
 BATCH_PAIRS = 128
-"""Pairs that are embedded at a time."""
+"""Pairs per forward pass."""
 
 
 @torch.inference_mode()
 def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> dict[str, float]:
     """Return the scores of a checkpoint, see ``evaluate_retrieval``.
 
-    Images are prepared as stock open_clip does for evaluation; texts are those of the corpus.
+    Images are preprocessed as in open_clip's evaluation; texts are those of the corpus.
 
     Raises:
         ArtifactError: If the checkpoint or the corpus cannot be read.
-        TrainingError: If no pair can be, where ``data.unreadable`` lets them be left out.
+        TrainingError: If all pairs are unreadable and ``data.unreadable`` skips them.
     """
     built = build(config.model, with_weights=False)
     built.model.load_state_dict(Checkpoints(config.out).load(steps_done)["model"])
@@ -36,7 +36,7 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
     places = read_places(config.corpus, "val")
     images, texts = [], []
     with autocast(config.step.precision, device):
-        # A corpus is shuffled: its first pairs are as good as any.
+        # A corpus is shuffled: its first pairs are a random sample.
         rows = np.arange(min(config.validation.pairs or len(places), len(places)))
         for start in range(0, len(rows), BATCH_PAIRS):
             loaded = load_validation(
@@ -54,8 +54,8 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
             texts.append(towers.text(batch.tokens_T, batch.lengths_B))
     if not images:
         raise TrainingError(
-            f"none of the {len(rows)} pairs of {config.corpus} to validate with can be read; look "
-            "at its val shards: data.unreadable=stop names the first"
+            f"none of the {len(rows)} validation pairs of {config.corpus} can be read; check "
+            "its val shards: data.unreadable=stop reports the first error"
         )
     image_ND, text_ND = torch.cat(images), torch.cat(texts)
     return evaluate_retrieval(

@@ -1,4 +1,4 @@
-"""Ends a process that hangs: whoever started it can start it again, a hung one is never missed."""
+"""Terminates a process that hangs: an exited process is restarted, a hung one is not noticed."""
 
 import faulthandler
 import os
@@ -10,44 +10,43 @@ EXIT_STATUS = 75
 
 
 class Watchdog:
-    """Ends this process when nothing was heard for too long, with the stacks of its threads.
+    """Terminates this process after a time without ``reset``, and prints the stacks of its threads.
 
     Args:
-        minutes: How long; None waits for ever.
-        doing: What the process does, for the message.
+        minutes: The time limit; None for no limit.
+        doing: The current activity, for the message.
     """
 
     def __init__(self, minutes: float | None, doing: str) -> None:
         self._minutes, self._doing = minutes, doing
-        self._heard = threading.Event()
+        self._reset = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         if minutes is not None:
             self._thread.start()
 
-    def heard(self, doing: str) -> None:
-        """Say that the process lives, and what it does next."""
+    def reset(self, doing: str) -> None:
+        """Restart the time limit for the next activity."""
         self._doing = doing
-        self._heard.set()
+        self._reset.set()
 
     def close(self) -> None:
         """Stop watching."""
         self._closed = True
-        self._heard.set()
+        self._reset.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _watch(self) -> None:
         assert self._minutes is not None
         while not self._closed:
-            self._heard.clear()
-            if self._closed:  # and what close() said was just cleared
+            self._reset.clear()
+            if self._closed:  # the event set by close() was just cleared
                 return
-            if not self._heard.wait(self._minutes * 60) and not self._closed:
+            if not self._reset.wait(self._minutes * 60) and not self._closed:
                 sys.stderr.write(
-                    f"stuck: nothing for {self._minutes:g} minutes while {self._doing}; this "
-                    "worker ends, and the run goes on from its last checkpoint "
-                    "(trouble.stuck_minutes)\n"
+                    f"stuck: no progress for {self._minutes:g} minutes while {self._doing}; "
+                    "this worker exits, and the run resumes from its last checkpoint "
                 )
                 faulthandler.dump_traceback(all_threads=True)
                 sys.stderr.flush()
