@@ -1,7 +1,7 @@
-"""Two models to one: interpolated, scored on a corpus if there is one, published as a model.
+"""Merge two models: interpolate, score on a corpus if given, publish as a model.
 
-One process: a sweep is a few passes over the val pairs. Every score leaves a note in the draft,
-which is what a killed job goes on from.
+One process: a sweep is a few passes over the val pairs. Every score is noted in the draft, from
+which an interrupted job resumes.
 """
 
 import hashlib
@@ -50,12 +50,12 @@ from biovl.runtime.progress import Progress
 
 KIND = "model"
 FORMAT = 1
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 BATCH_PAIRS = 64
-"""Pairs that are read and embedded at a time."""
+"""Pairs per forward pass."""
 
 _HASHED = (".safetensors", ".bin", ".pt", ".pth", ".json", ".txt", ".model")
-"""Endings of the files that make a model."""
+"""Suffixes of the files of a model."""
 
 
 def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
@@ -68,27 +68,27 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
           README.md        the model card
           manifest.json    alpha, its scores, and what was merged
 
-    Without ``alpha``, the best by the mean of both recalls at 1 is published; of equal ones, that
-    nearest to ``base``.
+    Without ``alpha``, the best by the mean of both recalls at 1 is published; of equal scores, the
+    point nearest to ``base``.
 
     Raises:
-        ArtifactError: If there is no model or corpus to read, the models are not of one
-            architecture, or ``out`` holds something else.
+        ArtifactError: If a model or corpus cannot be read, the architectures differ, or ``out``
+            holds another artifact.
     """
     with ExitStack() as stack:
-        base = _there("base", config.base, stack.enter_context(local_copy(config.base)))
-        tuned = _there("tuned", config.tuned, stack.enter_context(local_copy(config.tuned)))
+        base = _model_path("base", config.base, stack.enter_context(local_copy(config.base)))
+        tuned = _model_path("tuned", config.tuned, stack.enter_context(local_copy(config.tuned)))
         inputs = [_input("base", config.base, base), _input("tuned", config.tuned, tuned)]
         if config.corpus is not None:
             pairs = read_manifest(config.corpus, "corpus").counts["pairs"]
-            # Before the draft, which would refuse the corrected command.
+            # Before the draft is created, which would reject the corrected command.
             if not pairs[config.split]:
                 raise ArtifactError(f"{config.corpus} has no {config.split} pairs to choose by")
             inputs.append(
                 Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))
             )
         plain = configs.to_plain(config)
-        # The same input gives the same bytes wherever they are published.
+        # Equal inputs give equal bytes, wherever they are published.
         del plain["out"]
         done = find_published(
             config.out, KIND, plain, inputs, defaults=configs.defaults(MergeConfig)
@@ -104,7 +104,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
             defaults=configs.defaults(MergeConfig),
             output_format=FORMAT,
         )
-        found = _swept(config, merger, draft, Progress("merge", progress))
+        found = _sweep(config, merger, draft, Progress("merge", progress))
         alpha = config.points[0] if found is None else found["chosen"]
         weights_sha256 = merger.save(alpha, draft.folder)
     scores = None
@@ -128,7 +128,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
 
 
 class _Merger:
-    """Holds two models' weights, and one model to put those between them into."""
+    """The weights of two models, and one model that receives interpolated weights."""
 
     def __init__(self, base: Path, tuned: Path) -> None:
         self._built = read_model(tuned, tuned)
@@ -139,20 +139,20 @@ class _Merger:
             start = read_model(tuned, base)
         self._base: dict[str, Tensor] = start.model.state_dict()
         self._tuned = {name: t.clone() for name, t in self._built.model.state_dict().items()}
-        # Refused before anything is scored.
+        # Fail before anything is scored.
         interpolate(self._base, self._tuned, 1)
         described = json.loads((tuned / encoder.CONFIG).read_text(encoding="utf-8"))
         self._preprocess: dict[str, Any] = described.get("preprocess_cfg", {})
         self.parameters = sum(p.numel() for p in self._built.model.parameters())
 
     def encoder_at(self, alpha: float) -> Encoder:
-        """Return the model at a point, for use until the next is asked for."""
+        """Return the model at a point; it is valid until the next call."""
         self._built.model.load_state_dict(interpolate(self._base, self._tuned, alpha))
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return Encoder(self._built, preprocess=self._preprocess, device=device)
 
     def save(self, alpha: float, folder: Folder) -> str:
-        """Write the model at a point, described as tuned is; return the weights' SHA-256."""
+        """Write the model at a point, with the configuration of tuned; return the SHA-256."""
         state = interpolate(self._base, self._tuned, alpha)
         with tempfile.TemporaryDirectory(prefix="biovl-merged-") as name:
             local = Path(name)
@@ -170,15 +170,15 @@ def _save(
     encoder.save(folder, built, state)
     path = folder / encoder.CONFIG
     described = json.loads(path.read_text(encoding="utf-8"))
-    # How images are resized is a part of what was tuned.
+    # Preprocessing belongs to the tuned model.
     described["preprocess_cfg"] |= preprocess
     path.write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
 
-def _swept(
+def _sweep(
     config: MergeConfig, merger: _Merger, draft: Draft, report: Progress
 ) -> dict[str, Any] | None:
-    """Return what every alpha scores and which is chosen; None without a corpus."""
+    """Return the scores of every alpha and the chosen one; None without a corpus."""
     if config.corpus is None:
         return None
     points = []
@@ -230,17 +230,17 @@ def _pairs(corpus: str, split: str, count: int) -> Iterator[tuple[bytes, str]]:
         yield image, pair.files["txt"].decode()
 
 
-def _there(name: str, uri: str, path: Path | None) -> Path:
+def _model_path(name: str, uri: str, path: Path | None) -> Path:
     if path is None:
         raise ArtifactError(
-            f"{name}: {uri} is not there; give a folder in open_clip's local-dir: layout"
+            f"{name}: {uri} does not exist; give a folder in open_clip's local-dir: layout"
             + (", or a file of weights" if name == "base" else "")
         )
     return path
 
 
 def _input(name: str, uri: str, path: Path) -> Input:
-    """Return a model as an input: by its manifest if we published it, else by its bytes."""
+    """Return a model as an input: by its manifest if published by us, else by its bytes."""
     if path.is_dir():
         if find_manifest(str(path)) is not None:
             read_manifest(str(path), KIND)
