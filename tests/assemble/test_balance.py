@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from biovl.assemble.balance import UNLABELLED, balanced, cap_for, counts
+from biovl.assemble.balance import UNLABELLED, balance_labels, cap_for, counts
 
 PLOTS, MICROSCOPY, TABLES = "Plots and Charts", "Microscopy", "Tables"
 
@@ -21,7 +21,7 @@ def ids(number: int, per_article: int = 1) -> tuple[list[str], list[str]]:
 
 
 def kept(labels: pa.Array, **settings: int) -> np.ndarray:
-    found = balanced(labels, *ids(len(labels)), **settings)
+    found = balance_labels(labels, *ids(len(labels)), **settings)
     return np.flatnonzero([name is None for name in found.over])
 
 
@@ -53,14 +53,14 @@ def test_the_order_of_labels_in_a_row_does_not_matter() -> None:
 
 
 def test_what_is_left_out_says_which_label_has_its_fill() -> None:
-    found = balanced(lists([PLOTS], [PLOTS], [TABLES]), *ids(3), cap=1)
+    found = balance_labels(lists([PLOTS], [PLOTS], [TABLES]), *ids(3), cap=1)
     assert sorted(map(str, found.over)) == ["None", "None", PLOTS]
     assert found.cap == 1
 
 
 def test_the_rows_of_an_article_stay_or_go_together() -> None:
     articles, rows = ids(1_000, per_article=10)
-    found = balanced(lists(*[[PLOTS]] * 1_000), articles, rows, cap=500)
+    found = balance_labels(lists(*[[PLOTS]] * 1_000), articles, rows, cap=500)
     stays = Counter(a for a, over in zip(articles, found.over, strict=True) if over is None)
     assert sorted(stays.values()) == [10] * 50
 
@@ -70,7 +70,7 @@ def test_the_choice_depends_on_ids_and_seed_and_not_on_the_order_of_rows() -> No
     articles, rows = ids(300, per_article=3)
 
     def chosen(order: list[int], seed: int) -> set[str]:
-        found = balanced(
+        found = balance_labels(
             lists(*(labels[row] for row in order)),
             [articles[row] for row in order],
             [rows[row] for row in order],
@@ -86,14 +86,14 @@ def test_the_choice_depends_on_ids_and_seed_and_not_on_the_order_of_rows() -> No
 
 def test_a_target_gives_the_largest_cap_with_which_at_most_so_many_stay() -> None:
     labels = lists(*[[PLOTS]] * 90, *[[MICROSCOPY]] * 7, *[[TABLES]] * 20)
-    found = balanced(labels, *ids(117), target=50)
+    found = balance_labels(labels, *ids(117), target=50)
     # 7 and 20 stay whole; plots up to 23.
     assert found.cap == 23
     assert len(kept(labels, target=50)) == 50
 
 
 def test_a_target_that_is_not_reached_leaves_nothing_out() -> None:
-    found = balanced(lists([PLOTS], [PLOTS]), *ids(2), target=2)
+    found = balance_labels(lists([PLOTS], [PLOTS]), *ids(2), target=2)
     assert found.cap is None
     assert list(found.over) == [None, None]
 
@@ -119,4 +119,4 @@ def test_with_random_sets_of_labels_no_cap_is_ever_broken(cap: int) -> None:
 
 def test_without_rows_there_is_nothing_to_balance() -> None:
     assert counts(lists()) == {}
-    assert len(balanced(lists(), [], [], cap=1).over) == 0
+    assert len(balance_labels(lists(), [], [], cap=1).over) == 0

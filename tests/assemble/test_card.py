@@ -14,7 +14,7 @@ from biovl.assemble.card import dataset_card
 from biovl.assemble.hub import hub_license
 from biovl.assemble.origin import origin
 from biovl.assemble.statistics import statistics
-from biovl.assemble.tally import merged, tally
+from biovl.assemble.tally import merge, tally
 from biovl.sample import make_packages
 from tests.assemble.corpora import HARVESTED, pair, pairs
 
@@ -131,7 +131,7 @@ def test_datasets_loads_a_corpus_with_a_single_split(tmp_path: Path) -> None:
 def test_splits_without_shards_are_not_promised() -> None:
     (configuration,) = front_matter(card([pair("A", split="val")]))["configs"]
     assert configuration["data_files"] == [{"split": "validation", "path": "val/*.tar"}]
-    empty = statistics(merged([]), harvested=HARVESTED, dropped={})
+    empty = statistics(merge([]), harvested=HARVESTED, dropped={})
     text = dataset_card(manifest(), empty, record=RECORD, plots=[])
     assert "configs" not in front_matter(text)
 

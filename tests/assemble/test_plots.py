@@ -11,7 +11,7 @@ from PIL import Image
 from biovl.assemble.cohort import steps
 from biovl.assemble.plots import lengths, plots
 from biovl.assemble.statistics import statistics
-from biovl.assemble.tally import merged, tally
+from biovl.assemble.tally import merge, tally
 from tests.assemble.corpora import HARVESTED, pair, pairs
 
 ROSE = (217, 102, 138)
@@ -45,7 +45,7 @@ def ordinary_rows() -> list[dict[str, Any]]:
 def nothing() -> dict[str, Any]:
     none = {"seen": 0, "usable": 0, "defective": 0, "defects": {}}
     harvested = {"articles": none, "figures": none, "mentions": 0}
-    return statistics(merged([]), harvested=harvested, dropped={})
+    return statistics(merge([]), harvested=harvested, dropped={})
 
 
 def forty_long_reasons() -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from biovl.assemble.statistics import statistics
-from biovl.assemble.tally import READS, ValueCounts, merged, tally
+from biovl.assemble.tally import READS, ValueCounts, merge, tally
 from tests.assemble.corpora import HARVESTED, pair, pairs
 
 
@@ -52,7 +52,7 @@ def test_pieces_in_any_order_give_the_statistics_of_the_whole(seed: int) -> None
     pieces = [
         tally(pairs(rows[start:end])) for start, end in zip([0, *cuts], [*cuts, 60], strict=True)
     ]
-    partial = merged([merged(pieces[:3]), merged([]), *pieces[3:]])
+    partial = merge([merge(pieces[:3]), merge([]), *pieces[3:]])
     assert statistics(partial, harvested=HARVESTED, dropped={}) == whole
 
 
@@ -188,7 +188,7 @@ def test_drops_are_listed_from_the_most_frequent() -> None:
 
 
 def test_an_empty_corpus_has_statistics() -> None:
-    found = statistics(merged([]), harvested=HARVESTED, dropped={})
+    found = statistics(merge([]), harvested=HARVESTED, dropped={})
     assert found["corpus"]["images"] == 0
     assert found["splits"] == {}
     assert found["lengths"]["caption_tokens"]["median"] is None

@@ -89,7 +89,7 @@ def test_every_pair_within_the_distance_is_found_once(monkeypatch) -> None:
     widths = rng.choice([100, 101, 110], 2_000).tolist()
     distance = np.bitwise_count(ours[:, None] ^ theirs[None])
     fits = np.abs(np.log(np.array(widths) / 100)) <= np.log1p(duplicates.MAX_ASPECT_GAP)
-    telling = duplicates.telling(ours)[:, None] & duplicates.telling(theirs)
+    telling = duplicates.informative(ours)[:, None] & duplicates.informative(theirs)
     expected = np.argwhere((distance <= 4) & fits & telling)
     *_, near = looks.Hashes(hashes(ours, "b")).near(hashes(theirs, "c", widths))
     pairs = sorted(zip(near.row_P.tolist(), (int(c[1:]) for c in near.corpus_ids), strict=True))

@@ -1,7 +1,7 @@
-"""How many pairs each concept has, and which go where some concepts have far too many.
+"""Balancing: count the pairs of each label, and drop pairs of over-represented labels.
 
-A column of labels has a text a row (a type of image) or several (the concepts of a figure). Rows
-without a label count as one more, ``UNLABELLED``.
+A label column holds one string per row (an image type) or several (the concepts of a figure). Rows
+without a label count under ``UNLABELLED``.
 """
 
 from collections import Counter
@@ -19,17 +19,17 @@ from biovl.assemble.tally import SEPARATOR
 UNLABELLED = "unlabelled"
 
 LABELS = ("global_concepts", "local_concepts", "panel_type", "panel_subtype", "image_type")
-"""Columns of labels that the jobs of this platform publish."""
+"""Label columns published by the jobs of this platform."""
 
 _SALT = 0xBA1A_4CE0
-"""Not the order in which pairs stand in shards: those kept are to be spread over all of them."""
+"""Differs from the order of pairs in shards, so that kept pairs are spread over all shards."""
 
 Labels: TypeAlias = Any
 """A pa.Array or pa.ChunkedArray of type string or list<string>."""
 
 
 def counts(labels: Labels) -> dict[str, int]:
-    """Return how many rows have each label; a row with several counts under each of them."""
+    """Return the number of rows per label; a row with several labels counts under each."""
     found: Counter[str] = Counter()
     sets, of_row = _sets(labels)
     for names, rows in zip(sets, np.bincount(of_row, minlength=len(sets)).tolist(), strict=True):
@@ -46,16 +46,16 @@ def is_labels(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class Balanced:
-    """What capping has decided."""
+    """Result of capping."""
 
     cap: int | None
-    """None: nothing was capped."""
+    """None if no label was capped."""
 
     over: np.ndarray
-    """For each row the label that has its fill already, None where it stays. Object, shape [N]."""
+    """For each row the label that reached the cap, or None if the row is kept. Shape [N]."""
 
 
-def balanced(
+def balance_labels(
     labels: Labels,
     article_ids: list[str],
     row_ids: list[str],
@@ -64,20 +64,20 @@ def balanced(
     target: int | None = None,
     seed: int = 0,
 ) -> Balanced:
-    """Leave rows out until no label has more than ``cap`` of them (BIOMEDICA, section 6: CB).
+    """Drop rows until no label has more than ``cap`` of them (BIOMEDICA, section 6: CB).
 
-    A row with several labels needs room under each. Those with the rarest label choose first: a
-    microscopy image beside a plot stays as long as there is room among the plots, which fill up
-    with what is only a plot. Of rows with the same labels those stay whose article has the smaller
-    hash, so figures of an article stay or go together, on every machine and in every order.
+    A row with several labels needs room under each. Rows with the rarest labels come first: a
+    figure with microscopy and a plot is kept while there is room among the plots, before figures
+    that are only plots. Among rows with the same labels, those whose article has the smaller hash
+    are kept, so figures of an article stay together, on every machine and in every order.
 
     Args:
-        labels: Of N rows.
-        article_ids: Of the rows.
-        row_ids: Unique.
-        cap: The most rows of a label.
-        target: In place of a cap: the largest cap with which at most so many rows stay.
-        seed: Of the hash.
+        labels: Labels of N rows.
+        article_ids: Article of each row.
+        row_ids: Unique id of each row.
+        cap: Maximum rows per label.
+        target: Instead of a cap: use the largest cap that keeps at most so many rows.
+        seed: Seed of the hash.
     """
     over = np.full(len(row_ids), None, object)
     sets, of_row = _sets(labels)
@@ -99,10 +99,10 @@ def balanced(
 
 
 def cap_for(rows: Mapping[frozenset[str], int], target: int) -> int:
-    """Return the largest cap with which at most ``target`` rows stay.
+    """Return the largest cap that keeps at most ``target`` rows.
 
     Args:
-        rows: How many have exactly these labels.
+        rows: Number of rows by set of labels.
         target: At least 0.
     """
     low, high = 0, sum(rows.values())
@@ -119,7 +119,7 @@ def cap_for(rows: Mapping[frozenset[str], int], target: int) -> int:
 def _room(
     rows: Mapping[frozenset[str], int], cap: int
 ) -> tuple[dict[frozenset[str], int], dict[frozenset[str], str]]:
-    """Return how many rows of each set of labels stay, and which label has no room for more."""
+    """Return how many rows of each set of labels are kept, and the label that limits them."""
     total: Counter[str] = Counter()
     for names, number in rows.items():
         total.update(dict.fromkeys(names, number))
@@ -137,7 +137,7 @@ def _room(
 
 
 def _sets(labels: Labels) -> tuple[list[frozenset[str]], np.ndarray]:
-    """Return the distinct sets of labels, and which one each row has, int64, shape [N]."""
+    """Return the distinct sets of labels, and the index of each row's set. int64, shape [N]."""
     if isinstance(labels, pa.ChunkedArray):
         labels = labels.combine_chunks()
     if pa.types.is_list(labels.type) or pa.types.is_large_list(labels.type):
@@ -146,7 +146,7 @@ def _sets(labels: Labels) -> tuple[list[frozenset[str]], np.ndarray]:
     texts = [
         frozenset(filter(None, text.split(SEPARATOR))) for text in coded.dictionary.to_pylist()
     ]
-    # The same labels in another order are the same set.
+    # Sets: the order of labels does not matter.
     sets = list(dict.fromkeys(names or frozenset([UNLABELLED]) for names in texts))
     place = {names: number for number, names in enumerate(sets)}
     to_set = np.array([place[names or frozenset([UNLABELLED])] for names in texts], np.int64)

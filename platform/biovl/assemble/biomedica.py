@@ -1,4 +1,4 @@
-"""Where to find, in our folders, what the records of BIOMEDICA hold."""
+"""Fields of BIOMEDICA's records, and their places in our folders."""
 
 from biovl.core.markdown import table
 
@@ -33,7 +33,7 @@ FIELDS = {
 
 
 def biomedica_section() -> str:
-    """Return the section of a dataset card with the table of fields."""
+    """Return the dataset card's section with the table of fields."""
     rows = [
         [", ".join(f"`{name}`" for name in names.split(", ")) if "_" in names else names, place]
         for names, place in FIELDS.items()

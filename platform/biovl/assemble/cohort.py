@@ -1,7 +1,7 @@
-"""The cohort diagram: from the articles that were seen to the pairs of each split.
+"""The cohort diagram: from the articles seen to the pairs of each split.
 
-Drawn from the manifests' counts. What leaves at each step stands at its side, with the reasons.
-Source of the form: BIOMEDICA, figure 5.
+Drawn from the counts of manifests. Exclusions are boxes at the side, with their reasons. The form
+follows BIOMEDICA, figure 5.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ from biovl.assemble import rules
 from biovl.core.charts import BLUE, INK, ROSE, figure, png
 
 NO_FIGURES = "no figures"
-"""The defect of an article that was read and has none: it is no failure to read."""
+"""Defect of an article without figures: it was read successfully."""
 
 _WIDTH_IN = 11.0
 _MAIN_IN, _SIDE_IN = 3.7, 5.6
@@ -27,7 +27,7 @@ _REASON_CHARACTERS = 54
 
 @dataclass(frozen=True)
 class Step:
-    """A box of the diagram, and what leaves between it and the next one."""
+    """A box of the diagram, and the exclusions between it and the next one."""
 
     title: str
     count: int
@@ -39,7 +39,7 @@ class Step:
 def steps(stats: Mapping[str, Any]) -> list[Step]:
     """Return the boxes from the first to the pairs of the corpus.
 
-    The reasons after each box add up to the difference to the next box of the same unit.
+    The exclusions after each box add up to the difference to the next box of the same unit.
     """
     articles, figures = stats["harvested"]["articles"], stats["harvested"]["figures"]
     unreadable = {k: n for k, n in articles["defects"].items() if k != NO_FIGURES}
@@ -51,7 +51,7 @@ def steps(stats: Mapping[str, Any]) -> list[Step]:
         Step("Articles read", readable, "without figures", {NO_FIGURES: without}),
         Step("Articles with figures", readable - without),
     ]
-    # Only where the rule for defects dropped all of them is the rest of the drops about the usable.
+    # Drops exclude defective figures only if the rule for defects dropped all of them.
     by_defect = rules.usable_image().name
     if dropped.get(by_defect, 0) == figures["defective"]:
         dropped.pop(by_defect, None)
@@ -68,7 +68,7 @@ def steps(stats: Mapping[str, Any]) -> list[Step]:
 
 
 def cohort(stats: Mapping[str, Any]) -> bytes:
-    """Return the diagram as PNG."""
+    """Draw the diagram as PNG."""
     boxes = steps(stats)
     lines = [_reason_lines(step) for step in boxes]
     sides_in = [_side_height_in(found) for found in lines]
@@ -100,7 +100,7 @@ def _from_articles(count: int) -> str:
 
 
 def _reason_lines(step: Step) -> list[tuple[str, str]]:
-    """Return count and text of each line of a side box; a long reason takes two lines."""
+    """Return count and text of each line of a side box; long reasons wrap to two lines."""
     ordered = sorted(step.reasons.items(), key=lambda item: (-item[1], item[0]))
     found = [(reason, count) for reason, count in ordered if count]
     shown = found if len(found) <= _MOST_REASONS else found[: _MOST_REASONS - 1]

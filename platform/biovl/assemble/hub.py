@@ -1,8 +1,8 @@
-"""The front matter of a dataset card: what the Hugging Face hub and its ``datasets`` read.
+"""YAML front matter of a dataset card, as read by the Hugging Face Hub and ``datasets``.
 
-It says where the splits are and which type each field has. Types must be stated: guessed from the
-first few pairs, as ``datasets`` does without them, they do not fit a corpus that holds JPEG beside
-PNG, or a field that is null at first.
+It declares the splits and the type of each field. Types must be declared: ``datasets`` would infer
+them from the first few pairs, which fails for a corpus with both JPEG and PNG, or for a field whose
+first values are null.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ HUB_LICENSES = frozenset(
     "cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 "
     "cc-by-nc-sa-3.0 cc-by-nc-sa-4.0".split()
 )
-"""What the hub knows of our licences (hf.co/docs/hub/repositories-licenses)."""
+"""Licence ids of the Hub (hf.co/docs/hub/repositories-licenses)."""
 
 HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}
-"""The names of the splits for ``datasets``, by our folders."""
+"""Split names in ``datasets``, by our folders."""
 
 _SIZES = {
     10**3: "n<1K",
@@ -36,14 +36,14 @@ _DTYPES = {pa.string(): "string", pa.bool_(): "bool", pa.float64(): "float64"}
 def front_matter(
     stats: Mapping[str, Any], *, record: pa.Schema, image_kinds: Sequence[str], name: str
 ) -> str:
-    """Return the YAML between the lines of dashes with which a card begins.
+    """Return the YAML front matter of a card, without its delimiters.
 
     Args:
-        stats: What ``statistics`` returned. A split without pairs has no shard and is left out:
-            ``datasets`` refuses a pattern that nothing matches.
+        stats: Result of ``statistics``. A split without pairs has no shard and is left out:
+            ``datasets`` rejects patterns without a match.
         record: The fields of a pair's ``.json``: strings, integers, booleans, floats and lists of
             these.
-        image_kinds: Suffixes of images, ``jpg`` and ``png``; a pair has one of them.
+        image_kinds: Extensions of images, ``jpg`` and ``png``; a pair has one of them.
         name: Title of the card.
 
     Raises:
@@ -70,7 +70,7 @@ def front_matter(
         ],
         "dataset_info": {"config_name": "default", "features": _features(record, image_kinds)},
     }
-    # Without a shard there is nothing to point at.
+    # Without shards there are no files to list.
     if not stats["splits"]:
         del values["configs"], values["dataset_info"]
     text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
@@ -78,7 +78,7 @@ def front_matter(
 
 
 def hub_license(spdx: str | None) -> str:
-    """Return the hub's name of a licence: ``cc-by-4.0`` for ``CC-BY-4.0``, else ``other``."""
+    """Return the Hub's id of a licence: ``cc-by-4.0`` for ``CC-BY-4.0``, else ``other``."""
     name = (spdx or "").lower()
     return name if name in HUB_LICENSES else "other"
 

@@ -1,13 +1,13 @@
-"""Figures and columns to ``corpus/``: look, decide, encode, plan, shard.
+"""Assemble figures and columns into ``corpus/``: look, decide, encode, plan, shard.
 
-1. look    a task per part joins figures with their articles, without touching an image
+1. look    a task per part joins figures with their articles, without reading images
 2. decide  on the driver, from short columns alone: rules, duplicates, split
-3. encode  a task per part writes its kept pairs to a run: a tar and the place of each pair in it
-4. plan    on the driver: the shuffled order, from the places
+3. encode  a task per part writes its selected pairs to a run: a tar, and the offset of each pair
+4. plan    on the driver: the shuffled order, from the offsets
 5. shard   a task per shard copies its pairs from the runs
 
 So a global shuffle reads each part once and copies each pair's bytes once, with memory bounded by
-one row group. Every task leaves a receipt, which is what a killed job goes on from.
+one row group. Every task leaves a receipt, from which an interrupted job resumes.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from biovl.assemble import balance, card, plots, rules, statistics
 from biovl.assemble import pairs as pairing
 from biovl.assemble import steps as assembling
 from biovl.assemble.config import AssembleConfig
-from biovl.assemble.tally import merged, tally
+from biovl.assemble.tally import merge, tally
 from biovl.core import config as configs
 from biovl.core.artifacts import (
     Draft,
@@ -47,35 +47,35 @@ from biovl.runtime.units import Stages
 
 KIND = "corpus"
 FORMAT = 2
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 ARTICLES = "articles"
-"""What folders of columns about articles name as their input."""
+"""Names of the inputs of column folders that describe articles."""
 LEAKED = "near duplicate of a benchmark's image"
 
 
 def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Keep the pairs that the rules want and publish them as shards with an index.
+    """Select pairs with rules and publish them as shards with an index.
 
         out/
           train/00000.tar …  val/…  test/…   WebDataset: <pair_id>.jpg|png, .txt, .json
           index.parquet                      every pair: metadata, split, shard, offset and size
-          dropped.parquet                    every figure left out: why, and what it repeats
-          README.md  stats.json  plots/      what is in it: the dataset card and its figures
+          dropped.parquet                    every figure left out: the reason, and what it repeats
+          README.md  stats.json  plots/      the dataset card, its statistics and plots
           manifest.json                      counts, with the reason of every drop
 
     Raises:
-        ConfigError: If a rule or a column is not there.
-        ArtifactError: If the input is not published figures, or ``out`` holds something else or is
-            being made by another process.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
+        ConfigError: If a rule or a column does not exist.
+        ArtifactError: If the input is not published figures, or ``out`` holds another artifact or
+            is being written by another process.
+        StorageError: If a disk or bucket fails; run the job again.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _assemble(config, Progress("assemble", progress))
 
 
 def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
-    asked = rules.make_rules(config.rules) + _no_leaks(config)
+    row_rules = rules.make_rules(config.rules) + _no_leaks(config)
     sources = open_harvests([config.figures, *config.updates])
     inputs = [
         Input(name="figures" if number == 0 else "updates", uri=h.uri, fingerprint=h.fingerprint)
@@ -86,10 +86,10 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     ]
     inputs += [Input(name="leaks", uri=uri, fingerprint=fingerprint(uri)) for uri in config.leaks]
     plain = configs.to_plain(config)
-    # The same input gives the same bytes wherever they are published.
+    # Equal inputs give equal bytes, wherever they are published.
     del plain["out"], plain["may_be_empty"]
     if plain["retracted"] == "drop":
-        # Said by the rules; corpora of versions without this setting are the same.
+        # The rules record it; corpora made before this setting existed stay identical.
         del plain["retracted"]
     done = find_published(
         config.out, KIND, plain, inputs, defaults=configs.defaults(AssembleConfig)
@@ -97,7 +97,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     if done is not None:
         return done
     parts, columns = _parts(config, sources)
-    rules.check_columns(asked, [*columns.names, "superseded"])
+    rules.check_columns(row_rules, [*columns.names, "superseded"])
     labels = check_columns(config, columns)
     with acquire_lease(config.out) as lease:
         draft = Draft.begin(
@@ -112,7 +112,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             stages = Stages(draft, report)
             stages.run("looking at part", len(parts), _look, (config, parts))
             decided = draft.once(
-                "decided", lambda: assembling.decide(config, asked, len(parts), labels)
+                "decided", lambda: assembling.decide(config, row_rules, len(parts), labels)
             )
             stages.run("encoding part", len(parts), _encode, (config, parts))
             shards_of: dict[str, int] = draft.once(
@@ -124,22 +124,25 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             stages.run("writing shard", len(wanted), _shard, (config, wanted))
         index = assembling.index(config, len(parts), shards_of)
         labelled: dict[str, Counter[str]] = {name: Counter() for name in labels}
-        pairs = merged(
-            map(tally, _counted(labelled, _written(draft.folder, "index.parquet", index)))
+        pairs = merge(
+            map(
+                tally,
+                _count_labels(labelled, _write_and_yield(draft.folder, "index.parquet", index)),
+            )
         )
         left_out = assembling.dropped(config, len(parts))
         reasons: Counter[str] = Counter()
-        for table in _written(draft.folder, "dropped.parquet", left_out):
+        for table in _write_and_yield(draft.folder, "dropped.parquet", left_out):
             reasons.update(table["dropped_by"].to_pylist())
-        seen = _seen(sources)
+        harvested = _harvested_counts(sources)
         concepts = statistics.labels(decided["figures"], decided["eligible"], labelled)
-        stats = statistics.statistics(pairs, harvested=seen, dropped=reasons, labels=concepts)
+        stats = statistics.statistics(pairs, harvested=harvested, dropped=reasons, labels=concepts)
         kept = {
             split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS
         }
         check_usable(
             sum(kept.values()),
-            f"{seen['figures']['seen']:,} figures of {' and '.join(h.uri for h in sources)}",
+            f"{harvested['figures']['seen']:,} figures of {' and '.join(h.uri for h in sources)}",
             stats["dropped"],
             may_be_empty=config.may_be_empty,
             hint="Look at rules, and at the defects that the manifest of figures counts.",
@@ -152,7 +155,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             config=plain,
             inputs=inputs,
             counts={
-                "figures": {"seen": seen["figures"]["seen"], "kept": sum(kept.values())},
+                "figures": {"seen": harvested["figures"]["seen"], "kept": sum(kept.values())},
                 "dropped": stats["dropped"],
                 "pairs": kept,
                 "shards": shards_of,
@@ -173,7 +176,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
 
 
 def _warnings(sources: Sequence[Harvest]) -> list[str]:
-    """Return what harvest warned of."""
+    """Return the warnings in the manifests of the harvests."""
     found: dict[str, None] = {}
     for harvest in sources:
         found.update(dict.fromkeys(harvest.manifest.notes.get("warnings", [])))
@@ -181,19 +184,19 @@ def _warnings(sources: Sequence[Harvest]) -> list[str]:
 
 
 def _too_small(kept: Mapping[str, int], config: AssembleConfig) -> list[str]:
-    """Return which splits have too few pairs for what they are for, though they were asked for."""
-    asked = {"val": config.split.val_permyriad, "test": config.split.test_permyriad, "train": 1}
+    """Return a warning for each requested split with fewer than two pairs."""
+    shares = {"val": config.split.val_permyriad, "test": config.split.test_permyriad, "train": 1}
     return [
         f"{split} has {kept[split]} pairs: split.least_articles and split.{split}_permyriad decide"
         if split != "train"
         else f"train has {kept[split]} pairs"
-        for split, share in asked.items()
+        for split, share in shares.items()
         if share and kept[split] < 2
     ]
 
 
-def _written(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Write tables to one Parquet file, and give each on once it is written."""
+def _write_and_yield(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Write tables to one Parquet file, and yield each once it is written."""
     with folder.writer(name) as stream, contextlib.ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
         for table in tables:
@@ -204,10 +207,12 @@ def _written(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[
             yield table
 
 
-def _counted(found: Mapping[str, Counter[str]], tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Give tables on, and add their labels up by column."""
+def _count_labels(
+    counters: Mapping[str, Counter[str]], tables: Iterable[pa.Table]
+) -> Iterator[pa.Table]:
+    """Yield the tables, and count their labels by column."""
     for table in tables:
-        for name, counter in found.items():
+        for name, counter in counters.items():
             counter.update(balance.counts(table[name]))
         yield table
 
@@ -215,7 +220,7 @@ def _counted(found: Mapping[str, Counter[str]], tables: Iterable[pa.Table]) -> I
 def _describe(
     folder: Folder, manifest: Manifest, stats: Mapping[str, Any], record: pa.Schema
 ) -> None:
-    """Write what tells a person what is in the corpus: statistics, plots, the dataset card."""
+    """Write the statistics, the plots and the dataset card."""
     drawn = plots.plots(stats)
     for name, png in drawn.items():
         folder.write(f"{card.PLOTS}/{name}", png)
@@ -237,10 +242,10 @@ def _shard(config: AssembleConfig, wanted: list[tuple[str, int]], number: int) -
 
 
 def _no_leaks(config: AssembleConfig) -> list[rules.Rule]:
-    """Return a rule against figures that reports list as near duplicates of a benchmark's images.
+    """Return a rule that rejects near duplicates of benchmark images, as listed in reports.
 
     Raises:
-        ArtifactError: If a report was made without looking for them.
+        ArtifactError: If a report was made without the search for near duplicates.
     """
     listed: set[str] = set()
     for uri in config.leaks:
@@ -264,16 +269,16 @@ def _no_leaks(config: AssembleConfig) -> list[rules.Rule]:
 
 
 def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:
-    """Return the columns of labels whose values are counted.
+    """Return the label columns whose values are counted.
 
     Raises:
-        ConfigError: If the text is a column that is not there, or balance is asked for by one that
-            is not there or has no labels.
+        ConfigError: If the column of ``text`` does not exist, or that of ``balance`` does not
+            exist or holds no labels.
     """
     if config.text in pairing.LONG_TEXTS and config.text not in columns.names:
         raise ConfigError(
-            f"text: no column {config.text} is there; give the folder that annotate published it "
-            "in: columns=[…]"
+            f"text: column {config.text} does not exist; give the folder that annotate "
+            "published it in: columns=[…]"
         )
     counted = [name for name in balance.LABELS if name in columns.names]
     own = config.balance.column
@@ -282,7 +287,7 @@ def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:
     if own not in columns.names or not balance.is_labels(columns.field(own).type):
         has = [field.name for field in columns if balance.is_labels(field.type)]
         raise ConfigError(
-            f"balance.column {own!r} is no column of labels; give the folder that has it in "
+            f"balance.column {own!r} is not a label column; give the folder that has it in "
             f"columns, or choose from {', '.join(sorted(has))}"
         )
     return [*counted, own]
@@ -294,8 +299,8 @@ def _parts(
     """Return the parts of all harvests, and the columns that rules may read.
 
     Raises:
-        ArtifactError: If a folder of columns fits no harvest, or not all parts of one, or has
-            columns that another harvest lacks.
+        ArtifactError: If a column folder fits no harvest, or not all parts of one, or has columns
+            that another harvest lacks.
     """
     of: dict[str, list[str]] = {harvest.uri: [] for harvest in sources}
     of_articles: dict[str, list[str]] = {harvest.uri: [] for harvest in sources}
@@ -332,14 +337,14 @@ def _parts(
         if not other.equals(schema):
             differ = sorted({str(c) for c in schema} ^ {str(c) for c in other})
             raise ArtifactError(
-                f"{uri} and {first} have not the same columns: {', '.join(differ)} of one of them "
+                f"{uri} and {first} have different columns: {', '.join(differ)} of one of them "
                 "alone; annotate both, and give the folders of both in columns"
             )
     return parts, schema
 
 
 def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
-    """Return the columns of one harvest's candidates, and refuse folders that do not fit it."""
+    """Return the columns of one harvest's candidates; reject folders that do not fit it."""
     columns = list(pairing.CANDIDATE_SCHEMA)
     for uri in parts[0].columns:
         folder = Folder(uri)
@@ -355,13 +360,13 @@ def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
         added = pa.schema(column for column in added if not pairing.is_vector(column.type))
         doubled = sorted(set(added.names) & {*there, *assembling.RESERVED_COLUMNS})
         if doubled:
-            raise ArtifactError(f"{uri} has columns that are there already: {', '.join(doubled)}")
+            raise ArtifactError(f"{uri} has columns that already exist: {', '.join(doubled)}")
         columns += list(added)
     return pa.schema(columns)
 
 
-def _seen(sources: Sequence[Harvest]) -> dict[str, Any]:
-    """Return the counts of all harvests, added up."""
+def _harvested_counts(sources: Sequence[Harvest]) -> dict[str, Any]:
+    """Return the sum of the counts of all harvests."""
     total: dict[str, Any] = {}
     for harvest in sources:
         _add(total, harvest.manifest.counts)

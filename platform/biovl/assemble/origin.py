@@ -1,4 +1,4 @@
-"""Where the figures of a corpus come from, so that cards and pages say what is true of them."""
+"""Origin of a corpus's figures, so that cards and pages describe them correctly."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -6,17 +6,17 @@ from typing import Any, Literal
 Origin = Literal["literature", "own", "synthetic"]
 
 SYNTHETIC = "(synthetic)"
-"""Ends the journal's name in every article of ``biovl.sample``."""
+"""Suffix of the journal name in every article of ``biovl.sample``."""
 
 
 def origin(stats: Mapping[str, Any]) -> Origin:
-    """Return what kind of data a corpus holds, by the journals of its articles.
+    """Return the kind of data in a corpus, derived from the journals of its articles.
 
     Args:
-        stats: Of a corpus, as in ``stats.json``: ``journals`` is read.
+        stats: Content of a corpus's ``stats.json``: ``journals`` is read.
 
     Returns:
-        ``synthetic`` if every journal is of the sample, ``own`` if no article names a journal (a
+        ``synthetic`` if all journals are of the sample, ``own`` if no article names a journal (a
         table of private images), else ``literature``.
     """
     journals = [row["journal"] for row in stats["journals"]["top"]]

@@ -1,4 +1,4 @@
-"""A figure and its article to a pair: the columns that decide, the record trained on."""
+"""Build pairs from figures and articles: columns for rules, and the JSON record of a pair."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ TextChoice = Literal[
     "caption", "caption+mentions", "context_caption", "expanded_caption", "long_caption"
 ]
 LONG_TEXTS = ("context_caption", "expanded_caption", "long_caption")
-"""Columns that annotators make of captions. Those that are there stand in a pair's record too, for
-pretrain to choose from."""
+"""Columns of generated captions. Existing ones are also stored in a pair's record, for pretrain to
+choose from."""
 
 _ARTICLE_COLUMNS = (
     "version pmid doi title journal published article_type language keywords subjects "
@@ -31,15 +31,15 @@ _PUBMED_COLUMNS = pa.schema(
         pa.field("entrez_status", pa.string()),
     ]
 )
-"""Of articles that were enriched; null for others."""
+"""Filled for enriched articles; null for others."""
 
 ARTICLE_COLUMNS = [*_ARTICLE_COLUMNS, "source_uri", "defect", "full_text"]
-"""What is read of ``articles/`` to make candidates."""
+"""Columns of ``articles/`` that candidates need."""
 
 FIGURE_COLUMNS = records.column_names(Figure, without=["image"])
-"""What is read of ``figures/`` to make candidates."""
+"""Columns of ``figures/`` that candidates need."""
 
-# What both tables have is read of the article.
+# Columns in both tables are read from the article.
 _KEPT_FIGURE_COLUMNS = [
     name for name in FIGURE_COLUMNS if name != "mentions" and name not in _ARTICLE_COLUMNS
 ]
@@ -61,7 +61,7 @@ CANDIDATE_SCHEMA = pa.schema(
         pa.field("mention_texts", pa.list_(pa.string()), nullable=False),
     ]
 )
-"""What rules may read, and what the pair's record is made of. ``text`` is what is trained on."""
+"""Columns for rules and for the pair's record. ``text`` is the text of training."""
 
 _MENTIONS = "mention_texts"
 PAIR_SCHEMA = pa.schema(
@@ -78,23 +78,23 @@ PAIR_SCHEMA = pa.schema(
         CANDIDATE_SCHEMA.field(_MENTIONS).with_name("mentions"),
     ]
 )
-"""What a pair's ``.json`` holds: who published it, its licence and its texts."""
+"""Content of a pair's ``.json``: source, licence and texts."""
 
 
 GROUP = "group_id"
 
 
 def whole_of(rows: pa.Table) -> pa.ChunkedArray:
-    """Return what each row's split and place among others follow: its group, else its article."""
+    """Return the key that decides each row's split and spread over shards: its group or article."""
     return pc.coalesce(rows[GROUP], rows["article_id"])
 
 
 def article_facts(articles: pa.Table, figures: pa.Table) -> pa.Table:
-    """Return what pairs need of those articles that the figures are from, without long texts.
+    """Return the required columns of the articles of some figures, without long texts.
 
     Args:
         articles: ``ARTICLE_COLUMNS`` of ``articles/``.
-        figures: The column ``source_uri`` is read.
+        figures: Only column ``source_uri`` is read.
     """
     own = articles.filter(pc.is_in(articles["source_uri"], figures["source_uri"].unique()))
     for field in _PUBMED_COLUMNS:
@@ -105,11 +105,11 @@ def article_facts(articles: pa.Table, figures: pa.Table) -> pa.Table:
 
 
 def with_pubmed(articles: pa.Table, answers: pa.Table) -> pa.Table:
-    """Return articles with what PubMed says of them, in the columns that corpora have for it.
+    """Return articles with the metadata of PubMed, in the columns of a corpus.
 
     Args:
         articles: ``ARTICLE_COLUMNS`` of a part of ``articles/``.
-        answers: The same part as enrich has published it, row for row.
+        answers: The same part as published by enrich, row for row.
     """
     terms = answers["mesh_terms"].combine_chunks()
     descriptors = pc.struct_field(terms.flatten(), "descriptor")
@@ -117,7 +117,7 @@ def with_pubmed(articles: pa.Table, answers: pa.Table) -> pa.Table:
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     known = {
         "mesh_terms": pa.ListArray.from_arrays(offsets, descriptors, mask=terms.is_null()),
-        # True where either says so, null where neither knows.
+        # True if either source says so, null if neither knows.
         "retracted": pc.or_(
             pc.coalesce(articles["retracted"], answers["retracted_in_pubmed"]),
             pc.coalesce(answers["retracted_in_pubmed"], articles["retracted"]),
@@ -133,13 +133,13 @@ def with_pubmed(articles: pa.Table, answers: pa.Table) -> pa.Table:
 
 
 def pair_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return what a pair's ``.json`` holds where the candidates have further columns."""
+    """Return the schema of a pair's ``.json``, for candidates with additional columns."""
     found = [pa.field(name, pa.string()) for name in LONG_TEXTS if name in columns]
     return pa.schema([*PAIR_SCHEMA, *found])
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds embeddings, which a corpus does not carry."""
+    """Return whether a column of this type holds embeddings, which a corpus does not include."""
     return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
 
 
@@ -149,14 +149,14 @@ def candidates(
     text: TextChoice,
     written: Sequence[str | None] | None = None,
 ) -> pa.Table:
-    """Return one candidate per figure, in order, with the columns of its article beside it.
+    """Return one candidate per figure, in order, with the columns of its article.
 
     Args:
         figures: Rows of ``figures/``; the image column is not needed.
         articles: ``article_facts`` of every article of the figures.
-        text: What a pair's text is made of.
-        written: Texts that stand in a column, one of ``LONG_TEXTS``, where that is what a pair's
-            text is made of; a figure without one has its caption.
+        text: Source of a pair's text.
+        written: Texts of the column, one of ``LONG_TEXTS``, that ``text`` selects; a figure without
+            a text there uses its caption.
     """
     places = {uri: row for row, uri in enumerate(articles["source_uri"].to_pylist())}
     rows = pa.array([places[uri] for uri in figures["source_uri"].to_pylist()], pa.int64())
@@ -205,14 +205,14 @@ def candidates(
 
 
 def pair_text(caption: str, mentions: Sequence[str], choice: TextChoice) -> str:
-    """Return a pair's text: its caption, or its caption and the paragraphs that cite it."""
+    """Return a pair's text: its caption, or its caption and the paragraphs that mention it."""
     if choice != "caption+mentions":
         return caption
     return "\n".join(filter(None, [caption, *mentions]))
 
 
 def pair_json(row: Mapping[str, Any]) -> bytes:
-    """Return what a pair's ``.json`` holds, from its candidate's row: ``PAIR_SCHEMA``."""
+    """Return the content of a pair's ``.json``, from a candidate's row: ``PAIR_SCHEMA``."""
     names = pair_schema(list(row)).names
     values = {name: row[_MENTIONS if name == "mentions" else name] for name in names}
     return json.dumps(values, ensure_ascii=False).encode()

@@ -53,7 +53,7 @@ def plots(stats: Mapping[str, Any]) -> dict[str, bytes]:
         }
         for column in stats["labels"]:
             drawn[f"{column}.png"] = labels(stats, column)
-        # Where the text of a pair is its caption, a second plot would show the same.
+        # If the text of a pair is its caption, a second plot would be identical.
         if stats["token_histograms"]["text"] != stats["token_histograms"]["caption"]:
             drawn["text_lengths.png"] = lengths(stats, "text")
     return drawn
@@ -120,8 +120,8 @@ def image_sizes(stats: Mapping[str, Any]) -> bytes:
         draw_empty(shorter, "no images")
         return png(drawn)
     width, height, images = np.array(sizes["bins"], np.int64).T
-    # A margin of three bins on each side, so that a power of two is in sight, and the same range
-    # on both axes: squares are on the diagonal.
+    # A margin of three bins on each side, so that powers of two are visible, and equal ranges on
+    # both axes: squares are on the diagonal.
     low, high = min(width.min(), height.min()) - 3, max(width.max(), height.max()) + 4
     grid = np.zeros((high - low, high - low))
     grid[height - low, width - low] = images
@@ -156,7 +156,7 @@ def image_sizes(stats: Mapping[str, Any]) -> bytes:
     shorter.set_xlabel("shorter side, px")
     shorter.grid(axis="y")
     thousands(shorter.yaxis)
-    # The labels of the lines need room to their left, also where all images are larger or smaller.
+    # The labels need room to the left of the lines, also if all images are larger or smaller.
     _octaves(shorter, "x", min(edges[0], 40), max(edges[-1], 700))
     return png(drawn)
 
@@ -233,7 +233,7 @@ def years(stats: Mapping[str, Any]) -> bytes:
     shown = np.arange(first, last + 1)
     counts = [dated.get(int(year), 0) for year in shown]
     axes.bar(shown, counts, color=BLUE, width=0.8)
-    # A single year gets room at its sides, or its bar would fill the plot.
+    # A single year gets margins, or its bar would fill the plot.
     axes.set_xlim(min(first, last - 4) - 0.7, max(last, first + 4) + 0.7)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
     axes.set_ylabel("images")

@@ -1,8 +1,8 @@
-"""Which pairs we train on: a rule is a function that looks at columns and says which rows go.
+"""Rules that select the pairs of a corpus: a rule reads columns and returns the rows to reject.
 
 Every function here that returns a ``Rule`` can be named in a configuration, with its arguments as
 settings: ``{"name": "min_side", "px": 112}``. Unless a rule says otherwise, a row whose column is
-null is rejected: what is not known does not meet a demand.
+null is rejected: an unknown value does not satisfy a rule.
 """
 
 import dataclasses
@@ -24,23 +24,23 @@ from biovl.core.plugins import Plugin
 from biovl.core.records import Batch, LicenseGroup
 
 PUBLISHED_FIGURES = ("figure", "scheme", "graphical-abstract", "supplement", "extended-data")
-"""Kinds of figures that peers reviewed: no answers to reviewers, images of tables or videos."""
+"""Kinds of peer-reviewed figures: no responses to reviewers, images of tables or videos."""
 
 _YEAR = re.compile(r"\d{4}(?=-|$)", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Which rows to reject."""
+    """A condition that rejects rows."""
 
     name: str
-    """In the user's words; the manifest counts the rejected rows under it."""
+    """Reason in the user's words; the manifest counts rejected rows by it."""
 
     reads: tuple[str, ...]
-    """The only columns it is given."""
+    """Columns passed to ``rejects``, and no others."""
 
     rejects: Callable[[Batch], np.ndarray]
-    """Columns of N rows to bool, shape [N]; a row's answer depends on that row alone."""
+    """Map columns of N rows to bool, shape [N]; True rejects. Rows are independent."""
 
 
 def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
@@ -48,7 +48,7 @@ def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
 
     Args:
         batch: The columns that the rules read.
-        rules: In the order in which they are asked.
+        rules: In order of evaluation.
 
     Returns:
         Object array of ``str | None``, shape [N].
@@ -61,39 +61,39 @@ def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
             rejected = rule.rejects({name: batch[name] for name in rule.reads})
         except TypeError as error:
             types = ", ".join(f"{name} ({batch[name].dtype})" for name in rule.reads)
-            raise ConfigError(f"rule {rule.name!r} does not fit its column {types}") from error
+            raise ConfigError(f"rule {rule.name!r} cannot read its column {types}") from error
         first[rejected & kept] = rule.name
         kept &= ~rejected
     return first
 
 
 def rejections(table: pa.Table, rules: Sequence[Rule]) -> pa.Array:
-    """Return ``rejected_by`` of a table's rows as a column, type string.
+    """Return ``rejected_by`` for the rows of a table, as a string column.
 
     Raises:
         ConfigError: If the table lacks a column.
     """
     check_columns(rules, table.column_names)
     names = dict.fromkeys(name for rule in rules for name in rule.reads)
-    # Without rules there would be no column to tell the number of rows.
+    # Without rules there would be no column with the number of rows.
     if not names:
         return pa.nulls(len(table), pa.string())
-    # Nulls become None in columns of strings or booleans, and NaN in those of numbers.
+    # Nulls become None in columns of strings or booleans, and NaN in numeric columns.
     batch = {name: table[name].to_numpy() for name in names}
     return pa.array(rejected_by(batch, rules), pa.string())
 
 
 def check_columns(rules: Iterable[Rule], available: Sequence[str]) -> None:
-    """Refuse rules that read columns which are not there.
+    """Check that the columns of rules exist.
 
     Raises:
-        ConfigError: Naming the rule, the column and those available.
+        ConfigError: With the rule, the missing column and the available ones.
     """
     for rule in rules:
         for name in rule.reads:
             if name not in available:
                 raise ConfigError(
-                    f"rule {rule.name!r} reads column {name!r}, which is not there: give the "
+                    f"rule {rule.name!r} reads column {name!r}, which does not exist: give the "
                     f"folder that has it in columns, or choose from {', '.join(sorted(available))}"
                 )
 
@@ -113,14 +113,14 @@ def has_caption() -> Rule:
 
 
 def caption_chars(minimum: PositiveInt = 1, maximum: PositiveInt | None = None) -> Rule:
-    """Keep captions of a length, in code points, both ends included."""
+    """Keep captions whose length in code points is in a range, ends included."""
     return _between(
         f"caption not of {_range(minimum, maximum)} characters", "caption_chars", minimum, maximum
     )
 
 
 def min_side(px: PositiveInt) -> Rule:
-    """Keep images whose shorter side has at least so many pixels."""
+    """Keep images with at least so many pixels on the shorter side."""
 
     def rejects(batch: Batch) -> np.ndarray:
         return ~(np.minimum(batch["width_px"], batch["height_px"]) >= px)
@@ -129,7 +129,7 @@ def min_side(px: PositiveInt) -> Rule:
 
 
 def max_aspect(ratio: Annotated[float, Field(ge=1)]) -> Rule:
-    """Keep images whose longer side is at most so many times the shorter one."""
+    """Keep images whose longer side is at most ``ratio`` times the shorter one."""
 
     def rejects(batch: Batch) -> np.ndarray:
         longer = np.maximum(batch["width_px"], batch["height_px"])
@@ -144,9 +144,9 @@ def license_groups(allowed: tuple[LicenseGroup, ...]) -> Rule:
 
 
 def languages(allowed: tuple[str, ...]) -> Rule:
-    """Keep articles in a language, by ISO 639-1 code whatever the country: ``en`` covers ``en-GB``.
+    """Keep articles in a language, by ISO 639-1 code without country: ``en`` covers ``en-GB``.
 
-    An article that states none is in English: that is the default of JATS's ``xml:lang``.
+    Articles without a language count as English: the default of JATS's ``xml:lang``.
     """
 
     def rejects(batch: Batch) -> np.ndarray:
@@ -169,44 +169,44 @@ def years(minimum: int = 0, maximum: int = 9999) -> Rule:
 
 
 def article_types(allowed: tuple[str, ...]) -> Rule:
-    """Keep articles of certain types: ``research-article``, ``review-article`` … of JATS."""
+    """Keep articles of some types: ``research-article``, ``review-article`` … of JATS."""
     return _one_of(f"article type not {_either(allowed)}", "article_type", allowed)
 
 
 def not_article_types(forbidden: tuple[str, ...]) -> Rule:
-    """Drop articles of certain types; one that states no type stays."""
+    """Drop articles of some types; keep those without a type."""
     return _none_of(f"article type {_either(forbidden)}", "article_type", forbidden)
 
 
 def figure_kinds(allowed: tuple[str, ...] = PUBLISHED_FIGURES) -> Rule:
-    """Keep certain kinds of figures."""
+    """Keep some kinds of figures."""
     return _one_of(f"figure kind not {_either(allowed)}", "kind", allowed)
 
 
 def not_retracted() -> Rule:
-    """Drop articles known to be retracted; where it is not known they stay."""
+    """Drop retracted articles; keep those of unknown status."""
     return Rule("article retracted", ("retracted",), lambda b: np.equal(b["retracted"], True))
 
 
 def redistributable() -> Rule:
-    """Keep figures whose licence allows giving them on; where it is not known they go."""
+    """Keep figures whose licence allows redistribution; drop those of unknown status."""
     return _known("licence does not allow redistribution", "redistributable")
 
 
 def derivatives_allowed() -> Rule:
-    """Keep figures whose licence allows to change them, as splitting into panels may be."""
+    """Keep figures whose licence allows changes, such as splitting into panels."""
     return _known("licence does not allow derivatives", "derivatives_allowed")
 
 
 def not_third_party() -> Rule:
-    """Drop figures that credit somebody else: the article's licence may not be theirs."""
+    """Drop figures with credit to a third party: the article's licence may not cover them."""
     return Rule(
         "credits a third party", ("third_party",), lambda b: np.equal(b["third_party"], True)
     )
 
 
 def newest_version() -> Rule:
-    """Drop articles that have a newer usable version: ``duplicates.superseded``."""
+    """Drop articles superseded by a newer usable version: ``duplicates.superseded``."""
     return Rule("newer version exists", ("superseded",), lambda b: b["superseded"].astype(bool))
 
 
@@ -215,15 +215,15 @@ def _known(reason: str, column: str) -> Rule:
 
 
 def not_listed(column: str, listed: tuple[str, ...], called: str) -> Rule:
-    """Drop rows whose text in a column is one of these; ``called`` is the reason in the counts."""
+    """Drop rows whose text in a column is listed; ``called`` is the reason in the counts."""
     return _none_of(called, column, listed)
 
 
 def value_between(column: str, minimum: float | None = None, maximum: float | None = None) -> Rule:
-    """Keep rows whose number in any column, an annotator's too, is in a range, ends included.
+    """Keep rows whose number in a column is in a range, ends included; any annotator's column too.
 
     Raises:
-        ConfigError: If neither end is given.
+        ConfigError: If neither bound is given.
     """
     if minimum is None and maximum is None:
         raise ConfigError(f"value_between needs a minimum or a maximum for column {column!r}")
@@ -231,12 +231,12 @@ def value_between(column: str, minimum: float | None = None, maximum: float | No
 
 
 def value_one_of(column: str, allowed: tuple[str, ...]) -> Rule:
-    """Keep rows whose text in any column, an annotator's too, is one of these."""
+    """Keep rows whose text in a column is one of these; any annotator's column too."""
     return _one_of(f"{column} not {_either(allowed)}", column, allowed)
 
 
 def any_of(column: str, allowed: tuple[str, ...]) -> Rule:
-    """Keep rows with at least one of these among the several values of a column: concepts."""
+    """Keep rows with at least one of these values in a list column, such as concepts."""
     wanted = frozenset(allowed)
     return Rule(
         f"{column} without {_either(allowed)}", (column,), lambda b: ~_any(b[column], wanted)
@@ -244,9 +244,9 @@ def any_of(column: str, allowed: tuple[str, ...]) -> Rule:
 
 
 def none_of(column: str, forbidden: tuple[str, ...]) -> Rule:
-    """Drop rows with any of these among the several values of a column; without values they stay.
+    """Drop rows with any of these values in a list column; keep rows without values.
 
-    After ``any_of``, of figures with concepts of both sorts those go that have a forbidden one.
+    After ``any_of``, this drops figures that also have a forbidden concept.
     """
     refused = frozenset(forbidden)
     return Rule(
@@ -269,8 +269,8 @@ def _none_of(name: str, column: str, forbidden: Sequence[str]) -> Rule:
 
 
 def _any(rows: np.ndarray, wanted: frozenset[str]) -> np.ndarray:
-    """Return which rows have one of these among their values; bool, shape [N]."""
-    # A text has letters, which are no values: value_one_of is for columns of texts.
+    """Return which rows have at least one of these values; bool, shape [N]."""
+    # A string would be searched by letters: value_one_of is for string columns.
     if any(isinstance(values, str) for values in rows):
         raise TypeError
     return np.array([values is not None and not wanted.isdisjoint(values) for values in rows], bool)
@@ -287,22 +287,22 @@ def _range(minimum: float | None, maximum: float | None) -> str:
 
 
 def make_rules(described: Sequence[Plugin]) -> list[Rule]:
-    """Return the rules that a configuration describes.
+    """Return the rules of a configuration.
 
     Raises:
-        ConfigError: If there is no such rule or its settings are not valid.
+        ConfigError: If a rule is unknown or its settings are invalid.
     """
     return [_make(rule) for rule in described]
 
 
 def with_names(described: Plugin) -> Plugin:
-    """Return a rule whose settings given by place have their names: ``min_side(300)``.
+    """Return a rule with its positional settings named: ``min_side(300)``.
 
-    One value stands for several where a rule takes several, and so do all that are left at the
-    end: ``license_groups(commercial, noncommercial)``.
+    A single value is accepted for a setting of several, and the last such setting takes all
+    remaining values: ``license_groups(commercial, noncommercial)``.
 
     Raises:
-        ConfigError: If more is given than the rule takes.
+        ConfigError: If there are more values than settings.
     """
     factory = known_rules().get(described.name)
     if factory is None:
@@ -330,7 +330,7 @@ def with_names(described: Plugin) -> Plugin:
 
 
 def known_rules() -> dict[str, Callable[..., Rule]]:
-    """Return every function of this file that makes a rule, by name."""
+    """Return the rule factories of this module, by name."""
     functions = inspect.getmembers(sys.modules[__name__], inspect.isfunction)
     return {
         name: function
@@ -345,7 +345,7 @@ def _make(described: Plugin) -> Rule:
     known = known_rules()
     if described.name not in known:
         raise ConfigError(
-            f"there is no rule called {described.name!r}; choose from {', '.join(sorted(known))}"
+            f"unknown rule {described.name!r}; choose from {', '.join(sorted(known))}"
             f"{config.nearest(described.name, known)}"
         )
     factory = known[described.name]
@@ -358,7 +358,7 @@ def _make(described: Plugin) -> Rule:
 
 
 def _settings_type(name: str, factory: Callable[..., Rule]) -> Any:
-    """Return a dataclass of a function's arguments, so that they are checked like any setting."""
+    """Return a dataclass of a function's arguments, so that they are validated as settings."""
     hints = typing.get_type_hints(factory, include_extras=True)
     fields: list[Any] = [
         (argument.name, hints[argument.name])

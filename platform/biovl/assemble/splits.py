@@ -1,7 +1,7 @@
-"""Where a pair goes: its split by article, its shard and its place there by a seeded shuffle.
+"""Assignment of pairs: to a split by article, to a position in the shards by a seeded shuffle.
 
-Everything follows from hashes of ids, so it is the same on every machine and in every order of
-reading, and a retry changes nothing.
+Everything derives from hashes of ids, so it is the same on every machine, in any reading order, and
+after a retry.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import numpy as np
 Split = Literal["train", "val", "test"]
 
 _GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
-"""2^64 divided by the golden ratio: its multiples spread evenly over 64 bits."""
+"""2^64 divided by the golden ratio: its multiples are evenly spread over 64 bits."""
 
 
 def split_of(
@@ -24,12 +24,12 @@ def split_of(
     val_permyriad: int,
     test_permyriad: int,
 ) -> Split:
-    """Return the split an article belongs to; all its pairs follow it.
+    """Return the split of an article and of all its pairs.
 
     Args:
         article_id: As in ``articles/``.
-        val_permyriad: Articles of 10,000 that are for validation.
-        test_permyriad: Articles of 10,000 that are for testing. Whatever it is, val stays the same.
+        val_permyriad: Articles of 10,000 for validation.
+        test_permyriad: Articles of 10,000 for testing; it does not affect val.
     """
     place = _place(article_id)[0]
     if place < val_permyriad:
@@ -46,21 +46,22 @@ def splits_of(
     least: int,
     most: int | None,
 ) -> dict[str, Split]:
-    """Return the split of each article of a corpus, shares bounded by numbers of articles.
+    """Return the split of each article of a corpus, with bounds on the number of articles.
 
-    While a share gives a number within its bounds, an article's split is ``split_of`` and no other
-    article changes it. Below, those next in the order of hashes fill up; above, the last give way.
+    If a share gives a number within its bounds, an article's split is ``split_of``, independent of
+    other articles. Below the bound, the next articles in hash order are added; above, the last are
+    removed.
 
     Args:
-        article_ids: Of the corpus; an article that comes twice counts once.
-        val_permyriad: As of ``split_of``; nothing is for validation where it is 0.
+        article_ids: Articles of the corpus; repeated ids count once.
+        val_permyriad: As in ``split_of``; 0 for no validation.
         test_permyriad: The same for testing.
-        least: Articles of val, and of test, but never more than a tenth of all for that, and one.
-        most: Articles of val, and of test; None sets no bound.
+        least: Minimum articles of val, and of test; at most a tenth of all articles, at least one.
+        most: Maximum articles of val, and of test; None for no limit.
     """
     place_of = {name: _place(name) for name in article_ids}
     order = sorted(place_of, key=lambda name: (place_of[name], name))
-    # Of two articles neither can be spared.
+    # Of two articles none can be spared for validation.
     enough = min(least, max(1, len(order) // 10)) if len(order) > 2 else 0
 
     def bounded(permyriad: int, by_share: int) -> int:
@@ -77,20 +78,20 @@ def splits_of(
 
 
 def shuffle_keys(ids: Iterable[str], seed: int) -> np.ndarray:
-    """Return a random number for each id, the same whenever the seed is. uint64, shape [N]."""
+    """Return a random number for each id, determined by id and seed. uint64, shape [N]."""
     salt = seed.to_bytes(8, "big")
     return np.array([_hash(name.encode(), salt) for name in ids], np.uint64)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each pair is written."""
+    """Shard and position of each pair."""
 
     shard: np.ndarray
-    """Number of the shard, from 0 without gaps. int64, shape [N]."""
+    """Shard number, from 0 without gaps. int64, shape [N]."""
 
     place: np.ndarray
-    """Number in the shard, from 0 without gaps. int64, shape [N]."""
+    """Position in the shard, from 0 without gaps. int64, shape [N]."""
 
 
 def lay_out(
@@ -103,18 +104,18 @@ def lay_out(
 ) -> Layout:
     """Return a shuffled layout of one split's pairs with the figures of each article far apart.
 
-    Of an article with n pairs, no more than n / shards, rounded up, are in one shard, and within a
-    shard they stand at even distances: figures of one article look alike, and a training batch is
-    to hold few such near-duplicate negatives. All else is as random as the keys. The order of the
-    arguments' rows does not matter. Measured on 24 million pairs: 22 s on one core, 3.6 GB.
+    Of an article with n pairs, at most n / shards, rounded up, are in one shard, at even distances:
+    figures of one article look alike, and a training batch should hold few such near-duplicate
+    negatives. Apart from that, the order is random. It does not depend on the order of the rows.
+    Measured on 24 million pairs: 22 s on one core, 3.6 GB.
 
     Args:
         article_keys: ``shuffle_keys`` of the pairs' article ids. uint64, shape [N].
         pair_keys: ``shuffle_keys`` of the pair ids. uint64, shape [N].
-        size_bytes: What each pair takes in a shard, or an estimate. int64, shape [N].
-        max_bytes: Limit of a shard's bytes. A pair that alone is larger is not counted: its shard
-            is longer by it.
-        max_pairs: Limit of a shard's pairs.
+        size_bytes: Size of each pair in a shard, or an estimate. int64, shape [N].
+        max_bytes: Maximum bytes of a shard. A pair larger than this is not counted: its shard
+            exceeds the limit by its size.
+        max_pairs: Maximum pairs of a shard.
     """
     rows = len(pair_keys)
     if rows == 0:
@@ -122,7 +123,7 @@ def lay_out(
     order = np.lexsort((pair_keys, article_keys))
     keys, counted = article_keys[order], size_bytes[order]
     shards = _shards(np.where(counted > max_bytes, 0, counted), max_bytes, max_pairs)
-    # Dealt like cards, article by article: neighbours never meet in a shard.
+    # Round-robin, article by article: neighbours are never in the same shard.
     dealt = np.arange(rows)
     shard = dealt % shards
 
@@ -131,9 +132,9 @@ def lay_out(
     start, length = np.repeat(begins, lengths), np.repeat(lengths, lengths)
     turn, lane = np.divmod(dealt - start, shards)
     turns = -(-(length - lane) // shards)
-    # An article's pairs in one shard go in even steps from a beginning. Those in the next shard
-    # begin 0.618 of a shard further on (and so on, around): read side by side, shards do not show
-    # an article's figures at the same time either.
+    # An article's pairs in one shard are evenly spaced from a random start. In the next shard the
+    # start is shifted by 0.618 of a shard (modulo its length): when shards are read in parallel,
+    # an article's figures do not coincide either.
     beginning = (keys + lane.astype(np.uint64) * _GOLDEN) / 2.0**64
     along = np.lexsort(((turn + beginning) / turns, shard))
     place = np.empty(rows, np.int64)
@@ -144,7 +145,7 @@ def lay_out(
 
 
 def _shards(size_bytes: np.ndarray, max_bytes: int, max_pairs: int) -> int:
-    """Return how many shards pairs dealt in this order need to keep the limits."""
+    """Return the number of shards that keeps the limits, for pairs assigned round-robin."""
     rows = len(size_bytes)
     shards = max(1, -(-rows // max_pairs), -(-int(size_bytes.sum()) // max_bytes))
     while shards < rows:

@@ -1,4 +1,4 @@
-"""What is in a corpus: the content of ``stats.json``, which is all that plots and card read."""
+"""Content of ``stats.json``: the only input of the plots and of the dataset card."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,14 +23,14 @@ WINDOWS = (77, 154, 256, 512)
 """Context lengths of text towers in tokens, start and end token included (BMC-LongCLIP, fig. 1)."""
 
 START_AND_END = 2
-"""CLIP puts a token before and one after each text; a window of 77 sees 75 tokens of it."""
+"""CLIP adds a start and an end token to each text; a context of 77 holds 75 tokens of it."""
 
 TOP = 50
-"""How many journals and MeSH terms are listed (BIOMEDICA, table 14)."""
+"""Number of journals and MeSH terms listed (BIOMEDICA, table 14)."""
 
 TOKEN_BIN = 8
 TOKEN_BINS = 128
-"""The token histograms have bins of 8 tokens; the last one holds every longer text."""
+"""Token histograms have bins of 8 tokens; the last one holds all longer texts."""
 
 SIDES_PX = (224, 336, 512)
 """Input sizes of common image towers, in pixels."""
@@ -61,14 +61,14 @@ def statistics(
     """Return the content of ``stats.json``.
 
     Args:
-        whole: Of every pair of the corpus.
+        whole: Tally of all pairs of the corpus.
         harvested: ``counts`` in the manifest of the figures: ``articles`` and ``figures``, each
             with seen, usable, defective and defects by reason, and ``mentions``.
-        dropped: Figures that are not in the corpus by reason, ``counts.dropped`` of its manifest.
-        labels: What the function of this name returned.
+        dropped: Figures left out, by reason: ``counts.dropped`` of the corpus's manifest.
+        labels: Result of ``labels``.
 
     Returns:
-        Plain JSON. The content of tables 6, 7, 14 and 17 of BIOMEDICA and of figure 1 of
+        Plain JSON with the content of tables 6, 7, 14 and 17 of BIOMEDICA and of figure 1 of
         BMC-LongCLIP for this corpus.
     """
     lengths = whole.lengths
@@ -124,12 +124,12 @@ def labels(
     eligible: Mapping[str, Mapping[str, int]],
     pairs: Mapping[str, Mapping[str, int]],
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """Return by column of labels and label how many figures and pairs have it, most first.
+    """Return the number of figures and pairs per label, by column, most frequent first.
 
     Args:
-        figures: All that were harvested, by column and label.
-        eligible: Those that rules and duplicates leave; balance decides about them.
-        pairs: Those in the corpus.
+        figures: All harvested figures, by column and label.
+        eligible: Figures that pass rules and deduplication, before balancing.
+        pairs: Pairs of the corpus.
     """
     return {
         column: {
@@ -172,7 +172,7 @@ def _by_split(whole: Tally) -> dict[str, dict[str, int]]:
 
 
 def _windows(tokens: ValueCounts) -> dict[str, dict[str, int | float]]:
-    """Return what is lost at each window: texts cut short, and tokens beyond its end."""
+    """Return the losses of each window: truncated texts, and tokens beyond its end."""
     texts, total = int(tokens.counts.sum()), tokens.total()
     lost = {}
     for window in WINDOWS:
@@ -189,7 +189,7 @@ def _windows(tokens: ValueCounts) -> dict[str, dict[str, int | float]]:
 
 
 def _token_histogram(tokens: ValueCounts) -> dict[str, Any]:
-    """Return texts and tokens by length of the text, and the tokens wasted at each window."""
+    """Return texts and tokens by length of the text, and the wasted tokens of each window."""
     places = np.minimum(tokens.values // TOKEN_BIN, TOKEN_BINS - 1)
 
     def binned(weights: np.ndarray) -> list[int]:
@@ -209,7 +209,7 @@ def _token_histogram(tokens: ValueCounts) -> dict[str, Any]:
 
 
 def _image_sizes(bins: ValueCounts, short_side: ValueCounts) -> dict[str, Any]:
-    """Return images by size: ``[width bin, height bin, images]``, and those under model inputs."""
+    """Return images by size: ``[width bin, height bin, images]``, and counts under model inputs."""
     width, height = np.divmod(bins.values, PIXEL_BINS)
     images = int(short_side.counts.sum())
     return {
@@ -229,7 +229,7 @@ def _figures_per_article(articles: pa.Table) -> dict[str, Any]:
 
 def _licenses(articles: pa.Table, keys: Sequence[str]) -> list[dict[str, Any]]:
     """Return articles and images of each licence, most images first."""
-    # First to one row for each article of a licence: an article may have rows of two groups.
+    # First reduced to one row per article and licence: an article may have rows of two groups.
     each = grouped(articles, ("article_id", *keys), ("pairs",))
     rows = each.group_by(list(keys), use_threads=False)
     table = rows.aggregate([("article_id", "count"), ("pairs", "sum")])
@@ -238,7 +238,7 @@ def _licenses(articles: pa.Table, keys: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _by_fact(articles: pa.Table, name: str) -> list[dict[str, Any]]:
-    """Return articles and images of each value of a fact, most articles first, years in order."""
+    """Return articles and images of each value, most articles first; years in order."""
     rows = articles.group_by([name], use_threads=False)
     table = rows.aggregate([("article_id", "count"), ("pairs", "sum")])
     found = table.rename_columns([name, "articles", "images"]).to_pylist()

@@ -1,6 +1,6 @@
-"""The steps from figures to shards, each a function of folders: nothing here knows of Ray.
+"""The steps from figures to shards, as functions of folders, independent of Ray.
 
-Every step leaves Parquet or tar files in the draft of the corpus, which the next one reads.
+Every step writes Parquet or tar files to the draft of the corpus, which the next step reads.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ _RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
 
 ENDED = "ended_by_tombstone"
 RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", "superseded", ENDED)
-"""What is added to the candidates here."""
+"""Columns that this step adds to the candidates."""
 
 _MOST_OPEN_RUNS = 128
-"""Processes may commonly open 1,024 files."""
+"""A process may commonly open 1,024 files."""
 
-# What decisions about duplicates and splits read, whatever the rules read besides.
+# Columns for duplicates and splits, in addition to those that the rules read.
 _DECIDING = (
     f"figure_id article_id {pairing.GROUP} source_uri version defect "
     f"image_sha256 phash width_px height_px {ENDED}"
@@ -57,11 +57,11 @@ _PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offse
 
 
 def look(config: AssembleConfig, part: HarvestPart, number: int) -> None:
-    """Join one part of the figures with its articles and columns, without reading an image."""
+    """Join one part of the figures with its articles and columns, without reading images."""
     source = Folder(part.uri)
     unit = part.name.removeprefix("part-").partition("-")[0]
     figures = _figures(source, part.path)
-    # One part of articles at a time, less what the figures do not need: a unit may be an archive
+    # One part of articles at a time, reduced to the referenced articles: a unit may be an archive
     # of a hundred thousand articles.
     articles = pa.concat_tables(
         pairing.article_facts(_articles(part, name), figures)
@@ -83,7 +83,7 @@ def look(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     found = pairing.candidates(figures, articles, config.text, *written)
     for added in tables:
         for name in added.column_names:
-            # Embeddings are for clustering: in an index of the corpus they would outweigh all else.
+            # Embeddings are for clustering: they would dominate the size of a corpus's index.
             if not pairing.is_vector(added.schema.field(name).type):
                 found = found.append_column(added.schema.field(name), added[name])
     found = found.append_column(ENDED, Tombstones(part.later).of(figures["source_uri"]))
@@ -91,7 +91,7 @@ def look(config: AssembleConfig, part: HarvestPart, number: int) -> None:
 
 
 def _figures(source: Folder, path: str) -> pa.Table:
-    """Read a part of the figures; columns that an earlier version did not write are null."""
+    """Read a part of the figures; columns missing from older versions become null."""
     with source.filesystem.open_input_file(source.at(path)) as stream:
         parquet = pq.ParquetFile(stream)
         there = set(parquet.schema_arrow.names)
@@ -99,7 +99,7 @@ def _figures(source: Folder, path: str) -> pa.Table:
         figures = parquet.read([name for name in pairing.FIGURE_COLUMNS if name in there])
     if set(absent) - {pairing.GROUP}:
         raise ArtifactError(
-            f"{source.uri}/{path} has no column {', '.join(absent)}: it is not what harvest writes"
+            f"{source.uri}/{path} has no column {', '.join(absent)}: it was not written by harvest"
         )
     for name in absent:
         figures = figures.append_column(name, pa.nulls(len(figures), pa.string()))
@@ -107,7 +107,7 @@ def _figures(source: Folder, path: str) -> pa.Table:
 
 
 def _articles(part: HarvestPart, name: str) -> pa.Table:
-    """Read a part of the articles, with what PubMed says of them where that was asked."""
+    """Read a part of the articles, with PubMed's metadata if they were enriched."""
     articles = _read(Folder(part.uri), f"articles/{name}", pairing.ARTICLE_COLUMNS)
     for uri in part.article_columns:
         answers = _read(Folder(uri), name)
@@ -121,39 +121,41 @@ def _articles(part: HarvestPart, name: str) -> pa.Table:
 
 
 def decide(
-    config: AssembleConfig, asked: Sequence[rules.Rule], parts: int, labels: Sequence[str]
+    config: AssembleConfig, row_rules: Sequence[rules.Rule], parts: int, labels: Sequence[str]
 ) -> dict[str, Any]:
-    """Decide about every figure, from short columns of all parts at once.
+    """Select the rows of the corpus, from short columns of all parts at once.
 
     Args:
-        config: Of the job.
-        asked: The rules.
-        parts: How many there are.
+        config: Configuration of the job.
+        row_rules: The rules.
+        parts: Number of parts.
         labels: Columns whose values are counted.
 
     Returns:
-        ``figures`` and ``eligible``: rows by column of ``labels`` and value, of all and of those
-        that only balance may still drop; and the ``cap`` that it took, if any.
+        ``figures`` and ``eligible``: rows by column of ``labels`` and value, of all figures and of
+        those that passed all but balancing; and the ``cap`` of balancing, if any.
     """
     folder = Draft(config.out).folder
-    wanted = dict.fromkeys([*_DECIDING, *labels, *(name for rule in asked for name in rule.reads)])
+    wanted = dict.fromkeys(
+        [*_DECIDING, *labels, *(name for rule in row_rules for name in rule.reads)]
+    )
     columns = [name for name in wanted if name != "superseded"]
     tables = [_read(folder, _candidates(number), columns=columns) for number in range(parts)]
     found = pa.concat_tables(tables)
     found = found.append_column("superseded", pa.array(_superseded(found), pa.bool_()))
-    rejected = rules.rejections(found, asked).to_numpy(zero_copy_only=False).copy()
-    # What a later harvest ends is not there for any rule.
+    rejected = rules.rejections(found, row_rules).to_numpy(zero_copy_only=False).copy()
+    # Tombstones of later harvests take precedence over rules.
     tombstones = found[ENDED].to_numpy(zero_copy_only=False)
     over = ~_is_none(tombstones)
     rejected[over] = [f"tombstone: {reason}" for reason in tombstones[over]]
     ids, content = found["figure_id"].to_numpy(), found["image_sha256"].to_numpy()
     duplicate_of = np.full(len(ids), None, object)
 
-    # Whatever the rules say, there is nothing to train on.
+    # Required independently of the rules: without an image there is nothing to train on.
     imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
     rejected[imageless] = NO_IMAGE
     kept = np.flatnonzero(_is_none(rejected))
-    # Of equal images the first by id stands for the others, whichever harvest it is from.
+    # The first by id represents equal images, whichever harvest it is from.
     kept = kept[np.argsort(ids[kept].astype(str), kind="stable")]
     images = found.take(pa.array(kept))
     stands_for = kept[
@@ -180,7 +182,7 @@ def decide(
         "eligible": {name: balance.counts(of_eligible[name]) for name in labels},
     }
     if config.balance.asked:
-        kept_by = balance.balanced(
+        kept_by = balance.balance_labels(
             of_eligible[config.balance.column],
             pairing.whole_of(of_eligible).to_pylist(),
             of_eligible["figure_id"].to_pylist(),
@@ -217,7 +219,7 @@ def decide(
 
 
 def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
-    """Write one part's kept pairs to a run: a tar like the shards, and where each pair is in it."""
+    """Write one part's selected pairs to a run: a tar like the shards, and its offsets."""
     folder = Draft(config.out).folder
     about = _read(folder, _candidates(number))
     wanted = np.flatnonzero(_read(folder, _decisions(number))["split"].is_valid().to_numpy())
@@ -248,7 +250,7 @@ def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
 
 
 def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
-    """Lay the encoded pairs out over shards, and write a plan for each.
+    """Assign the encoded pairs to shards, and write a plan for each.
 
     Returns:
         The number of shards of each split.
@@ -288,7 +290,7 @@ def plan(config: AssembleConfig, parts: int) -> dict[str, int]:
 
 
 def shard(config: AssembleConfig, split: str, number: int) -> None:
-    """Write one shard: its pairs' bytes copied from the runs, in their shuffled order."""
+    """Write one shard: copy its pairs from the runs, in shuffled order."""
     folder = Draft(config.out).folder
     name = shard_name(split, number)
     planned = _read(folder, f"{_PLANS}/{name}.parquet")
@@ -298,7 +300,7 @@ def shard(config: AssembleConfig, split: str, number: int) -> None:
 
         @functools.lru_cache(_MOST_OPEN_RUNS)
         def run(part: int) -> Any:
-            # Closed by its last reference: a shard has pairs of nearly every run.
+            # Closed with its last reference: a shard has pairs of nearly every run.
             return folder.filesystem.open_input_file(folder.at(f"{_RUNS}/{part:06d}.tar"))
 
         for pair in planned.to_pylist():
@@ -310,12 +312,12 @@ def shard(config: AssembleConfig, split: str, number: int) -> None:
 
 
 def shard_name(split: str, number: int) -> str:
-    """Return the path of a shard in its corpus, without suffix."""
+    """Return the path of a shard in its corpus, without extension."""
     return f"{split}/{number:05d}"
 
 
 def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> Iterator[pa.Table]:
-    """Yield the index part by part: every pair's metadata, and where its bytes are."""
+    """Yield the index part by part: the metadata of every pair, and its shard, offset and size."""
     folder = Draft(config.out).folder
     placed = []
     for split, count in shards_of.items():
@@ -327,7 +329,7 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
     empty = _PLAN.empty_table()
     for name in ("split", "shard"):
         empty = empty.append_column(name, pa.array([], pa.string()))
-    # With nothing kept the index is there all the same, without rows.
+    # Without pairs the index still exists, without rows.
     places = pa.concat_tables([empty, *placed]).sort_by(
         [("part", "ascending"), ("row", "ascending")]
     )
@@ -343,7 +345,7 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
 
 
 def dropped(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
-    """Yield the figures left out, part by part: why, and which pair stands for a duplicate."""
+    """Yield the figures left out, part by part: the reason, and the pair a duplicate repeats."""
     folder = Draft(config.out).folder
     for number in range(parts):
         about = _read(folder, _candidates(number), columns=["figure_id", "article_id"])
@@ -357,8 +359,8 @@ def dropped(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
 
 
 def _superseded(found: pa.Table) -> np.ndarray:
-    """Return for each figure whether its article gives way to a newer version of itself."""
-    # A changed article has its old rows and its new ones under one address: apart, by the harvest.
+    """Return for each figure whether its article is superseded by a newer version."""
+    # Old and new rows of a changed article share an address; they differ by harvest.
     ended_rows = found[ENDED].is_valid().to_numpy()
     addresses = found["source_uri"].to_numpy()
     uris, first, article_of = np.unique(
@@ -368,7 +370,7 @@ def _superseded(found: pa.Table) -> np.ndarray:
     )
     usable = np.zeros(len(uris), bool)
     np.logical_or.at(usable, article_of, found["defect"].is_null().to_numpy() & ~ended_rows)
-    # In the order of the source, so that of equal versions the first stays.
+    # In the order of the source, so that the first of equal versions is kept.
     order = np.argsort(first)
     rows = pa.array(first[order])
     gives_way = np.zeros(len(uris), bool)
@@ -381,7 +383,7 @@ def _superseded(found: pa.Table) -> np.ndarray:
 
 
 def _images(source: Folder, part: str, wanted: np.ndarray) -> Iterator[tuple[int, bytes]]:
-    """Yield the rows wanted of a part with their image, one row group in memory at a time."""
+    """Yield the selected rows of a part with their images, one row group in memory at a time."""
     with source.filesystem.open_input_file(source.at(part)) as stream:
         parquet = pq.ParquetFile(stream)
         start = 0

@@ -1,7 +1,7 @@
-"""Counts of pairs that add up: pieces of an index, in any order, merge to the counts of the whole.
+"""Mergeable counts of pairs: counts of pieces of an index, in any order, add up to the whole.
 
-Everything is counted exactly. A ``Tally`` holds a count for each distinct length and a row for each
-article, so its size follows the articles and not the pairs.
+Counts are exact. A ``Tally`` holds a count per distinct length and a row per article, so its size
+grows with the articles and not with the pairs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 PIXEL_BINS_PER_OCTAVE = 4
 PIXEL_BINS = 17 * PIXEL_BINS_PER_OCTAVE
-"""Widths and heights up to 2^17 px, in steps of a quarter of an octave."""
+"""Bins of width and height up to 2^17 px, in steps of a quarter of an octave."""
 
 LENGTHS = (
     "caption_tokens caption_chars text_tokens text_chars mention_chars width_px height_px"
@@ -29,7 +29,7 @@ _COLUMNS = pa.schema(
     ]
 )
 READS = tuple(_COLUMNS.names)
-"""The columns of ``index.parquet`` that a tally needs."""
+"""Columns of ``index.parquet`` that a tally reads."""
 
 SEPARATOR = "\x1f"
 _ARTICLE_KEYS = ("article_id", "split", "license", "license_group")
@@ -39,7 +39,7 @@ _PAIR_KEYS = ("split", "kind", "image_format")
 
 @dataclass(frozen=True)
 class ValueCounts:
-    """How often each whole number occurs."""
+    """Counts of distinct integers."""
 
     values: np.ndarray
     """Ascending, distinct. int64, shape [V]."""
@@ -49,13 +49,13 @@ class ValueCounts:
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> "ValueCounts":
-        """Return the counts of these numbers."""
+        """Count the distinct values of an array."""
         values, counts = np.unique(numbers.astype(np.int64), return_counts=True)
         return cls(values, counts.astype(np.int64))
 
     @classmethod
-    def merged(cls, pieces: Sequence["ValueCounts"]) -> "ValueCounts":
-        """Return the counts of all pieces together."""
+    def merge(cls, pieces: Sequence["ValueCounts"]) -> "ValueCounts":
+        """Return the sum of several counts."""
         values, place = np.unique(
             np.concatenate([piece.values for piece in pieces]), return_inverse=True
         )
@@ -64,7 +64,7 @@ class ValueCounts:
         return cls(values, counts)
 
     def quantile(self, share: float) -> float:
-        """Return a quantile of the numbers, as ``numpy.quantile`` does. There must be some."""
+        """Return a quantile of the values, as ``numpy.quantile``; at least one is required."""
         position = share * (int(self.counts.sum()) - 1)
         below = int(position)
         ends = np.cumsum(self.counts)
@@ -74,16 +74,16 @@ class ValueCounts:
         return float(low + (high - low) * (position - below))
 
     def above(self, limit: int) -> int:
-        """Return how many numbers are greater than a limit."""
+        """Return how many values are greater than a limit."""
         return int(self.counts[np.searchsorted(self.values, limit, side="right") :].sum())
 
     def total(self) -> int:
-        """Return the sum of the numbers."""
-        # Python's integers: areas of 24 million images come near to 2^63.
+        """Return the sum of the values."""
+        # Python integers: the areas of 24 million images come close to 2^63.
         return sum(int(v) * int(n) for v, n in zip(self.values, self.counts, strict=True))
 
     def summary(self) -> dict[str, int | float | None]:
-        """Return count, min, max, median, quartiles, IQR and total; None where there are none."""
+        """Return count, min, max, median, quartiles, IQR and total; None without values."""
         count = int(self.counts.sum())
         if count == 0:
             names = ("min", "max", "median", "first_quartile", "third_quartile", "iqr")
@@ -103,20 +103,20 @@ class ValueCounts:
 
 @dataclass(frozen=True)
 class Tally:
-    """The counts of some pairs; pieces add up with ``merged``."""
+    """Counts of some pairs; add tallies with ``merge``."""
 
     lengths: Mapping[str, ValueCounts]
-    """By column, and ``area_px`` and ``pixel_bins``: the place in the histogram of image sizes."""
+    """By column, and ``area_px`` and ``pixel_bins``: the bin in the histogram of image sizes."""
 
     pairs: pa.Table
     """A row per combination of split, kind and format: ``pairs``, ``mentions``, ``size_bytes``."""
 
     articles: pa.Table
-    """A row per article, split, licence and licence group: its pairs, and the article's facts."""
+    """One row per article, split, licence and licence group: its pairs, and article metadata."""
 
 
 def tally(pairs: pa.Table | pa.RecordBatch) -> Tally:
-    """Return the counts of some pairs of the index; of the columns only ``READS`` are looked at."""
+    """Return the counts of some rows of the index; only the columns ``READS`` are used."""
     table = pa.table({name: pairs[name] for name in READS}).cast(_COLUMNS)
     lengths = {name: ValueCounts.of(numbers(table, name)) for name in LENGTHS}
     cited = table.filter(pc.greater(table["mention_count"], 0))
@@ -135,24 +135,24 @@ def tally(pairs: pa.Table | pa.RecordBatch) -> Tally:
     return Tally(lengths, _grouped_pairs(table), _grouped_articles(table))
 
 
-def merged(tallies: Iterable[Tally]) -> Tally:
-    """Return the tally of all pairs together, holding few of the tallies at a time.
+def merge(tallies: Iterable[Tally]) -> Tally:
+    """Return the sum of tallies, with few of them in memory at a time.
 
-    Tallies are merged in pairs of about equal size, as in a merge sort: a row is copied as often as
-    the logarithm of their number.
+    Tallies are merged in pairs of similar size, as in merge sort: each row is copied a logarithmic
+    number of times.
     """
     waiting: list[tuple[int, Tally]] = []
     for piece in tallies:
         rank = 0
         while waiting and waiting[-1][0] == rank:
-            piece = _merged([waiting.pop()[1], piece])
+            piece = _merge([waiting.pop()[1], piece])
             rank += 1
         waiting.append((rank, piece))
-    return _merged([piece for _, piece in waiting] or [tally(_COLUMNS.empty_table())])
+    return _merge([piece for _, piece in waiting] or [tally(_COLUMNS.empty_table())])
 
 
 def numbers(table: pa.Table, name: str) -> np.ndarray:
-    """Return the values of a column that are known, as int64."""
+    """Return the non-null values of a column, as int64."""
     return np.asarray(table[name].drop_null().to_numpy()).astype(np.int64)
 
 
@@ -173,16 +173,16 @@ def _grouped_articles(table: pa.Table) -> pa.Table:
 def grouped(
     table: pa.Table, keys: Sequence[str], sums: Sequence[str], minima: Sequence[str] = ()
 ) -> pa.Table:
-    """Return a row per combination of keys: sums, and minima of what should be equal anyway."""
+    """Return one row per combination of keys: sums, and minima of columns equal per key."""
     asked = [*((name, "sum") for name in sums), *((name, "min") for name in minima)]
     rows = table.group_by(list(keys), use_threads=False).aggregate(asked)
     return rows.rename_columns([*keys, *sums, *minima])
 
 
-def _merged(pieces: Sequence[Tally]) -> Tally:
+def _merge(pieces: Sequence[Tally]) -> Tally:
     return Tally(
         {
-            name: ValueCounts.merged([piece.lengths[name] for piece in pieces])
+            name: ValueCounts.merge([piece.lengths[name] for piece in pieces])
             for name in pieces[0].lengths
         },
         _grouped_pairs(pa.concat_tables([piece.pairs for piece in pieces])),

@@ -101,7 +101,7 @@ class Hashes:
                 known.setdefault(sha, []).append(row)
         self._files, self._rows_of_file = pa.array(known, pa.string()), list(known.values())
         hash_N = duplicates.hash_bits(images["phash"].to_pylist())
-        self._row_H = np.flatnonzero(duplicates.telling(hash_N))
+        self._row_H = np.flatnonzero(duplicates.informative(hash_N))
         self._hash_H = hash_N[self._row_H]
         self._log_aspect_H = _log_aspect(images)[self._row_H]
         self._max_distance, self._max_gap = max_distance, np.log1p(max_aspect_gap)
@@ -126,7 +126,7 @@ class Hashes:
             closeness_P=np.ones(len(same)),
         )
         hash_M = duplicates.hash_bits(corpus["phash"].to_pylist())
-        telling_M = np.flatnonzero(duplicates.telling(hash_M))
+        telling_M = np.flatnonzero(duplicates.informative(hash_M))
         log_aspect_M = _log_aspect(corpus)
         found = [np.empty((0, 2), np.int64)]
         for start in range(0, len(telling_M), _CHUNK):

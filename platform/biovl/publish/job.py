@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from biovl.assemble import statistics
 from biovl.assemble.hub import hub_license
-from biovl.assemble.tally import Tally, merged, tally
+from biovl.assemble.tally import Tally, merge, tally
 from biovl.core.artifacts import (
     Draft,
     Folder,
@@ -210,7 +210,7 @@ def _select_corpus(
                 corpora.count(rows, found)
                 yield tally(rows)
 
-    pairs = merged(indexed())
+    pairs = merge(indexed())
     reasons: Counter[str] = Counter()
     with corpora.written(draft.folder, corpora.DROPPED) as write:
         for rows in corpora.dropped(uri, wanted):
