@@ -124,8 +124,8 @@ def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_other
 
     done = again()
     assert done.returncode == 0, done.stderr
-    assert "2 of 4 trials are over" in done.stderr
-    assert "goes on after step" in done.stderr + done.stdout
+    assert "2 of 4 trials have ended" in done.stderr
+    assert "resumes from step" in done.stderr + done.stdout
     assert json.loads(done.stdout.splitlines()[-1])["trials"] == {
         **{"total": 4, "finished": 1, "stopped early": 2, "failed": 1},
     }

@@ -1,8 +1,8 @@
-"""A corpus to ``sweep/``: pretrain under many settings, as trials of Ray Tune.
+"""Sweep: pretrain on a corpus with many settings, as trials of Ray Tune.
 
-A trial is the ordinary pretrain job: the driver of a Ray Train run, inside a trial of Ray Tune. The
-folder of each is what it goes on from, and the sweep's draft says which have ended, so nothing is
-kept in Ray: the same command finishes a killed sweep.
+A trial runs the ordinary pretrain job: the driver of a Ray Train run, inside a trial of Ray Tune.
+Each trial resumes from its folder, and the sweep's draft records the trials that have ended.
+Nothing is kept in Ray: the same command completes an interrupted sweep.
 """
 
 import logging
@@ -35,10 +35,10 @@ from biovl.sweep.trials import Trial, corpora_of, defaults_of, identity_of, tria
 
 KIND = "sweep"
 FORMAT = 1
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 _RETRIES = 3
-"""Of a trial whose process or node died; it goes on from its checkpoint."""
+"""Retries of a trial whose process or node died; it resumes from its checkpoint."""
 
 _GIVE_BACK_S = 5.0
 
@@ -46,7 +46,7 @@ _RANKED_BY, _TIME = "mean_recall_at_1", "epochs_done"
 
 
 def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Train the models of a table, and publish it.
+    """Train the models of a table of settings, and publish it.
 
         out/
           README.md                    the table in the columns of the paper, and its plots
@@ -55,13 +55,14 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
           best.yaml                    the best settings, a recipe for pretrain
           plots/                       scores against context and batch, curves, tokens wasted
           trials/00-…/                 the model of each trial, as pretrain publishes it
-          manifest.json                configurations of all trials, and what came of each
+          manifest.json                configurations and results of all trials
 
-    A trial that fails is a row with its reason.
+    A failed trial is a row with the reason.
 
     Raises:
-        ConfigError: If a trial is no valid run of pretrain on this corpus.
-        ArtifactError: If the corpus is none, or ``out`` holds something else or is being made.
+        ConfigError: If a trial is not a valid run of pretrain on this corpus.
+        ArtifactError: If ``corpus`` is not a corpus, or ``out`` holds another artifact or is being
+            written by another process.
         TrainingError: If every trial failed; the same command tries them again.
     """
     trials = trials_of(config)
@@ -82,9 +83,9 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         draft = Draft.begin(config.out, KIND, what, inputs, defaults=defaults, output_format=FORMAT)
         left = [trial for trial in trials if not _is_over(draft, trial)]
         if len(left) < len(trials):
-            say(f"{len(trials) - len(left)} of {len(trials)} trials are over")
+            say(f"{len(trials) - len(left)} of {len(trials)} trials have ended")
         if left:
-            # Those that are over tell the scheduler again what they told it before.
+            # Trials that have ended report their results to the scheduler again.
             _run(config, trials if config.asha.reduction > 1 else left, draft, say)
         lease.check()
         outcomes = [
@@ -96,7 +97,7 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
                 "The same command tries them again."
             )
         for trial in trials:
-            # Checkpoints of what will not go on.
+            # Remove the checkpoints of trials that will not resume.
             if find_manifest(trial.config.out) is None:
                 Draft(trial.config.out).clear()
         best = report.write(draft.folder, config, outcomes)
@@ -124,30 +125,30 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
 
 
 def estimated(config: SweepConfig) -> str:
-    """Return the trials of a sweep with their settings and estimated times, for a person.
+    """Return the trials of a sweep with their settings and estimated times, as text.
 
     Raises:
-        ConfigError: If a trial is no valid run of pretrain on this corpus.
-        ArtifactError: If the corpus is none.
+        ConfigError: If a trial is not a valid run of pretrain on this corpus.
+        ArtifactError: If ``corpus`` is not a corpus.
     """
     return report.dry_run(config, trials_of(config))
 
 
 def at_once(trials: Sequence[Trial], resources: Mapping[str, float]) -> int:
-    """Return how many trials the resources have room for at the same time, at least one.
+    """Return how many trials the resources can run at the same time, at least one.
 
-    Training workers keep their CPUs while others load pairs and validate: where they had all, each
-    would wait for pairs for ever.
+    Training workers keep their CPUs while others load pairs and validate: if workers took all
+    CPUs, each trial would wait for pairs forever.
 
     Args:
-        trials: Of which any may run beside any.
+        trials: Any of them may run at the same time.
         resources: Of the whole cluster, by Ray's names.
     """
     rooms = []
     for trial in trials:
         for name, needed in _needs(trial.config).items():
             if needed:
-                # Half a CPU twice is one, whatever rounding says.
+                # Guards against rounding of fractional CPUs.
                 rooms.append(math.floor(resources.get(name, 0) / needed + 1e-6))
     return max(1, min(rooms))
 
@@ -155,7 +156,7 @@ def at_once(trials: Sequence[Trial], resources: Mapping[str, float]) -> int:
 def _needs(config: PretrainConfig) -> dict[str, float]:
     workers: WorkersConfig = config.workers
     count = workers.count if isinstance(workers.count, int) else workers.count[0]
-    # One CPU loads pairs and validates between them.
+    # One CPU is shared by loading and validation.
     beside = max(1.0, 0.0 if config.validation.gpus else config.validation.cpus)
     return {
         "CPU": count * workers.cpus + beside,
@@ -168,22 +169,22 @@ def _ended(name: str) -> str:
 
 
 def _is_over(draft: Draft, trial: Trial) -> bool:
-    """Return whether a trial finished or was stopped; one that failed is tried again."""
+    """Return whether a trial finished or was stopped; a failed trial is tried again."""
     if find_manifest(trial.config.out) is not None:
         return True
     return (draft.read_note(_ended(trial.name)) or {}).get("status") == STOPPED
 
 
 def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -> None:
-    """Run trials until each has ended, and note how those did that published nothing."""
+    """Run trials until each has ended, and note the results of unpublished ones."""
     folder = draft.folder
     folder.delete_folder(".draft/tune")
     for trial in trials:
         if not _is_over(draft, trial):
             # Of an earlier attempt.
             draft.note(_ended(trial.name), {})
-    # Boxes of Tune's; its files, beside those of the trials; and a check that a trial which fails
-    # before its first epoch would not pass.
+    # Disable Tune's progress boxes, its files next to the trials, and a check that fails for a
+    # trial that fails before its first epoch.
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
@@ -195,7 +196,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
             time_attr=_TIME,
             metric=_RANKED_BY,
             mode="max",
-            # Beyond the end: Tune would stop a trial there that has yet to publish its model.
+            # Beyond the last epoch: Tune would stop a trial there before it publishes its model.
             max_t=max(trial.config.epochs for trial in trials) + 1,
             grace_period=asha.first_epochs,
             reduction_factor=asha.reduction,
@@ -215,14 +216,14 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
             ]
         )
         tuner = tune.Tuner(
-            # Drivers only wait; with a CPU each, or a part of one, they would take those of workers
-            # and of what loads their pairs. Tune wants some resource: a mebibyte.
+            # Drivers only wait; CPUs reserved for them would be missing for workers and data
+            # loading. Tune requires some resource: a mebibyte.
             tune.with_resources(_run_trial, {"memory": 1 << 20}),
             param_space={"trial": grid},
             tune_config=tune.TuneConfig(
                 scheduler=scheduler,
                 max_concurrent_trials=concurrent,
-                # A trial that was stopped leaves threads behind.
+                # A stopped trial leaves threads behind.
                 reuse_actors=scheduler is None,
                 trial_dirname_creator=lambda trial: str(trial.config["trial"]["name"]),
             ),
@@ -235,7 +236,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
                 verbose=0,
             ),
         )
-        # Can be iterated, without saying so.
+        # Iterable, although its type does not declare it.
         results: Any = tuner.fit()
     errors = {
         result.config["trial"]["name"]: result.error
@@ -256,9 +257,9 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
 
 
 def _run_trial(arguments: dict[str, Any]) -> None:
-    """What each trial of Ray Tune runs: the driver of one run of pretrain."""
+    """Function of a Ray Tune trial: the driver of one run of pretrain."""
     trial = arguments["trial"]
-    # Tune moves its trials elsewhere, where relative locations would mean other folders.
+    # Tune changes the working directory of trials, which would change relative paths.
     if os.path.isdir(trial["working_folder"]):
         os.chdir(trial["working_folder"])
     config: PretrainConfig = configs.build(PretrainConfig, trial["config"])
@@ -266,8 +267,8 @@ def _run_trial(arguments: dict[str, Any]) -> None:
     noted = draft.read_note(_ended(trial["name"])) or {}
 
     def tell(epoch: int, scores: Mapping[str, Any]) -> None:
-        # The last epoch counts when its model is published: told now, Tune might stop the trial
-        # in the middle of that.
+        # The last epoch is reported once its model is published: earlier, Tune might stop the
+        # trial during publication.
         if epoch + 1 < config.epochs:
             tune.report({_TIME: epoch + 1, _RANKED_BY: mean_recall_at_1(dict(scores))})
 
@@ -287,10 +288,10 @@ def _run_trial(arguments: dict[str, Any]) -> None:
 
 
 def _wait_for_an_earlier_driver(out: str) -> None:
-    """Wait for one that was killed with its sweep, or on a node that died, to count as dead.
+    """Wait until the lease of a killed driver, or of one on a dead node, expires.
 
     Raises:
-        ArtifactError: If somebody else makes the folder.
+        ArtifactError: If another process is writing the folder.
     """
     deadline = time.monotonic() + STALE_S + 10
     while find_manifest(out) is None:
@@ -304,44 +305,44 @@ def _wait_for_an_earlier_driver(out: str) -> None:
 
 
 class _Endings(tune.Callback):
-    """Notes which trials were stopped, and frees what workers had when a trial ended by force.
+    """Notes stopped trials, and frees the resources of workers whose trial was killed.
 
-    Ray Train's own cleaner of placement groups asks the dashboard who is dead; a Ray without one
-    never frees them, and the next trial would wait for ever.
+    Ray Train's own cleanup of placement groups asks the dashboard which drivers are dead; without
+    a dashboard it never frees them, and the next trial would wait forever.
     """
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Tune has stopped a trial, or it came to its end."""
+        """Handle a trial that was stopped or returned."""
         self._later(trial)
         own = trial.config["trial"]
         key = _ended(own["name"])
-        # One that came to its end has published a model, or said why not.
-        if find_manifest(own["config"]["out"]) is None and not self._draft.read_note(key):
+        # A trial that returned has published a model, or noted the reason.
+        if find_manifest(own["config"]["out"]) is None and not self._draft.noted(key):
             self._draft.note(key, {"status": STOPPED, "reason": ""})
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """The process of a trial died, and it is tried again."""
+        """Handle a trial whose process died and will be retried."""
         self._later(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """The process of a trial died once too often."""
+        """Handle a trial whose process died and has no retries left."""
         self._later(trial)
 
     def _later(self, trial: Any) -> None:
         group = ray_train.reserved_placement_group(trial.config["trial"]["config"]["out"])
         if group is None:
             return
-        # By then whoever would start the workers anew has ended with the trial.
+        # After this delay everything that could restart the workers has ended with the trial.
         timer = threading.Timer(_GIVE_BACK_S, remove_placement_group, [group])
         timer.daemon = True
         timer.start()
 
 
 class _Named:
-    """Lines of a trial, each with its name."""
+    """A stream that prefixes the lines of a trial with its name."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         self._name, self._stream = name, stream

@@ -1,4 +1,4 @@
-"""What came of a trial, read from its folder: published, stopped early, or failed."""
+"""Outcome of a trial, read from its folder: published, stopped early, or failed."""
 
 import json
 import tempfile
@@ -18,35 +18,35 @@ FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What is known of a trial afterwards."""
+    """Result of a trial."""
 
     trial: Trial
     status: str
     reason: str
-    """Of one that failed, else empty."""
+    """Reason of a failure, else empty."""
 
     scores: Mapping[int, Mapping[str, Any]]
-    """Of every validated epoch, from 0."""
+    """Scores of every validated epoch, from 0."""
 
     epoch: int | None
-    """Whose scores count: the published model's, or the last of one that was stopped; from 0."""
+    """Epoch whose scores count, from 0: the published one, or the last of a stopped trial."""
 
     seconds: float | None
-    """That its steps took, all together; None where no step was made."""
+    """Total seconds of its steps; None without steps."""
 
     @property
     def final(self) -> Mapping[str, Any]:
-        """The scores that count; empty where there are none."""
+        """The scores that count; empty if there are none."""
         return {} if self.epoch is None else self.scores[self.epoch]
 
     @property
     def mean_recall(self) -> float | None:
-        """The mean of both R@1, by which trials are ranked."""
+        """Mean of both R@1, by which trials are ranked."""
         return mean_recall_at_1(dict(self.final)) if self.final else None
 
 
 def scores_of(uri: str) -> dict[int, dict[str, Any]]:
-    """Return the scores of a run's validated epochs, by epoch from 0: published or on its way."""
+    """Return the scores of a run's validated epochs, by epoch from 0, published or not."""
     if find_manifest(uri) is None:
         return scores_noted(Draft(uri))
     found = json.loads(Folder(uri).read("validation.json"))
@@ -54,11 +54,11 @@ def scores_of(uri: str) -> dict[int, dict[str, Any]]:
 
 
 def outcome_of(trial: Trial, ended: Mapping[str, str]) -> Outcome:
-    """Return what came of a trial.
+    """Return the outcome of a trial.
 
     Args:
-        trial: That is over.
-        ended: Its status and reason, as noted by the sweep; what is published is finished in any
+        trial: A trial that has ended.
+        ended: Status and reason noted by the sweep; a published trial is finished in any
             case.
     """
     uri = trial.config.out

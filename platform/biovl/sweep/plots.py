@@ -27,7 +27,7 @@ _AXES: dict[str, tuple[str, Callable[[Trial], int]]] = {
 
 
 def plots(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
-    """Return every plot as PNG, by file name: axes along which nothing varies have none."""
+    """Return every plot as PNG, by file name; settings that do not vary have no plot."""
     drawn = {}
     with style():
         for name, (label, of) in _AXES.items():
@@ -40,7 +40,7 @@ def plots(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
 
 
 def against(outcomes: Sequence[Outcome], label: str, of: Callable[[Trial], int]) -> bytes:
-    """Draw R@1 of both directions and the loss against a number of the settings.
+    """Plot R@1 of both directions and the loss against a numeric setting.
 
     Points are trials; a line joins the means at each number.
     """
@@ -72,7 +72,7 @@ def against(outcomes: Sequence[Outcome], label: str, of: Callable[[Trial], int])
 
 
 def settings(outcomes: Sequence[Outcome]) -> bytes:
-    """Draw R@1 of every row of the table, with the spread of its seeds."""
+    """Plot R@1 of every row of the table, with the spread of its seeds."""
     rows = by_row(outcomes)
     figure = plot_figure(10, 1.4 + 0.5 * len(rows))
     axes = figure.subplots()
@@ -108,7 +108,7 @@ def settings(outcomes: Sequence[Outcome]) -> bytes:
 
 
 def curves(outcomes: Sequence[Outcome]) -> bytes:
-    """Draw the mean of both R@1 of every trial by epoch; a cross ends one that was not finished."""
+    """Plot the mean of both R@1 of every trial by epoch; a cross marks unfinished trials."""
     figure = plot_figure(10, 4.6)
     axes = figure.subplots()
     axes.set_title("R@1 on val by trial, mean of both directions")
@@ -127,7 +127,7 @@ def curves(outcomes: Sequence[Outcome]) -> bytes:
                 statistics.fmean(outcome.scores[epoch][name] for name in _DIRECTIONS)
                 for epoch in epochs
             ]
-            # Seeds of a row share its colour and its entry in the legend.
+            # Seeds of a row share color and legend entry.
             label = _named(outcome.trial) if outcome is row[0] and number < _MOST_CURVES else None
             axes.plot(
                 [epoch + 1 for epoch in epochs],
@@ -153,7 +153,7 @@ def curves(outcomes: Sequence[Outcome]) -> bytes:
 
 
 def tokens(outcomes: Sequence[Outcome]) -> bytes:
-    """Draw what each context cuts off of the captions, and how much of it they leave empty."""
+    """Plot the share of tokens that each context cuts off, and the share that stays empty."""
     figure = plot_figure(10, 3.6)
     axes = figure.subplots()
     axes.set_title("Tokens wasted, by context length")

@@ -1,4 +1,4 @@
-"""What a sweep tells people: before it starts, and afterwards its tables, plots and best recipe."""
+"""Reports of a sweep: the dry run, and the published tables, plots and best recipe."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,12 +18,12 @@ BEST = "best.yaml"
 
 
 def write(folder: Folder, config: SweepConfig, outcomes: Sequence[Outcome]) -> str | None:
-    """Write all that a sweep publishes but its models and manifest; return the best trial's name.
+    """Write the reports of a sweep; return the name of the best trial.
 
     Args:
-        folder: Of the sweep.
-        config: Of the sweep.
-        outcomes: Of all its trials, in the order of the table.
+        folder: Output folder of the sweep.
+        config: Configuration of the sweep.
+        outcomes: Outcomes of all trials, in the order of the table.
     """
     trials = tables.trials_table(outcomes)
     folder.write("trials.parquet", tables.parquet(trials))
@@ -42,7 +42,7 @@ def write(folder: Folder, config: SweepConfig, outcomes: Sequence[Outcome]) -> s
 
 
 def recipe_file(config: PretrainConfig) -> str:
-    """Return a configuration as a recipe in YAML: all but where it reads and publishes."""
+    """Return a configuration as a recipe in YAML, without its inputs and output."""
     plain = configs.to_plain(config)
     values = {name: value for name, value in plain.items() if name not in ("corpus", "out")}
     dumped: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
@@ -50,7 +50,7 @@ def recipe_file(config: PretrainConfig) -> str:
 
 
 def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
-    """Return the trials with what is different in each, and what each is estimated to take."""
+    """Return the trials with their changed settings and estimated times, as text."""
     kinds = list(dict.fromkeys(kind for trial in trials for kind in trial.gpu_hours))
     heads = ["trial", "changes", "epochs", "compute", "tokens cut", *(f"{k} h" for k in kinds)]
     first = trials[0]

@@ -1,4 +1,4 @@
-"""The tables of a sweep: every trial, every validated epoch, and a row per setting as in papers."""
+"""The tables of a sweep: trials, validated epochs, and a row per setting as in papers."""
 
 import io
 import statistics
@@ -21,7 +21,7 @@ _SCORES = (
 
 
 def trials_table(outcomes: Sequence[Outcome]) -> pa.Table:
-    """Return a row per trial: what it was, what came of it, its scores (recalls as shares)."""
+    """Return a row per trial: settings, outcome, scores (recalls as fractions)."""
     rows = []
     for outcome in outcomes:
         trial = outcome.trial
@@ -30,7 +30,7 @@ def trials_table(outcomes: Sequence[Outcome]) -> pa.Table:
             {
                 "trial": trial.name,
                 "row": trial.row,
-                "setting": _said(outcome),
+                "setting": _setting_text(outcome),
                 "seed": trial.config.seed,
                 "status": outcome.status,
                 "reason": outcome.reason,
@@ -79,9 +79,9 @@ def curves_table(outcomes: Sequence[Outcome]) -> pa.Table:
 
 
 def paper_table(config: SweepConfig, outcomes: Sequence[Outcome]) -> str:
-    """Return the table of a paper in Markdown, our scores beside its own.
+    """Return the table of a paper in Markdown, with our scores next to the published ones.
 
-    Scores of several seeds are their mean and sample standard deviation.
+    Scores of several seeds are shown as mean and sample standard deviation.
     """
     rows = by_row(outcomes)
     shown = list(dict.fromkeys(name for row in rows for name in row[0].trial.shown))
@@ -103,14 +103,14 @@ def paper_table(config: SweepConfig, outcomes: Sequence[Outcome]) -> str:
             str(trial.config.epochs),
             f"{trial.flops / first[0].trial.flops:.2f}x",
             markdown.percent(trial.tokens_cut),
-            _became(row),
+            _status_text(row),
         ]
         body.append([str(cell) if cell is not None else None for cell in cells])
     return markdown.table(heads, body)
 
 
 def by_row(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """Return the outcomes of each row, the seeds of a setting together."""
+    """Return the outcomes of each row: the seeds of a setting together."""
     rows: dict[int, list[Outcome]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.trial.row, []).append(outcome)
@@ -118,7 +118,7 @@ def by_row(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 
 def best_row(outcomes: Sequence[Outcome]) -> list[Outcome] | None:
-    """Return the row with the best mean R@1 of those that finished; of equal ones the first."""
+    """Return the finished row with the best mean R@1; ties go to the first."""
     best: list[Outcome] | None = None
     highest = float("-inf")
     for row in by_row(outcomes):
@@ -129,7 +129,7 @@ def best_row(outcomes: Sequence[Outcome]) -> list[Outcome] | None:
 
 
 def values_of(row: Sequence[Outcome], name: str) -> list[float]:
-    """Return a score of every trial of a row that was not stopped and did not fail."""
+    """Return a score of every finished trial of a row."""
     return [
         float(outcome.final[name])
         for outcome in row
@@ -151,7 +151,7 @@ def csv(table: pa.Table) -> bytes:
     return stream.getvalue()
 
 
-def _said(outcome: Outcome) -> str:
+def _setting_text(outcome: Outcome) -> str:
     return ", ".join(f"{name} {value}" for name, value in outcome.trial.shown.items()) or "base"
 
 
@@ -180,8 +180,8 @@ def _paper(column: str, row: list[Outcome]) -> str | None:
     return None if value is None else f"{value:.{decimals}f}"
 
 
-def _became(row: list[Outcome]) -> str:
-    """Return how many trials finished, and why others did not."""
+def _status_text(row: list[Outcome]) -> str:
+    """Return how many trials finished, and the reasons of the others."""
     finished = sum(outcome.status == FINISHED for outcome in row)
     said = [f"{finished} of {len(row)}"] if finished != len(row) else [str(finished)]
     for outcome in row:

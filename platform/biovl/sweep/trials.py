@@ -1,4 +1,4 @@
-"""From a sweep to its trials: complete configurations of pretrain, and what each will compute."""
+"""The trials of a sweep: complete configurations of pretrain, and their estimated compute."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ from biovl.pretrain.schedule import Plan
 from biovl.sweep.config import Setting, SweepConfig
 
 FOLDER = "trials"
-"""Below the sweep's: one folder for each trial, a published model when it has finished."""
+"""Subfolder of the sweep: one folder for each trial, a published model once it has finished."""
 
 _SPECIAL_TOKENS = 2
 
@@ -32,30 +32,30 @@ class Trial:
     """One run of pretrain."""
 
     name: str
-    """Also of its folder."""
+    """Also the name of its folder."""
 
     row: int
-    """Of the table; trials of a row differ by their seeds only."""
+    """Row of the table; trials of a row differ only in their seeds."""
 
     shown: Mapping[str, str | int | float]
     changes: Mapping[str, Any]
-    """What is different from ``base``."""
+    """Settings that differ from ``base``."""
 
     paper: Mapping[str, float]
     config: PretrainConfig
     context: int
     image_px: int
     flops_per_pair: float
-    """Of a pair in training, without padding."""
+    """Per pair in training, without padding."""
 
     gpu_hours: Mapping[str, float]
-    """Estimated, by kind of GPU."""
+    """Estimated hours, by kind of GPU."""
 
     tokens_cut: float
-    """The share of all captions' tokens that stands beyond the context."""
+    """Share of all caption tokens that the context cuts off."""
 
     padding: float
-    """The share of the context that captions leave empty, where every one is padded to it."""
+    """Share of the context that captions leave empty, if every one is padded to it."""
 
     train_pairs: int
 
@@ -70,9 +70,9 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     """Return the trials of a sweep, in the order of its table.
 
     Raises:
-        ConfigError: If a trial is no valid run of pretrain on its corpus, with its name, or there
-            is nothing to compare by.
-        ArtifactError: If a corpus is none, or weights to begin with do not exist.
+        ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or
+            there is nothing to compare by.
+        ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
     known = _Known()
     known.corpus(config.corpus)
@@ -89,12 +89,12 @@ def trials_of(config: SweepConfig) -> list[Trial]:
 
 
 def corpora_of(config: SweepConfig, trials: Sequence[Trial]) -> list[str]:
-    """Return the corpora that trials are trained on, that of the sweep first."""
+    """Return the training corpora of trials, that of the sweep first."""
     return list(dict.fromkeys([config.corpus, *(trial.config.corpus for trial in trials)]))
 
 
 def identity_of(config: SweepConfig, trials: list[Trial]) -> dict[str, Any]:
-    """Return what makes a sweep this one: not where it is, nor how it is computed."""
+    """Return the identity of a sweep: neither its location nor how it is computed."""
     what = {
         "trials": {trial.name: identity(configs.to_plain(trial.config))[0] for trial in trials},
         "asha": configs.to_plain(config)["asha"],
@@ -121,7 +121,7 @@ def waste(lengths_N: np.ndarray, context: int) -> tuple[float, float]:
 
     Args:
         lengths_N: Tokens of each caption, start and end included. Shape [N], N >= 1.
-        context: Tokens that the text tower reads.
+        context: Context length of the text tower, in tokens.
     """
     kept_N = np.minimum(lengths_N, context)
     cut = 1 - (kept_N - _SPECIAL_TOKENS).sum() / max((lengths_N - _SPECIAL_TOKENS).sum(), 1)
@@ -129,7 +129,7 @@ def waste(lengths_N: np.ndarray, context: int) -> tuple[float, float]:
 
 
 def _rows(config: SweepConfig) -> list[Setting]:
-    """Return every row with every point of the grid."""
+    """Return every row of the table with every point of the grid."""
     axes = configs.flat(config.grid)
     for name, values in axes.items():
         if not isinstance(values, list | tuple) or not values:
@@ -144,7 +144,7 @@ def _rows(config: SweepConfig) -> list[Setting]:
                     shown={**setting.shown, **shown},
                     recipe=setting.recipe,
                     changes={**setting.changes, **point},
-                    # With something else changed it is no longer the paper's row.
+                    # With another setting changed it is no longer the paper's row.
                     paper={} if point else setting.paper,
                 )
             )
@@ -171,7 +171,7 @@ def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> Pretr
         )
     if "out" in {**base, **setting.changes}:
         raise ConfigError(
-            f"trial {name}: out is not a setting of trials: each has its own folder below "
+            f"trial {name}: out cannot be set for trials: each has its own folder below "
             f"{config.out}/{FOLDER}"
         )
     values = {
@@ -190,7 +190,7 @@ def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> Pretr
 
 @dataclass(frozen=True)
 class _Corpus:
-    """What trials must know of a corpus."""
+    """Properties of a corpus that trials need."""
 
     manifest: Manifest
     lengths_N: np.ndarray
@@ -198,18 +198,18 @@ class _Corpus:
 
 
 class _Known:
-    """Corpora and models that were looked at: trials share most of them."""
+    """Cache of corpora and models: trials share most of them."""
 
     def __init__(self) -> None:
         self._corpora: dict[str, _Corpus] = {}
         self._models: dict[str, memory.ModelInfo] = {}
 
     def corpus(self, uri: str) -> _Corpus:
-        """Return a corpus.
+        """Return the properties of a corpus.
 
         Raises:
-            ConfigError: If there is nothing to compare by.
-            ArtifactError: If it is none.
+            ConfigError: If it has too few val pairs to compare trials.
+            ArtifactError: If it is not a corpus.
         """
         if uri not in self._corpora:
             manifest = read_manifest(uri, "corpus")
@@ -222,10 +222,10 @@ class _Known:
         return self._corpora[uri]
 
     def model(self, config: PretrainConfig) -> memory.ModelInfo:
-        """Return what a model needs.
+        """Return the description of a model.
 
         Raises:
-            ConfigError: If the settings do not make one.
+            ConfigError: If the settings do not define a model.
         """
         key = json.dumps(configs.to_plain(config)["model"], sort_keys=True)
         if key not in self._models:
@@ -242,7 +242,7 @@ class _Known:
 def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known: _Known) -> Trial:
     try:
         corpus, info = known.corpus(config.corpus), known.model(config)
-        # One that is published needs nothing any more.
+        # A published model needs no pretrained weights.
         if find_manifest(config.out) is None:
             check_run(config, corpus.manifest, image_px=info.image_size)
     except (ConfigError, ArtifactError) as error:
@@ -273,7 +273,7 @@ def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known:
 
 
 def _as_costly_as(first: Trial, trial: Trial, setting: Setting, known: _Known) -> Trial:
-    """Return a trial with the epochs that come nearest to the operations of the first."""
+    """Return a trial with the number of epochs closest to the compute of the first trial."""
     of_epoch = trial.flops / trial.config.epochs
     epochs = max(1, round(first.flops / of_epoch))
     changed = configs.override(trial.config, {"epochs": epochs})
