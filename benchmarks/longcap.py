@@ -178,7 +178,7 @@ async def _bare(url: str, annotator: Any, prepared: list[bytes], concurrent: int
     async with httpx.AsyncClient(timeout=600, limits=limits) as client:
 
         async def post(data: bytes) -> None:
-            ask = next(annotator.begun(data)[1])
+            ask = next(annotator.start(data)[1])
             async with room:
                 body = body_of(ask, "bare", Sampling())
                 (await client.post(f"{url}/chat/completions", json=body)).json()

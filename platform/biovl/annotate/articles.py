@@ -1,4 +1,4 @@
-"""What the article of a row says, for annotators of texts: columns of ``articles/``, by row."""
+"""Article columns for annotators of texts: columns of ``articles/``, joined by row."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from biovl.core.errors import ConfigError
 from biovl.core.tables import Table
 
 PREFIX = "article."
-"""Annotators read ``article.abstract`` as they read ``caption``: of the row's article."""
+"""Prefix of article columns: annotators read ``article.abstract`` like ``caption``."""
 
 _KEY = "source_uri"
 _FOLDER = "articles"
@@ -19,15 +19,15 @@ _NOTHING = pa.scalar(None)
 
 
 def check(table: Table, reads: Sequence[str]) -> None:
-    """Refuse a table that has no articles beside it, if an annotator reads of them.
+    """Reject a table without articles if an annotator reads article columns.
 
     Raises:
-        ConfigError: If there are none.
+        ConfigError: If there are no articles.
     """
     wanted = [name for name in reads if name.startswith(PREFIX)]
     if wanted and (_KEY not in table.names or not Folder(table.uri).names(_FOLDER, ".parquet")):
         raise ConfigError(
-            f"{table.uri} has no {_FOLDER}/ that {', '.join(wanted)} could be read from: give the "
+            f"{table.uri} has no {_FOLDER}/, which {', '.join(wanted)} needs: give the "
             "figures that harvest published"
         )
 
@@ -35,14 +35,14 @@ def check(table: Table, reads: Sequence[str]) -> None:
 def articles_of(
     table: Table, part: str, uris: pa.Array, names: Sequence[str]
 ) -> Mapping[str, Mapping[str, pa.Scalar]]:
-    """Return columns of articles by ``source_uri``, one row group in memory at a time.
+    """Return article columns by ``source_uri``, one row group in memory at a time.
 
     Args:
-        table: Whose rows they are of.
+        table: Table with the rows.
         part: Name of the part with the rows: ``part-000003-001.parquet`` has its articles in
             ``articles/part-000003-…``.
-        uris: Of the articles wanted.
-        names: As annotators name them: ``article.abstract``.
+        uris: Addresses of the requested articles.
+        names: Column names as in annotators: ``article.abstract``.
     """
     folder, columns = Folder(table.uri), [name.removeprefix(PREFIX) for name in names]
     unit = part.rpartition("-")[0]
@@ -59,7 +59,7 @@ def articles_of(
                     continue
                 rows = parquet.read_row_group(group, columns=columns).filter(wanted)
                 for number, uri in enumerate(keys.filter(wanted).to_pylist()):
-                    # A column that harvest did not write yet says nothing.
+                    # Columns missing from older versions are null.
                     found[uri] = {
                         name: rows[column][number] if column in rows.column_names else _NOTHING
                         for name, column in zip(names, columns, strict=True)

@@ -1,8 +1,8 @@
-"""Rows of a table in batches, whose bounds depend on nothing but the table and the settings.
+"""Batches of table rows, with bounds that depend only on the table and the settings.
 
-A unit is a run of whole row groups of one part: a task reads it once, as a stream, so that one
-image and one batch is all it holds. A batch is a run of rows of a unit; what is computed of it is
-written at once as a piece, which is also its receipt.
+A unit is a range of whole row groups of one part. A task reads it once, as a stream, with one image
+and one batch in memory. A batch is a range of rows of a unit; its results are written immediately
+as a piece, which is also its receipt.
 """
 
 import itertools
@@ -23,20 +23,20 @@ from biovl.core.filesystems import storage_problem
 from biovl.core.tables import Part, Table
 
 _PLANNERS = 16
-"""Ends of parts that are read at once: in a bucket each takes a tenth of a second."""
+"""Parquet footers read concurrently: in a bucket each takes a tenth of a second."""
 _STREAMED = 32
-"""Rows that are read at a time, their images as published."""
+"""Rows read at a time, with their images as published."""
 _READ_BYTES = 1 << 22
-"""A column is read in steps of this much: a row group may be larger than memory."""
+"""Chunk size of column reads: a row group may be larger than memory."""
 _BYTES = "bytes"
-"""In place of a dtype: what rows were made into has no common shape, which tells the lengths."""
+"""Stored in place of a dtype for variable-length values, which have no common shape."""
 
 BATCH = pa.schema(
     [
         ("part", pa.int64()),
         ("first", pa.int64()),
-        # What the usable rows were made into, one after the other, and the shape and type of all;
-        # of texts their lengths.
+        # The prepared usable rows, concatenated, with their common shape and dtype; for texts,
+        # their lengths.
         ("prepared", pa.large_binary()),
         ("shape", pa.list_(pa.int64())),
         ("dtype", pa.string()),
@@ -44,8 +44,7 @@ BATCH = pa.schema(
         ("failed", pa.binary()),
     ]
 )
-"""A batch on its way to the model is one row: however rows are put together on the way, batches
-stay what they are."""
+"""One row per batch, so that batches stay intact however Ray groups rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +53,22 @@ class Unit:
 
     part: int
     first: int
-    """Its first row, in the part."""
+    """First row, counted in the part."""
     rows: int
     groups: tuple[int, ...]
 
     def batches(self, size: int) -> Iterator[tuple[int, int]]:
-        """Yield the first row of each batch, in the part, and how many it has."""
+        """Yield the first row, counted in the part, and the length of each batch."""
         end = self.first + self.rows
         for first in range(self.first, end, size):
             yield first, min(size, end - first)
 
 
 def plan(table: Table, rows_per_unit: int) -> list[Unit]:
-    """Return the units of a table, by the ends of its files alone.
+    """Return the units of a table, from the Parquet footers alone.
 
     Raises:
-        ArtifactError: If a part is not what the table says.
+        ArtifactError: If a part differs from the table's description.
     """
     folder = Folder(table.uri)
 
@@ -104,7 +103,7 @@ def _units(part: int, group_rows: Sequence[int], least: int) -> Iterator[Unit]:
 
 
 def piece(part: int, first: int) -> str:
-    """Return where the columns of a batch are."""
+    """Return the path of the piece of a batch."""
     return f"{pieces_of(part)}/{first:012d}.parquet"
 
 
@@ -114,7 +113,7 @@ def pieces_of(part: int) -> str:
 
 
 def written(out: str, part: int) -> set[int]:
-    """Return the first rows of the batches of a part that an earlier run computed."""
+    """Return the first rows of a part's batches that an earlier run has computed."""
     names = Draft(out).folder.names(pieces_of(part), ".parquet")
     return {int(name.removesuffix(".parquet")) for name in names}
 
@@ -122,14 +121,14 @@ def written(out: str, part: int) -> set[int]:
 def prepare(
     annotator: Annotator, table: Table, unit: Unit, size: int, skip: set[int]
 ) -> Iterator[pa.Table]:
-    """Yield the batches of a unit, each a table of one row (``BATCH``).
+    """Yield the batches of a unit, each as a table of one row (``BATCH``).
 
     Args:
-        annotator: Whose columns alone are read.
-        table: Where the rows are.
-        unit: Which of them.
-        size: Rows of a batch.
-        skip: First rows of batches that are not wanted.
+        annotator: Only its columns are read.
+        table: The table.
+        unit: Range of rows.
+        size: Rows per batch.
+        skip: First rows of batches to skip.
     """
     rows = rows_of(table, unit, annotator.reads, size)
     for first, count in unit.batches(size):
@@ -148,13 +147,13 @@ def prepare(
 def rows_of(
     table: Table, unit: Unit, columns: Sequence[str], size: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield cells of each row by column, decoding no cell before it is asked for.
+    """Yield the cells of each row by column; cells are decoded on access.
 
     Args:
-        table: Where the rows are.
-        unit: Which of them.
-        columns: Of the table, or of the rows' articles.
-        size: Rows that are read at a time, at most.
+        table: The table.
+        unit: Range of rows.
+        columns: Columns of the table, or of the rows' articles.
+        size: Most rows to read at a time.
     """
     folder = Folder(table.uri)
     path = table.parts[unit.part].path
@@ -165,7 +164,7 @@ def rows_of(
             parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
             beside: Iterator[Mapping[str, Any]] = itertools.repeat({})
             if of_article:
-                beside = _beside(table, unit, parquet, of_article)
+                beside = _article_cells(table, unit, parquet, of_article)
             for batch in parquet.iter_batches(
                 batch_size=min(size, _STREAMED),
                 row_groups=list(unit.groups),
@@ -177,16 +176,16 @@ def rows_of(
                     own = {name: column[number] for name, column in cells.items()}
                     yield {**own, **next(beside)}
         except (OSError, pa.ArrowInvalid) as error:
-            # What ails the disk is told as such.
-            if isinstance(error, OSError) and storage_problem(error, table.uri):
+            # Storage errors are reported as such.
+            if isinstance(error, OSError) and trouble(error, table.uri):
                 raise
             raise ArtifactError(f"{table.uri}/{path} cannot be read: {error}") from error
 
 
-def _beside(
+def _article_cells(
     table: Table, unit: Unit, parquet: pq.ParquetFile, names: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield what the article of each row says; nothing is known of one that is not there."""
+    """Yield the article columns of each row; null for a missing article."""
     uris = parquet.read_row_groups(list(unit.groups), columns=["source_uri"])["source_uri"]
     found = articles_of(table, table.parts[unit.part].name, uris.unique(), names)
     unknown = dict.fromkeys(names, pa.scalar(None))
@@ -204,7 +203,7 @@ def _as_row(
     else:
         values = np.stack(prepared) if prepared else np.empty(0, np.uint8)
         shape, dtype = values.shape, values.dtype.str
-    # Around the very bytes: there may be a hundred megabytes.
+    # Without a copy: there may be a hundred megabytes.
     offsets = pa.py_buffer(np.array([0, values.nbytes], np.int64))
     around = [None, offsets, pa.py_buffer(values)]
     cells = [
@@ -221,18 +220,18 @@ def _as_row(
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Rows ready for the model."""
+    """Rows prepared for the model."""
 
     part: int
     first: int
     prepared: np.ndarray
-    """Of the K usable rows. Shape [K, ...]; read-only. Of bytes an array of objects, shape [K]."""
+    """Prepared usable rows. Shape [K, ...]; read-only. For bytes an object array, shape [K]."""
     defects: list[str | None]
-    """Of every row: why it is not usable."""
+    """Defect of every row, or None."""
 
 
 def batch_of(table: pa.Table, row: int) -> Batch:
-    """Return the batch in a row of a table of them, around the same bytes."""
+    """Return the batch in one row of a table, without a copy."""
     buffer = table["prepared"][row].as_buffer()
     shape, dtype = table["shape"][row].as_py(), table["dtype"][row].as_py()
     if dtype == _BYTES:

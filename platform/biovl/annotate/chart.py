@@ -1,15 +1,15 @@
-"""How frequent each value of a column is, drawn."""
+"""Bar chart of the value frequencies of a column."""
 
 from collections.abc import Mapping
 
 from biovl.core.charts import BLUE, bars, bars_height_in, draw_empty, plot_figure, png, style
 
 _AT_MOST = 31
-"""Bars; BiomedCLIP's Fig. 1B has thirty."""
+"""Maximum number of bars; BiomedCLIP's Fig. 1B has thirty."""
 
 
 def frequencies(counts: Mapping[str, int], *, title: str, what: str) -> bytes:
-    """Return a bar for each value, the most frequent on top, as PNG."""
+    """Return a bar chart of the values, the most frequent on top, as PNG."""
     rows = [(name, count, BLUE) for name, count in sorted(counts.items(), key=_by_count)]
     with style():
         figure = plot_figure(8, bars_height_in(len(rows), _AT_MOST))

@@ -1,4 +1,4 @@
-"""What an annotator will ask of a model that is paid for, before anything is asked."""
+"""Estimated cost of an annotator that uses a paid model."""
 
 import itertools
 from collections import Counter
@@ -12,31 +12,31 @@ from biovl.core.errors import ConfigError
 from biovl.core.tables import Table, open_table
 
 SAMPLE = 64
-"""Rows that are looked at, from as many places of the table."""
+"""Rows sampled, spread over the table."""
 
 
 @runtime_checkable
 class Estimates(Protocol):
-    """An annotator that asks a model."""
+    """An annotator that sends requests to a model."""
 
     def expected(self, prepared: bytes) -> Counter[str]:
-        """Return the ``requests`` of a row, its ``input_tokens`` and ``output_tokens``."""
+        """Return the expected ``requests``, ``input_tokens`` and ``output_tokens`` of a row."""
 
     def price(self, tokens: Counter[str]) -> str:
-        """Return what so many cost and how long they take, for a person."""
+        """Return the cost and duration of some tokens, as text."""
 
 
 def estimated(config: AnnotateConfig) -> str:
-    """Return what a job will ask for, by rows from all over its table.
+    """Return an estimate of a job's requests, from rows sampled over its table.
 
     Raises:
-        ConfigError: If the annotator asks nobody.
+        ConfigError: If the annotator sends no requests.
         ArtifactError: If there is no table.
     """
     annotator = config.make()
     if not isinstance(annotator, Estimates):
         raise ConfigError(
-            f"--dry-run tells what requests to a model will cost; {annotator.name} makes none"
+            f"--dry-run estimates the cost of requests to a model; {annotator.name} sends none"
         )
     table = open_table(config.table)
     articles.check(table, annotator.reads)
@@ -52,12 +52,12 @@ def estimated(config: AnnotateConfig) -> str:
         f"about {usable * share:,.0f} figures of {table.rows:,} rows: {scaled['requests']:,} "
         f"requests, {scaled['input_tokens'] / 1e6:,.2f} M tokens to the model and "
         f"{scaled['output_tokens'] / 1e6:,.2f} M from it\n{annotator.price(scaled)}\n"
-        f"estimated by {looked} rows; answers that are in the cache are not paid for again\n"
+        f"estimated from {looked} rows; cached answers cost nothing\n"
     )
 
 
 def _prepared(config: AnnotateConfig, annotator: Annotator, table: Table) -> Iterator[object]:
-    """Yield what rows are made into: of each of some units, the first ones."""
+    """Yield prepared rows: the first rows of each of some units."""
     units = batches.plan(table, config.rows_per_task)
     step = max(1, len(units) // SAMPLE)
     chosen = units[::step]

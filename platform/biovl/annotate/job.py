@@ -1,13 +1,13 @@
-"""Columns of a table of images: prepare, compute, join.
+"""Annotate a table of images: prepare rows, compute columns, join parts.
 
-1. prepare  CPU tasks read runs of rows, decode and resize: batches of pixels, or of tokens
-2. compute  a pool of actors, each with a copy of the model, grows while batches wait; every batch
-            it has done is written as a piece
-3. join     a task per part puts the pieces in order beside the table's part
+1. prepare  CPU tasks read ranges of rows, decode and resize: batches of pixels, or of tokens
+2. compute  an autoscaling pool of actors, each with a copy of the model; every computed batch is
+            written as a piece
+3. join     a task per part combines the pieces, in the order of the table's part
 
-The first two run at once, batches going from one to the other through Ray's memory; each has
-workers of its own. Of the table only the columns that the annotator names are read. A killed job
-goes on from its pieces.
+The first two run concurrently, with batches passed through Ray's object store; each has its own
+workers. Only the columns that the annotator names are read. An interrupted job resumes from its
+pieces.
 """
 
 import functools
@@ -43,33 +43,32 @@ from biovl.runtime.failures import (
 from biovl.runtime.progress import Progress
 
 _SHARE = 0.25
-"""Of a core, for a task that decodes where models compute on the same cores: there it waits for
-them most of the time."""
+"""CPUs of a decoding task where models compute on the same cores: it mostly waits for them."""
 _WAITING = 0.01
-"""Of a core, for a copy that waits for a server: hardly any, but enough that Ray keeps it apart
-from the tasks that decode."""
+"""CPUs of a model copy that only waits for a server: low, but enough that Ray schedules it apart
+from decoding tasks."""
 _BLOCK_BYTES = 1 << 20
-"""Batches are larger: each is given on as soon as it is made."""
+"""Smaller than a batch, so that each batch is passed on immediately."""
 
 FORMAT = 1
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 
 def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Compute columns of every row of a table and publish them part for part.
+    """Compute columns for every row of a table and publish them part by part.
 
         out/
           part-000000-000.parquet …   the parts of the table, by the same names and row for row:
                                       the columns, null where there is none, and <name>_defect
-          image_types.png             how frequent each is, for columns that name kinds
+          image_types.png             frequency of each value, for categorical columns
           manifest.json               rows seen, annotated and defective, by reason
 
     Raises:
-        ConfigError: If the table lacks a column that the annotator reads, or this machine what
-            ``workers`` asks for.
-        ArtifactError: If there is no table, no weights or others than the annotator takes, or
-            ``out`` holds something else or is being made by another process.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
+        ConfigError: If the table lacks a column that the annotator reads, or this machine lacks
+            the resources in ``workers``.
+        ArtifactError: If there is no table, the weights are missing or do not fit the annotator,
+            or ``out`` holds another artifact or is being written by another process.
+        StorageError: If a disk or bucket fails; run the job again.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _annotate(config, Progress("annotate", progress))
@@ -79,7 +78,7 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     table = open_table(config.table)
     inputs = [table.as_input(), *config.inputs()]
     plain = {**configs.to_plain(config), "annotator": config.settings()}
-    # The same input gives the same bytes wherever they are published and whoever works.
+    # Equal inputs give equal bytes, wherever they are published and with any workers.
     del plain["out"], plain["workers"], plain["may_be_empty"]
     defaults = {**configs.defaults(AnnotateConfig), **config.defaults()}
     done = find_published(config.out, COLUMNS, plain, inputs, defaults=defaults)
@@ -108,7 +107,7 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             _compute(config, annotator, table, units, report)
             receipts = _join(config, annotator, table, units, report)
         if isinstance(annotator, LongCap):
-            report.say(f"spent by all who share {annotator.config.cache}: {annotator.spent()}")
+            report.say(f"spent with the cache {annotator.config.cache}: {annotator.spent()}")
         counts = pieces.totals(receipts)
         check_usable(
             counts["annotated"],
@@ -117,7 +116,7 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             may_be_empty=config.may_be_empty,
         )
         for name in annotator.counted:
-            # Here, for matplotlib is of no use to workers.
+            # Imported here: workers do not need matplotlib.
             from biovl.annotate import chart
 
             several = f"{name}es" if name.endswith("s") else f"{name}s"
@@ -147,8 +146,8 @@ def _compute(
     units: Sequence[Unit],
     report: Progress,
 ) -> None:
-    """Prepare and compute the batches that an earlier run has not."""
-    joined = _joined(Draft(config.out))
+    """Prepare and compute the batches that no earlier run has computed."""
+    joined = _joined_parts(Draft(config.out))
     parts = sorted({unit.part for unit in units} - joined)
     found = {number: batches.written(config.out, number) for number in parts}
     total = sum(1 for unit in units for _ in unit.batches(config.batch))
@@ -164,10 +163,10 @@ def _compute(
     report.stage("batch", total, done_before=total - left)
     if not pending:
         return
-    # Beside models on GPUs a core decodes.
+    # With models on GPUs, decoding gets whole cores.
     beside = 1 if config.workers.gpus else 0
     check_room(config.workers.cpus + beside, config.workers.gpus, report.say)
-    # What all tasks share is stored once and not with every task.
+    # Shared inputs are stored once, not with every task.
     shared = ray.put((config, annotator, table, pending, found))
     cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
     pool = _pool(config, left, cores)
@@ -180,12 +179,12 @@ def _compute(
         batch_size=1,
         batch_format="pyarrow",
         num_cpus=1 if prepares_alone else _SHARE,
-        # Beside GPUs and servers as many as there are cores and batches have room.
+        # With GPUs or servers, as many tasks as there are cores and memory for batches.
         concurrency=None if prepares_alone else max(1, cores // 4),
     )
     computed = prepared.map_batches(
         _Compute,
-        # A row is a batch of the model's. Ray wants a number where GPUs are asked for.
+        # One row is one batch of the model. Ray requires a number if GPUs are requested.
         batch_size=1,
         batch_format="pyarrow",
         fn_constructor_args=(config, annotator),
@@ -200,10 +199,10 @@ def _compute(
 
 
 def _pool(config: AnnotateConfig, left: int, cores: int) -> ActorPoolStrategy:
-    """Return how many copies of the model there are, from the beginning and at most."""
+    """Return the initial and maximum number of model copies."""
     workers, at_once = config.workers, config.batches_at_once
     if at_once > 1:
-        # One copy knows what all of them ask for and spend.
+        # A single copy tracks all requests and spending.
         return ActorPoolStrategy(
             size=1,
             max_tasks_in_flight_per_actor=2 * at_once,
@@ -216,7 +215,7 @@ def _pool(config: AnnotateConfig, left: int, cores: int) -> ActorPoolStrategy:
 
 
 def _prepare(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
-    """Yield the batches of one unit, or why it cannot be read."""
+    """Yield the batches of one unit, or the error that prevented reading it."""
     config, annotator, table, pending, found = ray.get(shared)
     (number,) = numbers["item"].to_pylist()
     unit = pending[number]
@@ -250,14 +249,14 @@ class _Compute:
         batch = batches.batch_of(table, number)
 
         def done() -> dict[str, Any]:
-            # Batches may come at once.
+            # Batches may arrive concurrently.
             with self._loading:
                 model = self._model
             return {"rows": pieces.write(self._config.out, self._annotator, model, batch)}
 
         return run_task(self._config.out, done)
 
-    # Loaded with the first batch, which can say why it fails: an actor that cannot begin only dies.
+    # Loaded with the first batch, to report errors: a failing constructor kills the actor.
     @functools.cached_property
     def _model(self) -> Model:
         if not self._config.has_weights:
@@ -276,8 +275,8 @@ class _Compute:
         return self._annotator.load(device, self._config.precision)
 
 
-def _joined(draft: Draft) -> set[int]:
-    return {int(kept.rpartition("/")[2]) for kept in draft.note_names("joined")}
+def _joined_parts(draft: Draft) -> set[int]:
+    return {int(kept.rpartition("/")[2]) for kept in draft.names_noted("joined")}
 
 
 def _join(
@@ -287,9 +286,9 @@ def _join(
     units: Sequence[Unit],
     report: Progress,
 ) -> list[dict[str, Any]]:
-    """Write the parts that an earlier run has not; return the receipts of all."""
+    """Write the parts that no earlier run has written; return the receipts of all parts."""
     draft = Draft(config.out)
-    joined = _joined(draft)
+    joined = _joined_parts(draft)
     pending = [number for number in range(len(table.parts)) if number not in joined]
     report.stage("joining part", len(table.parts), done_before=len(joined))
     if pending:
@@ -301,7 +300,7 @@ def _join(
             report.add()
     receipts = [draft.read_note(f"joined/{number:06d}") for number in range(len(table.parts))]
     if any(receipt is None for receipt in receipts):
-        raise BiovlError(f"{config.out}: a part was joined and its receipt is not there")
+        raise BiovlError(f"{config.out}: a part was joined, but its receipt was not found")
     return [receipt for receipt in receipts if receipt is not None]
 
 

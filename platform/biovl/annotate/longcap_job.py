@@ -1,9 +1,9 @@
-"""Answers of a model on the cluster's own GPUs: vLLM through ``ray.data.llm``, put into the cache.
+"""Batch inference on the cluster's GPUs: vLLM through ``ray.data.llm``, with results in the cache.
 
-Figures are taken in waves. In each, what every figure asks next goes through the engine, and its
-answers into the cache of the annotator, by the same names as an endpoint's; when no figure asks
-any more, ``annotate`` finds all of them there. A wave starts the engine once, streams, and goes on
-where a killed one was.
+Figures are processed in waves. Each wave sends the next request of every figure through the engine
+and stores the answers in the annotator's cache, under the same keys as an endpoint's. When no
+figure has a request left, ``annotate`` finds all answers in the cache. A wave starts the engine
+once, streams, and resumes after an interruption.
 """
 
 import functools
@@ -26,11 +26,11 @@ from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.progress import Progress
 
 Processor = Callable[[Dataset], Dataset]
-"""Rows with ``key`` and ``body`` to rows with ``key`` and what the engine generated."""
+"""Maps rows with ``key`` and ``body`` to rows with ``key`` and the generated answer."""
 
 _ASKED = pa.schema([("key", pa.string()), ("body", pa.string()), ("failed", pa.binary())])
 _MOST_WAVES = 6
-"""Three steps, each of which may be asked once more."""
+"""Three steps, each of which may be repeated once."""
 
 
 def fill(
@@ -41,15 +41,15 @@ def fill(
     report: Progress,
     processor: Processor | None = None,
 ) -> int:
-    """Let the engine answer all that figures ask; return how many requests it answered.
+    """Run the requests of all figures through the engine; return the number of answers.
 
     Args:
-        config: Of the job.
-        annotator: Whose figures they are.
-        table: Where they are.
-        units: Which of them.
+        config: Configuration of the job.
+        annotator: The annotator that builds requests.
+        table: The table of figures.
+        units: Units of the table to process.
         report: Progress.
-        processor: In place of the engine's, for tests.
+        processor: Replaces the engine's, for tests.
     """
     run = processor or through_vllm(annotator.config.model, annotator.config.engine)
     answered = 0
@@ -57,10 +57,15 @@ def fill(
         shared = ray.put((config, annotator, table, units))
         numbers = ray.data.from_items(list(range(len(units))), override_num_blocks=len(units))
         asked = numbers.map_batches(
-            functools.partial(_asked, shared), batch_size=1, batch_format="pyarrow", num_cpus=1
+            functools.partial(_next_requests, shared),
+            batch_size=1,
+            batch_format="pyarrow",
+            num_cpus=1,
         )
-        kept = run(asked).map(functools.partial(_kept, annotator.config.cache), num_cpus=_LITTLE)
-        here = sum(int(raise_task_error(row)["kept"]) for row in kept.iter_rows())
+        kept = run(asked).map(
+            functools.partial(_store_answer, annotator.config.cache), num_cpus=_LITTLE
+        )
+        here = sum(int(checked(row)["kept"]) for row in kept.iter_rows())
         answered += here
         report.say(f"wave {wave + 1}: {here:,} answers")
         if not here:
@@ -72,9 +77,9 @@ _LITTLE = 0.1
 
 
 def through_vllm(model: str, engine: EngineConfig) -> Processor:
-    """Return the processor of an engine; its models load when it is run.
+    """Return the processor of an engine; its models load when it runs.
 
-    Needs ``ray[llm]`` where the GPUs are.
+    Needs ``ray[llm]`` on the machines with GPUs.
     """
     from ray.data.llm import build_processor, vLLMEngineProcessorConfig
 
@@ -88,7 +93,7 @@ def through_vllm(model: str, engine: EngineConfig) -> Processor:
         },
         batch_size=engine.batch,
         concurrency=engine.copies,
-        # A row that fails is asked for again by the next run; the others go on.
+        # A failed row is requested again by the next run; the others continue.
         should_continue_on_error=True,
         prepare_multimodal_stage={"enabled": True},
         chat_template_stage={"enabled": True},
@@ -115,8 +120,8 @@ def _from_engine(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 
-def _asked(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
-    """Yield what the figures of a unit ask next."""
+def _next_requests(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
+    """Yield the next requests of the figures of a unit."""
     config, annotator, table, units = ray.get(shared)
     (number,) = numbers["item"].to_pylist()
     cache = Cache(annotator.config.cache)
@@ -143,7 +148,7 @@ def _next(annotator: LongCap, cache: Cache, row: dict[str, Any]) -> dict[str, An
     prepared = annotator.prepare(row)
     if isinstance(prepared, str):
         return None
-    _, steps = annotator.begun(prepared)
+    _, steps = annotator.start(prepared)
     ask = next(steps)
     while True:
         body = body_of(ask, annotator.config.model, annotator.config.sampling)
@@ -157,8 +162,8 @@ def _next(annotator: LongCap, cache: Cache, row: dict[str, Any]) -> dict[str, An
             return None
 
 
-def _kept(uri: str, row: dict[str, Any]) -> dict[str, Any]:
-    """Put an answer into the cache."""
+def _store_answer(uri: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Store an answer in the cache."""
     if row.get("failed") is not None:
         return {"kept": 0, "failed": row["failed"]}
     if row.get("__inference_error__") or not row.get("key"):
@@ -167,7 +172,7 @@ def _kept(uri: str, row: dict[str, Any]) -> dict[str, Any]:
     output_tokens = int(row["num_generated_tokens"])
     answer = Answer(
         text=row["generated_text"],
-        # The engine's rows do not say why it ended.
+        # The engine's rows do not include the finish reason.
         finish="length" if output_tokens >= most else "stop",
         input_tokens=int(row["num_input_tokens"]),
         output_tokens=output_tokens,

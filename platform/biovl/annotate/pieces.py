@@ -1,4 +1,4 @@
-"""What is computed of batches: written as pieces, and joined to parts beside those of the table."""
+"""Computed columns: written as pieces per batch, and joined into parts aligned with the table's."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,27 +17,27 @@ from biovl.core.tables import Part
 # Shapes: B rows of a batch, K usable ones, D embedding.
 
 _GROUP_ROWS = 16_384
-"""Of the row groups of a part: of 1,024 dimensions, 32 MB."""
+"""Rows per row group of a part: with 1,024 dimensions, 32 MB."""
 
 
 def schema_of(annotator: Annotator) -> pa.Schema:
-    """Return the columns of the parts: those it computes, and why a row has none."""
+    """Return the schema of the parts: the computed columns, and the defect of a row."""
     return annotator.writes.append(pa.field(defect_column(annotator), pa.string()))
 
 
 def defect_column(annotator: Annotator) -> str:
-    """Return the name of the column that says why a row has no value."""
+    """Return the name of the defect column."""
     return f"{annotator.name}_defect"
 
 
 def compute(annotator: Annotator, model: Model, batch: Batch) -> pa.Table:
-    """Return the columns of a batch."""
+    """Compute the columns of a batch."""
     defects = np.array(batch.defects, object)
     usable_K = np.flatnonzero([defect is None for defect in batch.defects])
     values: dict[str, np.ndarray] = {}
     if len(usable_K):
         computed = model(batch.prepared)
-        # What a type cannot hold becomes infinite, which is told below.
+        # Values out of the type's range become infinite, which is checked below.
         with np.errstate(over="ignore"):
             values = {
                 field.name: _values(computed[field.name], field.type) for field in annotator.writes
@@ -55,7 +55,7 @@ def compute(annotator: Annotator, model: Model, batch: Batch) -> pa.Table:
 
 
 def write(out: str, annotator: Annotator, model: Model, batch: Batch) -> int:
-    """Compute the columns of a batch and write them; return how many rows it has."""
+    """Compute the columns of a batch and write them; return the number of rows."""
     with Draft(out).folder.writer(piece(batch.part, batch.first)) as stream:
         pq.write_table(compute(annotator, model, batch), stream, compression="none")
     return len(batch.defects)
@@ -67,15 +67,15 @@ def join(
     """Write a part from its pieces.
 
     Args:
-        out: The folder to publish.
-        annotator: Whose columns they are.
-        part: Of the table.
-        units: Of the part, in order.
-        size: Rows of a batch.
+        out: Folder to publish.
+        annotator: Annotator of the columns.
+        part: Part of the table.
+        units: Units of the part, in order.
+        size: Rows per batch.
 
     Returns:
-        The receipt: ``rows``, ``size_bytes``, ``defects`` by reason, the values of the columns that
-        are counted, and the sums of those of whole numbers.
+        The receipt: ``rows``, ``size_bytes``, ``defects`` by reason, value counts of categorical
+        columns, and sums of integer columns.
     """
     folder = Draft(out).folder
     schema, defects = schema_of(annotator), Counter[str]()
@@ -86,7 +86,7 @@ def join(
     held: list[pa.Table] = []
     with (
         folder.writer(part.name) as stream,
-        # Numbers of vectors hardly repeat, and nobody asks for the least of them.
+        # Vector components rarely repeat, and their minima are useless.
         pq.ParquetWriter(
             stream, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
         ) as parquet,
@@ -123,7 +123,7 @@ def _values(computed: Any, kind: pa.DataType) -> np.ndarray:
     inner = kind.value_type if pa.types.is_fixed_size_list(kind) else kind
     if pa.types.is_primitive(inner):
         return np.asarray(computed, inner.to_pandas_dtype())
-    # One by one: NumPy would make lists of equal length another axis.
+    # One by one: NumPy would turn lists of equal length into another axis.
     values = np.empty(len(computed), object)
     for place, value in enumerate(computed):
         values[place] = value
@@ -131,7 +131,7 @@ def _values(computed: Any, kind: pa.DataType) -> np.ndarray:
 
 
 def _finite(array: np.ndarray) -> np.ndarray:
-    """Return which rows have no NaN and nothing that their type cannot hold."""
+    """Return which rows have no NaN and no value out of the type's range."""
     if array.dtype.kind != "f":
         return np.ones(len(array), bool)
     finite: np.ndarray = np.isfinite(array).reshape(len(array), -1).all(axis=1)
@@ -141,7 +141,7 @@ def _finite(array: np.ndarray) -> np.ndarray:
 def _column(
     kind: pa.DataType, values: np.ndarray | None, usable_K: np.ndarray, rows: int
 ) -> pa.Array:
-    """Return values in their rows, null in the others."""
+    """Return values at their rows, null elsewhere."""
     is_null_B = np.ones(rows, bool)
     is_null_B[usable_K] = False
     if values is None:
@@ -155,13 +155,13 @@ def _column(
 
 
 def totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what came of all rows: those seen are those annotated and those with a defect."""
+    """Return the totals of all rows: rows seen are those annotated and those with a defect."""
     rows = sum(receipt["rows"] for receipt in receipts)
     defects = sum((Counter(receipt["defects"]) for receipt in receipts), Counter[str]())
     counted: dict[str, Counter[str]] = {}
     sums = Counter[str]()
     for receipt in receipts:
-        # Of an earlier version there are none.
+        # Receipts of earlier versions lack them.
         sums.update(receipt.get("sums", {}))
         for name, values in receipt["values"].items():
             counted[name] = counted.get(name, Counter()) + Counter(values)

@@ -1,4 +1,4 @@
-"""Which weights a column was made with."""
+"""Identity of the weights that computed a column."""
 
 import hashlib
 
@@ -8,9 +8,9 @@ _BLOCK = 1 << 24
 
 
 def as_input(uri: str) -> list[Input]:
-    """Return what identifies a folder of weights; nothing for a name on the hub.
+    """Return the identity of a folder of weights; empty for a name on the Hugging Face Hub.
 
-    A folder that a job of ours published is known by its manifest, another by all its files.
+    A folder published by our jobs is identified by its manifest, another one by all its files.
     """
     if not uri:
         return []

@@ -1,11 +1,11 @@
-"""Plug-ins: columns we can compute of a table of images. A file is named as in a configuration.
+"""Plug-ins: columns that can be computed for a table of images; the file name is the plug-in name.
 
-An annotator works in two steps, which scale apart: rows are prepared on CPU workers (decoded,
-resized, made tokens of), and what that gives goes in batches through a model. Where there is no
-model, the second step is the work itself.
+An annotator has two steps that scale separately: CPU workers prepare rows (decode, resize,
+tokenize), and a model processes the prepared rows in batches. Without a model, the second step
+does the work itself.
 
-A ``Config`` says what its main column is called (``column``) and, where the columns depend on
-further files, where those are (``files``, by name): other files are other columns.
+A ``Config`` provides the name of the main column (``column``) and, if the columns depend on further
+files, their locations (``files``, by name): other files make other columns.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from biovl.core.artifacts import Folder
 from biovl.core.errors import ConfigError
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
 
-# Shapes: K usable rows of a batch; what one row is made into has the shape [...].
+# Shapes: K usable rows of a batch; one prepared row has the shape [...].
 
 Precision = Literal["float32", "bfloat16", "auto"]
-"""Of a model's arithmetic; auto is bfloat16 on GPUs that have it."""
+"""Precision of a model's arithmetic; auto is bfloat16 on GPUs that support it."""
 
 NO_IMAGE = "no image"
 NOT_IN_TABLE = "image is not in the table"
@@ -31,75 +31,75 @@ NO_TEXT = "no text"
 NOT_FINITE = "embedding is not finite"
 
 _LONGEST = 64
-"""Images longer than so many times their height are cut to that: resized by its shorter side, a
-line of a few pixels would fill the memory."""
+"""Maximum aspect ratio; longer images are cropped to it. Resized by its shorter side, a line of a
+few pixels would exhaust the memory."""
 
 
 class Model(Protocol):
-    """One copy of a model, where it works."""
+    """One copy of a model on a worker."""
 
     def __call__(self, prepared: np.ndarray) -> Mapping[str, Any]:
-        """Return the columns of rows that are usable.
+        """Return the columns of usable rows.
 
         Args:
-            prepared: What ``Annotator.prepare`` made of each. Shape [K, ...], K >= 1; read-only.
-                Of bytes an array of objects, shape [K].
+            prepared: Results of ``Annotator.prepare``. Shape [K, ...], K >= 1; read-only. For
+                bytes an object array, shape [K].
 
         Returns:
-            By the names in ``writes``. Shape [K], or [K, D] for vectors; where a vector is not
-            finite, the row becomes a defect. For texts and what is nested, any sequence of K.
+            Columns by the names in ``writes``. Shape [K], or [K, D] for vectors; a vector with NaN
+            or Inf makes its row a defect. For texts and nested values, any sequence of length K.
         """
 
 
 class Annotator(Protocol):
-    """What is computed of each row. Small: it travels to every worker by pickle."""
+    """Computes columns of rows. Must be small: it is pickled to every worker."""
 
     name: str
-    """Of its main column, and of the folder it stands in."""
+    """Name of its main column, and of the folder with it."""
     reads: tuple[str, ...]
-    """The only columns it is given; ``article.abstract`` is that of the row's article."""
+    """The only columns it receives; ``article.abstract`` is a column of the row's article."""
     writes: pa.Schema
-    """The columns it computes, null in rows that are not usable. The job adds why."""
+    """The computed columns, null in unusable rows. The job adds the defect."""
     counted: tuple[str, ...]
-    """Those of ``writes`` with few values, which the manifest counts and a chart shows."""
+    """Categorical columns of ``writes``, which the manifest counts and a chart shows."""
     notes: Mapping[str, Any]
-    """What a reader of the columns must know of them."""
+    """Notes for readers of the columns."""
 
     def prepare(self, row: Mapping[str, Any]) -> np.ndarray | bytes | str:
-        """Return what the model needs of a row, or a defect.
+        """Return the model input of a row, or a defect.
 
-        What it needs is an array of the same shape and dtype for all, or bytes.
+        The input is an array of the same shape and dtype for all rows, or bytes.
 
-        Runs on CPU workers, without weights. Never raises for what it finds in a row.
+        Runs on CPU workers, without weights. Never raises because of a row's content.
         """
 
     def load(self, device: str, precision: Precision) -> Model:
         """Return the model with its weights.
 
         Raises:
-            ArtifactError: If they cannot be had, or are not those of the model.
+            ArtifactError: If the weights are unavailable, or do not fit the model.
         """
 
 
 def file_bytes(name: str, uri: str) -> bytes:
-    """Return what is in a file that a setting names, local or ``s3://``.
+    """Return the content of a file named in a setting, local or ``s3://``.
 
     Raises:
-        ConfigError: If there is no such file.
+        ConfigError: If the file does not exist.
     """
     whole = uri if "://" in uri else str(Path(uri).expanduser().absolute())
     parent, _, file = whole.rpartition("/")
     folder = Folder(parent or "/")
     if not folder.exists(file):
-        raise ConfigError(f"{name}: there is no file {uri}")
+        raise ConfigError(f"{name}: {uri} does not exist")
     return folder.read(file)
 
 
 def pixels_of(value: Any) -> np.ndarray | str:
-    """Return the RGB pixels of a cell, uint8, shape [H, W, 3]; or why there are none.
+    """Return the RGB pixels of a cell, uint8, shape [H, W, 3], or a defect.
 
     Args:
-        value: An encoded image, or a struct with one in ``bytes``, as Hugging Face's tables have.
+        value: An encoded image, or a struct with one in ``bytes``, as in Hugging Face datasets.
     """
     if isinstance(value, Mapping):
         if value.get("bytes") is None and value.get("path"):
@@ -121,7 +121,7 @@ def pixels_of(value: Any) -> np.ndarray | str:
 
 
 def fitted(pixels_HWC: np.ndarray, size_px: int) -> np.ndarray:
-    """Return a whole image on a white square, its longer side ``size_px``, bicubic, antialiased."""
+    """Fit an image into a white square, its longer side ``size_px``, bicubic with antialiasing."""
     image = Image.fromarray(pixels_HWC)
     scale = size_px / max(image.size)
     width, height = (max(1, round(side * scale)) for side in image.size)

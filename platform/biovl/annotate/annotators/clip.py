@@ -1,4 +1,4 @@
-"""The embedding of images, or of texts, by a trained two-tower model."""
+"""Embeddings of images, or of texts, by a trained two-tower model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,31 +11,31 @@ from biovl.annotate.annotators import NO_TEXT, Precision, pixels_of
 from biovl.models import encoder as encoders
 from biovl.models.encoder import Encoder, Preparation
 
-# Shapes: B rows, H and W of the square that the model sees, T tokens of its context.
+# Shapes: B rows, H and W of the model's input square, T tokens of its context.
 
 _PADDING = -1
-"""Fills the tokens of a text to the length of the context."""
+"""Padding token up to the context length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which model, and what of a row it embeds."""
+    """The model, and the input of a row to embed."""
 
     weights: str
-    """The model folder: what pretrain publishes, or another in open_clip's layout."""
+    """The model folder, published by pretrain or in open_clip's layout."""
     of: Literal["image", "text"] = "image"
     """The column is ``clip_image``, or ``clip_text``."""
     text_column: str = "caption"
-    """What texts are read from."""
+    """Column of the texts."""
 
     @property
     def column(self) -> str:
-        """What the column is called."""
+        """Name of the column."""
         return f"clip_{self.of}"
 
 
 def build(config: Config) -> "ClipImage | ClipText":
-    """Return the annotator; of the model, only its description is read.
+    """Return the annotator; only the model's configuration is read.
 
     Raises:
         ArtifactError: If there is no model.
@@ -47,7 +47,7 @@ def build(config: Config) -> "ClipImage | ClipText":
 
 
 class ClipImage:
-    """Images to unit vectors."""
+    """Embeds images as unit vectors."""
 
     reads = ("image",)
     counted = ()
@@ -58,7 +58,7 @@ class ClipImage:
         self.writes, self.notes = _described(self.name, preparation.dim)
 
     def prepare(self, row: Mapping[str, Any]) -> np.ndarray | str:
-        """Return the square that the model sees: uint8, shape [H, W, 3]."""
+        """Return the model's input square: uint8, shape [H, W, 3]."""
         pixels_HWC = pixels_of(row["image"])
         return pixels_HWC if isinstance(pixels_HWC, str) else self._preparation.crop(pixels_HWC)
 
@@ -69,7 +69,7 @@ class ClipImage:
 
 
 class ClipText:
-    """Texts to unit vectors."""
+    """Embeds texts as unit vectors."""
 
     counted = ()
 
@@ -80,7 +80,7 @@ class ClipText:
         self.writes, self.notes = _described(self.name, preparation.dim)
 
     def prepare(self, row: Mapping[str, Any]) -> np.ndarray | str:
-        """Return the tokens of a text, cut to the context: int32, shape [T]."""
+        """Return the tokens of a text, truncated to the context: int32, shape [T]."""
         text = row[self._config.text_column]
         if not isinstance(text, str) or not text.strip():
             return NO_TEXT

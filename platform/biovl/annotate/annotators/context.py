@@ -1,6 +1,6 @@
-"""What the article says of a figure: its caption, the sentences that cite it, and acronyms.
+"""Context captions from the article: caption, citing sentences, an abstract sentence, acronyms.
 
-Needs no model. For captions of several hundred tokens, as BMC-LongCLIP is trained on.
+Needs no model. For captions of several hundred tokens, as in BMC-LongCLIP.
 """
 
 import json
@@ -18,10 +18,10 @@ from biovl.annotate.longcap.expansion import expanded, used
 # Shapes: K rows of a batch.
 
 SAYS = ("caption", "caption_superscripts", "mentions", "article.abstract", "article.full_text")
-"""What the context of a figure is made from, as ``context_of`` takes it."""
+"""Columns for ``context_of``."""
 
 DEFINES = ("article.abstract", "article.full_text", "caption", "article.abbreviations")
-"""What its acronyms are taken from, as ``acronyms_in`` takes it."""
+"""Columns for ``acronyms_in``."""
 
 READS = tuple(dict.fromkeys((*SAYS, *DEFINES)))
 
@@ -33,14 +33,14 @@ SOURCES = pa.list_(
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """How context captions are written."""
+    """Format of context captions."""
 
     acronyms: Literal["as published", "spelled out"] = "as published"
-    """Whether the context caption has its acronyms spelled out, as ``expanded_caption`` has."""
+    """Whether acronyms are spelled out in the context caption, as in ``expanded_caption``."""
 
     @property
     def column(self) -> str:
-        """What the column is called."""
+        """Name of the column."""
         return "context_caption"
 
 
@@ -50,7 +50,7 @@ def build(config: Config) -> "Context":
 
 
 class Context:
-    """Captions to what the article says besides."""
+    """Builds context captions."""
 
     reads = READS
     writes = pa.schema(
@@ -72,8 +72,8 @@ class Context:
         }
 
     def prepare(self, row: Mapping[str, Any]) -> bytes | str:
-        """Return what the article says, as JSON."""
-        return as_json(row, READS) or NO_TEXT
+        """Return the article's texts about the figure, as JSON."""
+        return texts_as_json(row, READS) or NO_TEXT
 
     def load(self, device: str, precision: Precision) -> "Context":
         """Return itself: there is no model."""
@@ -98,8 +98,8 @@ class Context:
         }
 
 
-def as_json(row: Mapping[str, Any], names: tuple[str, ...]) -> bytes | None:
-    """Return the texts of a row as ``context_of`` wants them; None if nothing is said in it."""
+def texts_as_json(row: Mapping[str, Any], names: tuple[str, ...]) -> bytes | None:
+    """Return a row's texts as input for ``context_of``; None if all are empty."""
     values = {name: row[name] for name in names}
     for name, value in values.items():
         if name in ("mentions", "caption_superscripts"):

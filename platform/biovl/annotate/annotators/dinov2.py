@@ -1,8 +1,8 @@
-"""DINOv2's embedding of images: the class token after the last norm.
+"""DINOv2 embeddings of images: the class token after the last norm.
 
-Weights in the layout of transformers (``facebook/dinov2-large``: a ``config.json`` with
-``model_type``) or of timm (``timm/vit_large_patch14_dinov2.lvd142m``: one with ``architecture``),
-from a folder or from the hub.
+Weights are in the layout of transformers (``facebook/dinov2-large``: ``config.json`` has
+``model_type``) or of timm (``timm/vit_large_patch14_dinov2.lvd142m``: it has ``architecture``), in
+a folder or on the Hugging Face Hub.
 """
 
 import json
@@ -18,34 +18,34 @@ from biovl.annotate.annotators import Precision, fitted, pixels_of
 from biovl.core.errors import ArtifactError
 from biovl.images import dinov2 as preparation
 
-# PyTorch is imported where a model is: workers that decode start seconds sooner without.
+# PyTorch is imported on use: decoding workers start seconds faster without it.
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-# Shapes: B images, H and W of the square that the model sees, C channels, D embedding.
+# Shapes: B images, H and W of the model's input square, C channels, D embedding.
 
 _TRANSFORMERS = ("dinov2", "dinov2_with_registers")
-# What files of the backbone may hold besides, and may lack: neither enters the embedding.
+# Tensors that a backbone file may contain or lack: none of them affects the embedding.
 _BESIDES = ("classifier.", "head.", "embeddings.mask_token", "mask_token")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which DINOv2, and what it sees of an image."""
+    """The DINOv2 model and its preprocessing."""
 
     weights: str
-    """A folder, local or ``s3://``, or a name on the Hugging Face hub."""
+    """A folder, local or ``s3://``, or a name on the Hugging Face Hub."""
     resize: Literal["crop", "pad"] = "crop"
-    """crop: the shorter side becomes ``resize_px`` and the middle is cut out, as in DINOv2's
-    evaluation; pad: the longer side becomes ``size_px`` and white fills the square."""
+    """crop: resize the shorter side to ``resize_px`` and center-crop, as in DINOv2's evaluation;
+    pad: resize the longer side to ``size_px`` and pad with white."""
     resize_px: int = preparation.RESIZE_PX
-    """The shorter side before the crop."""
+    """Shorter side before the crop, in pixels."""
     size_px: int = preparation.SIZE_PX
-    """The side of the square that the model sees; a multiple of its patch."""
+    """Side of the model's input square, in pixels; a multiple of the patch size."""
 
     @property
     def column(self) -> str:
-        """What the column is called."""
+        """Name of the column."""
         return "dinov2"
 
     def __post_init__(self) -> None:
@@ -58,10 +58,10 @@ class Config:
 
 
 def build(config: Config) -> "Dinov2":
-    """Return the annotator; of the weights, only their description is read.
+    """Return the annotator; only the configuration of the weights is read.
 
     Raises:
-        ArtifactError: If there are none, or they are not those of a DINOv2.
+        ArtifactError: If there are no weights, or they are not of a DINOv2.
     """
     import torch
 
@@ -70,14 +70,14 @@ def build(config: Config) -> "Dinov2":
         backbone = _backbone(described, config.weights)
     if config.size_px % backbone.patch:
         raise ArtifactError(
-            f"{config.weights} sees patches of {backbone.patch} px: set annotator.size_px to a "
+            f"{config.weights} has patches of {backbone.patch} px: set annotator.size_px to a "
             f"multiple of it, not {config.size_px}"
         )
     return Dinov2(config, described, backbone.dim)
 
 
 class Dinov2:
-    """Images to the class token."""
+    """Maps images to the class token."""
 
     reads = ("image",)
     counted = ()
@@ -93,7 +93,7 @@ class Dinov2:
         }
 
     def prepare(self, row: Mapping[str, Any]) -> np.ndarray | str:
-        """Return the square that the model sees: uint8, shape [H, W, 3]."""
+        """Return the model's input square: uint8, shape [H, W, 3]."""
         pixels_HWC = pixels_of(row["image"])
         if isinstance(pixels_HWC, str):
             return pixels_HWC
@@ -103,13 +103,13 @@ class Dinov2:
         return preparation.crop(pixels_HWC, resize_px=self._config.resize_px, size_px=size)
 
     def load(self, device: str, precision: Precision) -> "Embedder":
-        """Return the model with all its weights."""
+        """Return the model with its weights."""
         backbone = _with_weights(self._described, self._config.weights)
         return Embedder(self.name, backbone, device, precision)
 
 
 class Embedder:
-    """A DINOv2 at work."""
+    """A loaded DINOv2."""
 
     def __init__(self, name: str, backbone: "_Backbone", device: str, precision: Precision) -> None:
         import torch
@@ -121,7 +121,7 @@ class Embedder:
         self._in_bf16 = precision == "bfloat16" or (precision == "auto" and is_fast)
 
     def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the embeddings of squares: float32, shape [B, D], not of unit length.
+        """Return the embeddings of images: float32, shape [B, D], not normalized.
 
         Args:
             prepared: uint8, shape [B, H, W, 3].
@@ -144,14 +144,14 @@ class _Backbone:
 
 
 def _backbone(described: Mapping[str, Any], source: str) -> _Backbone:
-    """Return a model without its weights."""
+    """Return a model without weights."""
     if described.get("model_type") in _TRANSFORMERS:
         return _of_transformers(described, source)
     if "dinov2" in str(described.get("architecture")):
         return _of_timm(described, source)
     found = described.get("model_type") or described.get("architecture") or "neither"
     raise ArtifactError(
-        f"{source} is no DINOv2: its config.json has {found!r}, expected a model_type of "
+        f"{source} is not a DINOv2: its config.json has {found!r}, expected a model_type of "
         f"{' or '.join(_TRANSFORMERS)} (transformers), or an architecture with dinov2 in its name "
         "(timm)"
     )
@@ -174,8 +174,8 @@ def _of_timm(described: Mapping[str, Any], source: str) -> _Backbone:
 
     name = described["architecture"]
     if not timm.is_model(name):
-        raise ArtifactError(f"{source}: timm {timm.__version__} has no model called {name}")
-    # Position embeddings are of 518 px and fitted to the image, as in transformers' model.
+        raise ArtifactError(f"{source}: timm {timm.__version__} has no model {name}")
+    # Position embeddings are for 518 px and interpolated, as in transformers' model.
     fixed = {"num_classes": 0, "global_pool": "token", "dynamic_img_size": True}
     try:
         module: Any = timm.create_model(name, **{**described.get("model_args", {}), **fixed})
@@ -195,10 +195,10 @@ def _called(module: "nn.Module", image_BCHW: "Tensor") -> "Tensor":
 
 
 def _described(source: str) -> dict[str, Any]:
-    """Return what the ``config.json`` of weights says.
+    """Return the content of the ``config.json`` of weights.
 
     Raises:
-        ArtifactError: If there is none, or no weights beside it.
+        ArtifactError: If it does not exist, or the folder has no weights.
     """
     from biovl.models import weight_files
 
@@ -206,7 +206,7 @@ def _described(source: str) -> dict[str, Any]:
         file = _from_hub(source) if folder is None else folder / "config.json"
         if not file.is_file():
             raise ArtifactError(
-                f"{source} is no folder with config.json: expected the weights of a DINOv2 as "
+                f"{source} is not a folder with config.json: expected the weights of a DINOv2 as "
                 "transformers or timm save them"
             )
         try:
@@ -214,7 +214,7 @@ def _described(source: str) -> dict[str, Any]:
         except ValueError as error:
             raise ArtifactError(f"{source}/config.json is not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise ArtifactError(f"{source}/config.json holds no settings by name")
+        raise ArtifactError(f"{source}/config.json is not a JSON object")
     return values
 
 
@@ -223,8 +223,7 @@ def _from_hub(name: str) -> Path:
 
     if name.count("/") != 1 or name.startswith(("/", ".", "~")):
         raise ArtifactError(
-            f"there are no weights at {name!r}: no folder of this name, and no name on the hub "
-            "(owner/name)"
+            f"there are no weights {name!r}: neither a folder, nor a name on the hub (owner/name)"
         )
     try:
         return Path(hf_hub_download(name, "config.json"))
@@ -236,10 +235,10 @@ def _from_hub(name: str) -> Path:
 
 
 def _with_weights(described: Mapping[str, Any], source: str) -> _Backbone:
-    """Return the model with all its weights.
+    """Return the model with its weights.
 
     Raises:
-        ArtifactError: If any is missing, of another shape, or not of this model.
+        ArtifactError: If a tensor is missing, of another shape, or unknown.
     """
     import torch
     from safetensors import SafetensorError
@@ -266,8 +265,8 @@ def _with_weights(described: Mapping[str, Any], source: str) -> _Backbone:
     disable_progress_bar()
     with weight_files.local_copy(source) as folder:
         try:
-            # Its own loading: names of tensors have changed between its versions. Other formats
-            # than safetensors can run code.
+            # transformers' own loading, since tensor names differ between its versions. Formats
+            # other than safetensors can execute code.
             module, found = AutoModel.from_pretrained(
                 source if folder is None else folder,
                 config=empty.module.config,
@@ -292,7 +291,7 @@ def _refuse(source: str, *, missing: set[str], unknown: set[str], misshapen: set
     wrong = {"missing": missing, "unknown": unknown, "of another shape": misshapen}
     told = []
     for what, names in wrong.items():
-        # What stands before differs between a backbone's file and one of a model around it.
+        # Prefixes differ between the file of a backbone and that of a full model.
         needed = sorted(n for n in names if not n.removeprefix("dinov2.").startswith(_BESIDES))
         if needed:
             more = " …" if len(needed) > 4 else ""

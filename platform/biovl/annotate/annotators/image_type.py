@@ -1,8 +1,8 @@
-"""The type of an image: that of the keyword nearest to it in the embedding space of a model.
+"""The type of an image: that of the nearest keyword in the embedding space of a model.
 
-So BiomedCLIP estimated how frequent each type is among the figures of PMC (its Fig. 1B): with
-keywords for each type of a taxonomy, which the authors did not publish; ours are in
-``image_types.yaml``. Rare types are overcounted, as the paper says of its own numbers.
+BiomedCLIP estimated the frequency of image types in PMC in this way (its Fig. 1B), with keywords
+for each type of a taxonomy, which the authors did not publish; ours are in ``image_types.yaml``.
+Rare types are overcounted, as the paper notes about its own numbers.
 """
 
 from collections.abc import Mapping
@@ -24,46 +24,46 @@ from biovl.models.encoder import Encoder, Preparation
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which model compares, and with which keywords."""
+    """The model and the keywords to compare with."""
 
     weights: str
-    """The model folder: what pretrain publishes, or another in open_clip's layout."""
+    """The model folder, published by pretrain or in open_clip's layout."""
     keywords: str = ""
-    """A YAML file with a list of keywords by type, local or ``s3://``; empty takes ours."""
+    """A YAML file with a list of keywords by type, local or ``s3://``; empty for ours."""
     prompt: str = "{}"
-    """What is made of a keyword before it is embedded: ``this is a photo of {}``."""
+    """Template of the text that is embedded for a keyword: ``this is a photo of {}``."""
 
     @property
     def column(self) -> str:
-        """What the column is called."""
+        """Name of the column."""
         return "image_type"
 
     @property
     def files(self) -> dict[str, str]:
-        """What the column depends on beside the model."""
+        """Files that the column depends on, in addition to the model."""
         return {"keywords": self.keywords} if self.keywords else {}
 
     def __post_init__(self) -> None:
         if "{}" not in self.prompt:
-            raise ValueError(f"prompt must have {{}} where the keyword goes, got {self.prompt!r}")
+            raise ValueError(f"prompt must contain {{}} for the keyword, got {self.prompt!r}")
 
 
 def build(config: Config) -> "ImageType":
-    """Return the annotator; of the model, only its description is read.
+    """Return the annotator; only the model's configuration is read.
 
     Raises:
         ArtifactError: If there is no model.
-        ConfigError: If the file of keywords holds something else.
+        ConfigError: If the file of keywords is invalid.
     """
     keywords = read_keywords(config.keywords)
     return ImageType(config, keywords, encoders.load_preparation(config.weights))
 
 
 def read_keywords(uri: str = "") -> dict[str, list[str]]:
-    """Return the keywords of each type; ours where no file is named.
+    """Return the keywords of each type, from a file or by default ours.
 
     Raises:
-        ConfigError: If there is no such file, or it holds something else.
+        ConfigError: If the file does not exist or is invalid.
     """
     if not uri:
         return _checked(
@@ -89,7 +89,7 @@ def _checked(text: str | bytes, uri: str) -> dict[str, list[str]]:
 
 
 class ImageType:
-    """Images to the type of their nearest keyword, and how near it is."""
+    """Assigns images the type of their nearest keyword, with the similarity."""
 
     reads = ("image",)
     writes = pa.schema(
@@ -108,12 +108,12 @@ class ImageType:
         }
 
     def prepare(self, row: Mapping[str, Any]) -> np.ndarray | str:
-        """Return the square that the model sees: uint8, shape [H, W, 3]."""
+        """Return the model's input square: uint8, shape [H, W, 3]."""
         pixels_HWC = pixels_of(row["image"])
         return pixels_HWC if isinstance(pixels_HWC, str) else self._preparation.crop(pixels_HWC)
 
     def load(self, device: str, precision: Precision) -> "Nearest":
-        """Return the model beside the embedded keywords."""
+        """Return the model with the embedded keywords."""
         model = encoders.load(self._config.weights, device=device, precision=precision)
         types = [name for name, words in self._keywords.items() for _ in words]
         texts = [
@@ -131,7 +131,7 @@ class Nearest:
         self._encoder, self._types_K, self._keywords_KD = encoder, types_K, keywords_KD
 
     def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the type and its similarity, each of shape [B]; of equally near ones the first."""
+        """Return the type and its similarity, each of shape [B]; ties go to the first keyword."""
         similarity_BK = self._encoder.embed_pixels(prepared) @ self._keywords_KD.T
         nearest_B = similarity_BK.argmax(axis=1)
         score_B = similarity_BK[np.arange(len(nearest_B)), nearest_B]

@@ -1,7 +1,7 @@
-"""Captions enriched from the article and checked against the image, by a vision-language model.
+"""Captions enrich_steps from the article and checked against the image, by a vision-language model.
 
-BIOMEDICA-LongCAP (BMC-LongCLIP, arXiv:2510.03978, appendix A): augment, assess what of it the image
-shows, refine, spell acronyms out. A figure for which a step fails keeps its caption and says why.
+BIOMEDICA-LongCAP (BMC-LongCLIP, arXiv:2510.03978, appendix A): augment, assess what the image
+shows, refine, spell out acronyms. If a step fails, the figure keeps its caption, with the reason.
 """
 
 import base64
@@ -17,11 +17,11 @@ import pyarrow as pa
 from PIL import Image
 
 from biovl.annotate.annotators import NO_TEXT, Precision, file_bytes, pixels_of
-from biovl.annotate.annotators.context import DEFINES, READS, SAYS, as_json
+from biovl.annotate.annotators.context import DEFINES, READS, SAYS, texts_as_json
 from biovl.annotate.longcap import prompts as prompt_files
 from biovl.annotate.longcap.asking import Enriching
 from biovl.annotate.longcap.context import ABSTRACT, CAPTION, acronyms_in, context_of
-from biovl.annotate.longcap.endpoint import CHARS_PER_TOKEN, EndpointConfig, estimated_input
+from biovl.annotate.longcap.endpoint import CHARS_PER_TOKEN, EndpointConfig, estimate_input_tokens
 from biovl.annotate.longcap.expansion import used
 from biovl.annotate.longcap.prompts import Prompts
 from biovl.annotate.longcap.spending import Budget, Ledger
@@ -32,7 +32,7 @@ from biovl.annotate.longcap.steps import (
     Sampling,
     Subject,
     body_of,
-    enriched,
+    enrich_steps,
 )
 from biovl.core.errors import ConfigError
 
@@ -42,25 +42,25 @@ _FEATURES = (
     "<label>FEASIBLE</label></feature><feature><text>one</text><rationale/>"
     "<label>NOT_FEASIBLE</label></feature></assessment>"
 )
-"""As long as the assessment of a draft."""
+"""Template of a text as long as the expected assessment of a draft."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """The model on GPUs of the cluster, by vLLM; in place of an endpoint."""
+    """The model on GPUs of the cluster, through vLLM; replaces an endpoint."""
 
     copies: int = 0
-    """How many there are; 0: none, an endpoint is asked."""
+    """Number of model copies; 0: no engine, use an endpoint."""
     gpus: int = 1
-    """Of each."""
+    """Per copy."""
     weights: str = ""
-    """A folder, or a name on the hub; empty: the model's name."""
+    """A folder, or a name on the Hugging Face Hub; empty: the model's name."""
     batch: int = 16
-    """Requests that are given to a copy at a time."""
+    """Requests per batch of a copy."""
     context_tokens: int = 16_384
-    """Of a request with its image and its answer."""
+    """Context length of a request with its image and its answer."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of vLLM's engine."""
+    """Additional arguments of vLLM's engine."""
 
     def __post_init__(self) -> None:
         if self.copies < 0 or min(self.gpus, self.batch, self.context_tokens) < 1:
@@ -69,39 +69,39 @@ class EngineConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which model writes, what it is asked, and how much of that there may be."""
+    """The model, its prompts, and the limits on requests."""
 
     model: str
-    """As the endpoint calls it: ``Qwen/Qwen2-VL-72B-Instruct``."""
+    """Model name of the endpoint: ``Qwen/Qwen2-VL-72B-Instruct``."""
     cache: str
-    """A folder that keeps every answer that was paid for, local or ``s3://``: none is paid twice,
-    whatever is killed, and by whatever job it is wanted again."""
+    """A folder for all paid answers, local or ``s3://``: none is paid for twice, also after an
+    interruption and in other jobs."""
     prompts: str = "v1"
-    """A version of ours, or a YAML file of yours, local or ``s3://``."""
+    """One of our versions, or a YAML file, local or ``s3://``."""
     image_px: int = 1_024
-    """Larger images are made smaller, to this on their longer side: models charge by pixels."""
+    """Maximum longer side of an image; larger images are resized, since models charge by pixels."""
     sampling: Sampling = field(default_factory=Sampling)
     bounds: Bounds = field(default_factory=Bounds)
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     budget: Budget = field(default_factory=Budget)
     most_failures: float = 0.2
-    """The share of figures without a long caption at which the job stops, after 20 of them."""
+    """Share of figures without a long caption at which the job stops, after the first 20."""
 
     @property
     def column(self) -> str:
-        """What the column is called."""
+        """Name of the column."""
         return "long_caption"
 
     @property
     def files(self) -> dict[str, str]:
-        """What the column depends on beside the model."""
+        """Files that the column depends on, in addition to the model."""
         return {} if prompt_files.packaged(self.prompts) else {"prompts": self.prompts}
 
     elsewhere = ("cache", "endpoint", "engine", "budget", "most_failures")
-    """Settings that change nothing but how it comes about."""
+    """Settings that do not affect the result."""
     batches_at_once = 4
-    """While the last figures of a batch are answered, the next one is asked for."""
+    """The next batch starts while the last figures of a batch are pending."""
 
     def __post_init__(self) -> None:
         if self.image_px < 28:
@@ -109,14 +109,14 @@ class Config:
         if not 0 < self.most_failures <= 1:
             raise ValueError(f"most_failures must be in (0, 1], got {self.most_failures}")
         if self.engine.copies and self.endpoint.url:
-            raise ValueError("an endpoint.url and an engine contradict each other: give one")
+            raise ValueError("endpoint.url and engine are mutually exclusive: set one")
 
 
 def build(config: Config) -> "LongCap":
     """Return the annotator.
 
     Raises:
-        ConfigError: If there are no such prompts, or they are not what is needed.
+        ConfigError: If the prompts do not exist, or are invalid.
     """
     data = prompt_files.packaged(config.prompts) or file_bytes("prompts", config.prompts)
     try:
@@ -126,7 +126,7 @@ def build(config: Config) -> "LongCap":
 
 
 class LongCap:
-    """Figures to long captions."""
+    """Enriches figures with long captions."""
 
     reads = ("image", "figure_label", *READS)
     writes = pa.schema(
@@ -150,8 +150,8 @@ class LongCap:
         }
 
     def prepare(self, row: Mapping[str, Any]) -> bytes | str:
-        """Return what the steps need of a figure, as JSON, its image made smaller."""
-        texts = as_json(row, READS)
+        """Return a figure's input for the steps, as JSON, with a resized image."""
+        texts = texts_as_json(row, READS)
         if texts is None or not json.loads(texts)["caption"].strip():
             return NO_TEXT
         pixels_HWC = pixels_of(row["image"])
@@ -165,10 +165,10 @@ class LongCap:
         return json.dumps({**json.loads(texts), **added}).encode()
 
     def load(self, device: str, precision: Precision) -> "Enriching":
-        """Return what asks the model."""
+        """Return the client of the model."""
         config = self.config
         return Enriching(
-            begin=self.begun,
+            begin=self.start,
             body=lambda ask: body_of(ask, config.model, config.sampling),
             cache=config.cache,
             endpoint=config.endpoint,
@@ -176,17 +176,17 @@ class LongCap:
             most_failures=config.most_failures,
         )
 
-    def begun(self, prepared: bytes) -> tuple[str, Asking]:
-        """Return the caption of a figure that was prepared, and its steps."""
+    def start(self, prepared: bytes) -> tuple[str, Asking]:
+        """Return the caption of a prepared figure, and the generator of its steps."""
         subject = subject_of(json.loads(prepared))
-        steps = enriched(subject, self._prompts, self.config.sampling, self.config.bounds)
+        steps = enrich_steps(subject, self._prompts, self.config.sampling, self.config.bounds)
         return subject.caption, steps
 
     def expected(self, prepared: bytes) -> Counter[str]:
-        """Return what a figure will take where every step is asked once."""
+        """Return the expected usage of a figure if every step is requested once."""
         config, total = self.config, Counter[str]()
-        _, steps = self.begun(prepared)
-        # A draft as long as it was asked for; features say it again, with a reason for each.
+        _, steps = self.start(prepared)
+        # A draft of the requested length; features repeat it, with a rationale for each.
         draft = "word " * config.bounds.draft_words
         said = (
             f"<caption>{draft}</caption>",
@@ -200,7 +200,7 @@ class LongCap:
             total += Counter(
                 {
                     "requests": 1,
-                    "input_tokens": estimated_input(body),
+                    "input_tokens": estimate_input_tokens(body),
                     "output_tokens": int(output),
                 }
             )
@@ -211,17 +211,17 @@ class LongCap:
         return total
 
     def spent(self) -> str:
-        """Return what was spent by all who share the cache, for a person."""
+        """Return the spending of all jobs that share the cache, as text."""
         return Ledger(self.config.cache, self.config.budget).described()
 
     def price(self, tokens: Counter[str]) -> str:
-        """Return what so many tokens cost, and how long they take at the rates that are set."""
+        """Return the price of some tokens, and the duration at the configured rates."""
         budget, endpoint = self.config.budget, self.config.endpoint
         dollars = budget.cost(tokens["input_tokens"], tokens["output_tokens"])
         told = [
             f"${dollars:,.2f}"
             if dollars
-            else "set annotator.budget.dollars_per_million_input and _output to know the price"
+            else "set annotator.budget.dollars_per_million_input and _output to estimate the price"
         ]
         both = tokens["input_tokens"] + tokens["output_tokens"]
         rates = [(endpoint.requests_per_minute, tokens["requests"])]
@@ -241,7 +241,7 @@ class LongCap:
 
 
 def subject_of(row: Mapping[str, Any]) -> Subject:
-    """Return a figure that was prepared, as the steps see it."""
+    """Return a prepared figure as input of the steps."""
     pieces = context_of(*(row[name] for name in SAYS))
     caption = pieces[0].text if pieces and pieces[0].source == CAPTION else row["caption"]
     known = acronyms_in(*(row[name] for name in DEFINES))
@@ -258,7 +258,7 @@ def subject_of(row: Mapping[str, Any]) -> Subject:
 
 
 def data_url(pixels_HWC: np.ndarray, longest_px: int) -> str:
-    """Return an image as a data URL, JPEG, at most so long on its longer side."""
+    """Return an image as a JPEG data URL, resized to a maximum longer side."""
     image = Image.fromarray(pixels_HWC)
     image.thumbnail((longest_px, longest_px), Image.Resampling.BICUBIC)
     stream = io.BytesIO()

@@ -1,1 +1,1 @@
-"""Long captions: what an article says of a figure beside its caption."""
+"""Long captions: a figure's caption enriched from its article."""

@@ -1,4 +1,4 @@
-"""What a model answered: read strictly, and checked before it stands for a caption."""
+"""Parsing and validation of a model's answers."""
 
 import re
 from collections.abc import Sequence
@@ -43,21 +43,21 @@ _ENGLISH = frozenset(
     "the a an of in and with to by for at on from is are was were as that shows shown after".split()
 )
 _LEAST_ENGLISH = 0.08
-"""Of the words of an English caption, function words are a fifth and more."""
+"""Function words are at least a fifth of the words of an English caption."""
 _LEAST_LATIN = 0.8
 _MOST_REMOVED = 0.8
-"""Of the words that only a removed feature has; a caption with more of them still says it."""
+"""Share of a removed feature's distinctive words above which a caption still contains it."""
 _MOST_NEW = 0.25
-"""Of the words of a refined caption, those that neither draft nor kept features have."""
+"""Share of a refined caption's words that neither draft nor kept features contain."""
 
 
 class Malformed(Exception):
-    """An answer is not the XML that was asked for; says why."""
+    """An answer is not the requested XML; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A claim of a draft, and whether the image alone tells it."""
+    """A claim of a draft, and whether the image alone supports it."""
 
     text: str
     feasible: bool
@@ -68,7 +68,7 @@ def read_caption(answer: str) -> str:
     """Return the caption of an answer.
 
     Raises:
-        Malformed: If it is anything but one ``<caption>`` with text.
+        Malformed: If it is not exactly one ``<caption>`` with text.
     """
     root = _root(answer, "caption")
     if len(root):
@@ -83,7 +83,7 @@ def read_features(answer: str) -> list[Feature]:
     """Return the features of an assessment.
 
     Raises:
-        Malformed: If it is anything but an ``<assessment>`` of whole features.
+        Malformed: If it is not an ``<assessment>`` of complete features.
     """
     root = _root(answer, "assessment")
     if not 0 < len(root) <= _MOST_FEATURES:
@@ -127,21 +127,21 @@ def _root(answer: str, tag: str) -> etree._Element:
 
 
 def is_refusal(text: str) -> bool:
-    """Return whether a text declines to answer, in place of what was asked for."""
+    """Return whether a text is a refusal."""
     return _REFUSAL.search(text[:400]) is not None
 
 
 def rejected(
     caption: str, *, own_label: str | None, known: str, least_words: int, most_words: int
 ) -> str | None:
-    """Return why a caption must not stand for a figure; None if it may.
+    """Return the reason to reject a caption; None if it is accepted.
 
     Args:
         caption: As written by a model.
-        own_label: Of the figure: ``Figure 3``; others must not be named, unless ``known`` does.
-        known: The original caption: figures that it names may be named.
-        least_words: A shorter one has lost what was said.
-        most_words: A longer one was not asked for.
+        own_label: Label of the figure: ``Figure 3``; others must not be named, except in ``known``.
+        known: The original caption: the figures it names may be named.
+        least_words: Minimum length; a shorter caption has lost content.
+        most_words: Maximum length.
     """
     if is_refusal(caption):
         return REFUSED
@@ -161,13 +161,13 @@ def rejected(
 
 
 def inconsistent(refined: str, draft: str, features: Sequence[Feature]) -> str | None:
-    """Return what a refined caption gets wrong of the features it was made by; None if nothing."""
+    """Return the first inconsistency of a refined caption with the assessed features, or None."""
     said = words_of(refined)
     kept = words_of(" ".join(feature.text for feature in features if feature.feasible))
     for feature in features:
         if feature.feasible:
             continue
-        # What only this feature says: other words of it may stand for something that is kept.
+        # Words of this feature only: its other words may belong to a kept feature.
         own = {word for word in words_of(feature.text) - kept if word not in _ENGLISH}
         if len(own) >= 2 and len(own & said) > _MOST_REMOVED * len(own):
             return INCONSISTENT

@@ -1,4 +1,4 @@
-"""Steps of many figures at once, sent to an endpoint: what the annotator does with a batch."""
+"""Sends the steps of many figures concurrently to an endpoint: the model side of the annotator."""
 
 import asyncio
 import json
@@ -16,12 +16,12 @@ from biovl.annotate.longcap.steps import OK, Ask, Asking, Enriched
 from biovl.core.errors import BiovlError
 
 _JUDGED_FROM = 20
-"""Figures after which the share of failures is looked at."""
+"""Figures after which the share of failures is checked."""
 _EXAMPLES = 5
 
 
 class Enriching:
-    """Asks for many figures at once. Batches may come from several threads."""
+    """Processes many figures concurrently. Batches may come from several threads."""
 
     def __init__(
         self,
@@ -33,15 +33,15 @@ class Enriching:
         budget: Budget,
         most_failures: float,
     ) -> None:
-        """Read what was spent before.
+        """Read previous spending.
 
         Args:
-            begin: A figure that was prepared to its caption and its steps.
-            body: A request as it is sent.
-            cache: Where answers are kept.
-            endpoint: Who is asked.
-            budget: What may be spent.
-            most_failures: The share of figures without a long caption that ends it.
+            begin: Maps a prepared figure to its caption and steps.
+            body: Builds the body of a request.
+            cache: Cache of answers.
+            endpoint: Settings of the endpoint.
+            budget: Limits of spending.
+            most_failures: Share of figures without a long caption that stops the job.
         """
         self._begin, self._body, self._most_failures = begin, body, most_failures
         self._seen = Counter[str]()
@@ -50,18 +50,18 @@ class Enriching:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._endpoint = asyncio.run_coroutine_threadsafe(
-            self._opened(endpoint, Cache(cache)), self._loop
+            self._open(endpoint, Cache(cache)), self._loop
         ).result()
 
-    async def _opened(self, endpoint: EndpointConfig, cache: Cache) -> Endpoint:
+    async def _open(self, endpoint: EndpointConfig, cache: Cache) -> Endpoint:
         return Endpoint(endpoint, cache, self._ledger)
 
     def __call__(self, prepared: np.ndarray) -> dict[str, list[Any]]:
         """Return the columns, K values each.
 
         Raises:
-            BiovlError: If the budget is spent, no request can be answered, or too many figures get
-                no long caption.
+            BiovlError: If the budget is spent, no request can succeed, or too many figures get no
+                long caption.
         """
         made = asyncio.run_coroutine_threadsafe(self._all(list(prepared)), self._loop).result()
         return columns_of(made)
@@ -85,17 +85,17 @@ class Enriching:
                 ask = steps.send(await self._endpoint.ask(self._body(ask)))
         except StopIteration as stopped:
             made: Enriched = stopped.value
-        self._judge(caption, made)
+        self._check_failures(caption, made)
         return made
 
-    def _judge(self, caption: str, made: Enriched) -> None:
-        """Stop where too many figures get no long caption: the rest would be paid for in vain."""
+    def _check_failures(self, caption: str, made: Enriched) -> None:
+        """Stop if too many figures get no long caption, before more is spent."""
         self._seen[made.status] += 1
         if made.status == OK:
             return
         if len(self._examples) < _EXAMPLES:
             last = made.steps[-1]["answer"][:200] if made.steps else ""
-            told = self._endpoint.without_key(last)
+            told = self._endpoint.redact_key(last)
             self._examples.append(f"  {made.status}: {caption[:80]!r} … {told!r}")
         seen = self._seen.total()
         failed = seen - self._seen[OK]
@@ -104,12 +104,12 @@ class Enriching:
             raise BiovlError(
                 f"{failed} of {seen} figures got no long caption, more than most_failures "
                 f"({self._most_failures:g}) allows. Look at the model, the prompts and the "
-                f"bounds, or raise it; answers that were paid for are kept. Such as:\n{listed}"
+                f"bounds, or raise it; paid answers are cached. Examples:\n{listed}"
             )
 
 
 def columns_of(made: Sequence[Enriched]) -> dict[str, list[Any]]:
-    """Return the columns of figures, in their order."""
+    """Return the columns of figures, in order."""
     return {
         "long_caption": [item.caption for item in made],
         "long_caption_status": [item.status for item in made],

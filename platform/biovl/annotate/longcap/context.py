@@ -1,9 +1,9 @@
-"""What an article says of a figure: its caption, the sentences that cite it, and of the abstract.
+"""Context of a figure in its article: its caption, the citing sentences, one of the abstract.
 
-In this order, each once. The abstract's sentence is the one that shares most of its words with the
-others, rare words of the article counting more. What is doubtful is left out: sentences without
-beginning or end, where a paragraph was broken by a formula, and abstracts that are not clearly of
-the figure. Nothing is drawn: the same article gives the same.
+In this order, each once. The abstract's sentence is the one with the largest overlap of words, with
+rare words of the article weighted more. Doubtful text is left out: sentence fragments, where a
+formula splits a paragraph, and abstract sentences that are not clearly about the figure. The result
+is deterministic.
 """
 
 import math
@@ -25,18 +25,18 @@ _CONTAINERS = frozenset({"body", "abstract", "box"})
 """Captions and tables that cite a figure describe something else."""
 
 LEAST_SHARE = 0.3
-"""Of the abstract's sentence, by rarity of its words, that caption or citing sentences must say."""
+"""Minimum rarity-weighted share of the abstract's sentence found in caption or citing sentences."""
 LEAST_OF_CAPTION = 0.2
-"""Of the abstract's sentence, by rarity of its words, that the caption alone must say."""
+"""Minimum rarity-weighted share of the abstract's sentence found in the caption alone."""
 _LEAST_WORDS, _RARE = 3, 1.4
-"""Words that the abstract's sentence must share with the caption, of those that stand in fewer
+"""Minimum rare words that the abstract's sentence shares with the caption; rare words are in fewer
 than a quarter of the article's sentences (the logarithm of four)."""
 _LEAST_RARITY = 2.0
-"""Of these words together, where 1 is a word that is in one sentence only."""
+"""Minimum sum of these words, where 1 is a word of a single sentence."""
 _DOUBLE = 0.8
-"""Of the words of a sentence; one that shares so many with another says nothing new."""
+"""Share of a sentence's words in another sentence, above which it is redundant."""
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-# What a sentence may begin with in lower case: mRNA, p53, unc-13, c-Myc, α-actin; not "where".
+# Lower-case starts of valid sentences: mRNA, p53, unc-13, c-Myc, α-actin; not "where".
 _NO_START = re.compile(r"[a-z]{2,}(?=[\s,])")
 _NO_END = re.compile(
     r"(?:[,;]|\b(?:by|as|is|are|was|were|be|have|has|equals?|reads|where|with|for|and|or|to|that|"
@@ -49,11 +49,11 @@ class Piece:
     """A sentence of the context, or the caption."""
 
     source: str
-    """caption, abstract, or where the citing paragraph stands: body, box."""
+    """caption, abstract, or the section of the citing paragraph: body, box."""
     text: str
-    """As it stands in the context caption."""
+    """Text in the context caption."""
     published: str
-    """As it stands in the article, references to figures and works included."""
+    """Text in the article, with references to figures and works."""
 
 
 def context_of(
@@ -63,14 +63,14 @@ def context_of(
     abstract: str | None,
     full_text: str | None,
 ) -> list[Piece]:
-    """Return what an article says of a figure, in a fixed order and without doubles.
+    """Return the context of a figure, in a fixed order and without duplicates.
 
     Args:
         caption: As stored.
-        caption_superscripts: Its raised stretches.
+        caption_superscripts: Its superscript spans.
         mentions: Paragraphs that cite the figure, as stored (``records.Mention``).
         abstract: Of the article.
-        full_text: Of the article; says how rare words are.
+        full_text: Of the article; the basis of word rarity.
     """
     pieces = []
     read = readable(caption, _spans(caption_superscripts)).strip()
@@ -82,14 +82,14 @@ def context_of(
             for piece in _citing(mention):
                 _add(pieces, seen, piece)
     told = words_of(" ".join(piece.text for piece in pieces))
-    matched = _of_abstract(words_of(read), told, abstract, full_text)
+    matched = _abstract_sentence(words_of(read), told, abstract, full_text)
     if matched is not None:
         _add(pieces, seen, Piece(ABSTRACT, without_references(matched), matched))
     return pieces
 
 
 def joined(pieces: Sequence[Piece]) -> str:
-    """Return the context caption: a line for the caption, the citing sentences, the abstract's."""
+    """Return the context caption: one line each for caption, citing sentences and abstract."""
     lines: list[str] = []
     last = None
     for piece in pieces:
@@ -105,7 +105,7 @@ def joined(pieces: Sequence[Piece]) -> str:
 def acronyms_in(
     abstract: str | None, full_text: str | None, caption: str, listed: str | None = None
 ) -> tuple[Acronym, ...]:
-    """Return the acronyms that an article defines; for its next figure they are known.
+    """Return the acronyms that an article defines; cached for its next figure.
 
     Args:
         abstract: Of the article.
@@ -135,14 +135,14 @@ def _add(pieces: list[Piece], seen: list[frozenset[str]], piece: Piece) -> None:
 
 
 def _citing(mention: Mapping[str, Any]) -> list[Piece]:
-    """Return the sentences of a paragraph that cite the figure, those that are whole."""
+    """Return the complete sentences of a paragraph that cite the figure."""
     superscripts = _spans(mention["superscripts"])
     references = [Span(ref["start"], ref["end"]) for ref in mention["refs"]]
     split = sentences(mention["text"], protected=references)
-    # A sentence may run through a formula, which is a line of its own.
+    # A sentence may contain a formula, which is a separate line.
     text = mention["text"].replace("\n", " ")
     found = []
-    for sentence in _told(mention, text, split):
+    for sentence in _relevant_sentences(mention, text, split):
         own = [
             Own(ref["start"] - sentence.start, tuple(ref["panels"]))
             for ref in mention["refs"]
@@ -160,24 +160,26 @@ def _citing(mention: Mapping[str, Any]) -> list[Piece]:
 
 
 def _is_whole(sentence: str) -> bool:
-    """Return whether a sentence has its beginning and its end: not ``where m is the mass``."""
+    """Return whether a sentence is complete, unlike ``where m is the mass``."""
     return _NO_START.match(sentence) is None and _NO_END.search(sentence) is None
 
 
-def _told(mention: Mapping[str, Any], text: str, split: Sequence[Span]) -> Sequence[Span]:
-    """Return the sentences of a paragraph; of a panel's, the part that is about the panel."""
+def _relevant_sentences(
+    mention: Mapping[str, Any], text: str, split: Sequence[Span]
+) -> Sequence[Span]:
+    """Return the sentences of a paragraph; for a panel, the statement about the panel."""
     statement = str(mention.get("statement") or "").replace("\n", " ")
     start = text.find(statement) if statement else -1
     return split if start < 0 else [Span(start, start + len(statement))]
 
 
-def _of_abstract(
+def _abstract_sentence(
     captioned: frozenset[str], told: frozenset[str], abstract: str | None, full_text: str | None
 ) -> str | None:
-    """Return the abstract's sentence that says most of the same, if one does.
+    """Return the abstract's sentence closest to the figure, if one is close enough.
 
     Args:
-        captioned: Words of the caption: the sentence must be about these, whatever else is told.
+        captioned: Words of the caption: the sentence must be about these in any case.
         told: Words of the caption and of all sentences that cite the figure.
         abstract: Of the article.
         full_text: Of the article.
@@ -195,7 +197,7 @@ def _of_abstract(
             best, found = share, text
     if found is None or best < LEAST_SHARE:
         return None
-    # Where the nearest sentence is not clearly of the caption, a farther one is less so.
+    # If the closest sentence is not clearly about the caption, others are even less so.
     words = words_of(found)
     own = words & captioned
     rare = _rare(own, rarity)
@@ -208,18 +210,18 @@ def _of_abstract(
 
 
 def _rare(words: Iterable[str], rarity: Mapping[str, float]) -> list[str]:
-    """Return the rare ones; not numbers, which are shared by chance."""
+    """Return the rare words; not numbers, which coincide by chance."""
     return [word for word in words if not word.isdigit() and rarity[word] > _RARE]
 
 
 def _sum(words: Iterable[str], rarity: Mapping[str, float]) -> float:
-    # fsum is exact: sets have another order in every process.
+    # fsum is exact: sets are ordered differently in every process.
     return math.fsum(rarity[word] for word in words)
 
 
 @lru_cache(maxsize=16)
 def _rarity(text: str) -> Mapping[str, float]:
-    """Return how rare words are among the sentences of a text, from 0 for those in each."""
+    """Return the rarity of words among the sentences of a text: 0 for a word in all of them."""
     split = _split(text)
     counts = Counter(word for sentence in split for word in words_of(sentence))
     return {word: math.log(len(split) / count) for word, count in counts.items()}

@@ -1,8 +1,8 @@
-"""Requests to an endpoint that speaks the OpenAI chat protocol: paced, retried, each paid for once.
+"""Requests to an OpenAI-compatible endpoint: rate-limited, retried, each paid for once.
 
-``ray.data.llm`` has a processor for HTTP too. It awaits the requests of a batch one after the
-other, tries no 500 again, knows neither Retry-After nor a cache, ends the job with the request in
-the message, and keeps headers, the key among them, in its configuration.
+``ray.data.llm`` has an HTTP processor too. It awaits the requests of a batch sequentially, does not
+retry status 500, supports neither Retry-After nor a cache, fails the job with the request in the
+message, and keeps headers, including the key, in its configuration.
 """
 
 import asyncio
@@ -25,32 +25,32 @@ GAVE_UP, DECLINED = "no answer", "request declined"
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NOT_OURS = {401: "the key is not valid", 403: "this key may not", 404: "there is no such model"}
 CHARS_PER_TOKEN = 3.5
-"""Of biomedical English, about, with the tokenizers of today's models."""
+"""Characters per token: approximate for biomedical English and current tokenizers."""
 _IMAGE_TOKENS = 1_500
-"""What is set aside for an image; what it took is booked when the answer says so."""
+"""Tokens reserved for an image; the actual usage is booked with the answer."""
 _LONGEST_WAIT_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointConfig:
-    """Where the model is, and how it may be asked. None of it changes what is asked."""
+    """The endpoint and its rate limits. None of these settings affects the content of requests."""
 
     url: str = ""
-    """Of the API, with its version: ``https://host/v1``. Empty: only answers in the cache count."""
+    """Base URL of the API, with its version: ``https://host/v1``. Empty: cached answers only."""
     key_variable: str = "OPENAI_API_KEY"
-    """The environment variable with the key, on the machine that asks; none is sent without it."""
+    """Environment variable with the key, on the requesting machine; without it no key is sent."""
     concurrent: int = 32
-    """Requests on their way at a time."""
+    """Maximum concurrent requests."""
     requests_per_minute: float = 0
-    """At most, evenly; 0: no limit but ``concurrent``."""
+    """Maximum requests per minute, evenly spaced; 0: limited by ``concurrent`` only."""
     tokens_per_minute: float = 0
-    """At most, by what requests are thought to take; 0: no limit."""
+    """Maximum estimated tokens per minute; 0: no limit."""
     timeout_s: float = 300
-    """Of a try."""
+    """Timeout of an attempt, in seconds."""
     tries: int = 6
-    """Of a request, where the endpoint is busy, fails or cannot be reached."""
+    """Attempts per request, if the endpoint is busy, fails or is unreachable."""
     first_wait_s: float = 1
-    """Before the second try; it doubles, and a Retry-After counts where it is longer."""
+    """Seconds before the second attempt; doubles with each attempt. A longer Retry-After wins."""
 
     def __post_init__(self) -> None:
         if self.url and not self.url.startswith(("http://", "https://")):
@@ -62,7 +62,7 @@ class EndpointConfig:
 
 
 class Pace:
-    """Says when the next request may leave. Of one event loop."""
+    """Rate limiter. Used in one event loop."""
 
     def __init__(self, config: EndpointConfig) -> None:
         self._gap_s = 60 / config.requests_per_minute if config.requests_per_minute else 0.0
@@ -70,7 +70,7 @@ class Pace:
         self._next = 0.0
 
     async def turn(self, tokens: int) -> None:
-        """Wait until a request of so many tokens may leave."""
+        """Wait until a request with so many tokens may be sent."""
         now = asyncio.get_running_loop().time()
         begin = max(now, self._next)
         self._next = begin + max(self._gap_s, tokens * self._token_s)
@@ -78,13 +78,13 @@ class Pace:
             await asyncio.sleep(begin - now)
 
     def pause(self, seconds: float) -> None:
-        """Let no request leave for so long: the endpoint asked for it."""
+        """Send no request for so many seconds, as requested by the endpoint."""
         now = asyncio.get_running_loop().time()
         self._next = max(self._next, now + seconds)
 
 
 class Endpoint:
-    """Asks, or finds what was answered before. Of one event loop."""
+    """Sends requests, or returns cached answers. Used in one event loop."""
 
     def __init__(self, config: EndpointConfig, cache: Cache, ledger: Ledger) -> None:
         self._config, self._cache, self._ledger = config, cache, ledger
@@ -97,64 +97,64 @@ class Endpoint:
                 max_connections=config.concurrent, max_keepalive_connections=config.concurrent
             ),
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            # A key goes nowhere but where it was set for.
+            # Never send the key to a redirect target.
             follow_redirects=False,
         )
         self._stopped: BaseException | None = None
 
     async def ask(self, body: Mapping[str, Any]) -> Answer:
-        """Return the answer to a request; one that failed says why.
+        """Return the answer to a request; a failed answer has the reason as text.
 
         Raises:
-            BiovlError: If no request of the job can be answered: the key, the model, the budget.
+            BiovlError: If no request of the job can succeed: invalid key or model, spent budget.
         """
         key = self._cache.key(body)
-        # Two figures may ask the same at once.
+        # Two figures may send the same request concurrently.
         if key in self._asked:
             return await asyncio.shield(self._asked[key])
         asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[key] = asked
         try:
-            answer = await self._answered(key, body)
+            answer = await self._cached_or_sent(key, body)
             asked.set_result(answer)
             return answer
         except BaseException as error:
             asked.set_exception(error)
-            # Whether or not somebody waits for it.
+            # Also if nobody awaits it.
             asked.exception()
             raise
         finally:
             del self._asked[key]
 
-    async def _answered(self, key: str, body: Mapping[str, Any]) -> Answer:
+    async def _cached_or_sent(self, key: str, body: Mapping[str, Any]) -> Answer:
         known = await asyncio.to_thread(self._cache.get, key)
         if known is not None:
             return known
         if not self._config.url:
             return Answer(finish="failed", text="not in the cache")
         data = json.dumps(body).encode()
-        input_tokens, output_tokens = estimated_input(body), int(body["max_tokens"])
+        input_tokens, output_tokens = estimate_input_tokens(body), int(body["max_tokens"])
         async with self._room:
             if self._stopped is not None:
                 raise self._stopped
             self._ledger.reserve(input_tokens, output_tokens)
             answer = None
             try:
-                answer = await self._tried(data, input_tokens + output_tokens)
+                answer = await self._send_with_retries(data, input_tokens + output_tokens)
                 if answer.finish != "failed":
-                    # Before anything else is done with it: it was paid for.
+                    # Store it first: it is paid for.
                     await asyncio.to_thread(self._cache.put, key, answer)
             finally:
                 self._ledger.settle(input_tokens, output_tokens, answer)
         return answer
 
-    async def _tried(self, data: bytes, tokens: int) -> Answer:
+    async def _send_with_retries(self, data: bytes, tokens: int) -> Answer:
         wait_s, last = self._config.first_wait_s, ""
         for attempt in range(self._config.tries):
             if attempt:
                 if self._stopped is not None:
                     break
-                # Not all at once again.
+                # Jitter, so that retries do not coincide.
                 await asyncio.sleep(wait_s * random.uniform(0.5, 1))
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
             await self._pace.turn(tokens)
@@ -173,7 +173,7 @@ class Endpoint:
                     return answer
                 last = "an answer that is not of the protocol"
                 continue
-            self._refuse_all(response)
+            self._raise_if_fatal(response)
             if response.status_code not in _RETRIED:
                 return Answer(finish="failed", text=f"{DECLINED} ({response.status_code})")
             last = str(response.status_code)
@@ -182,29 +182,29 @@ class Endpoint:
                 self._pace.pause(min(asked_s, _LONGEST_WAIT_S))
         return Answer(finish="failed", text=f"{GAVE_UP} ({last})")
 
-    def _refuse_all(self, response: httpx.Response) -> None:
-        """Raise where no other request would fare better."""
+    def _raise_if_fatal(self, response: httpx.Response) -> None:
+        """Raise an error if all other requests would fail as well."""
         if response.status_code in _NOT_OURS:
-            told = self.without_key(response.text[:300])
+            message = self.redact_key(response.text[:300])
             shown = httpx.URL(self._config.url).copy_with(username="", password="", query=None)
             raise ConfigError(
                 f"{shown} answers {response.status_code}: "
                 f"{_NOT_OURS[response.status_code]}. Set the key in the environment variable "
-                f"{self._config.key_variable} where the job works, and check annotator.model. It "
-                f"said: {told}"
+                f"{self._config.key_variable} on the worker, and check annotator.model. Response: "
+                f"{message}"
             )
 
-    def without_key(self, text: str) -> str:
-        """Return a text without the key, should the endpoint have repeated it."""
+    def redact_key(self, text: str) -> str:
+        """Return a text without the key, in case the endpoint repeated it."""
         return text.replace(self._key, "[key]") if self._key else text
 
     def stop(self, reason: BaseException) -> None:
-        """Let no further request leave; those on their way are paid for, and kept."""
+        """Send no further requests; pending ones complete, and their answers are cached."""
         self._stopped = self._stopped or reason
 
 
-def estimated_input(body: Mapping[str, Any]) -> int:
-    """Return about how many tokens a request has."""
+def estimate_input_tokens(body: Mapping[str, Any]) -> int:
+    """Return the estimated number of input tokens of a request."""
     tokens = 0.0
     for message in body["messages"]:
         content = message["content"]
@@ -216,7 +216,7 @@ def estimated_input(body: Mapping[str, Any]) -> int:
 
 
 def _read(response: httpx.Response) -> Answer | None:
-    """Return what an endpoint answered; None if that is not of the protocol."""
+    """Return the answer in a response; None if it does not follow the protocol."""
     try:
         values = response.json()
         choice = values["choices"][0]

@@ -1,4 +1,4 @@
-"""Captions with their acronyms spelled out where they are used first."""
+"""Captions with acronyms spelled out at their first use."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _UNITS = frozenset(
     "sd se x".split()
 )
 _KEY = r"(?:\s*[=:]\s*[a-z(]|\s(?:indicates?|denotes?|represents?|stands?\s+for|means?)\s)"
-# A name goes on: TNF-α, CD4+, AR-V7, ERK1/2, IL-6R, but not MRI-guided and PET/CT.
+# A longer name: TNF-α, CD4+, AR-V7, ERK1/2, IL-6R, but not MRI-guided and PET/CT.
 _GOES_ON = re.compile(r"[\w+*′’'^]|[-‐‑–](?![a-z]{3})|/(?![A-Za-z]{2})|\.\d")
 _GOES_BEFORE = re.compile(
     r"(?:[\w+*.@#^’']|(?<![a-z]{3})(?<!\b(?:re|de|co))[-‐‑–]|(?<![A-Za-z]{2})/)$"
@@ -22,11 +22,11 @@ _NUMBER_BEFORE = re.compile(r"\d\s?$")
 
 
 def expanded(text: str, acronyms: Sequence[Acronym]) -> str:
-    """Return a text with each acronym spelled out where it is first used, and kept in brackets.
+    """Return a text with each acronym spelled out at its first use, and kept in brackets.
 
     ``MRI and CT. MRI shows`` gives ``Magnetic resonance imaging (MRI) and CT. MRI shows``.
-    One that the text itself spells out or explains stays as it is, and so does what only looks
-    alike: a part of a longer name (``TNF-α`` for TNF), or a unit behind a number.
+    Acronyms that the text itself spells out or explains are unchanged, and so are lookalikes:
+    a part of a longer name (``TNF-α`` for TNF), or a unit after a number.
     """
     by_short = {known.short: known.long for known in acronyms}
     if not by_short:
@@ -52,7 +52,7 @@ def expanded(text: str, acronyms: Sequence[Acronym]) -> str:
 
 
 def used(text: str, acronyms: Sequence[Acronym]) -> list[Acronym]:
-    """Return those acronyms that a text uses, in their order."""
+    """Return the acronyms that a text uses, in order."""
     tokens = set(re.findall(r"[^\s,;:()\[\]]+", text))
     words = tokens | {part for token in tokens for part in re.split(r"[/.]", token)}
     bare = {word.rstrip(".!?") for word in words}
@@ -74,7 +74,7 @@ def _spelled_out(text: str, match: re.Match[str], long: str) -> str:
 
 
 def _with_article(before: str, long: str) -> str:
-    """Return what stands in front, with ``a`` or ``an`` as the first sound wants it."""
+    """Return the preceding text, with ``a`` or ``an`` to match the first sound."""
     article = "an" if long[0].lower() in "aeio" or long.startswith(("ul", "un")) else "a"
     return re.sub(r"\b([Aa])n?(?=\s$)", lambda found: found[1] + article.removeprefix("a"), before)
 
@@ -87,7 +87,7 @@ def _is_alone(text: str, match: re.Match[str]) -> bool:
 
 
 def _explains(text: str, short: str) -> bool:
-    """Return whether a text says itself what a short form is: ``C, control`` or ``C = control``."""
+    """Return whether a text defines a short form: ``C, control`` or ``C = control``."""
     form = rf"(?<![\w-]){re.escape(short)}"
     listed = re.search(rf"{form}{_KEY}", text)
     if listed or re.search(rf"(?:^|[;.(]\s*){re.escape(short)}, [a-z]{{3,}}[^;,]*(?:;|$)", text):
@@ -112,5 +112,5 @@ def _plural(long: str) -> str:
 
 
 def _stemmed(text: str) -> str:
-    """Return the words of a text without their plurals, to look for phrases in."""
+    """Return the words of a text without plurals, for phrase search."""
     return f" {' '.join(word[0].lower().rstrip('s') for word in _WORD.finditer(text))} "

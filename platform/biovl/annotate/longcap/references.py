@@ -1,7 +1,7 @@
-"""Sentences without what refers elsewhere: to figures, tables and works of others.
+"""Removal of references from sentences: to figures, tables and works.
 
-Only references that stand apart go: in brackets, raised, or behind the last comma. Those that are
-words of the sentence stay: ``Figure 2 shows …``.
+Only parenthetical references are removed: in brackets, superscript, or after the last comma.
+References that are part of the sentence are kept: ``Figure 2 shows …``.
 """
 
 import re
@@ -42,7 +42,7 @@ _AUTHORS = re.compile(
     r"(?:(?:see|reviewed (?:in|by)|e\.g\.|for (?:a )?review,?|cf\.),?\s)*"
     r"[A-ZÀ-Ž][^\d;]{1,80}?,?\s(?:19|20)\d\d[a-z]?(?:,\s?(?:(?:19|20)\d\d)?[a-z]?)*",
 )
-# The bracket is what such a word goes on with.
+# Words that introduce a bracket.
 _NEEDS_MORE = re.compile(
     r"(?:\b(?:in|by|of|from|on|with|to|see|at|per|and|or|than|under|following|ref|refs|reference|"
     r"references|equation|equations|eq|eqs|study|studies))\s*$",
@@ -65,7 +65,7 @@ _FEWEST_WORDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Where a sentence refers to the figure, and to which panels of it."""
+    """Position of a reference to the figure in a sentence, and the panels it names."""
 
     start: int
     panels: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A bracket that refers to something, and what is left of it."""
+    """A bracket with a reference, and the text that remains of it."""
 
     start: int
     end: int
@@ -85,7 +85,7 @@ class _Found:
 def without_references(
     sentence: str, own: Sequence[Own] = (), superscripts: Sequence[Span] = ()
 ) -> str:
-    """Return a sentence without references apart, and without clauses on other figures alone.
+    """Return a sentence without parenthetical references and without clauses on other figures.
 
     ``The tumour shrank (Fig. 2A) [12], and weight was the same (Fig. 3).`` gives for figure 2 ``The
     tumour shrank (A).``
@@ -93,7 +93,7 @@ def without_references(
     Args:
         sentence: As published.
         own: Its references to the figure.
-        superscripts: Its raised stretches: numbers of works among them go, powers stay.
+        superscripts: Its superscript spans: citation numbers are removed, exponents kept.
     """
     gone = _works(sentence, superscripts)
     raised = [span for span in superscripts if span not in gone]
@@ -112,18 +112,18 @@ def without_references(
         end = last
     pieces.append(_readable(sentence, end, stop, raised))
     text = _tidied("".join(pieces), ends=sentence.rstrip()[-1:])
-    # A clause that became the sentence begins as one; mRNA stays.
+    # Capitalize the clause if it is now the sentence; keep mRNA.
     begins = start > 0 and re.match(r"[a-z]{2,}\s|a\s", text)
     return text[:1].upper() + text[1:] if begins else text
 
 
 def says_nothing(sentence: str) -> bool:
-    """Return whether there is hardly a word beside references: ``And Fig. 3C.``."""
+    """Return whether a sentence has hardly a word apart from references: ``And Fig. 3C.``."""
     return len(re.findall(r"[^\W\d_]{2,}", _REFERENCE.sub("", sentence))) < _FEWEST_WORDS
 
 
 def _works(sentence: str, superscripts: Sequence[Span]) -> list[Span]:
-    """Return where a sentence cites works by numbers, raised or in square brackets."""
+    """Return the spans in which a sentence cites works by numbers, superscript or in brackets."""
     found = [
         span
         for span in superscripts
@@ -153,21 +153,21 @@ def _brackets(sentence: str, own: Sequence[Own]) -> Iterator[_Found]:
                 left.append((kind, rest))
         if kinds <= {"text"}:
             continue
-        # What belongs to another figure goes with it, if something is said of this one.
+        # Text about another figure is removed with it, if text about this one remains.
         kept = [rest for kind, rest in left if rest and not (kind == "other" and "own" in kinds)]
         kind = "own" if "own" in kinds else "other" if "other" in kinds else "works"
         yield _Found(bracket.start(), bracket.end(), kind, "; ".join(dict.fromkeys(kept)))
 
 
 def _part(part: str, own: Sequence[Own]) -> tuple[str, str]:
-    """Return what a part of a bracket refers to, and what it says besides."""
+    """Return what a part of a bracket refers to, and its other text."""
     text = part.strip()
     panels = ", ".join(dict.fromkeys(label.replace(".", "") for ref in own for label in ref.panels))
     kind = "own" if own else "other"
     reference = _REFERENCE.match(text)
     if reference:
         rest = text[reference.end() :].strip(" ,:")
-        # "(see Fig. 3 for examples)" has nothing to say without its figure.
+        # "(see Fig. 3 for examples)" is meaningless without the figure.
         if kind == "other" or rest.startswith("for "):
             rest = ""
         if not _IS_FIGURE.search(reference[0]) and not own:
@@ -186,7 +186,7 @@ def _part(part: str, own: Sequence[Own]) -> tuple[str, str]:
 
 
 def _own_clause(sentence: str, found: Sequence[_Found]) -> tuple[int, int]:
-    """Return the stretch of a sentence that is about the figure, where clauses tell it apart."""
+    """Return the span of a sentence that is about the figure, as separated by clauses."""
     start, stop = 0, len(sentence)
     figures = [item for item in found if item.kind in ("own", "other")]
     own = [number for number, item in enumerate(figures) if item.kind == "own"]

@@ -1,4 +1,4 @@
-"""Answers that were paid for: kept by the content of their request, and counted against a cap."""
+"""Cache of paid answers by the content of their request, and a ledger that enforces a budget."""
 
 import hashlib
 import json
@@ -15,21 +15,21 @@ from biovl.core.errors import BiovlError
 
 _ANSWERS, _SPENT = "answers", "spent"
 _WRITTEN_EVERY_S = 1.0
-"""A killed process forgets to have spent what it did since."""
+"""Seconds between writes; an interrupted process loses its spending since the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be spent, by all runs that share a cache."""
+    """Limits of spending, for all runs that share a cache."""
 
     tokens: int | None = None
-    """Of requests and answers together; None: as many as it takes."""
+    """Input and output tokens together; None: no limit."""
     dollars: float | None = None
-    """None: as many as it takes."""
+    """None: no limit."""
     dollars_per_million_input: float = 0.0
-    """The endpoint's price of a million tokens of requests, images included."""
+    """The endpoint's price of a million input tokens, images included."""
     dollars_per_million_output: float = 0.0
-    """And of answers."""
+    """The endpoint's price of a million output tokens."""
 
     def __post_init__(self) -> None:
         prices = (self.dollars_per_million_input, self.dollars_per_million_output)
@@ -42,7 +42,7 @@ class Budget:
             )
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:
-        """Return dollars."""
+        """Return the cost in dollars."""
         return (
             input_tokens * self.dollars_per_million_input
             + output_tokens * self.dollars_per_million_output
@@ -50,26 +50,26 @@ class Budget:
 
 
 class Cache:
-    """Answers by the hash of their request. Each is a file: it is kept once it is whole."""
+    """Answers by the hash of their request. One file each, written atomically."""
 
     def __init__(self, uri: str) -> None:
         self._folder = Folder(uri)
 
     @staticmethod
     def key(body: Mapping[str, Any]) -> str:
-        """Return what a request is known by: all of its content, and nothing else."""
+        """Return the key of a request: a hash of its whole content."""
         plain = json.dumps(body, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(plain.encode()).hexdigest()
 
     def get(self, key: str) -> Answer | None:
-        """Return the answer that was kept, if there is one."""
+        """Return the cached answer, or None."""
         name = self._name(key)
         if not self._folder.exists(name):
             return None
         return Answer(**json.loads(self._folder.read(name)))
 
     def put(self, key: str, answer: Answer) -> None:
-        """Keep an answer."""
+        """Store an answer."""
         self._folder.write(self._name(key), json.dumps(asdict(answer)).encode())
 
     @staticmethod
@@ -78,10 +78,10 @@ class Cache:
 
 
 class Ledger:
-    """What was spent by all who shared a cache, and what is on its way."""
+    """Spending of all jobs that share a cache, and reservations of pending requests."""
 
     def __init__(self, uri: str, budget: Budget) -> None:
-        """Read what others wrote down before."""
+        """Read the spending of earlier jobs."""
         self._folder, self._budget = Folder(uri), budget
         self._own = f"{_SPENT}/{uuid.uuid4().hex}.json"
         self._before = {"input_tokens": 0, "output_tokens": 0}
@@ -94,10 +94,10 @@ class Ledger:
         self._written, self._lock = 0.0, threading.Lock()
 
     def reserve(self, input_tokens: int, output_tokens: int) -> None:
-        """Set aside what a request may take at most.
+        """Reserve the maximum usage of a request.
 
         Raises:
-            BiovlError: If that is more than is left.
+            BiovlError: If it exceeds the remaining budget.
         """
         with self._lock:
             asked = {"input_tokens": input_tokens, "output_tokens": output_tokens}
@@ -112,7 +112,7 @@ class Ledger:
                 self._open[kind] += count
 
     def settle(self, input_tokens: int, output_tokens: int, answer: Answer | None) -> None:
-        """Book what a request really took, in place of what was set aside for it."""
+        """Replace a reservation by the actual usage of the request."""
         with self._lock:
             self._open["input_tokens"] -= input_tokens
             self._open["output_tokens"] -= output_tokens
@@ -126,12 +126,12 @@ class Ledger:
             self.write()
 
     def write(self) -> None:
-        """Write down what this process spent."""
+        """Write the spending of this process."""
         if any(self._mine.values()):
             self._folder.write(self._own, json.dumps(self._mine).encode())
 
     def described(self) -> str:
-        """Return what was spent, for a person."""
+        """Return the spending, as text."""
         spent = {kind: self._before[kind] + self._mine[kind] for kind in self._mine}
         text = f"{spent['input_tokens']:,} + {spent['output_tokens']:,} tokens"
         cost = self._budget.cost(**spent)
@@ -142,7 +142,7 @@ class Ledger:
 
     def _over(self, limit: str, setting: str) -> str:
         return (
-            f"the budget of {limit} does not allow another request: spent so far, and by earlier "
-            f"runs with this cache, {self.described()}. With a higher {setting} the same command "
-            "goes on; answers that were paid for are kept"
+            f"the budget of {limit} does not allow another request: spent so far, with "
+            f"earlier runs with this cache, {self.described()}. Raise {setting} and run the "
+            "same command again; paid answers are cached"
         )

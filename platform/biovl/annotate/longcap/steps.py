@@ -1,8 +1,8 @@
 """The four steps of BMC-LongCLIP's appendix A for one figure, as a generator of requests.
 
-augment, assess, refine, expand. Whoever runs it sends what it yields and gives back the answers:
-over HTTP one figure goes on as soon as it is answered, an engine on GPUs takes the requests of many
-figures at a time. What is asked depends on the figure and on earlier answers alone.
+augment, assess, refine, expand. The caller sends each yielded request and passes the answer back:
+over HTTP each figure continues as soon as it is answered; an engine on GPUs takes the requests of
+many figures at a time. Requests depend only on the figure and on earlier answers.
 """
 
 from collections.abc import Generator, Sequence
@@ -20,17 +20,17 @@ OK = "ok"
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the model answers."""
+    """Sampling parameters of the model."""
 
     temperature: float = 0.0
-    """0 takes the likeliest token."""
+    """0: greedy decoding."""
     top_p: float = 1.0
     seed: int = 0
-    """Of the model's own draws; an endpoint that does not know it ignores it."""
+    """Seed of sampling; endpoints without support ignore it."""
     caption_tokens: int = 1_024
-    """The most that a caption may take."""
+    """Maximum tokens of a caption."""
     assessment_tokens: int = 4_096
-    """The most that an assessment may take."""
+    """Maximum tokens of an assessment."""
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or not 0 < self.top_p <= 1:
@@ -41,25 +41,25 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How long captions may be, in words."""
+    """Length limits of captions, in words."""
 
     least_words: int = 5
     most_words: int = 400
     draft_words: int = 250
-    """What is asked for: a caption of 323 tokens (LongCAP's mean) has about so many words."""
+    """Requested length: a caption of 323 tokens (LongCAP's mean) has about so many words."""
 
     def __post_init__(self) -> None:
         if not 0 < self.least_words <= self.draft_words <= self.most_words:
-            raise ValueError("least_words, draft_words and most_words must grow")
+            raise ValueError("least_words <= draft_words <= most_words is required")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A figure, as the steps see it."""
+    """A figure as input of the steps."""
 
     caption: str
     citing: str
-    """Sentences of the article that cite it."""
+    """Sentences of the article that cite the figure."""
     abstract: str
     label: str | None
     acronyms: tuple[Acronym, ...]
@@ -78,28 +78,28 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back."""
+    """An answer of the model."""
 
     text: str = ""
     finish: str = "stop"
-    """stop, length (cut off), content_filter, or failed: then ``text`` says why."""
+    """stop, length (truncated), content_filter, or failed: then ``text`` is the reason."""
     input_tokens: int = 0
     output_tokens: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class Enriched:
-    """What became of a figure."""
+    """The result for a figure."""
 
     caption: str
-    """The long caption, or the original one where a step failed."""
+    """The long caption, or the original one if a step failed."""
     status: str = OK
-    """ok, or what failed: ``malformed: assess``."""
+    """ok, or the failed step: ``malformed: assess``."""
     steps: list[dict[str, Any]] = field(default_factory=list)
-    """Of every request: its step, the answer, how it ended, tokens."""
+    """For every request: step, answer, finish reason, tokens."""
 
     def tokens(self, name: str) -> int:
-        """Return the tokens of all answers: input_tokens or output_tokens."""
+        """Return the total of all answers: input_tokens or output_tokens."""
         return sum(step[name] for step in self.steps)
 
 
@@ -111,14 +111,14 @@ Asking = Generator[Ask, Answer, Enriched]
 _Step = Generator[Ask, Answer, Any]
 
 
-def enriched(subject: Subject, prompts: Prompts, sampling: Sampling, bounds: Bounds) -> Asking:
-    """Ask for a long caption step by step; return it, or the original caption and the reason.
+def enrich_steps(subject: Subject, prompts: Prompts, sampling: Sampling, bounds: Bounds) -> Asking:
+    """Request a long caption step by step; return it, or the original caption and the reason.
 
     Args:
-        subject: The figure and what its article says.
-        prompts: What is asked.
-        sampling: How long answers may be.
-        bounds: How long captions may be.
+        subject: The figure and its context in the article.
+        prompts: Prompt templates.
+        sampling: Sampling parameters.
+        bounds: Length limits of captions.
     """
     made = Enriched(caption=subject.caption)
     try:
@@ -182,7 +182,7 @@ def _read(
     max_tokens: int,
     read: Any,
 ) -> _Step:
-    """Ask, read the answer strictly, and ask once more where it is malformed."""
+    """Send a request and parse the answer; repeat once if it is malformed."""
     messages = [{"role": "system", "content": prompts.fill("system")}, asked]
     for name in (step, f"repair {step}"):
         answer: Answer = yield Ask(step=name, messages=messages, max_tokens=max_tokens)
@@ -204,7 +204,7 @@ def _read(
         try:
             return read(answer.text)
         except Malformed as malformed:
-            # Whoever declines says so in words.
+            # Refusals are plain text.
             if answers.is_refusal(answer.text):
                 raise _Failed(f"{answers.REFUSED}: {name}") from malformed
             repair = _user(prompts.fill("repair", problem=str(malformed)))
@@ -220,7 +220,7 @@ def _user(text: str, image: str = "") -> dict[str, Any]:
 
 
 def body_of(ask: Ask, model: str, sampling: Sampling) -> dict[str, Any]:
-    """Return a request in the OpenAI chat protocol; its content is what the cache knows it by."""
+    """Return the body of a chat request; its content is the cache key."""
     return {
         "model": model,
         "messages": ask.messages,
@@ -232,5 +232,5 @@ def body_of(ask: Ask, model: str, sampling: Sampling) -> dict[str, Any]:
 
 
 def failures(made: Sequence[Enriched]) -> list[Enriched]:
-    """Return those that have no long caption."""
+    """Return the figures without a long caption."""
     return [item for item in made if item.status != OK]
