@@ -1,6 +1,6 @@
-"""Drawn figures to ``detector/``: one process trains, on a GPU if there is one; all CPUs draw.
+"""Train ``detector/`` on synthetic figures: one training process, on a GPU if any; all CPUs draw.
 
-Reads no folder. Checkpoints in the draft are what a killed job goes on from.
+Reads no input folder. An interrupted job resumes from the checkpoints in its draft.
 """
 
 import pickle
@@ -22,23 +22,23 @@ from biovl.split.detector.figures import CHUNK, Drawer, draw
 from biovl.split.detector.fitting import Fitted
 
 FORMAT = 1
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 
 def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Train a detector of panels on drawn figures and publish it.
+    """Train a panel detector on synthetic figures and publish it.
 
         out/
           model.safetensors   the weights
-          config.json         the design, and the score from which on a box is believed
-          metrics.json        F1 and mAP at 0.5 on figures held out, of all and by stratum
+          config.json         the design, and the threshold of scores
+          metrics.json        F1 and mAP at IoU 0.5 on held-out figures, overall and by stratum
           README.md           the card
           manifest.json       how it was trained, its scores, and the weights' SHA-256
 
     Raises:
-        ConfigError: If timm has no such backbone, or there is no such GPU.
-        ArtifactError: If ``out`` holds something else or is being made by another process.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
+        ConfigError: If timm has no such backbone, or the GPU does not exist.
+        ArtifactError: If ``out`` holds another artifact or is being written by another process.
+        StorageError: If a disk or bucket fails; run the job again.
     """
     with explain_resume(config.out):
         return _train_detector(config, Progress("detector", progress))
@@ -46,7 +46,7 @@ def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> 
 
 def _train_detector(config: DetectorConfig, report: Progress) -> Manifest:
     plain = configs.to_plain(config)
-    # Where it is published, who works, and when it is saved say nothing of what is learned.
+    # Output folder, workers and intervals do not affect the trained weights.
     del plain["out"], plain["workers"], plain["save_every"]
     done = find_published(config.out, KIND, plain, defaults=configs.defaults(DetectorConfig))
     if done is not None:
@@ -55,8 +55,8 @@ def _train_detector(config: DetectorConfig, report: Progress) -> Manifest:
         draft = Draft.begin(
             config.out, KIND, plain, defaults=configs.defaults(DetectorConfig), output_format=FORMAT
         )
-        with connect_ray():
-            found = _followed(config, report)
+        with connected():
+            found = _run_training(config, report)
         manifest = Manifest(
             kind=KIND,
             config=plain,
@@ -75,11 +75,11 @@ def _train_detector(config: DetectorConfig, report: Progress) -> Manifest:
         return draft.publish(manifest)
 
 
-def _followed(config: DetectorConfig, report: Progress) -> Mapping[str, Any]:
-    """Have it trained by a worker, say how far it is, and return what came of it."""
+def _run_training(config: DetectorConfig, report: Progress) -> Mapping[str, Any]:
+    """Train on a worker, report progress, and return the results."""
     check_gpus(config.workers.gpus)
     workers = config.workers
-    # A task that waits for others gives its CPUs back: one core can train and draw by turns.
+    # A task that waits for others releases its CPUs: one core can train and draw in turns.
     task: Any = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=0)(_rows)
     row: Mapping[str, Any] = {}
     for reference in task.options(num_returns="streaming").remote(config):
@@ -92,10 +92,10 @@ def _followed(config: DetectorConfig, report: Progress) -> Mapping[str, Any]:
 
 
 def check_gpus(gpus: float) -> None:
-    """Refuse where this machine alone has not so many GPUs: Ray would wait for ever.
+    """Check that this cluster has so many GPUs: Ray would wait forever.
 
     Raises:
-        ConfigError: If it has not.
+        ConfigError: If it has fewer.
     """
     there = ray.cluster_resources().get("GPU", 0)
     if gpus > there and len(ray.nodes()) == 1:
@@ -106,31 +106,31 @@ def check_gpus(gpus: float) -> None:
 
 
 def _rows(config: DetectorConfig) -> Iterator[dict[str, Any]]:
-    """Train; yield a row after each step, and at the end what came of it."""
+    """Train; yield a row after each step, and finally the results."""
     try:
-        yield from train(config, drawn_by_ray)
+        yield from train(config, draw_with_ray)
     except BiovlError as error:
         yield {"failed": pickle.dumps(error)}
 
 
 def train(config: DetectorConfig, drawer: Drawer) -> Iterator[dict[str, Any]]:
-    """Train, and write all of the folder but its manifest. The last row has what that needs."""
-    # PyTorch is of no use to those that draw.
+    """Train, and write the folder without its manifest. The last row has the manifest's content."""
+    # Drawing workers do not need PyTorch.
     from biovl.split.detector.publishing import write
     from biovl.split.detector.training import Trainer
 
     trainer = Trainer(config, drawer)
     yield {"before": trainer.steps}
-    for passed in trainer.run():
-        note = f"loss {passed.loss:.3f}"
-        if passed.scores:
-            note += f", F1 {passed.scores['f1']:.3f}, mAP {passed.scores['map']:.3f} held out"
+    for result in trainer.run():
+        note = f"loss {result.loss:.3f}"
+        if result.scores:
+            note += f", F1 {result.scores['f1']:.3f}, mAP {result.scores['map']:.3f} held out"
         yield {"note": note}
     yield write(trainer)
 
 
-def drawn_by_ray(figures: Sequence[tuple[int, str]], size_px: int) -> Callable[[], list[Fitted]]:
-    """Begin to draw on whatever CPUs are free."""
+def draw_with_ray(figures: Sequence[tuple[int, str]], size_px: int) -> Callable[[], list[Fitted]]:
+    """Start drawing on any free CPUs."""
     task = ray.remote(num_cpus=1)(draw)
     chunks = [
         task.remote(figures[first : first + CHUNK], size_px)

@@ -1,7 +1,7 @@
-"""``figures/`` to ``panels/``: compound figures are cut, each part of figures by one Ray task.
+"""Split compound figures: ``figures/`` to ``panels/``, one Ray task per part.
 
-Parts keep their names and their order, and the articles go along, so that whatever reads figures
-reads panels. A receipt per part is what a killed job goes on from.
+Parts keep their names and order, and the articles are copied, so that every reader of figures can
+read panels. An interrupted job resumes from the receipts of its parts.
 """
 
 import functools
@@ -38,7 +38,7 @@ from biovl.split.rows import Derivatives, Propose, Splitting, figure_of, split
 
 KIND = "panels"
 FORMAT = 2
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 _FIGURES, _ARTICLES = "figures/", "articles/"
 _BLOCK = 1 << 24
@@ -46,13 +46,13 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class SplitWorkers:
-    """What one task takes; without a detector, one CPU is enough."""
+    """Resources of one task; without a detector, one CPU is enough."""
 
     cpus: int = 1
-    """Threads of a detector that computes on CPUs."""
+    """Threads of a detector on CPUs."""
 
     gpus: float = 0.0
-    """For a detector: 0.25 lets four share a GPU."""
+    """GPUs of a detector: 0.25 lets four tasks share a GPU."""
 
     def __post_init__(self) -> None:
         if self.cpus < 1 or self.gpus < 0:
@@ -61,33 +61,33 @@ class SplitWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitConfig:
-    """Which figures to cut, and when to leave one whole."""
+    """Which figures are split, and how."""
 
     figures: str
-    """``figures/`` as harvest publishes it, local or ``s3://``."""
+    """Published figures of harvest, local or ``s3://``."""
 
     out: str
-    """The folder to publish, local or ``s3://``."""
+    """Output folder, local or ``s3://``."""
 
     confidence: float = 0.5
-    """0..1; a figure of which less is sure stays whole. Higher: fewer figures are cut, more of them
-    rightly."""
+    """Minimum confidence of a split, 0..1; other figures stay whole. A higher value splits fewer
+    figures, with fewer errors."""
 
     derivatives: Derivatives = "all"
-    """``allowed`` leaves figures whole whose licence does not allow changes, as a panel that is cut
-    out arguably is one; the rule ``derivatives_allowed`` of assemble leaves them out."""
+    """``allowed`` leaves figures whole if their licence does not allow changes, as cropping a panel
+    arguably is one; the rule ``derivatives_allowed`` of assemble drops them."""
 
     jpeg_quality: int = 95
-    """Of panels cut from a JPEG, without subsampling of colours; all others become PNG."""
+    """Quality of panels cropped from a JPEG, without chroma subsampling; others become PNG."""
 
     detector: str = ""
-    """A folder that train_detector published, local or ``s3://``, whose boxes count beside cuts and
-    labels; empty: none."""
+    """A detector published by train_detector, local or ``s3://``, whose boxes are used next to
+    gutters and labels; empty: none."""
 
     workers: SplitWorkers = field(default_factory=SplitWorkers)
 
     may_be_empty: bool = False
-    """Whether a result without anything usable is published; else it is an error."""
+    """Whether to publish a result without usable rows; otherwise this is an error."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.confidence <= 1:
@@ -96,7 +96,7 @@ class SplitConfig:
             raise ValueError(f"jpeg_quality must be in 1..95, got {self.jpeg_quality}")
 
     def splitting(self) -> Splitting:
-        """Return what holds for each figure."""
+        """Return the settings that apply to each figure."""
         return Splitting(
             confidence=self.confidence,
             derivatives=self.derivatives,
@@ -105,18 +105,18 @@ class SplitConfig:
 
 
 def split_figures(config: SplitConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Cut the compound figures of a harvest and publish all figures and panels.
+    """Split the compound figures of a harvest and publish all figures and panels.
 
         out/
-          figures/part-000000-000.parquet …    a row per panel or uncut figure (records.Panel)
-          articles/part-000000-000.parquet …   as they are in figures
-          tombstones.parquet                   as it is in figures, if it is there
+          figures/part-000000-000.parquet …    a row per panel or unsplit figure (records.Panel)
+          articles/part-000000-000.parquet …   copied from figures
+          tombstones.parquet                   copied from figures, if it exists
           manifest.json                        counts, with the reasons why figures stay whole
 
     Raises:
-        ArtifactError: If the input is not published figures, or ``out`` holds something else or is
-            being made by another process.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
+        ArtifactError: If the input is not published figures, or ``out`` holds another artifact or
+            is being written by another process.
+        StorageError: If a disk or bucket fails; run the job again.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _split_figures(config, Progress("split", progress))
@@ -126,14 +126,14 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
     harvest = read_manifest(config.figures, "figures")
     names = sorted(name for name in harvest.files if name.startswith(_FIGURES))
     if not names:
-        raise ArtifactError(f"{config.figures} holds no parts of figures")
+        raise ArtifactError(f"{config.figures} has no parts of figures")
     inputs = [Input(name="figures", uri=config.figures, fingerprint=fingerprint(config.figures))]
     if config.detector:
         read_manifest(config.detector, detection.KIND)
         known = fingerprint(config.detector)
         inputs.append(Input(name=detection.KIND, uri=config.detector, fingerprint=known))
     plain = configs.to_plain(config)
-    # The same input gives the same bytes wherever they are published and whoever works.
+    # Equal inputs give equal bytes, wherever they are published and with any workers.
     del plain["out"], plain["workers"], plain["may_be_empty"]
     done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(SplitConfig))
     if done is not None:
@@ -201,7 +201,7 @@ def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[
     seen: Counter[str] = Counter()
     with (
         source.filesystem.open_input_file(source.at(name)) as stream,
-        # However large it becomes, a part stays one.
+        # One output part per input part, of any size.
         PartWriter(folder, "figures", int(unit), Panel, sys.maxsize, first=int(first)) as panels,
     ):
         parts = pq.ParquetFile(stream)
@@ -216,14 +216,14 @@ def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[
 
 
 def _proposer(config: SplitConfig) -> Propose:
-    """Return a detector on this worker: one copy for all tasks that come to the process."""
+    """Return the detector of this process, shared by all its tasks."""
     return _loaded(config.detector, fingerprint(config.detector), config.workers)
 
 
 @functools.cache
 def _loaded(uri: str, known: str, workers: SplitWorkers) -> Propose:
-    # ``known`` tells one detector from another that later lies in the same place. Imported here,
-    # for without a detector nobody needs PyTorch.
+    # ``known``, the fingerprint, distinguishes detectors published in the same place at different
+    # times. Imported here: without a detector PyTorch is not needed.
     import torch
 
     from biovl.split.detector.detector import Detector
@@ -234,7 +234,7 @@ def _loaded(uri: str, known: str, workers: SplitWorkers) -> Propose:
 
 
 def _copy(config: SplitConfig, names: Sequence[str], number: int) -> dict[str, Any]:
-    """Copy a file of figures as it is."""
+    """Copy a file of figures unchanged."""
     source, folder = Folder(config.figures), Draft(config.out).folder
     with (
         source.filesystem.open_input_stream(source.at(names[number])) as stream,
@@ -246,7 +246,7 @@ def _copy(config: SplitConfig, names: Sequence[str], number: int) -> dict[str, A
 
 
 def _count(seen: Counter[str], rows: Sequence[Panel]) -> None:
-    """Count the rows that one figure became."""
+    """Count the rows of one figure."""
     for row in rows:
         seen[f"rows/{row.defect or ''}"] += 1
         seen["mentions"] += len(row.mentions)
@@ -265,7 +265,7 @@ def _count(seen: Counter[str], rows: Sequence[Panel]) -> None:
 
 
 def _counts(seen: Counter[str], harvested: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counts as harvest gives them, for those that read both, and those of panels."""
+    """Return the counts in the format of harvest's manifest, and those of panels."""
     defects = _below(seen, "rows/")
     usable = defects.pop("", 0)
     defective = sum(defects.values())

@@ -1,6 +1,6 @@
-"""A figure to the rows of ``panels/``: one for each panel, or one for the figure as it is.
+"""Rows of ``panels/`` for one figure: one per panel, or one for the whole figure.
 
-A figure is cut where its caption names panels, the image has as many, and both agree; else it stays
+A figure is split if its caption names panels, the image has as many, and both agree; else it stays
 whole, with the reason. A wrong caption is worse than a long one.
 """
 
@@ -33,15 +33,15 @@ DISAGREE = "labels and panels disagree"
 UNSURE = "below confidence"
 FAILED = "splitter failed"
 REASONS = (UNUSABLE, NOT_ALLOWED, NO_LABELS, NO_PANELS, DISAGREE, UNSURE, FAILED)
-"""Why a figure stays whole."""
+"""Reasons why a figure stays whole."""
 
 Derivatives = Literal["all", "allowed"]
 
 Propose = Callable[[np.ndarray], Sequence[Proposal]]
-"""What a detector takes for panels in an image, RGB, uint8, shape [H, W, 3]."""
+"""Detector: maps an image, RGB, uint8, shape [H, W, 3], to panel proposals."""
 
 _SURE = 0.7
-"""Least score of all labels where one is there that the caption does not name."""
+"""Minimum score of all labels if one of them is not named by the caption."""
 
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 _AS_PUBLISHED = "as published"
@@ -49,18 +49,18 @@ _AS_PUBLISHED = "as published"
 
 @dataclass(frozen=True, kw_only=True)
 class Splitting:
-    """When and how figures are cut."""
+    """Settings of splitting."""
 
     confidence: float
-    """0..1; figures of which less is sure stay whole."""
+    """Minimum confidence, 0..1; other figures stay whole."""
     derivatives: Derivatives
     """``allowed``: figures whose licence does not allow changes stay whole."""
     jpeg_quality: int
-    """Of panels cut from a JPEG, Pillow's scale; their colours are not subsampled."""
+    """Quality of panels cropped from a JPEG, on Pillow's scale, without chroma subsampling."""
 
 
 def figure_of(row: Mapping[str, Any]) -> Figure:
-    """Return a row of ``figures/`` as a record. Columns that the row lacks are None or empty."""
+    """Return a row of ``figures/`` as a record. Missing columns become None or empty."""
     known: dict[str, Any] = {item.name: row.get(item.name) for item in fields(Figure)}
     known["mentions"] = [
         Mention(
@@ -80,18 +80,18 @@ def figure_of(row: Mapping[str, Any]) -> Figure:
 def split(
     figure: Figure, how: Splitting, taken: set[str], propose: Propose | None = None
 ) -> list[Panel]:
-    """Return the rows of one figure: its panels in reading order, or the figure as it is.
+    """Return the rows of one figure: its panels in reading order, or the whole figure.
 
     Args:
         figure: As harvested.
-        how: When and how it is cut.
-        taken: Ids in use; those of the panels are added.
-        propose: A detector, if there is one.
+        how: Settings of splitting.
+        taken: Ids in use; the panels' ids are added.
+        propose: A detector, optional.
     """
     try:
         cut = _cut(figure, how, propose)
-    # One figure in a hundred million that trips a mistake of ours must not end the run. It is
-    # counted under a name that nobody overlooks, and the log has the traceback.
+    # One figure in a hundred million that triggers a bug must not end the run. It is counted
+    # under a separate reason, and the log has the traceback.
     except Exception as error:
         log.exception("splitting %s failed", figure.figure_id)
         cut = FAILED, f"{type(error).__name__}: {error}"[:300], 0.0
@@ -107,7 +107,7 @@ def split(
 def _cut(
     figure: Figure, how: Splitting, propose: Propose | None
 ) -> list[Panel] | tuple[str, str | None, float]:
-    """Return the panels of a figure, or why it stays whole, a detail, and the confidence."""
+    """Return the panels of a figure, or the reason why it stays whole, a detail, the confidence."""
     if figure.image is None or figure.defect is not None:
         return UNUSABLE, figure.defect, 1.0
     if how.derivatives == "allowed" and not figure.derivatives_allowed:
@@ -143,15 +143,15 @@ def _cut(
 
 
 def _read(pixels: np.ndarray, expected: Sequence[str]) -> tuple[list[Label], str | None]:
-    """Return the labels that are printed, and the next letter if a panel has that as well."""
+    """Return the printed labels, and the next letter of the alphabet if a panel has it as well."""
     last = max(expected)
     after = chr(ord(last) + 1) if len(last) == 1 and last.isascii() and last.isalpha() else None
-    # Axes, bars and dots look like an I, an l and an o.
+    # Axes, bars and dots resemble an I, an l and an o.
     if after is None or not after.isalpha() or after in "IilOo":
         return read_labels(pixels, expected=expected), None
     found = read_labels(pixels, expected=[*expected, after])
     labels = [label for label in found if label.text != after]
-    # A letter that is no label looks less like one than these, or not all of these were found.
+    # An unexpected label counts only if it scores like the others and all of those were found.
     is_sure = len(found) == len(expected) + 1 and min(x.score for x in found) >= _SURE
     return labels, after if is_sure else None
 
@@ -166,7 +166,7 @@ def _panel(
     how: Splitting,
 ) -> Panel:
     box = _within(matched.panel.box, pixels)
-    data, made = _encoded(pixels[box.y0 : box.y1, box.x0 : box.x1], figure, how.jpeg_quality)
+    data, made = _encode(pixels[box.y0 : box.y1, box.x0 : box.x1], figure, how.jpeg_quality)
     found = decode.inspect(data)
     label = matched.label
     text = caption.text_of(label) if label else figure.caption
@@ -178,8 +178,8 @@ def _panel(
             **_columns_of(figure),
             "parent_figure_id": figure.figure_id,
             "caption": text,
-            "caption_bold": _moved(figure.caption, text, figure.caption_bold),
-            "caption_superscripts": _moved(figure.caption, text, figure.caption_superscripts),
+            "caption_bold": _map_spans(figure.caption, text, figure.caption_bold),
+            "caption_superscripts": _map_spans(figure.caption, text, figure.caption_superscripts),
             "mentions": mentions,
             "image": data,
             "image_format": found.format,
@@ -212,7 +212,7 @@ def _panel(
 
 
 def _whole(figure: Figure, reason: str, detail: str | None, confidence: float) -> Panel:
-    """Return the one row of a figure that is not cut: its bytes and texts as they are."""
+    """Return the single row of a figure that is not split: its bytes and texts unchanged."""
     mentions = [
         PanelMention(
             text=found.text,
@@ -250,7 +250,7 @@ def _columns_of(figure: Figure) -> dict[str, Any]:
 
 
 def _id(panel: Panel, number: int, taken: set[str]) -> str:
-    """Return a free id for a panel: ``PMC1_f2_pA``, or its number where it has no label."""
+    """Return an unused id for a panel: ``PMC1_f2_pA``, or with its number if it has no label."""
     name = _NOT_IN_ID.sub("-", panel.panel_label or "").strip("-") or str(number)
     stem = candidate = f"{panel.parent_figure_id}_p{name}"
     again = 2
@@ -261,7 +261,7 @@ def _id(panel: Panel, number: int, taken: set[str]) -> str:
 
 
 def _within(box: Box, pixels: np.ndarray) -> PixelBox:
-    """Return a box in whole pixels inside the image, of one pixel at least."""
+    """Return a box in whole pixels inside the image, at least one pixel in size."""
     height, width = pixels.shape[:2]
     x0, y0 = min(max(round(box.x0), 0), width - 1), min(max(round(box.y0), 0), height - 1)
     return PixelBox(
@@ -269,8 +269,8 @@ def _within(box: Box, pixels: np.ndarray) -> PixelBox:
     )
 
 
-def _encoded(pixels: np.ndarray, figure: Figure, jpeg_quality: int) -> tuple[bytes, str]:
-    """Return pixels as a file, and how it was made: JPEG from a JPEG, else PNG without loss."""
+def _encode(pixels: np.ndarray, figure: Figure, jpeg_quality: int) -> tuple[bytes, str]:
+    """Return pixels as a file, and the encoding: JPEG for a JPEG source, else lossless PNG."""
     is_grey = bool(
         (pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 1] == pixels[..., 2]).all()
     )
@@ -306,7 +306,7 @@ def _mentions_of(
 
 
 def _mention(one: Citance, stored: Sequence[Mention], named: Sequence[str]) -> PanelMention:
-    """Return a sentence that cites the panel by these names; by none: the figure as a whole."""
+    """Return a sentence that cites the panel by some names; without names, the whole figure."""
     source = next(found for found in stored if one.text in found.text)
     start = source.text.index(one.text)
     said = " ".join(dict.fromkeys(filter(None, map(one.statement_of, named))))
@@ -326,7 +326,7 @@ def _mention(one: Citance, stored: Sequence[Mention], named: Sequence[str]) -> P
             )
             for reference in one.references
         ],
-        superscripts=list(_shifted(source.superscripts, start, start + len(one.text))),
+        superscripts=list(_shift_spans(source.superscripts, start, start + len(one.text))),
         container=one.container,
         figure_level=not named,
         statement=said if said not in ("", one.text) else None,
@@ -335,9 +335,9 @@ def _mention(one: Citance, stored: Sequence[Mention], named: Sequence[str]) -> P
 
 
 def _names(cited: str, label: str, labels: Sequence[str]) -> bool:
-    """Return whether a cited panel is the one of a label, or holds it, or lies in it.
+    """Return whether a cited panel equals a label, contains it, or is part of it.
 
-    Journals print A and cite 2a: the case counts only where the figure has both.
+    Journals print A and cite 2a: case matters only if the figure has both.
     """
     if len({name.casefold() for name in labels}) == len(set(labels)):
         cited, label = cited.casefold(), label.casefold()
@@ -356,17 +356,17 @@ def _spans(values: Sequence[Mapping[str, int]]) -> list[Span]:
     return [Span(value["start"], value["end"]) for value in values]
 
 
-def _shifted(spans: Sequence[Span], start: int, end: int) -> Iterator[Span]:
-    """Yield spans of a text as those of a stretch of it."""
+def _shift_spans(spans: Sequence[Span], start: int, end: int) -> Iterator[Span]:
+    """Yield the spans inside a stretch of a text, relative to its start."""
     for span in spans:
         if span.start < end and start < span.end:
             yield Span(max(span.start, start) - start, min(span.end, end) - start)
 
 
-def _moved(source: str, text: str, spans: Sequence[Span]) -> list[Span]:
-    """Return spans of a caption as those of a text made of stretches of it, in their order.
+def _map_spans(source: str, text: str, spans: Sequence[Span]) -> list[Span]:
+    """Return the spans of a caption, mapped to a text that consists of stretches of it.
 
-    Words are followed from one to the other, so what stands in a word keeps its place in it.
+    The mapping goes word by word, so a position inside a word is preserved.
     """
     found: list[Span] = []
     position = 0
@@ -377,9 +377,9 @@ def _moved(source: str, text: str, spans: Sequence[Span]) -> list[Span]:
         if place < 0:
             continue
         position = place + len(word[0])
-        for span in _shifted(spans, place, position):
+        for span in _shift_spans(spans, place, position):
             new = Span(word.start() + span.start, word.start() + span.end)
-            # A stretch of several words stays one.
+            # A span of several words stays one span.
             if found and found[-1].end + 1 == new.start and span.start == 0:
                 new = Span(found.pop().start, new.end)
             found.append(new)

@@ -14,8 +14,8 @@ from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.images.boxes import Box
 from biovl.split.detector.config import KIND, STRIDE, DetectorConfig
-from biovl.split.detector.detector import CONFIG, LEAST, WEIGHTS, Detector, decoded
-from biovl.split.detector.figures import draw, drawn_here, figures_of_round, held_out
+from biovl.split.detector.detector import CONFIG, LEAST, WEIGHTS, Detector, decode_boxes
+from biovl.split.detector.figures import draw, draw_locally, figures_of_round, held_out
 from biovl.split.detector.fitting import fit, square, view
 from biovl.split.detector.model import Output, PanelNetwork
 from biovl.split.detector.scoring import score
@@ -46,7 +46,7 @@ def config(out: Path, **changes: Any) -> DetectorConfig:
 
 def published(out: Path) -> Path:
     """Train for four steps and publish."""
-    *_, last = train(config(out), drawn_here)
+    *_, last = train(config(out), draw_locally)
     notes = {"weights_sha256": last["weights_sha256"]}
     Draft(str(out)).publish(Manifest(kind=KIND, config={}, counts={}, notes=notes))
     return out
@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_learns_four_figures(tmp_path: Path) -> None:
-    trainer = Trainer(config(tmp_path, **{"optim.steps": 1000}), drawn_here)
+    trainer = Trainer(config(tmp_path, **{"optim.steps": 1000}), draw_locally)
     figures = draw([(seed, "plain") for seed in range(4)], 128)
     pages = [square(figure.pixels_HWC, 128) for figure in figures]
     moved = [
@@ -88,7 +88,7 @@ def test_cells_say_where_a_panel_is_as_they_should() -> None:
     assert boxes_of(sides)[0, :, 7, 8].tolist() == pytest.approx(box[0].tolist())
     logits = torch.full((1, 16, 16), -9.0)
     logits[0, 7, 8] = 9.0
-    ((chance, corners),) = decoded(Output(logits, sides), LEAST)
+    ((chance, corners),) = decode_boxes(Output(logits, sides), LEAST)
     assert chance > 0.99
     assert list(corners) == pytest.approx(box[0].tolist())
 
@@ -163,14 +163,14 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_weights(
     folder: Path, tmp_path: Path
 ) -> None:
     def killed_after(steps: int) -> Iterator[dict[str, Any]]:
-        for row in train(config(tmp_path), drawn_here):
+        for row in train(config(tmp_path), draw_locally):
             yield row
             steps -= "note" in row
             if not steps:
                 return
 
     list(killed_after(2))
-    before, *_ = train(config(tmp_path), drawn_here)
+    before, *_ = train(config(tmp_path), draw_locally)
     assert before == {"before": 2}
     for name in (WEIGHTS, CONFIG, "metrics.json"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
@@ -215,10 +215,10 @@ def test_backbones_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
-    steps = Trainer(config(tmp_path), drawn_here).run()
+    steps = Trainer(config(tmp_path), draw_locally).run()
     assert [next(steps).steps for _ in range(3)] == [1, 2, 3]
     last = tmp_path / ".draft" / "checkpoints" / "000000003.pt"
     changed = bytearray(last.read_bytes())
     changed[len(changed) // 2] ^= 1
     last.write_bytes(changed)
-    assert Trainer(config(tmp_path), drawn_here).steps == 2
+    assert Trainer(config(tmp_path), draw_locally).steps == 2

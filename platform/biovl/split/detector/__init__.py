@@ -1,1 +1,1 @@
-"""A learned detector of panels, trained on drawn figures: its boxes are further proposals."""
+"""A learned panel detector, trained on synthetic figures: a further source of proposals."""

@@ -1,4 +1,4 @@
-"""The card of a detector, ``README.md``: what it was trained on, and how well it finds panels."""
+"""The detector's card, ``README.md``: training data and scores."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""A trained detector: figures in, boxes out; saved as a folder, and read from one.
+"""A trained detector: figures in, boxes out; saved to and loaded from a folder.
 
 detector/
-  config.json         the design, and the score from which on a box is believed
+  config.json         the design, and the threshold of scores
   model.safetensors   the weights
 """
 
@@ -30,16 +30,16 @@ from biovl.split.detector.targets import boxes_of
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 LEAST = 0.05
-"""Boxes of lower scores are not given at all."""
+"""Boxes with lower scores are not returned at all."""
 
 _MOST = 100
 _SAME = 0.5
-"""Shared area over both from which on the less sure of two boxes is dropped."""
+"""IoU of two boxes above which the one with the lower score is dropped."""
 _LEAST_SIDE_PX = 4.0
 
 
 class Detector:
-    """Finds panels in figures, without labels or captions."""
+    """Detects panels in figures, without labels or captions."""
 
     def __init__(
         self,
@@ -53,21 +53,21 @@ class Detector:
         self.network = network.to(device).eval()
         self.design, self.threshold, self.device = design, threshold, device
         self.trust = trust
-        """0..1: what its scores are multiplied by, so that a weak detector has little to say."""
+        """Factor on its scores, 0..1: reduces the influence of a weak detector."""
 
     @classmethod
     def load(cls, uri: str, device: torch.device | str = "cpu") -> "Detector":
-        """Return the detector of a published folder, local or in a bucket.
+        """Load the detector of a published folder, local or in a bucket.
 
         Raises:
-            ArtifactError: If there is none, its weights are damaged, or they are another's.
+            ArtifactError: If there is none, or its weights are corrupt or of another model.
         """
         manifest = read_manifest(uri, KIND)
         folder = Folder(uri)
         data = _read(folder, WEIGHTS)
         if hashlib.sha256(data).hexdigest() != manifest.notes.get("weights_sha256"):
             raise ArtifactError(
-                f"{uri}/{WEIGHTS} is not what was published: damaged, or exchanged. Train it "
+                f"{uri}/{WEIGHTS} differs from the published file: corrupt or replaced. Train it "
                 "again, or copy the folder again"
             )
         try:
@@ -85,33 +85,33 @@ class Detector:
 
     @torch.inference_mode()
     def propose(self, pixels: np.ndarray, *, least: float | None = None) -> list[Proposal]:
-        """Return the boxes of a figure that are believed, the surest first.
+        """Return the boxes of a figure above the threshold, by decreasing score.
 
         Args:
             pixels: RGB, uint8, shape [H, W, 3].
-            least: Score from which on, for scores as the network gives them. None takes the
-                detector's own threshold, and multiplies by its trust.
+            least: Threshold on the network's raw scores. None uses the detector's threshold, and
+                multiplies scores by its trust.
         """
         trust = self.trust if least is None else 1.0
         page = square(pixels, self.design.size_px)
         output = self.network(to_tensor([page.pixels_HWC], self.device))
         proposals = []
-        for score, corners in decoded(output, self.threshold if least is None else least):
+        for score, corners in decode_boxes(output, self.threshold if least is None else least):
             box = page.in_figure(corners)
             if min(box.width, box.height) >= _LEAST_SIDE_PX:
-                # In whole pixels, so that threads and processors agree.
+                # Rounded to whole pixels, so that results do not depend on threads and processors.
                 whole = type(box)(*(float(round(v)) for v in (box.x0, box.y0, box.x1, box.y1)))
                 proposals.append(Proposal(whole, round(score * trust, 3)))
         return proposals
 
 
-def decoded(output: Output, least: float) -> list[tuple[float, Sequence[float]]]:
-    """Return score and corners of the boxes in the first figure of a batch, the surest first.
+def decode_boxes(output: Output, least: float) -> list[tuple[float, Sequence[float]]]:
+    """Return score and corners of the boxes in the first figure of a batch, by decreasing score.
 
     Corners are in pixels of the input.
     """
     chance = output.centre_BHW[:1].float().sigmoid()
-    # A cell is a centre where none around it is surer.
+    # A cell is a centre if it is a local maximum.
     highest = F.max_pool2d(chance[:, None], 3, stride=1, padding=1)[:, 0]
     score = torch.where(chance == highest, chance, 0.0).flatten().cpu()
     best = score.topk(min(_MOST, len(score)))
@@ -126,7 +126,7 @@ def decoded(output: Output, least: float) -> list[tuple[float, Sequence[float]]]
 def save(
     folder: Folder, network: PanelNetwork, design: Design, threshold: float, trust: float
 ) -> str:
-    """Write weights and configuration; return the weights' SHA-256."""
+    """Write weights and configuration; return the SHA-256 of the weights."""
     state = {name: t.detach().cpu().contiguous() for name, t in network.state_dict().items()}
     data = save_tensors(state)
     described: dict[str, Any] = {
@@ -141,5 +141,5 @@ def save(
 
 def _read(folder: Folder, name: str) -> bytes:
     if not folder.exists(name):
-        raise ArtifactError(f"{PurePosixPath(folder.described) / name} is not there")
+        raise ArtifactError(f"{PurePosixPath(folder.described) / name} does not exist")
     return folder.read(name)

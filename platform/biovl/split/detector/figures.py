@@ -1,4 +1,4 @@
-"""The figures that a detector sees: drawn from seeds, in rounds, and those it is judged by."""
+"""Figures of training, in rounds, and of validation, drawn from seeds."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,25 +9,25 @@ from biovl.split.detector.config import DetectorConfig
 from biovl.split.detector.fitting import Fitted, fit, view
 
 FIRST_SEED = 1_000_000
-"""Of training; those of the benchmark and of validation are lower."""
+"""First seed of training; benchmark and validation use lower seeds."""
 FIRST_HELD_OUT = 900_000
 
 CHUNK = 32
-"""Figures that are drawn at a time, in about three seconds."""
+"""Figures per drawing task, about three seconds."""
 
 Drawer = Callable[[Sequence[tuple[int, str]], int], "Callable[[], list[Fitted]]"]
-"""Begins to draw figures of these seeds and strata for a square of a size; what it returns waits
+"""Starts drawing figures with these seeds and strata, fitted to a size; the returned function waits
 for them."""
 
 
 def draw(figures: Sequence[tuple[int, str]], size_px: int) -> list[Fitted]:
-    """Return drawn figures by seed and stratum."""
+    """Return synthetic figures by seed and stratum."""
     made = [make_compound(seed, stratum) for seed, stratum in figures]
     return [fit(one.pixels, [panel.box for panel in one.panels], size_px) for one in made]
 
 
-def drawn_here(figures: Sequence[tuple[int, str]], size_px: int) -> Callable[[], list[Fitted]]:
-    """Draw in this process, when they are waited for."""
+def draw_locally(figures: Sequence[tuple[int, str]], size_px: int) -> Callable[[], list[Fitted]]:
+    """Draw in this process, when the result is requested."""
     return lambda: draw(figures, size_px)
 
 
@@ -42,7 +42,7 @@ def figures_of_round(config: DetectorConfig, number: int) -> list[tuple[int, str
 
 
 def held_out(config: DetectorConfig) -> list[tuple[int, str]]:
-    """Return seeds and strata of the figures of validation."""
+    """Return seeds and strata of the validation figures."""
     return [
         (FIRST_HELD_OUT + i, stratum)
         for stratum in config.drawing.strata
@@ -51,7 +51,7 @@ def held_out(config: DetectorConfig) -> list[tuple[int, str]]:
 
 
 class Rounds:
-    """The batches of a run. A step's batch depends on its number alone."""
+    """The batches of a run. A batch depends only on the number of its step."""
 
     def __init__(self, config: DetectorConfig, drawer: Drawer) -> None:
         self._config, self._drawer = config, drawer
@@ -59,7 +59,7 @@ class Rounds:
         self._round, self._figures = -1, list[Fitted]()
 
     def batch(self, step: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return squares, [size, size, 3], and boxes, [N, 4], of the figures of a step."""
+        """Return images, [size, size, 3], and boxes, [N, 4], of the figures of a step."""
         config = self._config
         number = step // config.drawing.steps
         if number != self._round:

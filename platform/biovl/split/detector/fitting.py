@@ -1,4 +1,4 @@
-"""Figures fitted into the square that the network sees, as they are or altered for training."""
+"""Figures fitted into the network's input square, unchanged or augmented for training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from PIL import Image
 from biovl.images.boxes import Box
 
 AROUND = 128
-"""Grey around a figure: it is neither paper nor ink."""
+"""Grey padding: different from paper and ink."""
 
 _LEAST_SCALE = 0.6
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A figure as large as fits, without what is around it."""
+    """A figure scaled to the input size, without padding."""
 
     pixels_HWC: np.ndarray
-    """RGB, uint8; the longer side is the square's."""
+    """RGB, uint8; the longer side equals the side of the square."""
     boxes_N4: np.ndarray
     """True panels in these pixels, float32: x0, y0, x1, y1."""
 
 
 @dataclass(frozen=True)
 class Square:
-    """A figure in the middle of a square."""
+    """A figure centred in a square."""
 
     pixels_HWC: np.ndarray
     """RGB, uint8, shape [size, size, 3]."""
@@ -36,10 +36,10 @@ class Square:
     top: int
     width: int
     height: int
-    """Of the figure itself in its own pixels."""
+    """Bounds of the figure in its own pixels."""
 
     def in_figure(self, box: Sequence[float]) -> Box:
-        """Return a box of the square in pixels of the figure, cut at its border."""
+        """Return a box of the square in pixels of the figure, clipped to its bounds."""
         x0, y0, x1, y1 = box
         return Box(
             min(max((x0 - self.left) / self.scale_x, 0.0), self.width),
@@ -50,14 +50,14 @@ class Square:
 
 
 def fit(pixels: np.ndarray, boxes: Sequence[Box], size_px: int) -> Fitted:
-    """Scale a figure, RGB uint8 [H, W, 3], and its panels until its longer side is the square's."""
+    """Scale a figure, RGB uint8 [H, W, 3], and its panels until its longer side fits the square."""
     scaled, scale_x, scale_y = _scaled(pixels, size_px)
     corners = [(b.x0 * scale_x, b.y0 * scale_y, b.x1 * scale_x, b.y1 * scale_y) for b in boxes]
     return Fitted(scaled, np.array(corners, np.float32).reshape(-1, 4))
 
 
 def square(pixels: np.ndarray, size_px: int) -> Square:
-    """Put a figure, RGB uint8 [H, W, 3], in the middle of a square."""
+    """Center a figure, RGB uint8 [H, W, 3], in a square."""
     scaled, scale_x, scale_y = _scaled(pixels, size_px)
     height, width = scaled.shape[:2]
     left, top = (size_px - width) // 2, (size_px - height) // 2
@@ -66,7 +66,7 @@ def square(pixels: np.ndarray, size_px: int) -> Square:
 
 
 def view(figure: Fitted, size_px: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return a figure turned, scaled, placed and coloured by chance, and its panels.
+    """Return a figure with random rotation, scale, position and colour, and its panels.
 
     Returns:
         Pixels [size, size, 3], uint8, and boxes [N, 4], float32.

@@ -1,7 +1,7 @@
-"""The network: a backbone of timm, its features brought together at stride 8, and two heads.
+"""The network: a timm backbone, features merged at stride 8, and two heads.
 
-One head says of each cell how much it is the centre of a panel, the other how far the panel's
-sides are. There are no anchors.
+One head scores each cell as the centre of a panel, the other predicts the distances to the panel's
+sides. There are no anchors.
 
 Shapes: B figures, C channels, H and W cells of eight pixels.
 
@@ -26,31 +26,31 @@ from biovl.split.detector.fitting import AROUND
 
 _STRIDES = (STRIDE, 2 * STRIDE, 4 * STRIDE)
 _RARE = 0.02
-"""Share of cells that are believed to be centres at first: a loss that does not begin huge."""
+"""Initial probability of a centre, so that the loss does not start huge."""
 
 _USUAL = 0.15
-"""Of the input's side: how far sides are believed to be at first."""
+"""Initial distance to the sides, as a fraction of the input's side."""
 
 
 class Output(NamedTuple):
-    """What the network says of figures."""
+    """Output of the network for a batch of figures."""
 
     centre_BHW: Tensor
     """Logits."""
     sides_B4HW: Tensor
-    """Left, top, right, bottom: how far each is from the cell's middle, as a share of the input's
-    side, 0..1."""
+    """Distance of left, top, right and bottom side from the cell's middle, as a fraction of the
+    input's side, 0..1."""
 
 
 class PanelNetwork(nn.Module):
-    """Finds panels in figures."""
+    """Detects panels in figures."""
 
     def __init__(self, design: Design, *, pretrained: bool = False) -> None:
-        """Build it.
+        """Build the network.
 
         Raises:
-            ConfigError: If timm has no such backbone, or not at these strides.
-            ArtifactError: If the backbone's weights are asked for and cannot be had.
+            ConfigError: If timm has no such backbone, or not with these strides.
+            ArtifactError: If pretrained weights are requested and unavailable.
         """
         super().__init__()
         self.backbone, self.levels, widths = _backbone(design.backbone, pretrained=pretrained)
@@ -62,7 +62,7 @@ class PanelNetwork(nn.Module):
         self.sides = _head(c, 4, _USUAL)
 
     def forward(self, pixels_BCHW: Tensor) -> Output:
-        """Look at figures whose height and width are multiples of 32 pixels."""
+        """Run the network on figures whose height and width are multiples of 32 pixels."""
         features = self.backbone(pixels_BCHW)
         coarse: Tensor | None = None
         for level, lateral, mixed in reversed(
@@ -70,7 +70,7 @@ class PanelNetwork(nn.Module):
         ):
             own = lateral(features[level])
             if coarse is None:
-                # How many panels there are and how large shows in the whole figure alone.
+                # Number and size of panels depend on the whole figure.
                 own = own + self.context(own.mean((2, 3)))[:, :, None, None]
             else:
                 own = own + F.interpolate(coarse, size=own.shape[-2:], mode="nearest")
@@ -79,7 +79,7 @@ class PanelNetwork(nn.Module):
 
 
 def _head(channels: int, outputs: int, first: float) -> nn.Sequential:
-    """Return a head that says ``first`` of everything before it has learned, after a sigmoid."""
+    """Return a head whose output after a sigmoid is initially ``first`` everywhere."""
     last = nn.Conv2d(channels, outputs, 1)
     nn.init.normal_(last.weight, std=0.01)
     if last.bias is not None:
@@ -99,42 +99,42 @@ def _block(channels: int) -> nn.Sequential:
 
 
 def _backbone(name: str, *, pretrained: bool) -> tuple[nn.Module, list[int], list[int]]:
-    """Return a backbone, and which of its features are needed and how wide they are."""
+    """Return a backbone, and indices and channels of the features that are used."""
     try:
         backbone: Any = timm.create_model(name, pretrained=pretrained, features_only=True)
         reductions = backbone.feature_info.reduction()
         widths = backbone.feature_info.channels()
     except (OSError, ValueError) as error:
         raise ArtifactError(
-            f"timm's weights of {name!r} cannot be had ({error}); pretrained=false begins without"
+            f"timm's weights of {name!r} are unavailable ({error}); pretrained=false starts without"
         ) from error
     except (RuntimeError, AttributeError) as error:
         raise ConfigError(
-            f"timm has no backbone {name!r} that gives features: {error}; "
-            "timm.list_models() names those there are"
+            f"timm has no backbone {name!r} with features: {error}; "
+            "timm.list_models() lists the available models"
         ) from error
     if not set(_STRIDES) <= set(reductions):
-        raise ConfigError(f"{name!r} has features at strides {reductions}, needed: {_STRIDES}")
+        raise ConfigError(f"{name!r} has features at strides {reductions}, expected {_STRIDES}")
     levels = [reductions.index(stride) for stride in _STRIDES]
     return backbone, levels, [widths[level] for level in levels]
 
 
 def parameters(network: nn.Module) -> int:
-    """Return how many numbers are learned."""
+    """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in network.parameters())
 
 
 def to_tensor(pages: Sequence[np.ndarray], device: torch.device) -> Tensor:
-    """Return squares, each RGB uint8 [H, W, 3], as the network sees them: [B, 3, H, W], -2..2."""
+    """Return images, each RGB uint8 [H, W, 3], as network input: [B, 3, H, W], -2..2."""
     pixels_BHWC = torch.from_numpy(np.stack(pages)).to(device)
     return (pixels_BHWC.permute(0, 3, 1, 2).float() - AROUND) / 64
 
 
 def device_for(gpus: float) -> torch.device:
-    """Return where to compute.
+    """Return the device to compute on.
 
     Raises:
-        ConfigError: If a GPU is asked for and PyTorch finds none.
+        ConfigError: If a GPU is requested and PyTorch finds none.
     """
     if gpus and not torch.cuda.is_available():
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a finished training leaves: the weights, their card and scores."""
+"""The published files of a training: weights, card and scores."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from biovl.split.detector.training import Trainer
 
 
 def write(trainer: Trainer) -> dict[str, Any]:
-    """Write all of the folder but its manifest; return scores, parameters and the weights' hash."""
+    """Write the folder without its manifest; return scores, parameter count, weights' hash."""
     config = trainer.config
     scores = trainer.scores or trainer.score()
     folder, count = Folder(config.out), parameters(trainer.network)
-    # Cuts and labels find far more than half: who does not, has nothing to say beside them.
+    # Gutters and labels find far more than half: a weaker detector adds nothing to them.
     trust = round(max(0.0, 2 * scores["map"] - 1), 4)
     weights = save(folder, trainer.network, config.design, scores["threshold"], trust)
     folder.write("metrics.json", to_json(scores))

@@ -1,4 +1,4 @@
-"""How well a detector finds the panels of figures that it has not seen."""
+"""Scores of a detector on unseen figures."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +15,14 @@ _Found = list[tuple[list[Scored], list[Box]]]
 
 
 def score(detector: Detector, figures: Sequence[Fitted], strata: Sequence[str]) -> dict[str, Any]:
-    """Return the best threshold, and F1 and average precision at it, of all and by stratum.
+    """Return the best threshold, and F1 and average precision at it, overall and by stratum.
 
     The threshold is chosen on the same figures: on others F1 is a little lower.
 
     Args:
-        detector: Any.
-        figures: Drawn ones.
-        strata: Of each.
+        detector: Any detector.
+        figures: Synthetic figures.
+        strata: Stratum of each figure.
     """
     detector.network.eval()
     found: _Found = []

@@ -1,4 +1,4 @@
-"""What the network should say of a figure, and how wrong what it says is.
+"""Training targets of the network, and its loss.
 
 Shapes: B figures, N boxes, H and W cells.
 """
@@ -16,25 +16,25 @@ from biovl.split.detector.config import STRIDE
 from biovl.split.detector.model import Output
 
 _SPREAD = 0.09
-"""Of a panel's sides: the deviation of the bell around its centre (TTFNet, arXiv:1909.00700)."""
+"""Standard deviation of the Gaussian around a centre, per panel side (TTFNet, arXiv:1909.00700)."""
 _LEAST_SPREAD = 0.7
 """Cells."""
 _NEAR = 0.3
-"""Height of the bell from which on cells say where the sides are."""
+"""Height of the Gaussian above which cells predict the sides."""
 _SIDES = 2.0
-"""Weight of the sides' loss."""
+"""Weight of the loss of the sides."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What is true of the figures of a batch."""
+    """Training targets of a batch of figures."""
 
     centre_BHW: Tensor
-    """1 at the cell with a panel's centre, less around it."""
+    """1 at the cell with a panel's centre, a Gaussian around it."""
     boxes_BHW4: Tensor
-    """The box of the panel whose centre is nearest, in pixels of the input."""
+    """Box of the panel with the nearest centre, in pixels of the input."""
     weight_BHW: Tensor
-    """How much a cell's sides count; of each panel, 1 in all."""
+    """Weight of a cell's sides; the weights of each panel sum to 1."""
 
 
 def targets_of(boxes: Sequence[np.ndarray], size_px: int) -> Targets:
@@ -62,9 +62,9 @@ def _of_one(boxes_N4: Tensor, cells: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def loss_of(output: Output, targets: Targets) -> Tensor:
-    """Return how wrong the network is: centres by the focal loss, sides by generalised IoU.
+    """Return the loss: focal loss of the centres, generalised IoU loss of the sides.
 
-    Per panel, so that figures of many panels weigh more. Computed in float32.
+    It is a mean over panels, so figures with many panels weigh more. Computed in float32.
 
     Source:
         Law and Deng 2018, CornerNet, arXiv:1808.01244, equation 1; Rezatofighi et al. 2019,
@@ -85,7 +85,7 @@ def loss_of(output: Output, targets: Targets) -> Tensor:
 
 
 def boxes_of(sides_B4HW: Tensor) -> Tensor:
-    """Return the boxes that cells stand for, [B, 4, H, W] in pixels of the input."""
+    """Return the boxes predicted by cells, [B, 4, H, W] in pixels of the input."""
     height, width = sides_B4HW.shape[-2:]
     reach = sides_B4HW * (STRIDE * max(height, width))
     x = (torch.arange(width, device=reach.device) + 0.5) * STRIDE

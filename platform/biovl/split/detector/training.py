@@ -1,6 +1,6 @@
-"""Training a detector: one process, batches by their number, checkpoints to go on from.
+"""Training of a detector: one process, batches by step number, resumable from checkpoints.
 
-Knows nothing of Ray: who draws the figures, and where, is an argument.
+Independent of Ray: the function that draws figures is an argument.
 """
 
 import math
@@ -23,24 +23,24 @@ from biovl.split.detector.targets import Targets, loss_of, targets_of
 
 
 @dataclass(frozen=True)
-class Passed:
-    """What is known after a step."""
+class StepResult:
+    """State after a step."""
 
     steps: int
     loss: float
     scores: dict[str, Any] | None
-    """On figures held out, where they were asked."""
+    """Scores on held-out figures, if this step was validated."""
 
 
 class Trainer:
-    """A detector while it is trained."""
+    """A detector in training."""
 
     def __init__(self, config: DetectorConfig, drawer: Drawer) -> None:
-        """Build the network, or what the last checkpoint in ``config.out`` holds.
+        """Build the network, or load the last checkpoint in ``config.out``.
 
         Raises:
-            ConfigError: If there is no such backbone or GPU.
-            ArtifactError: If there are checkpoints, and all are corrupt.
+            ConfigError: If the backbone or the GPU does not exist.
+            ArtifactError: If all checkpoints are corrupt.
         """
         self.config, self.drawer = config, drawer
         self.device = device_for(config.workers.gpus)
@@ -54,13 +54,13 @@ class Trainer:
         self.steps = 0
         self.scores: dict[str, Any] | None = None
         if done := self.checkpoints.last_good():
-            self._go_on(self.checkpoints.load(done, self.device))
+            self._restore(self.checkpoints.load(done, self.device))
 
-    def run(self) -> Iterator[Passed]:
+    def run(self) -> Iterator[StepResult]:
         """Train; yield after every step.
 
         Raises:
-            TrainingError: If the loss is no number.
+            TrainingError: If the loss is NaN or Inf.
         """
         config, rounds = self.config, Rounds(self.config, self.drawer)
         while self.steps < config.optim.steps:
@@ -74,10 +74,10 @@ class Trainer:
             if ends or self.steps % config.save_every == 0:
                 self.checkpoints.save(self._state())
                 self.checkpoints.wait()
-            yield Passed(self.steps, loss, self.scores if asked else None)
+            yield StepResult(self.steps, loss, self.scores if asked else None)
 
     def score(self) -> dict[str, Any]:
-        """Return the scores on figures held out."""
+        """Return the scores on held-out figures."""
         wanted = held_out(self.config)
         figures = self.drawer(wanted, self.config.design.size_px)()
         detector = Detector(self.network, self.config.design, 0.5, self.device)
@@ -86,10 +86,10 @@ class Trainer:
         return found
 
     def step(self, pages: Sequence[np.ndarray], targets: Targets) -> float:
-        """Learn from squares, each [size, size, 3]; return the loss.
+        """Train on images, each [size, size, 3]; return the loss.
 
         Raises:
-            TrainingError: If the loss is no number.
+            TrainingError: If the loss is NaN or Inf.
         """
         self.network.train()
         for group in self.optimiser.param_groups:
@@ -117,14 +117,14 @@ class Trainer:
             "scores": self.scores,
         }
 
-    def _go_on(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: dict[str, Any]) -> None:
         self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.steps, self.scores = state["steps_done"], state["scores"]
 
 
 def learning_rate(optim: Optimisation, step: int) -> float:
-    """Return the rate of a step: up in a line, down in a cosine to a hundredth."""
+    """Return the learning rate of a step: linear warm-up, then cosine to a hundredth."""
     if step < optim.warmup_steps:
         return optim.peak_lr * (step + 1) / optim.warmup_steps
     gone = min((step - optim.warmup_steps) / max(optim.steps - optim.warmup_steps, 1), 1.0)
@@ -132,7 +132,7 @@ def learning_rate(optim: Optimisation, step: int) -> float:
 
 
 def _groups(network: PanelNetwork, weight_decay: float) -> list[dict[str, Any]]:
-    """Return what is optimised; biases and norms are not decayed."""
+    """Return the parameter groups; biases and norms are not decayed."""
     decayed: list[Tensor] = []
     others: list[Tensor] = []
     for parameter in network.parameters():
