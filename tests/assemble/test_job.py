@@ -387,7 +387,7 @@ def test_balance_by_what_is_no_column_of_labels_is_refused(
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"rules": [{"name": "min_sides", "px": 3}]}, "there is no rule called 'min_sides'"),
+        ({"rules": [{"name": "min_sides", "px": 3}]}, "unknown rule 'min_sides'"),
         ({"rules": [{"name": "min_side"}]}, "px: Field required"),
         ({"rules+": "value_between(beauty, 1)"}, "'beauty'"),
         ({"rules": [{"name": "min_side", "px": 3}]}, "not_retracted is missing"),

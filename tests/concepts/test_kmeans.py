@@ -24,7 +24,7 @@ def clustered(rows: np.ndarray, clusters: int, *, size: int = 100) -> tuple[np.n
     while len(inertias) < 50 and not kmeans.has_settled(inertias, 1e-6):
         found = sums_of(rows, centroids, size)
         inertias.append(found.total_inertia)
-        centroids = kmeans.moved(centroids, found, np.random.default_rng(len(inertias)))
+        centroids = kmeans.update_centroids(centroids, found, np.random.default_rng(len(inertias)))
     return centroids, kmeans.nearest(rows, centroids)[0]
 
 
@@ -97,7 +97,7 @@ def test_an_empty_cluster_takes_half_of_the_most_spread_one() -> None:
     centroids = np.array([[0, 0], [0.1, 50], [999, 999]], np.float32)
     found = sums_of(rows, centroids, 3)
     assert found.counts_K.tolist() == [4, 4, 0]
-    moved = kmeans.moved(centroids, found, np.random.default_rng(0))
+    moved = kmeans.update_centroids(centroids, found, np.random.default_rng(0))
     assert sorted(sums_of(rows, moved, 3).counts_K.tolist()) == [2, 2, 4]
 
 
@@ -112,7 +112,9 @@ def test_empty_clusters_stay_where_nothing_can_be_split() -> None:
     rows = np.repeat(np.array([[0, 0], [1, 0]], np.float32), 4, axis=0)
     centroids = np.array([[0, 0], [1, 0], [5, 5]], np.float32)
     found = sums_of(rows, centroids, 8)
-    assert np.array_equal(kmeans.moved(centroids, found, np.random.default_rng(0)), centroids)
+    assert np.array_equal(
+        kmeans.update_centroids(centroids, found, np.random.default_rng(0)), centroids
+    )
 
 
 def test_it_ends_where_an_iteration_changes_little() -> None:

@@ -17,7 +17,7 @@ def rows(count: int, dim: int, *, offset: float = 0) -> np.ndarray:
 
 def by_blocks(vectors: np.ndarray, size: int) -> pca.Moments:
     blocks = [vectors[first : first + size] for first in range(0, len(vectors), size)]
-    return reduce(pca.merged, map(pca.moments, blocks), pca.no_rows(vectors.shape[1]))
+    return reduce(pca.merge, map(pca.moments, blocks), pca.empty_moments(vectors.shape[1]))
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1_000])

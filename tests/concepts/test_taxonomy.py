@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from biovl.concepts.taxonomy import PanelType, load_taxonomy, normalised
+from biovl.concepts.taxonomy import PanelType, load_taxonomy, normalize_name
 from biovl.core.errors import ConfigError
 
 # BIOMEDICA, arXiv 2501.07171, section 14.6.
@@ -49,7 +49,7 @@ def test_ours_has_the_four_answers_of_the_papers_form() -> None:
 
 @pytest.mark.parametrize("name", ["X-ray radiography", "xray radiography", " x‐RAY Radio graphy\t"])
 def test_case_spaces_and_dashes_make_no_other_name(name: str) -> None:
-    assert normalised(name) == "xrayradiography"
+    assert normalize_name(name) == "xrayradiography"
     assert load_taxonomy().local_concept(name) == "x-ray radiography"
 
 

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from biovl.concepts.taxonomy import load_taxonomy
-from biovl.concepts.votes import COLUMNS, Vote, checked, harmless, read_votes, write_votes
+from biovl.concepts.votes import COLUMNS, Vote, checked, escape_formula, read_votes, write_votes
 from biovl.core.errors import ConfigError
 from tests.concepts.ballots import PLOTS, vote
 
@@ -29,9 +29,9 @@ def test_votes_come_back_as_they_were_written() -> None:
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@sum", "'=1", "\t=1"])
 def test_no_cell_is_a_formula(cell: str) -> None:
     (_, row) = csv.reader(io.StringIO(write_votes([vote(cell, "Maps")]).decode(), newline=""))
-    assert row[2] == harmless(cell) == f"'{cell}"
-    assert harmless("a=1") == "a=1"
-    assert harmless("'quoted'") == "'quoted'"
+    assert row[2] == escape_formula(cell) == f"'{cell}"
+    assert escape_formula("a=1") == "a=1"
+    assert escape_formula("'quoted'") == "'quoted'"
 
 
 def test_files_of_spreadsheets_are_read() -> None:

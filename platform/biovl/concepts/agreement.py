@@ -1,4 +1,4 @@
-"""How far reviewers are of one mind: disagreement in percent, and Krippendorff's alpha."""
+"""Agreement of reviewers: disagreement in percent, and Krippendorff's alpha."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -13,7 +13,7 @@ FIELDS = ("panel", "global_concepts", "local_concepts")
 
 
 def answer(vote: Vote, field: str) -> Hashable:
-    """Return what a vote answers to a question: one value, also where it names several concepts."""
+    """Return the answer of a vote to a question: one value, also for several concepts."""
     if field == "panel":
         return vote.panel_type, vote.panel_subtype
     return frozenset(getattr(vote, field))
@@ -22,8 +22,8 @@ def answer(vote: Vote, field: str) -> Hashable:
 def disagreement(answers: Sequence[Hashable]) -> float:
     """Return the percentage of voters who do not give the most frequent answer.
 
-    0 where all agree, 33.3 for two against one, 50 for one against one, 66.7 for three answers of
-    three voters, 75 for four of four. Who names one concept more than others gives another answer.
+    0 if all agree, 33.3 for two against one, 50 for one against one, 66.7 for three answers of
+    three voters, 75 for four of four. A different number of concepts is a different answer.
 
     Source:
         BIOMEDICA, arXiv 2501.07171, table 9, which has no formula; its 0, 33.33, 50 and 66.66 are
@@ -34,16 +34,16 @@ def disagreement(answers: Sequence[Hashable]) -> float:
 
 
 def summary(votes_of_clusters: Iterable[Sequence[Vote]]) -> dict[str, dict[str, Any]]:
-    """Return what table 9 has for each question, and alpha.
+    """Return the statistics of table 9 for each question, and alpha.
 
-    Clusters with one vote are not looked at: nobody could disagree.
+    Clusters with one vote are skipped: they cannot have disagreement.
 
     Args:
         votes_of_clusters: For each cluster, one vote per reviewer.
 
     Returns:
-        By field: clusters; min, max, mean, median and iqr (third less first quartile, linear
-        between values) of the disagreement in percent, None without clusters; alpha.
+        By field: clusters; min, max, mean, median and iqr (third minus first quartile, linear
+        interpolation) of the disagreement in percent, None without clusters; alpha.
     """
     several = [votes for votes in votes_of_clusters if len(votes) > 1]
     return {field: _of_field(field, several) for field in FIELDS}
@@ -67,13 +67,13 @@ def _of_field(field: str, clusters: Sequence[Sequence[Vote]]) -> dict[str, Any]:
 
 
 def krippendorff_alpha(units: Iterable[Sequence[Hashable]]) -> float | None:
-    """Return Krippendorff's alpha for nominal values: 1 where all agree, 0 as if by chance.
+    """Return Krippendorff's alpha for nominal values: 1 for agreement, 0 for chance level.
 
     Args:
-        units: What was said of each, by however many; one alone does not count.
+        units: Values of each unit; a unit with a single value is ignored.
 
     Returns:
-        None where it is not defined: nothing was said twice, or never anything different.
+        None if undefined: no unit has two values, or all values are equal.
 
     Source:
         K. Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, section C:

@@ -1,7 +1,7 @@
-"""Rows of a table and its embedding, read by block.
+"""Rows of a table with their embedding, read by block.
 
-A block is a run of rows of fixed length, whatever the parts of the table are: blocks decide how
-numbers are rounded, and so the same images give the same clusters however they are stored.
+A block is a range of rows of fixed length, independent of the parts of the table: blocks decide
+rounding, so the same images give the same clusters however they are stored.
 """
 
 from collections import Counter
@@ -32,23 +32,23 @@ class Source:
 
     table: Table
     uri: str
-    """Of the folder of columns."""
+    """URI of the folder of columns."""
     column: str
     defect: str | None
-    """The column that says why there is no embedding, if there is one."""
+    """Column with the reason for a missing embedding, if there is one."""
     dim: int
 
     def as_inputs(self) -> list[Input]:
-        """Return what a job that reads both says in its manifest."""
+        """Return both as inputs for manifests."""
         read = Input(name="embedding", uri=self.uri, fingerprint=fingerprint(self.uri))
         return [self.table.as_input(), read]
 
 
 def open_source(table_uri: str, embedding_uri: str | None) -> Source:
-    """Return a table with its embedding.
+    """Open a table with its embedding.
 
     Raises:
-        ArtifactError: If there is no table, no embedding, or one of another table.
+        ArtifactError: If there is no table or embedding, or the embedding is of another table.
     """
     table = open_table(table_uri)
     uri = embedding_uri or columns_of(table, _DEFAULT)
@@ -96,17 +96,17 @@ def _dim(uri: str, column: str, schema: pa.Schema) -> int:
 
 
 def block_count(table: Table, block_rows: int) -> int:
-    """Return how many blocks a table has; the last may be shorter."""
+    """Return the number of blocks of a table; the last may be shorter."""
     return -(-table.rows // block_rows)
 
 
 def block_range(table: Table, block_rows: int, number: int) -> tuple[int, int]:
-    """Return the first row of a block, and the first row after it."""
+    """Return the first row of a block, and the end (exclusive)."""
     return number * block_rows, min((number + 1) * block_rows, table.rows)
 
 
 def stretches(parts: Sequence[Part], first: int, stop: int) -> Iterator[tuple[Part, int, int]]:
-    """Yield where rows of the table are: a part, its first row and the first after them."""
+    """Yield the locations of rows of the table: part, first row and end (exclusive)."""
     begin = 0
     for part in parts:
         low, high = max(first - begin, 0), min(stop - begin, part.rows)
@@ -124,13 +124,13 @@ def read_rows(
     *,
     batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of a Parquet file batch by batch; only their row groups are read.
+    """Yield rows of a Parquet file in batches; other row groups are not read.
 
     Raises:
         ArtifactError: If the file has fewer rows.
     """
     with folder.filesystem.open_input_file(folder.at(path)) as stream:
-        # As a stream: a row group may hold all images of a table.
+        # Streamed: a row group may hold all images of a table.
         file = pq.ParquetFile(stream, buffer_size=_BUFFER_BYTES, pre_buffer=False)
         if file.metadata.num_rows < stop:
             raise ArtifactError(
@@ -158,7 +158,7 @@ class Vectors:
     vectors_UD: np.ndarray
     """float32."""
     reasons: Counter[str]
-    """Why the others have none."""
+    """Defects of the other rows."""
 
 
 def read_vectors(source: Source, first: int, stop: int) -> Iterator[Vectors]:
@@ -173,7 +173,7 @@ def read_vectors(source: Source, first: int, stop: int) -> Iterator[Vectors]:
 def _usable(batch: pa.RecordBatch, source: Source) -> Vectors:
     column = batch.column(source.column)
     is_there = column.is_valid().to_numpy(zero_copy_only=False)
-    # flatten() leaves out lists that are null; a number that is null comes as NaN.
+    # flatten() skips null lists; a null component becomes NaN.
     numbers = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
     vectors_UD = numbers.reshape(-1, source.dim)
     is_finite = np.isfinite(vectors_UD).all(axis=1)

@@ -1,14 +1,15 @@
-"""A table and its embedding to ``concepts/``.
+"""Cluster the embeddings of a table into ``concepts/``.
 
-1. measure  a task per block adds up what PCA needs; one merges them and finds the components
-2. project  a task per block keeps the coordinates of its images
-3. iterate  workers that hold blocks add up, the driver moves the centroids: k-means
-4. assign   the same workers write the cluster of every row, and the driver sums up the clusters
-5. write    a task per part writes columns; others read the members' images; then pictures
+1. measure  a task per block sums moments for PCA; one task merges them and fits the components
+2. project  a task per block writes the coordinates of its images
+3. iterate  workers sum over their blocks, the driver updates the centroids: k-means
+4. assign   the same workers write the cluster of every row, and the driver summarises the clusters
+5. write    tasks write columns per part, and read the members' images; then plots
 
-A block is a run of rows of fixed length, and sums over them are exact: who takes which blocks, and
-how many do, changes no byte. The driver holds what follows the number of clusters, a worker its
-cache. Every task and every iteration leaves a receipt, which is what a killed job goes on from.
+A block is a range of rows of fixed length, and sums over blocks are exact: neither the number of
+workers nor the assignment of blocks changes a byte. The driver's memory depends on the number of
+clusters, a worker's on its cache. Every task and iteration leaves a receipt, from which an
+interrupted job resumes.
 """
 
 import contextlib
@@ -39,30 +40,31 @@ from biovl.runtime.units import Stages
 
 KIND = "concepts"
 FORMAT = 1
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 _RESTARTS = 20
 _PATIENCE_S = 30
-"""Of a worker, as machines come and go."""
+"""Restarts of a worker, as machines come and go."""
 
 
 def cluster(config: ClusterConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Put the images of a table into clusters and publish what people need to name them.
+    """Cluster the images of a table and publish what reviewers need to name the clusters.
 
         out/
           pca.npz  scree.png        mean, components, variance of all
           centroids.npy             float32, shape [clusters, components]; the largest cluster first
           clusters.parquet          size, cohesion, distances, key, nearest clusters of each
           members.parquet           30 random members of each, with thumbnails
-          sheets.png                some of these, of clusters of all sizes
+          sheets.png                contact sheet of clusters of all sizes
           columns/                  cluster_id and cluster_distance of every row of the table
           manifest.json             rows without embedding by reason; inertia by iteration
 
     Raises:
-        ConfigError: If there are fewer usable vectors than clusters, or numbers than components.
-        ArtifactError: If the embedding is of another table, or ``out`` holds something else or is
-            being made by another process.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
+        ConfigError: If there are fewer usable vectors than clusters, or fewer dimensions than
+            components.
+        ArtifactError: If the embedding is of another table, or ``out`` holds another artifact or
+            is being written by another process.
+        StorageError: If a disk or bucket fails; run the job again.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _cluster(config, Progress("cluster", progress))
@@ -72,15 +74,15 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
     source = open_source(config.table, config.embedding)
     table, inputs = source.table, source.as_inputs()
     plain = configs.to_plain(config)
-    # The same input gives the same bytes wherever they are published and whoever works.
+    # Equal inputs give equal bytes, wherever they are published and with any workers.
     del plain["out"], plain["workers"]
     done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(ClusterConfig))
     if done is not None:
         return done
     _check(config, source)
     blocks = block_count(table, config.block_rows)
-    with acquire_lease(config.out) as lease:
-        _with_late_settings(config.out, plain)
+    with held(config.out) as lease:
+        _accept_late_settings(config.out, plain)
         draft = Draft.begin(
             config.out,
             KIND,
@@ -100,7 +102,7 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
                 k_means = _KMeans(config, draft, team, report)
                 centroids_KC, inertias = k_means.iterate(usable)
                 assigned = k_means.assign(table, blocks, centroids_KC)
-            report.say("summing up the clusters")
+            report.say("summarising the clusters")
             summary = summarise(
                 steps.assigned_rows(config, 0, table.rows),
                 len(centroids_KC),
@@ -155,7 +157,7 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
 
 
 def _check(config: ClusterConfig, source: Source) -> None:
-    """Refuse what cannot be, before Ray starts."""
+    """Check settings against the table before Ray starts."""
     if config.clusters > source.table.rows:
         raise ConfigError(
             f"clusters is {config.clusters:,}, but {config.table} has {source.table.rows:,} rows: "
@@ -168,8 +170,8 @@ def _check(config: ClusterConfig, source: Source) -> None:
         )
 
 
-def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
-    """Let a draft in which nothing is fitted yet go on with other settings of what comes after."""
+def _accept_late_settings(out: str, plain: Mapping[str, Any]) -> None:
+    """Allow a draft without a fitted PCA to resume with other settings for later steps."""
     draft = Draft(out)
     begun = draft.read_note("begun")
     if begun is None or begun["kind"] != KIND or draft.note_names("fitting"):
@@ -182,7 +184,7 @@ def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
 
 @ray.remote(num_cpus=1, max_restarts=_RESTARTS, max_task_retries=_RESTARTS)
 class _Worker:
-    """Holds blocks. Restarted after its machine went, it reads them again."""
+    """Holds projected blocks. Reads them again after a restart."""
 
     def __init__(
         self, config: ClusterConfig, numbers: list[int], grid: float, largest: float
@@ -191,26 +193,26 @@ class _Worker:
         self._blocks = steps.HeldBlocks(config.out, numbers, grid, cache_bytes)
         self._config, self._largest = config, largest
 
-    def begun(self) -> None:
-        """Return when this worker has begun."""
+    def wait_until_started(self) -> None:
+        """Return once this worker has started."""
 
     def pick(self, number: int, own: np.ndarray) -> dict[str, Any]:
-        """Return rows of a block."""
-        return run_task(
+        """Return some rows of a block."""
+        return returned(
             self._config.out,
             lambda: {"rows": self._blocks.one(number)[own]},
         )
 
     def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> dict[str, Any]:
-        """Return centroids to begin with."""
-        return run_task(
+        """Return initial centroids."""
+        return returned(
             self._config.out,
             lambda: {"centroids": kmeans.first_centroids(sample_SC, clusters, seed)},
         )
 
     def sums(self, centroids_KC: np.ndarray) -> dict[str, Any]:
-        """Return what an iteration adds up over all own blocks."""
-        return run_task(
+        """Return the sums of an iteration over this worker's blocks."""
+        return returned(
             self._config.out,
             lambda: {"sums": steps.sums(self._blocks, centroids_KC, self._largest)},
         )
@@ -229,10 +231,10 @@ class _Worker:
 
 @contextlib.contextmanager
 def _workers(config: ClusterConfig, usable: Mapping[int, int], largest: float) -> Iterator["_Team"]:
-    """Yield workers that share the blocks between them; in the end their CPUs are free again."""
+    """Yield workers that share the blocks; their CPUs are released at the end."""
     cpus = int(ray.cluster_resources().get("CPU", 1))
     count = config.workers.count or cpus
-    # A cluster may grow; a Ray of our own does not, and workers beyond would never begin.
+    # A cluster may autoscale; a local Ray does not, and surplus workers would never start.
     if "RAY_ADDRESS" not in os.environ:
         count = min(count, cpus)
     count = max(1, min(count, len(usable)))
@@ -249,34 +251,34 @@ def _workers(config: ClusterConfig, usable: Mapping[int, int], largest: float) -
 
 
 class _Team:
-    """Workers, each with every so-manieth block."""
+    """The workers; blocks are distributed round-robin."""
 
     def __init__(self, workers: list[Any]) -> None:
         self.workers = workers
 
     def of(self, number: int) -> Any:
-        """Return the worker that holds a block."""
+        """Return the worker of a block."""
         return self.workers[number % len(self.workers)]
 
     def pick(self, rows: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Return rows of blocks, in the order of the blocks."""
+        """Return rows of blocks, in block order."""
         asked = [self.of(number).pick.remote(number, own) for number, own in sorted(rows.items())]
         return np.concatenate([raise_task_error(ray.get(found))["rows"] for found in asked])
 
     def wait(self, report: Progress) -> None:
-        """Return when all workers have begun; say now and then how many have not."""
-        waiting = [worker.begun.remote() for worker in self.workers]
+        """Wait until all workers have started, and report the number of waiting ones."""
+        waiting = [worker.wait_until_started.remote() for worker in self.workers]
         while waiting:
-            begun, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_PATIENCE_S)
-            ray.get(begun)
+            started, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_PATIENCE_S)
+            ray.get(started)
             if waiting:
                 report.say(
                     f"{len(waiting)} of {len(self.workers)} workers wait for a CPU each; "
-                    "workers.count asks for them"
+                    "workers.count sets their number"
                 )
 
     def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarray:
-        """Return centroids to begin with; found by a worker, as these have one thread each."""
+        """Return initial centroids, computed by one worker with a single thread."""
         found = self.workers[0].first_centroids.remote(sample_SC, clusters, seed)
         return np.asarray(raise_task_error(ray.get(found))["centroids"])
 
@@ -290,7 +292,7 @@ class _Team:
 
 
 class _KMeans:
-    """The iterations, from where an earlier run was."""
+    """The k-means iterations, resumed from an earlier run."""
 
     def __init__(self, config: ClusterConfig, draft: Draft, team: _Team, report: Progress) -> None:
         self._config, self._draft, self._team, self._report = config, draft, team, report
@@ -312,11 +314,11 @@ class _KMeans:
         while done < config.iterations and not kmeans.has_settled(inertias, config.tolerance):
             found = self._team.sums(centroids_KC)
             rng = np.random.default_rng([config.seed, done])
-            centroids_KC = kmeans.moved(centroids_KC, found, rng)
+            centroids_KC = kmeans.update_centroids(centroids_KC, found, rng)
             inertias.append(found.total_inertia)
             done += 1
             steps.write_array(self._draft.folder, _centroids(done), centroids_KC)
-            # Last: the centroids that it speaks of are there.
+            # Noted last: the centroids it refers to exist by now.
             self._draft.note("kmeans", {"inertia": inertias})
             self._report.add(f"inertia {inertias[-1]:.6g}")
         took_s = time.monotonic() - began
@@ -324,7 +326,7 @@ class _KMeans:
         return centroids_KC, inertias
 
     def assign(self, table: Table, blocks: int, centroids_KC: np.ndarray) -> list[dict[str, Any]]:
-        """Have the clusters of all rows written; return the receipts of the blocks."""
+        """Write the clusters of all rows; return the receipts of the blocks."""
         key = "assigning-block"
         finished = {int(kept.rpartition("/")[2]) for kept in self._draft.note_names(key)}
         self._report.stage("assigning block", blocks, done_before=len(finished))

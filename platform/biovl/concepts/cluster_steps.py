@@ -1,7 +1,7 @@
-"""The steps of clustering as functions of a block or a part. What they make is in the draft.
+"""The steps of clustering, as functions of a block or a part. Their results are in the draft.
 
 .draft/moments/000000.npz     PCA: count, mean and scatter of a block
-.draft/projected/000000.npy   coordinates of a block's usable rows; .rows.npy: which rows these are
+.draft/projected/000000.npy   coordinates of a block's usable rows; .rows.npy: their row numbers
 .draft/kmeans/000003.npy      centroids after three iterations; kmeans.json: inertia so far
 .draft/assigned/000000.npy    for every row of a block: cluster, distance, hash of its id
 """
@@ -34,7 +34,7 @@ from biovl.core.tables import COLUMNS, Table
 # Shapes: N rows of a block, U those with a usable embedding, K clusters, C components.
 
 ASSIGNED = np.dtype([("cluster", "<i4"), ("distance", "<f4"), ("id", "<u8")])
-"""What is known of a row: its cluster (-1: none), distance to the centroid, a hash of its id."""
+"""Record of a row: its cluster (-1: none), distance to the centroid, a hash of its id."""
 
 COLUMN_SCHEMA = pa.schema(
     [pa.field("cluster_id", pa.int32()), pa.field("cluster_distance", pa.float32())]
@@ -42,10 +42,10 @@ COLUMN_SCHEMA = pa.schema(
 
 
 def measure(config: ClusterConfig, source: Source, number: int) -> dict[str, Any]:
-    """Keep the moments of a block; return its usable rows, and why others are not."""
-    found, reasons = pca.no_rows(source.dim), Counter[str]()
+    """Write the moments of a block; return the number of usable rows, and defects of others."""
+    found, reasons = pca.empty_moments(source.dim), Counter[str]()
     for vectors in read_vectors(source, *block_range(source.table, config.block_rows, number)):
-        found = pca.merged(found, pca.moments(vectors.vectors_UD))
+        found = pca.merge(found, pca.moments(vectors.vectors_UD))
         reasons.update(vectors.reasons)
     stream = io.BytesIO()
     np.savez(stream, count=found.count, mean=found.mean_D, scatter=found.scatter_DD)
@@ -54,19 +54,19 @@ def measure(config: ClusterConfig, source: Source, number: int) -> dict[str, Any
 
 
 def fit(config: ClusterConfig, source: Source, number: int) -> dict[str, Any]:
-    """Write ``pca.npz``, from the moments of all blocks in their order.
+    """Write ``pca.npz``, from the moments of all blocks in order.
 
     Raises:
-        ConfigError: If there are not as many components or clusters to be had.
+        ConfigError: If the usable rows do not suffice for the components or clusters.
     """
     folder = Draft(config.out).folder
-    found = pca.no_rows(source.dim)
+    found = pca.empty_moments(source.dim)
     for block in range(block_count(source.table, config.block_rows)):
         with np.load(io.BytesIO(folder.read(_moments(block))), allow_pickle=False) as stored:
             own = pca.Moments(
                 count=int(stored["count"]), mean_D=stored["mean"], scatter_DD=stored["scatter"]
             )
-        found = pca.merged(found, own)
+        found = pca.merge(found, own)
     if not found.count:
         raise NothingUsable(
             f"none of the {source.table.rows:,} rows has a usable {source.column}: there is "
@@ -83,7 +83,7 @@ def fit(config: ClusterConfig, source: Source, number: int) -> dict[str, Any]:
 
 
 def project(config: ClusterConfig, source: Source, number: int) -> dict[str, Any]:
-    """Keep the coordinates of a block's usable rows; return how many, and the largest."""
+    """Write the coordinates of a block's usable rows; return their number, and the largest."""
     folder = Draft(config.out).folder
     fitted = pca.from_bytes(folder.read("pca.npz"))
     coordinates = [np.empty((0, len(fitted.components_CD)), np.float32)]
@@ -99,7 +99,7 @@ def project(config: ClusterConfig, source: Source, number: int) -> dict[str, Any
 
 
 class HeldBlocks:
-    """Projected blocks that a worker goes through again and again.
+    """Projected blocks of a worker, iterated repeatedly.
 
     As many as fit in the cache stay in memory; the rest is read each time, one block ahead.
     """
@@ -135,7 +135,7 @@ class HeldBlocks:
 
 
 def sums(blocks: HeldBlocks, centroids_KC: np.ndarray, largest: float) -> kmeans.Sums:
-    """Return what an iteration adds up over a worker's blocks."""
+    """Return the sums of an iteration over a worker's blocks."""
     found = kmeans.Sums.none(*centroids_KC.shape)
     for number, block_UC in blocks:
         kmeans.add_block(found, number, block_UC, centroids_KC, largest)
@@ -149,7 +149,7 @@ def assign(
     block_UC: np.ndarray,
     centroids_KC: np.ndarray,
 ) -> dict[str, Any]:
-    """Keep the cluster of every row of a block; return how many rows have one, and inertia."""
+    """Write the cluster of every row of a block; return the clustered rows and inertia."""
     folder = Draft(config.out).folder
     first, stop = block_range(table, config.block_rows, number)
     assigned_N = np.zeros(stop - first, ASSIGNED)
@@ -160,7 +160,7 @@ def assign(
     if len(block_UC):
         rows_U = read_array(folder, _rows(number))
         labels_U, _ = kmeans.nearest(block_UC, centroids_KC)
-        # faiss takes products, which leave little of a distance much smaller than the vectors.
+        # faiss computes distances from products, which is inexact for small distances.
         apart_UC = block_UC.astype(np.float64) - centroids_KC[labels_U]
         assigned_N["cluster"][rows_U] = labels_U
         squared_U = np.square(apart_UC).sum(axis=1)
@@ -183,7 +183,7 @@ def id_hashes(table: Table, first: int, stop: int) -> np.ndarray:
 
 
 def row_ids(table: Table, first: int, stop: int) -> Iterator[list[str]]:
-    """Yield what names each row: its id, or part and row where it has none."""
+    """Yield the name of each row: its id, or part and row if it has none."""
     folder = Folder(table.uri)
     for part, low, high in stretches(table.parts, first, stop):
         if table.id_column is None:
@@ -199,7 +199,7 @@ def row_ids(table: Table, first: int, stop: int) -> Iterator[list[str]]:
 
 
 def row_name(own_id: Any) -> str:
-    """Return the id of a row as text; of bytes, hexadecimal digits."""
+    """Return the id of a row as text; bytes as hexadecimal digits."""
     return own_id.hex() if isinstance(own_id, bytes) else str(own_id)
 
 
@@ -209,10 +209,10 @@ def write_columns(
     """Write the columns of a part of the table.
 
     Args:
-        config: Of the job.
-        table: What the columns stand beside.
-        renumbered_K: The final number of each cluster, -1 for one that is not there any more.
-        number: Of the part.
+        config: Configuration of the job.
+        table: Table that the columns are aligned with.
+        renumbered_K: The final number of each cluster, -1 for a removed one.
+        number: Number of the part.
     """
     folder, part = Draft(config.out).folder, table.parts[number]
     first = sum(before.rows for before in table.parts[:number])
@@ -233,7 +233,7 @@ def write_columns(
 
 
 def assigned_rows(config: ClusterConfig, first: int, stop: int) -> Iterator[np.ndarray]:
-    """Yield what is known of rows of the table, a block or less at a time."""
+    """Yield the records of rows of the table, a block or less at a time."""
     folder, size = Draft(config.out).folder, config.block_rows
     for number in range(first // size, -(-stop // size)):
         begin = number * size
@@ -247,7 +247,7 @@ def write_array(folder: Folder, name: str, values: np.ndarray) -> None:
 
 
 def read_array(folder: Folder, name: str) -> np.ndarray:
-    """Return an array that ``write_array`` wrote."""
+    """Return an array written by ``write_array``."""
     found: np.ndarray = np.load(io.BytesIO(folder.read(name)), allow_pickle=False)
     return found
 
@@ -265,5 +265,5 @@ def _rows(number: int) -> str:
 
 
 def assigned(number: int) -> str:
-    """Return where the clusters of a block's rows are."""
+    """Return the path of the clusters of a block's rows."""
     return f".draft/assigned/{number:06d}.npy"

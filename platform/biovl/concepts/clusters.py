@@ -1,4 +1,4 @@
-"""Published clusters, as far as labels need them."""
+"""Published clusters, as read by the jobs that label images."""
 
 import io
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from biovl.core.tables import COLUMNS
 KIND = "concepts"
 
 _MANY = 20
-"""Members of which a twentieth is at least one: below, there is no 95th percentile to speak of."""
+"""Minimum members for a 95th percentile: a twentieth of them is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,41 +27,41 @@ class Concepts:
     uri: str
     manifest: Manifest
     keys: tuple[str, ...]
-    """Of each cluster: another one once its members change."""
+    """Key of each cluster; it changes with its members."""
     sizes_K: np.ndarray
     """int64."""
     p95_K: np.ndarray
-    """The distance from the centroid within which 95 % of the members are, float32."""
+    """95th percentile of the members' distances from the centroid, float32."""
     centroids_KC: np.ndarray
     """float32."""
     space: pca.PCA
-    """What the centroids' coordinates are."""
+    """PCA of the centroids' coordinates."""
 
     def input_named(self, name: str) -> Input:
-        """Return what the clusters were made from: the ``table``, or the ``embedding``."""
+        """Return an input of the clusters: the ``table``, or the ``embedding``."""
         for item in self.manifest.inputs:
             if item.name == name:
                 return item
         raise ArtifactError(f"{self.uri} does not say which {name} it was made from")
 
     def as_input(self) -> Input:
-        """Return what a job that reads the clusters says in its manifest."""
+        """Return the clusters as an input for manifests."""
         return Input(name=KIND, uri=self.uri, fingerprint=fingerprint(self.uri))
 
     def parts(self) -> list[str]:
-        """Return the names of the parts of the table that was clustered, sorted."""
+        """Return the names of the parts of the clustered table, sorted."""
         return self.columns.names("", ".parquet")
 
     @property
     def columns(self) -> Folder:
-        """Where the cluster of each image stands."""
+        """Folder with the cluster of each image."""
         return Folder(f"{self.uri.rstrip('/')}/{COLUMNS}")
 
     def limits_K(self, reach: float, max_distance: float | None) -> np.ndarray:
-        """Return how far from each centroid an image that was not clustered may be, float32.
+        """Return the maximum distance from each centroid for unclustered images, float32.
 
-        ``max_distance``; or else ``reach`` times the distance within which 95 % of the members
-        are, of the median cluster for those of fewer than 20 members.
+        ``max_distance``, or ``reach`` times the 95th percentile of the members' distances; clusters
+        with fewer than 20 members use the percentile of the median cluster.
         """
         if max_distance is not None:
             return np.full(len(self.keys), max_distance, np.float32)
@@ -74,10 +74,10 @@ class Concepts:
 
 
 def open_concepts(uri: str) -> Concepts:
-    """Return published clusters.
+    """Open published clusters.
 
     Raises:
-        ArtifactError: If there are none, or what is there does not fit together.
+        ArtifactError: If there are none, or their files are inconsistent.
     """
     manifest, folder = read_manifest(uri, KIND), Folder(uri)
     table = pq.read_table(pa.BufferReader(folder.read("clusters.parquet"))).sort_by("cluster_id")
@@ -86,7 +86,7 @@ def open_concepts(uri: str) -> Concepts:
     expected = len(table), len(space.components_CD)
     if centroids_KC.shape != expected or table["cluster_id"].to_pylist() != [*range(len(table))]:
         raise ArtifactError(
-            f"{uri} does not fit together: {len(table)} clusters and {expected[1]} components, "
+            f"{uri} is inconsistent: {len(table)} clusters and {expected[1]} components, "
             f"but centroids of shape {list(centroids_KC.shape)}"
         )
     return Concepts(
@@ -101,19 +101,19 @@ def open_concepts(uri: str) -> Concepts:
 
 
 def check_embedding(concepts: Concepts, uri: str, dim: int) -> None:
-    """Refuse an embedding that another annotator made than that of the clusters.
+    """Check that an embedding was made by the same annotator as that of the clusters.
 
     Raises:
-        ArtifactError: Says what differs.
+        ArtifactError: With the difference.
     """
     expected = len(concepts.space.mean_D)
     if dim != expected:
         raise ArtifactError(
-            f"{uri} has vectors of {dim} numbers, and {concepts.uri} was made from such of "
-            f"{expected}: embed the table by the same annotator"
+            f"{uri} has vectors of {dim} dimensions, and {concepts.uri} was made from vectors of "
+            f"{expected}: embed the table with the same annotator"
         )
     before = find_manifest(concepts.input_named("embedding").uri)
-    # It may be gone: then the length has to do.
+    # The embedding may have been deleted: then only the dimension is compared.
     if before is None:
         return
     now = read_manifest(uri, COLUMNS)
@@ -124,11 +124,11 @@ def check_embedding(concepts: Concepts, uri: str, dim: int) -> None:
         if of_clusters != of_table:
             raise ArtifactError(
                 f"{uri} was made with another {what} than the clusters of {concepts.uri}: "
-                f"{of_table}, expected {of_clusters}: embed the table by the same annotator"
+                f"{of_table}, expected {of_clusters}: embed the table with the same annotator"
             )
 
 
 def _weights(manifest: Manifest) -> object:
-    """Return what tells weights apart: what is in them, or the name they have on the hub."""
+    """Return the identity of weights: their fingerprint, or their name on the Hugging Face Hub."""
     found = [item.fingerprint for item in manifest.inputs if item.name == "weights"]
     return found[0] if found else manifest.config.get("weights")

@@ -1,4 +1,4 @@
-"""What is published besides columns: centroids, clusters, members and pictures of them."""
+"""Published files other than columns: centroids, clusters, members and plots."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -25,10 +25,10 @@ _SHEET_ROWS = 40
 
 
 def write_clusters(config: ClusterConfig, found: Summary, centroids_KC: np.ndarray) -> int:
-    """Write centroids and clusters, the largest first, and which members to read.
+    """Write centroids and clusters, largest first, and the list of members to read.
 
     Returns:
-        How many clusters have members; only these are published.
+        Number of non-empty clusters; only these are published.
     """
     folder = Draft(config.out).folder
     order = found.order()
@@ -43,7 +43,7 @@ def write_clusters(config: ClusterConfig, found: Summary, centroids_KC: np.ndarr
 
 
 def draw(config: ClusterConfig, clusters: int) -> None:
-    """Write ``scree.png``, and ``sheets.png`` of clusters of all sizes."""
+    """Write ``scree.png``, and ``sheets.png`` with clusters of all sizes."""
     folder = Draft(config.out).folder
     folder.write("scree.png", plots.scree(pca.from_bytes(folder.read("pca.npz"))))
     with folder.filesystem.open_input_file(folder.at("clusters.parquet")) as stream:
@@ -70,7 +70,7 @@ def publish_columns(
     counts: Mapping[str, Any],
     files: Mapping[str, Mapping[str, int]],
 ) -> None:
-    """Make of the written columns a published folder of its own, inside the other."""
+    """Publish the written columns as a nested folder."""
     manifest = Manifest(
         kind=COLUMNS,
         config=plain,

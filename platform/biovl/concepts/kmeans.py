@@ -1,11 +1,11 @@
-"""k-means over blocks, whose result depends neither on who works nor on the order of sums.
+"""k-means over blocks, with a result independent of the workers and of the order of sums.
 
-Coordinates are put on a grid so fine that only digits beyond float32's are lost, and so coarse that
-float64 adds any of them without rounding. Sums are then exact, and equal in whatever order and
-groups they were made. faiss finds the nearest centroids, one thread to a block.
+Coordinates are rounded to a grid fine enough that only digits beyond float32's are lost, and coarse
+enough that float64 sums are exact. Sums are then equal in any order and grouping. faiss finds the
+nearest centroids, with one thread per block.
 
-A cluster that became empty takes half of the one that is spread most (by its sum of squared
-distances): that one's centroid moves a little one way, the other begins as much the other way.
+An empty cluster takes half of the cluster with the largest sum of squared distances: the centroid
+of that cluster moves a little one way, the new one the opposite way.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import faiss
 import numpy as np
 
-# Shapes: N rows, S rows of the sample, T of it tried, K clusters, C components.
+# Shapes: N rows, S rows of the sample, T candidates among them, K clusters, C components.
 
 _SAMPLE_ROWS, _SAMPLE_PER_CLUSTER = 16_384, 8
 
@@ -25,9 +25,9 @@ _SHIFT = 0.1
 
 
 def grid_of(largest: float, rows: int) -> float:
-    """Return the step of the grid: multiples of it up to ``largest`` sum exactly over ``rows``.
+    """Return the grid step: multiples of it up to ``largest`` sum exactly over ``rows``.
 
-    float64 has 53 bits: those that rows take away are gone, up to 2^28 of them leave float32's 24.
+    float64 has 53 bits: up to 2^28 rows leave the 24 bits of float32.
     """
     if not largest:
         return 1.0
@@ -41,23 +41,23 @@ def on_grid(coordinates_NC: np.ndarray, grid: float) -> np.ndarray:
 
 
 def sample_rows(clusters: int) -> int:
-    """Return of how many rows the first centroids are taken: all, where there are no more."""
+    """Return the sample size for the initial centroids; capped by the number of rows."""
     return max(_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER * clusters)
 
 
 def first_centroids(sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarray:
-    """Return centroids to begin with: greedy k-means++ in a sample, as scikit-learn has it.
+    """Return initial centroids: greedy k-means++ on a sample, as in scikit-learn.
 
-    Each is the best of a few rows drawn by their squared distance from those before. Plain
-    k-means++ ends with 2 to 6 % more inertia.
+    Each is the best of a few candidates, drawn by squared distance from the previous centroids.
+    Plain k-means++ ends with 2 to 6 % more inertia.
 
     Returns:
-        float32, shape [K, C], all different; fewer where the sample has fewer different rows.
+        float32, shape [K, C], all different; fewer if the sample has fewer different rows.
 
     Source:
         Arthur and Vassilvitskii 2007, section 6.
     """
-    # Equal rows would be given some distance by rounding, and then be chosen twice.
+    # Rounding would give equal rows a small distance, and they could be chosen twice.
     rows_SC = np.unique(sample_SC, axis=0)
     if len(rows_SC) <= clusters:
         return rows_SC
@@ -86,7 +86,7 @@ def first_centroids(sample_SC: np.ndarray, clusters: int, seed: int) -> np.ndarr
 
 def nearest(block_NC: np.ndarray, centroids_KC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the nearest centroid of each row, int64, and its squared distance, float32."""
-    # Threads would divide a block in ways that depend on the machine.
+    # Several threads would divide a block depending on the machine.
     faiss.omp_set_num_threads(1)
     squared_N1, labels_N1 = faiss.knn(block_NC, centroids_KC, 1)
     return labels_N1[:, 0], np.maximum(squared_N1[:, 0], 0)
@@ -94,15 +94,15 @@ def nearest(block_NC: np.ndarray, centroids_KC: np.ndarray) -> tuple[np.ndarray,
 
 @dataclass(kw_only=True)
 class Sums:
-    """What an iteration adds up. Exact, so that adding is the same in any order."""
+    """Sums of an iteration. Exact, so that addition is independent of order."""
 
     coordinates_KC: np.ndarray
     counts_K: np.ndarray
     spread_K: np.ndarray
-    """Squared distances of a cluster's members, each rounded so that their sum is exact. float64:
-    good enough to choose whom to split."""
+    """Squared distances per cluster, each rounded so that their sum is exact. float64: accurate
+    enough to choose the cluster to split."""
     inertia: dict[int, float] = field(default_factory=dict)
-    """Sum of squared distances, for each block."""
+    """Sum of squared distances, per block."""
 
     @classmethod
     def none(cls, clusters: int, components: int) -> "Sums":
@@ -114,7 +114,7 @@ class Sums:
         )
 
     def add(self, other: "Sums") -> None:
-        """Take in the sums over other blocks."""
+        """Add the sums over other blocks."""
         self.coordinates_KC += other.coordinates_KC
         self.counts_K += other.counts_K
         self.spread_K += other.spread_K
@@ -122,21 +122,21 @@ class Sums:
 
     @property
     def total_inertia(self) -> float:
-        """The sum over all blocks, exactly rounded."""
+        """The sum over all blocks, correctly rounded."""
         return math.fsum(self.inertia.values())
 
 
 def add_block(
     sums: Sums, number: int, block_NC: np.ndarray, centroids_KC: np.ndarray, largest: float
 ) -> None:
-    """Add a block of rows to an iteration's sums.
+    """Add a block of rows to the sums of an iteration.
 
     Args:
-        sums: Of the blocks before.
-        number: Of the block.
+        sums: Of the previous blocks.
+        number: Number of the block.
         block_NC: Rows on the grid, float32.
         centroids_KC: float32.
-        largest: No coordinate is larger.
+        largest: Upper bound of the coordinates.
     """
     if not len(block_NC):
         return
@@ -151,16 +151,16 @@ def add_block(
     sums.inertia[number] = float(squared_N.sum(dtype=np.float64))
 
 
-def moved(centroids_KC: np.ndarray, sums: Sums, rng: np.random.Generator) -> np.ndarray:
-    """Return the next centroids: the means of the members, and empty clusters given some.
+def update_centroids(centroids_KC: np.ndarray, sums: Sums, rng: np.random.Generator) -> np.ndarray:
+    """Return the next centroids: the means of the members; empty clusters are re-seeded.
 
-    Where nothing can be split, as all members of every cluster are equal, they stay where they are.
+    If no cluster can be split, as all members of each are equal, empty centroids stay.
     """
     counts_K = sums.counts_K
     is_empty = counts_K == 0
     means_KC = sums.coordinates_KC / np.maximum(counts_K, 1)[:, None]
     next_KC = np.where(is_empty[:, None], centroids_KC, means_KC)
-    # The most spread first; of equals the one with the lower number.
+    # The largest spread first; ties go to the lower number.
     spread = [
         (-float(sums.spread_K[cluster]), int(cluster), int(counts_K[cluster]))
         for cluster in np.flatnonzero((sums.spread_K > 0) & (counts_K > 1))
@@ -182,7 +182,7 @@ def moved(centroids_KC: np.ndarray, sums: Sums, rng: np.random.Generator) -> np.
 
 
 def has_settled(inertias: list[float], tolerance: float) -> bool:
-    """Return whether the last iteration made little of a difference."""
+    """Return whether the last iteration improved the inertia by less than the tolerance."""
     if len(inertias) < 2:
         return False
     before, now = inertias[-2:]
@@ -190,7 +190,7 @@ def has_settled(inertias: list[float], tolerance: float) -> bool:
 
 
 def nearest_clusters(centroids_KC: np.ndarray, at_most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nearest other centroids of each, nearest first, and their distances.
+    """Return the nearest other centroids of each centroid, nearest first, and their distances.
 
     Returns:
         Numbers, int32, and distances, float32, both of shape [K, min(at_most, K - 1)].
@@ -212,12 +212,12 @@ def nearest_clusters(centroids_KC: np.ndarray, at_most: int) -> tuple[np.ndarray
 
 
 def shares(usable: Mapping[int, int], rows: int, seed: int) -> dict[int, np.ndarray]:
-    """Return a seeded sample: rows of each block, sorted, of blocks with so many usable rows."""
+    """Return a seeded sample: sorted rows per block, given the usable rows per block."""
     numbers = sorted(usable)
     ends = np.cumsum([usable[number] for number in numbers])
     total = int(ends[-1])
     rng = np.random.default_rng(seed)
-    # Without holding all row numbers; what is drawn twice counts once.
+    # Without a list of all row numbers; duplicate draws count once.
     drawn = (
         np.arange(total)
         if rows >= total

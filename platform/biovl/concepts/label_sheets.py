@@ -1,4 +1,4 @@
-"""The labelled clusters as a picture: what a label looks like."""
+"""Contact sheet of labelled clusters: example images per label."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ _MOST_ROWS = 40
 
 
 def labelled_png(concepts: Concepts, resolved: Iterable[Resolved]) -> bytes:
-    """Draw some members of labelled clusters, by concept; of each concept the largest first.
+    """Draw some members of labelled clusters, by concept, the largest cluster first.
 
-    Where there are more than 40, each concept shows as many as others, as far as it has them.
+    With more than 40 clusters, each concept shows the same number, if it has as many.
     """
     labelled = [item for item in resolved if item.is_labelled]
     largest_first = sorted(labelled, key=lambda item: -int(concepts.sizes_K[item.cluster_id]))

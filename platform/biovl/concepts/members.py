@@ -1,7 +1,7 @@
-"""The members of each cluster that people look at, with small images.
+"""Members of each cluster to show to reviewers, with thumbnails.
 
-A task takes some parts of the table and reads, of those alone, the row groups that hold a member;
-what it finds is sorted by cluster, so that the pieces of all tasks merge a few clusters at a time.
+A task takes some parts of the table and reads only the row groups that hold a member. Its result is
+sorted by cluster, so that the pieces of all tasks merge a few clusters at a time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 
 LONGER_SIDE_PX = 320
-"""Of a thumbnail."""
+"""Side of a thumbnail, in pixels."""
 
 MEMBERS = "members.parquet"
 
@@ -49,7 +49,7 @@ def wanted(members_M: np.ndarray) -> np.ndarray:
     """Return the members to show in the order of the table.
 
     Args:
-        members_M: ``summary.MEMBER``, sorted by cluster and then as they are to be shown.
+        members_M: ``summary.MEMBER``, sorted by cluster and then in display order.
     """
     clusters = members_M["cluster"]
     found = np.empty(len(members_M), WANTED)
@@ -60,21 +60,21 @@ def wanted(members_M: np.ndarray) -> np.ndarray:
 
 
 def tasks(wanted_M: np.ndarray) -> int:
-    """Return how many tasks read the members' images."""
+    """Return the number of tasks that read the members' images."""
     return -(-len(wanted_M) // _PER_TASK)
 
 
 def read_members(config: ClusterConfig, table: Table, name: str, number: int) -> dict[str, Any]:
-    """Write what a task finds of its members, sorted by cluster.
+    """Write the members of a task, sorted by cluster.
 
     Args:
-        config: Of the job.
-        table: With the images.
-        name: Of the array of members in the draft.
-        number: Of the task.
+        config: Configuration of the job.
+        table: Table with the images.
+        name: Name of the array of members in the draft.
+        number: Number of the task.
 
     Returns:
-        The receipt: how many images do not decode any more.
+        The receipt: the number of images that no longer decode.
     """
     folder = Draft(config.out).folder
     own = read_array(folder, name)[number * _PER_TASK : (number + 1) * _PER_TASK]
@@ -122,7 +122,7 @@ def _of_part(
 
 def _member(member: Any, values: dict[str, Any], row_id: str) -> dict[str, Any]:
     data, caption = values["image"], values.get("caption")
-    # Hugging Face's tables hold a struct.
+    # Hugging Face datasets store a struct.
     if isinstance(data, Mapping):
         data = data.get("bytes")
     decoded = decode_rgb(data).pixels if isinstance(data, bytes) else None
@@ -140,7 +140,7 @@ def _member(member: Any, values: dict[str, Any], row_id: str) -> dict[str, Any]:
 
 
 def merge(config: ClusterConfig, clusters: int, pieces: int) -> None:
-    """Write ``members.parquet`` from the pieces of all tasks: a row group for each cluster."""
+    """Write ``members.parquet`` from the pieces of all tasks: one row group per cluster."""
     folder = Draft(config.out).folder
     order = [("cluster_id", "ascending"), ("rank", "ascending")]
     with (
@@ -164,7 +164,7 @@ def _between(folder: Folder, name: str, first: int, last: int) -> pa.Table:
 
 
 def read_cluster(uri: str, cluster: int) -> pa.Table:
-    """Return the members of one cluster as published; the others are not read."""
+    """Return the members of one cluster from the published file, without reading others."""
     return _between(Folder(uri), MEMBERS, cluster, cluster)
 
 

@@ -1,8 +1,8 @@
-"""Principal components from sums over blocks, as scikit-learn finds them from all rows at once.
+"""Principal components from sums over blocks, equal to scikit-learn's on all rows.
 
-Each block gives its number of rows, their mean and the scatter about it, in float64; two such are
-merged without going back to the rows (Chan, Golub and LeVeque 1983). Sums of squares, from which
-the mean is taken away in the end, would lose all digits where the mean is large.
+Each block gives its row count, mean and scatter about the mean, in float64; two of these merge
+without the rows (Chan, Golub and LeVeque 1983). Raw sums of squares would lose all digits when the
+mean is large.
 """
 
 import io
@@ -17,32 +17,32 @@ from biovl.core.errors import ArtifactError, ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """What is known of some rows."""
+    """Count, mean and scatter of some rows."""
 
     count: int
     mean_D: np.ndarray
-    """float64; zeros where there are no rows."""
+    """float64; zeros without rows."""
     scatter_DD: np.ndarray
-    """Sum of the outer products of the rows less their mean, float64."""
+    """Sum of outer products of the centered rows, float64."""
 
 
 def moments(vectors_ND: np.ndarray) -> Moments:
     """Return the moments of rows."""
     rows_ND = vectors_ND.astype(np.float64)
     if not len(rows_ND):
-        return no_rows(rows_ND.shape[1])
+        return empty_moments(rows_ND.shape[1])
     mean_D = rows_ND.mean(axis=0)
     rows_ND -= mean_D
     return Moments(count=len(rows_ND), mean_D=mean_D, scatter_DD=rows_ND.T @ rows_ND)
 
 
-def no_rows(dim: int) -> Moments:
-    """Return the moments of none."""
+def empty_moments(dim: int) -> Moments:
+    """Return the moments of no rows."""
     return Moments(count=0, mean_D=np.zeros(dim), scatter_DD=np.zeros((dim, dim)))
 
 
-def merged(left: Moments, right: Moments) -> Moments:
-    """Return the moments of the rows of both."""
+def merge(left: Moments, right: Moments) -> Moments:
+    """Return the moments of the union of two sets of rows."""
     if not left.count or not right.count:
         return left if left.count else right
     count = left.count + right.count
@@ -57,12 +57,12 @@ def merged(left: Moments, right: Moments) -> Moments:
 
 @dataclass(frozen=True, kw_only=True)
 class PCA:
-    """Principal components, strongest first. All float64."""
+    """Principal components, by decreasing variance. All float64."""
 
     mean_D: np.ndarray
     components_CD: np.ndarray
     variance_D: np.ndarray
-    """Of every component, also of those that are not kept: what a scree plot shows."""
+    """Variance of every component, including dropped ones: for the scree plot."""
 
     def project(self, vectors_ND: np.ndarray) -> np.ndarray:
         """Return the coordinates of rows, float32, shape [N, C]."""
@@ -72,7 +72,7 @@ class PCA:
 
     @property
     def kept(self) -> float:
-        """The share of the variance that the components keep; 1 where there is none."""
+        """Share of the variance in the selected components; 1 if there is no variance."""
         total = float(self.variance_D.sum())
         return float(self.variance_D[: len(self.components_CD)].sum()) / total if total else 1.0
 
@@ -80,23 +80,23 @@ class PCA:
 def fit(found: Moments, components: int | float) -> PCA:
     """Return the principal components of rows.
 
-    The sign of a component is such that its largest number is positive, as scikit-learn has it.
+    The sign of a component makes its largest coefficient positive, as in scikit-learn.
 
     Args:
         found: Moments of all rows, at least one.
-        components: How many; or, below 1, the share of the variance that the fewest must keep.
+        components: Number of components; below 1, the minimum share of the variance.
 
     Raises:
-        ConfigError: If there are not as many.
+        ConfigError: If there are more components than dimensions.
     """
     dim = len(found.mean_D)
     if components > dim:
         raise ConfigError(
-            f"components is {components:g}, but an embedding has {dim} numbers: choose at most "
+            f"components is {components:g}, but an embedding has {dim} dimensions: choose at most "
             f"{dim}"
         )
     variance_D, vectors_DD = np.linalg.eigh(found.scatter_DD / max(found.count - 1, 1))
-    # Rounding makes of a variance of zero a negative one.
+    # Rounding can make a zero variance negative.
     variance_D = np.maximum(variance_D[::-1], 0.0)
     components_DD = vectors_DD.T[::-1]
     largest = np.abs(components_DD).argmax(axis=1)
@@ -110,7 +110,7 @@ def fit(found: Moments, components: int | float) -> PCA:
 
 
 def _enough(variance_D: np.ndarray, share: float) -> int:
-    """Return how many components keep a share of the variance."""
+    """Return the number of components with a share of the variance."""
     sums = np.cumsum(variance_D)
     return min(int(np.searchsorted(sums, share * sums[-1])) + 1, len(sums))
 
@@ -123,10 +123,10 @@ def to_bytes(pca: PCA) -> bytes:
 
 
 def from_bytes(data: bytes) -> PCA:
-    """Return what ``to_bytes`` stored.
+    """Return the PCA stored by ``to_bytes``.
 
     Raises:
-        ArtifactError: If it is something else.
+        ArtifactError: If the bytes are not a PCA.
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:

@@ -1,4 +1,4 @@
-"""From labels of clusters to labels of images, a part of the table at a time."""
+"""Propagate labels of clusters to images, one part of the table at a time."""
 
 import contextlib
 from collections import Counter
@@ -20,7 +20,7 @@ from biovl.core.errors import ArtifactError
 # Shapes: N rows, U those with a usable embedding, K clusters, L labelled ones, C components.
 
 VOTES, NEAREST = "votes", "nearest"
-"""Where a label is from: the image's own cluster, or the one that is nearest to a new image."""
+"""Origin of a label: the image's own cluster, or the nearest cluster of a new image."""
 
 TIED = "votes for its cluster are tied"
 NO_VOTES = "no votes for its cluster"
@@ -43,29 +43,29 @@ SCHEMA = pa.schema(
         ("label_source", pa.string()),
     ]
 )
-"""Of the columns: all null where there is no embedding, labels null where there are none."""
+"""Schema of the columns: all null without an embedding, labels null without labels."""
 
 _NONE = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """The labels of some clusters."""
+    """Labels of some clusters."""
 
     table: pa.Table
-    """Of the labelled ones, a row each."""
+    """One row per labelled cluster."""
     place_K: np.ndarray
-    """The row of each cluster, -1 for those without labels."""
+    """Row of each cluster, -1 without labels."""
     is_tied_K: np.ndarray
 
     @property
     def clusters_L(self) -> np.ndarray:
-        """The labelled clusters, by row."""
+        """Labelled clusters, by row."""
         return np.flatnonzero(self.place_K != _NONE)
 
 
 def labels_of(resolved: Iterable[Resolved], clusters: int) -> Labels:
-    """Return the labels of resolved clusters, of so many there are."""
+    """Return the labels of resolved clusters, given the number of clusters."""
     place_K, is_tied_K = np.full(clusters, _NONE), np.zeros(clusters, bool)
     rows: list[dict[str, Any]] = []
     for found in sorted(resolved, key=lambda item: item.cluster_id):
@@ -79,19 +79,19 @@ def labels_of(resolved: Iterable[Resolved], clusters: int) -> Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """Rows with what is known of their clusters, and why some have no labels."""
+    """Rows with their clusters and labels, and reasons for missing labels."""
 
     table: pa.Table
-    """Of ``SCHEMA``."""
+    """Columns of ``SCHEMA``."""
     unlabelled: Counter[str]
 
 
 def of_members(assigned: pa.Table, labels: Labels) -> Labelled:
-    """Label images that were clustered, each as its cluster.
+    """Label clustered images by their cluster.
 
     Args:
-        assigned: ``cluster_id`` and ``cluster_distance``, null where there is no embedding.
-        labels: Of the clusters.
+        assigned: ``cluster_id`` and ``cluster_distance``, null without an embedding.
+        labels: Labels of the clusters.
     """
     ids_N = assigned["cluster_id"].fill_null(_NONE).to_numpy().astype(np.int64)
     if len(ids_N) and ids_N.max() >= len(labels.place_K):
@@ -113,14 +113,14 @@ def of_members(assigned: pa.Table, labels: Labels) -> Labelled:
 
 
 def of_new(vectors: Vectors, concepts: Concepts, labels: Labels, limits_K: np.ndarray) -> Labelled:
-    """Label images that were not clustered, each as the nearest cluster that has labels.
+    """Label images that were not clustered by the nearest labelled cluster.
 
     Args:
         vectors: Their embeddings.
         concepts: The clusters.
-        labels: Of the clusters.
-        limits_K: The distance from each centroid beyond which an image has no labels. Its cluster
-            and distance are told all the same.
+        labels: Labels of the clusters.
+        limits_K: Maximum distance from each centroid for a label. Cluster and distance are set
+            in any case.
     """
     rows = len(vectors.is_usable_N)
     ids_N, place_N = np.full(rows, _NONE), np.full(rows, _NONE)
@@ -133,7 +133,7 @@ def of_new(vectors: Vectors, concepts: Concepts, labels: Labels, limits_K: np.nd
         points_UC = concepts.space.project(vectors.vectors_UD)
         centroids_LC = np.ascontiguousarray(concepts.centroids_KC[clusters_L])
         place_U, _ = nearest(points_UC, centroids_LC)
-        # By difference, which is exact where faiss multiplies: an image in the centre is at 0.
+        # By subtraction, exact where faiss's products are not: distance 0 at the centroid.
         distance_U = np.linalg.norm(points_UC - centroids_LC[place_U], axis=1).astype(np.float32)
         is_near_U = distance_U <= limits_K[clusters_L[place_U]]
         ids_N[vectors.is_usable_N] = clusters_L[place_U]
@@ -148,7 +148,7 @@ def _table(
     ids_N: np.ndarray, distance: pa.Array, place_N: np.ndarray, labels: Labels, source: str
 ) -> pa.Table:
     has_label = place_N != _NONE
-    # A place that is null takes a row of nulls.
+    # A null index takes a row of nulls.
     taken = labels.table.take(pa.array(place_N, mask=~has_label))
     sources = pa.array([source], pa.string()).take(
         pa.array(np.zeros(len(place_N), np.int64), mask=~has_label)
@@ -160,24 +160,24 @@ def _table(
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What a written part holds."""
+    """Content of a written part."""
 
     rows: int
     size_bytes: int
     labelled: int
     unlabelled: Mapping[str, int]
     global_concepts: Mapping[str, int]
-    """Images of each."""
+    """Images per value."""
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return the receipt as JSON values."""
         return asdict(self)
 
 
 def write_members(
     out: str, concepts: Concepts, labels: Labels, parts: Sequence[str], number: int
 ) -> Receipt:
-    """Write the labels of a part of the table that was clustered."""
+    """Write the labels of a part of the clustered table."""
     folder, part = concepts.columns, parts[number]
     with folder.filesystem.open_input_file(folder.at(part)) as stream:
         found = pq.read_table(stream, columns=["cluster_id", "cluster_distance"])
@@ -192,7 +192,7 @@ def write_new(
     source: Source,
     number: int,
 ) -> Receipt:
-    """Write the labels of a part of a table that was not clustered."""
+    """Write the labels of a part of another table."""
     part = source.table.parts[number]
     first = sum(before.rows for before in source.table.parts[:number])
     read = read_vectors(source, first, first + part.rows)

@@ -1,4 +1,4 @@
-"""What stands beside the labels for people: tables of clusters, ties and votes, and a histogram."""
+"""Reports next to the labels: tables of clusters, ties and refused votes, and a histogram."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _STEP_PERCENT = 5
 
 
 def clusters_csv(concepts: Concepts, resolved: Iterable[Resolved]) -> bytes:
-    """Return a row for every cluster: its labels, or why it has none."""
+    """Return a row per cluster: its labels, or the reason for having none."""
     found = {item.cluster_id: item for item in resolved}
     header = (
         *("cluster_id", "key", "size", "votes", "status", "panel_type", "panel_subtype"),
@@ -47,7 +47,7 @@ def _cluster_rows(concepts: Concepts, found: Mapping[int, Resolved]) -> Iterator
 
 
 def ties_csv(resolved: Iterable[Resolved]) -> bytes:
-    """Return a row for every question of a cluster that the votes leave open."""
+    """Return a row per tied question of a cluster."""
     return to_csv(
         ("cluster_id", "key", "votes", "reviewers", "field", "divided"),
         (
@@ -63,7 +63,7 @@ def ties_csv(resolved: Iterable[Resolved]) -> bytes:
 
 
 def refused_csv(refused: Iterable[Refused]) -> bytes:
-    """Return a row for every vote that does not count, and every row of the file that is none."""
+    """Return a row per vote that does not count, and per invalid row of the file."""
     return to_csv(
         ("kind", "reason", "line", *COLUMNS),
         (
@@ -77,11 +77,11 @@ def refused_csv(refused: Iterable[Refused]) -> bytes:
 
 
 def disagreement_png(resolved: Sequence[Resolved], agreement: Mapping[str, Any]) -> bytes:
-    """Draw how many clusters have which disagreement, for each question.
+    """Plot the histogram of disagreement over clusters, for each question.
 
     Args:
-        resolved: The clusters; those with one vote are not drawn.
-        agreement: Of ``agreement.summary``.
+        resolved: The clusters; those with one vote are skipped.
+        agreement: Result of ``agreement.summary``.
     """
     several = [item for item in resolved if len(item.votes) > 1]
     with style():
@@ -91,7 +91,7 @@ def disagreement_png(resolved: Sequence[Resolved], agreement: Mapping[str, Any])
             if not several:
                 draw_empty(axes, "no cluster with two votes")
                 continue
-            # Bars about their values: 0 and 100 are values like others.
+            # Bars are centred on their values: 0 and 100 are values like others.
             edges = np.arange(0, 101 + _STEP_PERCENT, _STEP_PERCENT) - _STEP_PERCENT / 2
             percent = [item.disagreement[name] for item in several]
             axes.hist(percent, bins=list(edges), color=BLUE)

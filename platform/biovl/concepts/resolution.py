@@ -1,4 +1,4 @@
-"""From votes to one label per cluster: which votes count, and what most of them say."""
+"""Resolve votes to one label per cluster by majority."""
 
 import itertools
 from collections import Counter
@@ -23,17 +23,17 @@ class Refused:
     """A vote, or a row of a file, that does not count."""
 
     kind: str
-    """One of the few above, to count by."""
+    """One of the constants above, for counts."""
     reason: str
-    """For whoever gave it."""
+    """Explanation for the reviewer."""
     vote: Vote | None = None
     line: int | None = None
-    """Of the file, where the row is no vote."""
+    """Line of the file, if the row is not a vote."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tie:
-    """A question that the votes leave open, and how they are divided."""
+    """A question without a majority, and the distribution of votes."""
 
     field: str
     """One of ``agreement.FIELDS``."""
@@ -42,39 +42,39 @@ class Tie:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """What the votes for a cluster say. With a tie, what is tied is empty."""
+    """Result of the votes for a cluster. Tied fields are empty."""
 
     cluster_id: int
     key: str
     votes: tuple[Vote, ...]
-    """Those that count, by reviewer."""
+    """Counted votes, by reviewer."""
     panel_type: str | None
     panel_subtype: str | None
     global_concepts: tuple[str, ...]
     local_concepts: tuple[str, ...]
     ties: tuple[Tie, ...] = ()
     disagreement: Mapping[str, float] = field(default_factory=dict)
-    """By field, in percent: see ``agreement.disagreement``."""
+    """Disagreement by field, in percent: see ``agreement.disagreement``."""
 
     @property
     def is_labelled(self) -> bool:
-        """Whether its labels may be published: all of them, or none."""
+        """Whether its labels can be published: all fields resolved."""
         return not self.ties
 
 
 def countable(
     votes: Iterable[Vote], taxonomy: Taxonomy, keys: Mapping[int, str] | None = None
 ) -> tuple[list[Vote], list[Refused]]:
-    """Return the votes that count, names as the taxonomy writes them; and the others, with why.
+    """Return the votes that count, with the taxonomy's spelling; and the others, with reasons.
 
-    A vote does not count if it was given for practice; if its cluster is not there or has changed
-    since; if ``checked`` refuses it; or if its reviewer gave a later one for the same cluster that
-    does count (of two at the same moment the one that comes later here).
+    A vote does not count if it is a practice vote; if its cluster does not exist or has changed
+    since; if ``checked`` rejects it; or if its reviewer gave a later valid one for the same cluster
+    (at equal times the later one in this order wins).
 
     Args:
         votes: In any order.
-        taxonomy: The names they may use.
-        keys: Of the clusters there are, by id; None: whatever clusters the votes name.
+        taxonomy: Allowed names.
+        keys: Keys of the existing clusters, by id; None accepts all clusters.
     """
     counted: dict[tuple[int, str], Vote] = {}
     refused: list[Refused] = []
@@ -107,16 +107,16 @@ def countable(
 
 
 def resolve(votes: Iterable[Vote], taxonomy: Taxonomy) -> list[Resolved]:
-    """Return what the votes say, for every cluster that has one that counts, by id.
+    """Return the result of the votes for every cluster with a counted vote, by id.
 
-    * Panels: type and subtype are one answer; the one that more than half of the voters gave. Else
-      a tie.
-    * Global concepts: each that more than half of the voters named. A tie if there is none, or if
-      exactly half named a further one.
-    * Local concepts: the same; and none where more than half of the voters named none. Also a tie:
-      one that more than half named, below global concepts that more than half did not.
+    * Panels: type and subtype are one answer; it needs more than half of the voters. Otherwise a
+      tie.
+    * Global concepts: all that more than half of the voters named. A tie if there is none, or if
+      exactly half named another one.
+    * Local concepts: the same; none if more than half of the voters named none. Also a tie: a
+      local concept with a majority whose global concepts have none.
 
-    So two of three voters decide, and two of two. Three answers of three voters stay a tie until
+    So two of three voters decide, and two of two. Three answers of three voters are a tie until
     one of them votes again, or two more agree with one.
 
     Source:
@@ -126,10 +126,10 @@ def resolve(votes: Iterable[Vote], taxonomy: Taxonomy) -> list[Resolved]:
     """
     counted, _ = countable(votes, taxonomy)
     groups = itertools.groupby(counted, key=lambda vote: vote.cluster_id)
-    return [_resolved(tuple(group), taxonomy) for _, group in groups]
+    return [_resolve_cluster(tuple(group), taxonomy) for _, group in groups]
 
 
-def _resolved(votes: tuple[Vote, ...], taxonomy: Taxonomy) -> Resolved:
+def _resolve_cluster(votes: tuple[Vote, ...], taxonomy: Taxonomy) -> Resolved:
     ties: list[Tie] = []
     panels = Counter((vote.panel_type, vote.panel_subtype) for vote in votes)
     (panel, most), *_ = panels.most_common(1)
@@ -139,7 +139,7 @@ def _resolved(votes: tuple[Vote, ...], taxonomy: Taxonomy) -> Resolved:
             f"{kind} ({subtype})" if subtype else kind: count
             for (kind, subtype), count in panels.items()
         }
-        ties.append(Tie(field="panel", reason=_divided(described, len(votes))))
+        ties.append(Tie(field="panel", reason=_vote_counts(described, len(votes))))
     chosen: dict[str, tuple[str, ...]] = {}
     for name, order in (
         ("global_concepts", tuple(taxonomy.concepts)),
@@ -174,7 +174,7 @@ def _resolved(votes: tuple[Vote, ...], taxonomy: Taxonomy) -> Resolved:
 def _concepts(
     name: str, answers: Sequence[tuple[str, ...]], order: Sequence[str]
 ) -> tuple[tuple[str, ...], Tie | None]:
-    """Return the concepts that more than half of the voters named, or none and the tie."""
+    """Return the concepts that more than half of the voters named, or the tie."""
     named = Counter(itertools.chain(*answers))
     voters = len(answers)
     winners = tuple(concept for concept in order if 2 * named[concept] > voters)
@@ -184,9 +184,9 @@ def _concepts(
         return winners, None
     if not all(answers):
         named["(none)"] = sum(not concepts for concepts in answers)
-    return (), Tie(field=name, reason=_divided(named, voters))
+    return (), Tie(field=name, reason=_vote_counts(named, voters))
 
 
-def _divided(counts: Mapping[str, int], voters: int) -> str:
+def _vote_counts(counts: Mapping[str, int], voters: int) -> str:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name}: {count} of {voters}" for name, count in ordered)

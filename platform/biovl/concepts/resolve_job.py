@@ -1,6 +1,6 @@
-"""Votes about clusters to labels of images.
+"""Resolve votes about clusters to labels of images.
 
-1. resolve    on the driver: which votes count, what most of them say, how far they agree
+1. resolve    on the driver: valid votes, majorities, agreement
 2. propagate  a task per part of the table writes the labels of its rows
 """
 
@@ -33,28 +33,28 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
 FORMAT = 1
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 
 def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Label clusters as most of their reviewers do, and images as their clusters.
+    """Label clusters by majority vote, and images by their clusters.
 
         out/
           part-000000-000.parquet …   the parts of the table, by the same names and row for row:
                                       propagation.SCHEMA
           clusters.csv                every cluster: its labels, or why it has none
-          ties.csv                    what the votes leave open: to be reviewed again
-          refused_votes.csv           votes that do not count, and why
+          ties.csv                    questions without a majority: to be reviewed again
+          refused_votes.csv           votes that do not count, with reasons
           agreement.json              disagreement and Krippendorff's alpha of each question
           disagreement.png            its histogram
           sheets.png                  members of labelled clusters, by concept
           manifest.json               counts of votes, clusters and images
 
     Raises:
-        ConfigError: If there are no votes that count, or the taxonomy is none.
-        ArtifactError: If the input is not what it should be, or ``out`` holds something else or is
-            being made by another process.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
+        ConfigError: If no vote counts, or the taxonomy is invalid.
+        ArtifactError: If an input is invalid, or ``out`` holds another artifact or is being
+            written by another process.
+        StorageError: If a disk or bucket fails; run the job again.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _resolve(config, Progress("resolve", progress))
@@ -62,7 +62,7 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
-    """What the votes come to."""
+    """Result of the votes."""
 
     resolved: Sequence[Resolved]
     refused: Sequence[Refused]
@@ -84,7 +84,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
         ),
     ]
     plain = configs.to_plain(config)
-    # The same input gives the same bytes wherever they are published.
+    # Equal inputs give equal bytes, wherever they are published.
     del plain["out"], plain["may_be_empty"]
     done = find_published(
         config.out, COLUMNS, plain, inputs, defaults=configs.defaults(ResolveConfig)
@@ -152,7 +152,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
 
 
 def _new_table(config: ResolveConfig, concepts: Concepts) -> Source | None:
-    """Return the table to label and its embedding, or None for the one that was clustered."""
+    """Return the table to label with its embedding, or None for the clustered table."""
     if config.table is None:
         return None
     table = open_table(config.table)
@@ -164,7 +164,7 @@ def _new_table(config: ResolveConfig, concepts: Concepts) -> Source | None:
 
 
 def check(config: ResolveConfig) -> None:
-    """Refuse votes and a taxonomy that cannot be read, before there are clusters.
+    """Check that votes and taxonomy can be read, before clusters exist.
 
     Raises:
         ConfigError: If one of them cannot.
@@ -196,10 +196,10 @@ def _plain(taxonomy: Taxonomy) -> dict[str, Any]:
 def _outcome(
     config: ResolveConfig, data: bytes, taxonomy: Taxonomy, concepts: Concepts
 ) -> _Outcome:
-    """Return what the votes come to.
+    """Return the result of the votes.
 
     Raises:
-        ConfigError: If none of them counts, which is a mistake.
+        ConfigError: If no vote counts.
     """
     votes, defects = read_votes(data)
     keys = dict(enumerate(concepts.keys))

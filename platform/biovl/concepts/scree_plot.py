@@ -1,4 +1,4 @@
-"""The scree plot: how much of the variance each principal component has."""
+"""The scree plot: share of the variance of each principal component."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _SHOWN = 100
 
 
 def scree(pca: PCA) -> bytes:
-    """Return the scree plot as PNG: the share of each component, and of all up to it."""
+    """Return the scree plot as PNG: share of each component, and cumulative share."""
     with style():
         drawn = plot_figure(9, 4.4)
         axes = drawn.subplots()

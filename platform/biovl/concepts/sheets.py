@@ -1,4 +1,4 @@
-"""Contact sheets: a row for each cluster, some of its members beside each other on white."""
+"""Contact sheets: a row of member images per cluster, on white."""
 
 import io
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from biovl.core.charts import GREY, INK
 
 ACROSS = 10
-"""Images of a row."""
+"""Images per row."""
 
 _CELL_PX = 150
 _GAP_PX = 8
@@ -25,11 +25,11 @@ class SheetRow:
     """One cluster of a contact sheet."""
 
     title: str
-    """Which it is: ``cluster 7``."""
+    """Title: ``cluster 7``."""
     lines: Sequence[str] = ()
-    """What else is said of it, each cut to its room: ``1,204 images``, a label."""
+    """Further lines, truncated to the available width: ``1,204 images``, a label."""
     images: Sequence[bytes | None] = ()
-    """Encoded images, of which the first ten are shown; None is one that does not decode."""
+    """Encoded images; the first ten are shown. None for an image that does not decode."""
 
 
 def contact_sheet(rows: Sequence[SheetRow], *, heading: str = "") -> bytes:
@@ -37,7 +37,7 @@ def contact_sheet(rows: Sequence[SheetRow], *, heading: str = "") -> bytes:
 
     Args:
         rows: From top to bottom.
-        heading: A line above them.
+        heading: Line above the rows.
     """
     bold = _font("DejaVuSans-Bold", 17)
     width = 2 * _MARGIN_PX + _TITLE_PX + ACROSS * (_CELL_PX + _GAP_PX) - _GAP_PX
@@ -67,7 +67,7 @@ def contact_sheet(rows: Sequence[SheetRow], *, heading: str = "") -> bytes:
 def _place(
     sheet: Image.Image, draw: ImageDraw.ImageDraw, data: bytes | None, x: int, y: int
 ) -> None:
-    """Put an image whole into its cell, in the middle."""
+    """Fit an image into its cell, centred."""
     if data is None:
         draw.rectangle([x, y, x + _CELL_PX - 1, y + _CELL_PX - 1], outline=_LINE)
         draw.line([(x, y), (x + _CELL_PX - 1, y + _CELL_PX - 1)], _LINE)
@@ -77,7 +77,7 @@ def _place(
     small.thumbnail((_CELL_PX, _CELL_PX), Image.Resampling.LANCZOS)
     left, up = x + (_CELL_PX - small.width) // 2, y + (_CELL_PX - small.height) // 2
     sheet.paste(small, (left, up))
-    # Images that are white at their edges would run into each other.
+    # A border separates images with white edges.
     draw.rectangle([left, up, left + small.width - 1, up + small.height - 1], outline=_LINE)
 
 
@@ -90,6 +90,6 @@ def _cut(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, roo
 
 
 def _font(name: str, size_px: int) -> ImageFont.FreeTypeFont:
-    # matplotlib brings the font of our plots along.
+    # matplotlib ships the font of our plots.
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
     return ImageFont.truetype(str(path), size_px)

@@ -1,6 +1,6 @@
-"""What is known of each cluster, from its rows: size, cohesion, distances, key and members to show.
+"""Summary of each cluster: size, cohesion, distances, key and members to show.
 
-Blocks pass one by one; what is held follows the number of clusters and not that of rows.
+Blocks are processed one by one; memory depends on the number of clusters, not of rows.
 """
 
 import hashlib
@@ -14,11 +14,11 @@ from biovl.concepts import kmeans
 # Shapes: N rows of a block, K clusters, M members to show.
 
 SHOWN = 30
-"""Members of a cluster that reviewers see (BIOMEDICA, section 3.2)."""
+"""Members of a cluster shown to reviewers (BIOMEDICA, section 3.2)."""
 
 _NEAREST = 5
 _LEVELS = 2_048
-"""Of distances: the leading 16 bits of a float32, so that levels are less than 0.8 % apart."""
+"""Levels of distances: the leading 16 bits of a float32, less than 0.8 % apart."""
 
 CLUSTER_SCHEMA = pa.schema(
     [
@@ -37,15 +37,15 @@ MEMBER = np.dtype([("cluster", "<i4"), ("priority", "<u8"), ("row", "<i8"), ("di
 
 
 class Summary:
-    """Takes blocks in their order."""
+    """Accumulates blocks, in order."""
 
     def __init__(self, clusters: int, *, seed: int, longest: float) -> None:
-        """Begin.
+        """Initialize an empty summary.
 
         Args:
-            clusters: How many there are.
-            seed: Decides which members are shown.
-            longest: No distance is longer.
+            clusters: Number of clusters.
+            seed: Seed for the selection of members.
+            longest: Upper bound of distances.
         """
         self._seed, self._rows = seed, 0
         self.sizes_K = np.zeros(clusters, np.int64)
@@ -58,7 +58,7 @@ class Summary:
         self._members_M = np.empty(0, MEMBER)
 
     def add(self, assigned_N: np.ndarray) -> None:
-        """Take the next block: ``steps.ASSIGNED`` of all its rows."""
+        """Add the next block: ``steps.ASSIGNED`` of all its rows."""
         rows_U = np.flatnonzero(assigned_N["cluster"] >= 0)
         own = assigned_N[rows_U]
         labels, distances = own["cluster"], own["distance"]
@@ -73,17 +73,17 @@ class Summary:
         found = np.empty(len(own), MEMBER)
         found["cluster"], found["distance"] = labels, distances
         found["row"] = rows_U + self._rows
-        found["priority"] = _mixed(own["id"], self._seed)
-        self._members_M = _chosen(np.concatenate([self._members_M, found]))
+        found["priority"] = _hash_ids(own["id"], self._seed)
+        self._members_M = _select_members(np.concatenate([self._members_M, found]))
         self._rows += len(assigned_N)
 
     def order(self) -> np.ndarray:
-        """Return the clusters that have members, the largest first, shape [K]."""
+        """Return the non-empty clusters, largest first, shape [K]."""
         order = np.argsort(-self.sizes_K, kind="stable")
         return np.asarray(order[self.sizes_K[order] > 0])
 
     def members(self, renumbered_K: np.ndarray) -> np.ndarray:
-        """Return the members to show, by their cluster's new number, in random order in each."""
+        """Return the members to show, by new cluster number, in random order within each."""
         found = self._members_M.copy()
         found["cluster"] = renumbered_K[found["cluster"]]
         return _in_order(found)
@@ -93,7 +93,7 @@ class Summary:
 
         Args:
             centroids_KC: Of all clusters, float32.
-            order: The clusters to tell of; the first becomes cluster 0.
+            order: Clusters to include; the first becomes cluster 0.
         """
         own_KC = np.ascontiguousarray(centroids_KC[order], np.float32)
         numbers, distances = kmeans.nearest_clusters(own_KC, _NEAREST)
@@ -129,7 +129,7 @@ class Summary:
 
 
 def summarise(blocks: Iterable[np.ndarray], clusters: int, *, seed: int, longest: float) -> Summary:
-    """Return the summary of blocks."""
+    """Return the summary of all blocks."""
     found = Summary(clusters, seed=seed, longest=longest)
     for assigned_N in blocks:
         found.add(assigned_N)
@@ -137,12 +137,12 @@ def summarise(blocks: Iterable[np.ndarray], clusters: int, *, seed: int, longest
 
 
 def _leading(distances_N: np.ndarray) -> np.ndarray:
-    """Return the leading 16 bits of non-negative float32, int64: as these grow, so do they."""
+    """Return the leading 16 bits of non-negative float32, int64: an increasing function."""
     return (distances_N.view(np.uint32) >> 16).astype(np.int64)
 
 
-def _mixed(ids_N: np.ndarray, seed: int) -> np.ndarray:
-    """Return a random number of each row that only its id and the seed decide (splitmix64)."""
+def _hash_ids(ids_N: np.ndarray, seed: int) -> np.ndarray:
+    """Return a pseudo-random number per row, from its id and the seed (splitmix64)."""
     mixed = ids_N + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -150,7 +150,7 @@ def _mixed(ids_N: np.ndarray, seed: int) -> np.ndarray:
     return np.asarray(mixed)
 
 
-def _chosen(members_M: np.ndarray) -> np.ndarray:
+def _select_members(members_M: np.ndarray) -> np.ndarray:
     """Return the members of each cluster with the smallest random numbers."""
     sorted_M = _in_order(members_M)
     begins = np.searchsorted(sorted_M["cluster"], sorted_M["cluster"], side="left")
@@ -163,7 +163,7 @@ def _in_order(members_M: np.ndarray) -> np.ndarray:
 
 
 def _key(centroid_C: np.ndarray, size: int, ids: int) -> str:
-    """Return what changes with a cluster: its centroid or who belongs to it."""
+    """Return a key that changes with the centroid or the members of a cluster."""
     digest = hashlib.blake2b(centroid_C.astype("<f4").tobytes(), digest_size=8)
     digest.update(size.to_bytes(8, "little") + ids.to_bytes(8, "little"))
     return digest.hexdigest()

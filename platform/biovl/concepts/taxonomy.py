@@ -1,6 +1,6 @@
-"""What images may be said to show: panel types, global concepts, and local ones below them.
+"""Taxonomy of image labels: panel types, global concepts, and local concepts below them.
 
-Ours is data beside this file; any other is a file of the same form.
+Our taxonomy is a data file in this folder; custom files have the same format.
 """
 
 import difflib
@@ -24,34 +24,37 @@ _NEAREST = 3
 
 @dataclass(frozen=True)
 class PanelType:
-    """One answer to the question for panels."""
+    """One answer to the question about panels."""
 
     panel_type: str
     panel_subtype: str | None
-    """What the panels show; None where there is one panel."""
+    """Content of the panels; None for a single panel."""
     question: str
-    """As a reviewer reads it."""
+    """Wording for reviewers."""
 
 
 @dataclass(frozen=True)
 class Taxonomy:
-    """The names that a vote may use. Names that differ in case, spaces and dashes are the same."""
+    """Allowed names in votes. Names that differ in case, spaces and dashes are equal."""
 
     panels: tuple[PanelType, ...]
     concepts: Mapping[str, tuple[str, ...]]
-    """Global concepts, each with its local ones, in the order of the file."""
+    """Global concepts with their local concepts, in the order of the file."""
     aliases: Mapping[str, str]
-    """Other names, normalised, and the concept each means."""
+    """Normalized aliases, with the concept of each."""
 
     def panel(self, panel_type: str, panel_subtype: str | None) -> PanelType:
-        """Return the answer of these two.
+        """Return the panel type with these names.
 
         Raises:
-            ConfigError: If there is none: names the answers.
+            ConfigError: If there is none, with the allowed ones.
         """
-        wanted = normalised(panel_type), normalised(panel_subtype or "")
+        wanted = normalize_name(panel_type), normalize_name(panel_subtype or "")
         for panel in self.panels:
-            if wanted == (normalised(panel.panel_type), normalised(panel.panel_subtype or "")):
+            if wanted == (
+                normalize_name(panel.panel_type),
+                normalize_name(panel.panel_subtype or ""),
+            ):
                 return panel
         known = " or ".join(
             _described(panel.panel_type, panel.panel_subtype) for panel in self.panels
@@ -61,58 +64,58 @@ class Taxonomy:
         )
 
     def global_concept(self, name: str) -> str:
-        """Return the name of a global concept as the taxonomy writes it.
+        """Return the taxonomy's spelling of a global concept.
 
         Raises:
-            ConfigError: If there is none: names the nearest.
+            ConfigError: If there is none, with the nearest names.
         """
         return self._found("global", name, self._globals)
 
     def local_concept(self, name: str) -> str:
-        """Return the name of a local concept as the taxonomy writes it.
+        """Return the taxonomy's spelling of a local concept.
 
         Raises:
-            ConfigError: If there is none: names the nearest.
+            ConfigError: If there is none, with the nearest names.
         """
         return self._found("local", name, self._locals)
 
     def globals_of(self, local: str) -> tuple[str, ...]:
-        """Return the global concepts that a local one stands below; most stand below one.
+        """Return the global concepts of a local concept; most have one.
 
         Raises:
-            ConfigError: If there is no such local concept.
+            ConfigError: If the local concept does not exist.
         """
         name = self.local_concept(local)
         return tuple(above for above, below in self.concepts.items() if name in below)
 
     @functools.cached_property
     def local_concepts(self) -> tuple[str, ...]:
-        """Every local concept once, in the order of the file."""
+        """All local concepts without duplicates, in the order of the file."""
         return tuple(dict.fromkeys(itertools.chain(*self.concepts.values())))
 
     @functools.cached_property
     def _globals(self) -> dict[str, str]:
-        return {normalised(name): name for name in self.concepts}
+        return {normalize_name(name): name for name in self.concepts}
 
     @functools.cached_property
     def _locals(self) -> dict[str, str]:
-        return {normalised(name): name for name in self.local_concepts}
+        return {normalize_name(name): name for name in self.local_concepts}
 
     def _found(self, level: str, name: str, known: Mapping[str, str]) -> str:
-        wanted = normalised(name)
-        found = known.get(wanted) or known.get(normalised(self.aliases.get(wanted, "")))
+        wanted = normalize_name(name)
+        found = known.get(wanted) or known.get(normalize_name(self.aliases.get(wanted, "")))
         if found is not None:
             return found
         near = ", ".join(_nearest(wanted, known)) or f"none, of {len(known)} names"
         raise ConfigError(f"there is no {level} concept {name!r:.100}; nearest: {near}")
 
 
-def normalised(name: str) -> str:
-    """Return what two ways to write a name have in common: lower case, no white space, no dashes.
+def normalize_name(name: str) -> str:
+    """Return a name in lower case, without white space and dashes.
 
     Source:
-        BIOMEDICA, arXiv 2501.07171, section 14.7. Full-width letters and characters that are not
-        seen count as what they look like.
+        BIOMEDICA, arXiv 2501.07171, section 14.7. Full-width letters are converted and invisible
+        characters removed in addition.
     """
     folded = unicodedata.normalize("NFKC", name).lower()
     return "".join(
@@ -125,13 +128,13 @@ def normalised(name: str) -> str:
 
 
 def load_taxonomy(path: str | None = None) -> Taxonomy:
-    """Return the taxonomy of a YAML file, local or ``s3://``; None: ours.
+    """Load a taxonomy from a YAML file, local or ``s3://``; None for ours.
 
-    A file has ``concepts`` (lists of local ones by global one) and may have ``aliases`` and
-    ``panels``; without, panels are answered as in ours.
+    A file has ``concepts`` (lists of local concepts by global concept), and optionally ``aliases``
+    and ``panels``; panels default to ours.
 
     Raises:
-        ConfigError: If there is no such file or it is no taxonomy: says where in it.
+        ConfigError: If the file does not exist or is invalid, with the position.
     """
     values, where = _read(path), path or _OURS
     concepts = _named(where, "concepts", values.get("concepts"))
@@ -142,7 +145,7 @@ def load_taxonomy(path: str | None = None) -> Taxonomy:
             name: _names(where, f"concepts.{name}", below) for name, below in concepts.items()
         },
         aliases={
-            normalised(name): _name(where, f"aliases.{name}", meant)
+            normalize_name(name): _name(where, f"aliases.{name}", meant)
             for name, meant in aliases.items()
         },
     )
@@ -157,7 +160,7 @@ def load_taxonomy(path: str | None = None) -> Taxonomy:
 
 
 def _nearest(wanted: str, known: Mapping[str, str]) -> list[str]:
-    """Return the names nearest to a normalised one: those that it is a part of, then the alike."""
+    """Return the names nearest to a normalized one: those containing it, then similar ones."""
     part = [name for name in known if len(wanted) > 1 and wanted in name]
     alike = difflib.get_close_matches(wanted, known, _NEAREST, cutoff=0.5)
     return [known[name] for name in dict.fromkeys([*part, *alike])][:_NEAREST]
@@ -169,7 +172,7 @@ def _described(panel_type: str, panel_subtype: str | None) -> str:
 
 
 class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML lets the second of two equal keys win; here the first would be lost unseen."""
+    """Rejects duplicate keys: plain YAML silently keeps the last one."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -201,7 +204,7 @@ def _read(path: str | None) -> dict[str, Any]:
         raise ConfigError(
             f"{path or _OURS} holds no taxonomy: expected concepts: with lists by name"
         )
-    # Names with dots are names, no settings of settings.
+    # Names with dots are names, not nested settings.
     unknown = sorted(str(name) for name in values.keys() - {"panels", "concepts", "aliases"})
     if unknown:
         raise ConfigError(
@@ -233,7 +236,7 @@ def _names(where: str, part: str, values: object) -> tuple[str, ...]:
 
 
 def _name(where: str, part: str, value: object) -> str:
-    # YAML reads no, 3 and 2025-01-01 as other things than text.
+    # YAML parses no, 3 and 2025-01-01 as other types than strings.
     if not isinstance(value, str):
         raise ConfigError(
             f"{where}: {part} must have names, got {value!r:.100}: write it in quotes"
@@ -246,7 +249,7 @@ def _panel_problems(panels: Sequence[PanelType]) -> list[str]:
         return ["panels: empty; leave it out for those of the paper"]
     problems, seen, with_subtype = [], set(), dict[str, bool]()
     for number, panel in enumerate(panels):
-        kind, subtype = normalised(panel.panel_type), normalised(panel.panel_subtype or "")
+        kind, subtype = normalize_name(panel.panel_type), normalize_name(panel.panel_subtype or "")
         if not kind or not panel.question.strip():
             problems.append(f"panels.{number}: panel_type and question must not be empty")
         if (kind, subtype) in seen:
@@ -264,7 +267,7 @@ def _concept_problems(concepts: Mapping[str, Sequence[str]]) -> list[str]:
     for name, below in concepts.items():
         where = f"concepts.{name}"
         problems += _name_problems(where, name)
-        other = above.setdefault(normalised(name), name)
+        other = above.setdefault(normalize_name(name), name)
         if other != name:
             problems.append(f"{where}: {other!r} is the same name")
         if not below:
@@ -272,17 +275,17 @@ def _concept_problems(concepts: Mapping[str, Sequence[str]]) -> list[str]:
         here: set[str] = set()
         for local in below:
             problems += _name_problems(where, local)
-            first = written.setdefault(normalised(local), local)
-            if normalised(local) in here:
+            first = written.setdefault(normalize_name(local), local)
+            if normalize_name(local) in here:
                 problems.append(f"{where}: {local!r} stands there twice")
             elif first != local:
                 problems.append(f"{where}: {local!r} is written {first!r} elsewhere")
-            here.add(normalised(local))
+            here.add(normalize_name(local))
     return problems
 
 
 def _name_problems(where: str, name: str) -> list[str]:
-    if not normalised(name):
+    if not normalize_name(name):
         return [f"{where}: a name without letters: {name!r}"]
     if ";" in name:
         return [f"{where}: {name!r} has a semicolon, which separates names in a list of votes"]
@@ -294,11 +297,11 @@ def _name_problems(where: str, name: str) -> list[str]:
 def _alias_problems(made: Taxonomy, aliases: Mapping[str, str]) -> list[str]:
     problems, known, seen = [], {**made._globals, **made._locals}, dict[str, str]()
     for name, meant in aliases.items():
-        other = seen.setdefault(normalised(name), name)
+        other = seen.setdefault(normalize_name(name), name)
         if other != name:
             problems.append(f"aliases.{name}: {other!r} is the same name")
-        if normalised(name) in known:
-            problems.append(f"aliases.{name}: there is a concept {known[normalised(name)]!r}")
-        if normalised(meant) not in known:
+        if normalize_name(name) in known:
+            problems.append(f"aliases.{name}: there is a concept {known[normalize_name(name)]!r}")
+        if normalize_name(meant) not in known:
             problems.append(f"aliases.{name}: there is no concept {meant!r}")
     return problems

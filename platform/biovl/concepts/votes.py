@@ -1,4 +1,4 @@
-"""Votes: what one reviewer says of one cluster; as CSV, also from and for spreadsheets."""
+"""Votes of reviewers about clusters, and their CSV format, compatible with spreadsheets."""
 
 import csv
 import io
@@ -14,40 +14,40 @@ COLUMNS = (
     *("cluster_id", "key", "reviewer", "panel_type", "panel_subtype", "global_concepts"),
     *("local_concepts", "practice", "created"),
 )
-"""Of a CSV file with votes. Lists are joined by semicolons."""
+"""Columns of a CSV file with votes. Lists are joined by semicolons."""
 
 _SEPARATOR = ";"
 _MAX_CELL = 10_000
-"""Characters; no answer is longer, and what is was meant for something else."""
+"""Maximum characters of a cell; a longer one is not a vote."""
 _MAX_ID = 2**31 - 1
-# What spreadsheets take for a formula (OWASP, CSV injection).
+# Prefixes that spreadsheets interpret as formulas (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vote:
-    """What a reviewer says most images of a cluster are."""
+    """A reviewer's description of most images of a cluster."""
 
     cluster_id: int
     key: str
-    """Of the cluster as the reviewer saw it: it has another once its members change."""
+    """Key of the cluster when it was reviewed; it changes with its members."""
     reviewer: str
     panel_type: str
     panel_subtype: str | None
     global_concepts: tuple[str, ...]
     local_concepts: tuple[str, ...]
     practice: bool = False
-    """Given to learn; not counted."""
+    """Practice votes are not counted."""
     created: str
-    """When, ISO 8601; UTC where it names no zone. May be empty: earlier than any other."""
+    """Time in ISO 8601; UTC by default. Empty counts as earlier than any other."""
 
 
 def checked(vote: Vote, taxonomy: Taxonomy) -> Vote:
-    """Return a vote with names as the taxonomy writes them and in its order, each once.
+    """Return a vote with the taxonomy's spelling and order, without duplicates.
 
     Raises:
-        ConfigError: If a name is not in the taxonomy (says the nearest), panels have a type with
-            the wrong subtype, there is no global concept, or a local one without its global.
+        ConfigError: If a name is not in the taxonomy (with the nearest names), a panel type has
+            the wrong subtype, or global concepts are missing, also for a local concept.
     """
     panel = taxonomy.panel(vote.panel_type, vote.panel_subtype)
     global_concepts = {taxonomy.global_concept(name) for name in vote.global_concepts}
@@ -71,13 +71,13 @@ def checked(vote: Vote, taxonomy: Taxonomy) -> Vote:
 
 
 def read_votes(data: bytes) -> tuple[list[Vote], list[tuple[int, str]]]:
-    """Return the votes of a CSV file, and the rows that are none.
+    """Return the votes of a CSV file, and its invalid rows.
 
-    All of ``COLUMNS`` must be there, in any order; others, such as a spreadsheet's notes, are not
-    looked at. Names are not compared with a taxonomy: that is ``checked``.
+    All of ``COLUMNS`` are required, in any order; other columns are ignored. Names are not compared
+    with a taxonomy: see ``checked``.
 
     Returns:
-        Votes in the order of the file; and the line (the first is 1) and reason of each other row.
+        Votes in the order of the file; and line (from 1) and reason of each invalid row.
 
     Raises:
         ConfigError: If the file is not CSV in UTF-8 with these columns.
@@ -88,7 +88,7 @@ def read_votes(data: bytes) -> tuple[list[Vote], list[tuple[int, str]]]:
         raise ConfigError(
             f"votes must be CSV in UTF-8: {spreadsheets.encoding_hint(error)}"
         ) from error
-    # Only line ends that CSV knows: str.splitlines would divide at others too.
+    # Only the line ends of CSV: str.splitlines would split at others too.
     lines = list(io.StringIO(text, newline=""))
     delimiter = spreadsheets.delimiter_of(lines[0] if lines else "", ",", COLUMNS)
     rows = _rows(lines, delimiter)
@@ -116,7 +116,7 @@ def read_votes(data: bytes) -> tuple[list[Vote], list[tuple[int, str]]]:
 
 
 def write_votes(votes: Iterable[Vote]) -> bytes:
-    """Return votes as CSV; ``read_votes`` gives them back."""
+    """Return votes as CSV, readable by ``read_votes``."""
     return to_csv(COLUMNS, map(cells_of, votes))
 
 
@@ -136,31 +136,31 @@ def cells_of(vote: Vote) -> list[str]:
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
-    """Return CSV in UTF-8 that no spreadsheet finds formulas in."""
+    """Return CSV in UTF-8 without cells that spreadsheets interpret as formulas."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(header)
-    writer.writerows([harmless(str(cell)) for cell in row] for row in rows)
+    writer.writerows([escape_formula(str(cell)) for cell in row] for row in rows)
     return stream.getvalue().encode()
 
 
-def harmless(cell: str) -> str:
-    """Return a cell with an apostrophe before what a spreadsheet would take for a formula.
+def escape_formula(cell: str) -> str:
+    """Return a cell with an apostrophe before a formula prefix.
 
-    One that has such an apostrophe already gets a second, so that ``read_votes`` can take it away.
+    A cell that already has such an apostrophe gets another, so that ``read_votes`` can undo it.
     """
     return f"'{cell}" if cell.lstrip("'").startswith(_FORMULA) else cell
 
 
 def _plain(cell: str) -> str:
     cell = cell.strip()
-    return cell[1:] if cell.startswith("'") and harmless(cell[1:]) == cell else cell
+    return cell[1:] if cell.startswith("'") and escape_formula(cell[1:]) == cell else cell
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield the first line's number and the cells of each row, or why there are none.
+    """Yield the first line's number and the cells of each row, or why it is invalid.
 
-    A quote that nobody closed would swallow all that follows: then its line alone is no row.
+    An unclosed quote would consume the rest of the file: then only its line is invalid.
     """
     begin = 0
     while begin < len(lines):
@@ -223,10 +223,10 @@ def _created(cell: str) -> str:
 
 
 def moment(created: str) -> datetime:
-    """Return when a vote was given, to compare; empty is before all.
+    """Return the time of a vote, for comparison; empty is before all.
 
     Raises:
-        ValueError: If it is no time in ISO 8601.
+        ValueError: If it is not a time in ISO 8601.
     """
     if not created:
         return datetime.min.replace(tzinfo=UTC)
