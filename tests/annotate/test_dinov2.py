@@ -164,9 +164,9 @@ def test_weights_that_are_not_whole_are_refused_by_name(weights: Path, tmp_path:
 @pytest.mark.parametrize(
     ("described", "told"),
     [
-        (None, "no folder with config.json"),
+        (None, "folder with config.json"),
         ({"model_type": "bert"}, "has 'bert', expected a model_type of dinov2"),
-        ({"architecture": "vit_tiny_patch14_dinov2_none"}, "has no model called"),
+        ({"architecture": "vit_tiny_patch14_dinov2_none"}, "has no model"),
     ],
 )
 def test_weights_of_something_else_are_refused(

@@ -254,7 +254,7 @@ def test_models_of_two_shapes_are_refused_before_anything_is_begun(models, tmp_p
 def test_a_model_that_is_not_there_is_named(models, tmp_path, which) -> None:
     broken = list(models)
     broken[which] = tmp_path / "nothing"
-    with pytest.raises(ArtifactError, match="nothing is not there"):
+    with pytest.raises(ArtifactError, match="nothing does not exist"):
         run((broken[0], broken[1]), tmp_path / "out", alpha=0.5)
 
 

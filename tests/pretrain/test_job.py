@@ -239,7 +239,7 @@ def test_a_killed_driver_goes_on_with_the_same_command(
         command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
     )
     assert second.returncode == 0, second.stderr
-    assert "goes on after step" in second.stderr
+    assert "resumes from step" in second.stderr
     assert json.loads(second.stdout.splitlines()[-1])["steps"] == 6
     assert weights(out) == weights(undisturbed)
     assert losses(out) == losses(undisturbed)

@@ -53,7 +53,7 @@ def test_places_stand_by_shard_and_offset_whatever_the_order_of_the_index(tmp_pa
 
 
 def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="give the folder that assemble published"):
+    with pytest.raises(ArtifactError, match="give a folder"):
         read_places(str(tmp_path), "train")
     pq.write_table(pa.table({"pair_id": ["a"], "split": ["train"]}), tmp_path / "index.parquet")
     with pytest.raises(ArtifactError, match="no column offset, shard, size, text_tokens"):

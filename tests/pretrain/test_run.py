@@ -141,7 +141,7 @@ def test_an_epoch_that_was_not_validated_before_a_kill_is_validated_after_it(
     second = World(tmp_path)
     second.run(config(tmp_path))
     assert second.validated == [(1, 8)]
-    assert second.said == ["goes on after step 12 of 12"]
+    assert second.said == ["resumes from step 12 of 12"]
 
 
 def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> N
     world.run(config(tmp_path), every=None)
     assert ["corrupt checkpoint" in line for line in world.said[:3]] == [True] * 3
     assert Checkpoints(str(tmp_path)).corrupt() == [8, 10, 12]
-    assert world.said[3] == "goes on after step 5 of 12"
+    assert world.said[3] == "resumes from step 5 of 12"
     again = Checkpoints(str(tmp_path)).load(12)["model"]
     assert all(torch.equal(again[name], value) for name, value in undisturbed.items())
 

@@ -100,7 +100,7 @@ def test_a_setting_that_a_tracker_does_not_have_is_refused() -> None:
 
 
 def test_a_tracker_named_twice_is_refused() -> None:
-    with pytest.raises(ConfigError, match="named twice"):
+    with pytest.raises(ConfigError, match="twice"):
         check_trackers([Plugin("tensorboard"), Plugin("tensorboard")])
 
 
@@ -143,5 +143,5 @@ def test_mlflow_goes_on_with_its_run_and_holds_no_step_twice(tmp_path, monkeypat
 
 def test_mlflow_that_cannot_be_used_is_a_mistake_of_the_configuration(tmp_path) -> None:
     pytest.importorskip("mlflow")
-    with pytest.raises(ConfigError, match="MLflow at nowhere://x refuses the run"):
+    with pytest.raises(ConfigError, match="MLflow at nowhere://x"):
         make_trackers([Plugin("mlflow", {"tracking_uri": "nowhere://x"})], tmp_path, "run", PLAIN)

@@ -179,8 +179,8 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_weights(
 @pytest.mark.parametrize(
     ("name", "damage", "says"),
     [
-        (WEIGHTS, lambda data: data[:-1], "not what was published"),
-        (WEIGHTS, lambda data: None, "is not there"),
+        (WEIGHTS, lambda data: data[:-1], "differs from the published"),
+        (WEIGHTS, lambda data: None, "does not exist"),
         (CONFIG, lambda data: data.replace(b"16", b"24"), "does not fit"),
         (CONFIG, lambda data: b"[]", "not a detector's"),
         (CONFIG, lambda data: data.replace(b"test_resnet", b"no_such"), "no_such"),
