@@ -377,7 +377,7 @@ def test_balance_by_what_is_no_column_of_labels_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="give the folder that has it in columns"):
         run(figures, tmp_path / "c", **{"balance.cap": 6})
-    with pytest.raises(ConfigError, match="balance.column 'width_px'"):
+    with pytest.raises(ConfigError, match=r"balance\.column 'width_px'"):
         run(figures, tmp_path / "c", **{"balance.cap": 6, "balance.column": "width_px"})
     with pytest.raises(ConfigError, match="contradict each other"):
         run(figures, tmp_path / "c", **{"balance.cap": 6, "balance.target": 60})

@@ -177,7 +177,7 @@ def rows_of(
                     yield {**own, **next(beside)}
         except (OSError, pa.ArrowInvalid) as error:
             # Storage errors are reported as such.
-            if isinstance(error, OSError) and trouble(error, table.uri):
+            if isinstance(error, OSError) and storage_problem(error, table.uri):
                 raise
             raise ArtifactError(f"{table.uri}/{path} cannot be read: {error}") from error
 

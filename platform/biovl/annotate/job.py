@@ -276,7 +276,7 @@ class _Compute:
 
 
 def _joined_parts(draft: Draft) -> set[int]:
-    return {int(kept.rpartition("/")[2]) for kept in draft.names_noted("joined")}
+    return {int(kept.rpartition("/")[2]) for kept in draft.note_names("joined")}
 
 
 def _join(

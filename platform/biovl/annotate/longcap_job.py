@@ -65,7 +65,7 @@ def fill(
         kept = run(asked).map(
             functools.partial(_store_answer, annotator.config.cache), num_cpus=_LITTLE
         )
-        here = sum(int(checked(row)["kept"]) for row in kept.iter_rows())
+        here = sum(int(raise_task_error(row)["kept"]) for row in kept.iter_rows())
         answered += here
         report.say(f"wave {wave + 1}: {here:,} answers")
         if not here:

@@ -81,7 +81,7 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
         return done
     _check(config, source)
     blocks = block_count(table, config.block_rows)
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         _accept_late_settings(config.out, plain)
         draft = Draft.begin(
             config.out,
@@ -198,21 +198,21 @@ class _Worker:
 
     def pick(self, number: int, own: np.ndarray) -> dict[str, Any]:
         """Return some rows of a block."""
-        return returned(
+        return run_task(
             self._config.out,
             lambda: {"rows": self._blocks.one(number)[own]},
         )
 
     def first_centroids(self, sample_SC: np.ndarray, clusters: int, seed: int) -> dict[str, Any]:
         """Return initial centroids."""
-        return returned(
+        return run_task(
             self._config.out,
             lambda: {"centroids": kmeans.first_centroids(sample_SC, clusters, seed)},
         )
 
     def sums(self, centroids_KC: np.ndarray) -> dict[str, Any]:
         """Return the sums of an iteration over this worker's blocks."""
-        return returned(
+        return run_task(
             self._config.out,
             lambda: {"sums": steps.sums(self._blocks, centroids_KC, self._largest)},
         )

@@ -105,7 +105,7 @@ def _pretrained(
     if every is None:
         say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
     # A second driver would kill this one's workers, taking them for those of a dead run.
-    with held(config.out) as lease:
+    with acquire_lease(config.out) as lease:
         _accept_other_publish(config.out, what)
         draft = Draft.begin(
             config.out,
@@ -416,7 +416,7 @@ class _Listener:
                 self._process_messages()
 
     def _process_messages(self) -> None:
-        for kind, *values in ray_train.taken_from(self.queue):
+        for kind, *values in ray_train.drain_queue(self.queue):
             if kind == "validate":
                 self.validate(*values)
             else:

@@ -53,7 +53,7 @@ class Journal:
 
     def add_scores(self, steps_done: int) -> None:
         """Log the scores of the epochs that were validated since the last call."""
-        told: list[int] = self._draft.noted(_TOLD) or []
+        told: list[int] = self._draft.read_note(_TOLD) or []
         new = {
             epoch: found for epoch, found in scores_noted(self._draft).items() if epoch not in told
         }

@@ -15,8 +15,8 @@ def note_name(epoch: int) -> str:
 
 def scores_noted(draft: Draft) -> dict[int, dict[str, Any]]:
     """Return the noted scores of the validated epochs, by epoch from 0."""
-    names = draft.names_noted("validation")
-    return {int(name.rpartition("/")[2]): draft.noted(name) or {} for name in names}
+    names = draft.note_names("validation")
+    return {int(name.rpartition("/")[2]): draft.read_note(name) or {} for name in names}
 
 
 def best_epoch(scores: dict[int, dict[str, Any]]) -> int | None:

@@ -55,7 +55,7 @@ def _train_detector(config: DetectorConfig, report: Progress) -> Manifest:
         draft = Draft.begin(
             config.out, KIND, plain, defaults=configs.defaults(DetectorConfig), output_format=FORMAT
         )
-        with connected():
+        with connect_ray():
             found = _run_training(config, report)
         manifest = Manifest(
             kind=KIND,

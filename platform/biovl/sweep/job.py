@@ -320,7 +320,7 @@ class _Endings(tune.Callback):
         own = trial.config["trial"]
         key = _ended(own["name"])
         # A trial that returned has published a model, or noted the reason.
-        if find_manifest(own["config"]["out"]) is None and not self._draft.noted(key):
+        if find_manifest(own["config"]["out"]) is None and not self._draft.read_note(key):
             self._draft.note(key, {"status": STOPPED, "reason": ""})
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
