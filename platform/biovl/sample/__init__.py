@@ -1,7 +1,7 @@
-"""A small corpus of the project's own: PMC packages that look real and belong to nobody.
+"""A small synthetic corpus: PMC packages that look real and have no third-party content.
 
 Nothing is downloaded and no text is copied. Captions describe what their images show, so that a
-small model can learn from them; the JATS holds the structures in which figures are hard to read.
+small model can learn from them; the JATS contains the structures that are hard to parse.
 """
 
 from biovl.sample.damaged import make_damaged_packages

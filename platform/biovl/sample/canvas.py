@@ -1,4 +1,4 @@
-"""From drawing calls and arrays to the pixels of one panel."""
+"""Drawing calls and arrays to the pixels of one panel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ BARE: Box = (0.02, 0.02, 0.96, 0.96)
 X, Y = (axis.astype(np.float32) for axis in np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT)))
 """Coordinates of a panel's pixels. Shape [H, W]."""
 
-# The defaults are restored: a sample must not depend on the matplotlibrc of whoever makes it.
+# Restore matplotlib's defaults: a sample must not depend on the user's matplotlibrc.
 _STYLE: dict[Any, Any] = {
     name: value
     for name, value in matplotlib.rcParamsDefault.items()
@@ -33,7 +33,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def plot_pixels(draw: Callable[[Axes], None], box: Box = FRAMED) -> np.ndarray:
-    """Return what ``draw`` puts on its axes. RGB, uint8, shape [280, 360, 3]."""
+    """Return the pixels that ``draw`` produces. RGB, uint8, shape [280, 360, 3]."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100)
         canvas = FigureCanvasAgg(figure)
@@ -55,7 +55,7 @@ def blur(image: np.ndarray, sigma: float | tuple[float, ...]) -> np.ndarray:
 
 
 def noise(rng: Rng, sigma: float) -> np.ndarray:
-    """Return smooth noise of mean 0 and deviation 1. Shape [H, W]."""
+    """Return smooth noise with mean 0 and standard deviation 1. Shape [H, W]."""
     field = blur(rng.normal(size=(HEIGHT, WIDTH)), sigma)
     return np.asarray((field - field.mean()) / field.std())
 

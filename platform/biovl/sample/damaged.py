@@ -1,4 +1,4 @@
-"""Packages with one thing wrong each. The name of a package says what."""
+"""Packages with one defect each, which is in the package's name."""
 
 import struct
 import zlib
@@ -11,7 +11,7 @@ from biovl.sample.packages import PackageFiles, make_article, write_archive, wri
 
 _ONE_FIGURE = replace(FLAVOURS[0], slots=(Slot("plain", "jpg", 1),))
 _FIRST_INDEX = 900
-"""Far from the healthy articles' ids."""
+"""Above the ids of valid articles."""
 
 _SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><circle r="4"/></svg>'
 
@@ -20,10 +20,10 @@ def make_damaged_packages(folder: Path, *, seed: int = 0) -> list[Path]:
     """Write packages that each have one defect; return their paths.
 
         folder/
-          damaged-truncated-image/          a JPEG that ends half-way
+          damaged-truncated-image/          a truncated JPEG
           damaged-parent-path.tar.gz        an archive with a member called ../../escaped.jpg …
 
-    Each is an article of its own with one figure, and without its defect it would be usable.
+    Each contains one article with one figure, which would be usable without the defect.
     """
     paths = []
     for i, (name, damage) in enumerate(_IN_FOLDERS.items()):

@@ -1,4 +1,4 @@
-"""Figures as JATS, in the structures that readers of it stumble over."""
+"""Figures as JATS, in the structures that are hard to parse."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from biovl.sample.prose import Manuscript, Placed, xref
 
 
 def figures_xml(m: Manuscript, figures: Iterable[Placed]) -> list[str]:
-    """Return the XML of each figure; what is written inside another is an empty string."""
+    """Return the XML of each figure; empty for a figure that is nested in another."""
     figures = list(figures)
     written = []
     for i, figure in enumerate(figures):

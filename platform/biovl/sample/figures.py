@@ -1,4 +1,4 @@
-"""Figures as published: one panel or several with drawn labels, a caption, and image files."""
+"""Synthetic figures: one or several panels with labels, a caption, and image files."""
 
 import io
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ _GAP_PX = 30
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure before it is published."""
+    """A figure before publication."""
 
     panels: tuple[Panel, ...]
     letters: str
-    """The labels drawn beside the panels, one character each; empty for a single panel."""
+    """The labels drawn next to the panels, one character each; empty for a single panel."""
     pixels: np.ndarray
     """RGB, uint8, shape [H, W, 3]."""
 

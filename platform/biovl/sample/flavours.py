@@ -1,4 +1,4 @@
-"""How six publishers write JATS: the differences between them, as data."""
+"""The JATS variants of six publishers, as data."""
 
 from dataclasses import dataclass, field
 
@@ -44,24 +44,24 @@ NO_REUSE = (
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for a figure: the JATS around it and the files it is published as."""
+    """A position for a figure: the JATS around it and its files."""
 
     structure: str
     files: str
     panels: int | None = None
-    """``None`` draws a number."""
+    """``None`` means a random number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flavour:
-    """One publisher's habits. Braces take a number, or the article's serial and a number."""
+    """One publisher's conventions. Braces stand for a number, or the serial and a number."""
 
     name: str
     journal: str
     prolog: str
     root: str
     licenses: tuple[str, ...]
-    """Taken in turn by this publisher's articles."""
+    """Used in turn by this publisher's articles."""
     slots: tuple[Slot, ...]
     label: str
     word: str
@@ -72,7 +72,7 @@ class Flavour:
     letters: str
     date: str
     place: str = "sec"
-    """Where figures stand: ``sec``, or ``floats`` for a floats-group."""
+    """Location of figures: ``sec``, or ``floats`` for a floats-group."""
     language: str = "en"
     article_types: tuple[str, ...] = field(default=("research-article",))
     suffix: str = ".nxml"

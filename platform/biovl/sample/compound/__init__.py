@@ -1,1 +1,1 @@
-"""Drawn compound figures of which all is known: to test, to train and to measure with."""
+"""Synthetic compound figures with complete annotations, for tests, training and benchmarks."""

@@ -1,4 +1,4 @@
-"""Captions and citing sentences of drawn figures, with the split that is right by construction."""
+"""Captions and citing sentences of synthetic figures, with their correct split by construction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _CITING = (
 
 @dataclass(frozen=True)
 class Citance:
-    """A sentence of the article, and the panels of the figure that it names; none: the figure."""
+    """A sentence of the article, and the panels it cites; none means the whole figure."""
 
     text: str
     labels: tuple[str, ...]
@@ -31,12 +31,12 @@ class Citance:
 
 @dataclass(frozen=True)
 class Caption:
-    """A caption and its parts: what comes before them, one for each label, what comes after."""
+    """A caption and its parts: the preamble, one part per label, and the trailing text."""
 
     text: str
     preamble: str
     parts: dict[str, str]
-    """What is said of each label, without its marker."""
+    """The text of each label, without its marker."""
     trailing: str
     citances: tuple[Citance, ...]
 

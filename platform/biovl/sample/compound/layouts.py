@@ -55,22 +55,22 @@ LABEL_PLACES = {
 
 @dataclass(frozen=True)
 class Layout:
-    """An empty page and the places of its panels, in reading order."""
+    """An empty page and the boxes of its panels, in reading order."""
 
     width: int
     height: int
     boxes: tuple[Box, ...]
     scale: float
-    """Of the page against one of the usual width: what labels and type are scaled by."""
+    """Size of the page relative to the usual width: the factor for labels and type."""
 
 
 def drawn_from(rng: Rng, quantiles: Sequence[float]) -> float:
-    """Return a number with one of the distributions above."""
+    """Return a random number from the distribution with the given quantiles."""
     return float(np.interp(rng.uniform(), _QUANTILES, quantiles))
 
 
 def chosen(rng: Rng, counts: dict[T, int]) -> T:
-    """Return a key as often as it was counted."""
+    """Return a random key with probability proportional to its count."""
     keys = list(counts)
     weights = np.array([counts[key] for key in keys], float)
     return keys[int(rng.choice(len(keys), p=weights / weights.sum()))]

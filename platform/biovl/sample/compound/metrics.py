@@ -1,7 +1,7 @@
-"""How right the panels and labels of figures are, by the measures of the literature.
+"""Metrics for the panels and labels of figures, as defined in the literature.
 
-``imageclef_accuracy`` is never stated alone: it divides the shared area by the candidate's, so that
-a figure of tiny boxes, one within each true panel, scores 1.
+``imageclef_accuracy`` must not be reported alone: it divides the intersection by the candidate's
+area, so that a figure of tiny boxes, one within each true panel, scores 1.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _SHARED = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A box that was found, and how sure it is."""
+    """A predicted box and its confidence."""
 
     box: Box
     confidence: float
@@ -22,7 +22,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Hits among what was found and what is true."""
+    """Counts of hits, predictions and true items."""
 
     hits: int
     found: int
@@ -30,17 +30,17 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """1 if nothing was found."""
+        """1 if nothing was predicted."""
         return self.hits / self.found if self.found else 1.0
 
     @property
     def recall(self) -> float:
-        """1 if there was nothing to find."""
+        """1 if there are no true items."""
         return self.hits / self.true if self.true else 1.0
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall; 1 if there was nothing to find and nothing was."""
+        """Harmonic mean of precision and recall; 1 if there are no true and no predicted items."""
         total = self.found + self.true
         return 2 * self.hits / total if total else 1.0
 
@@ -141,7 +141,7 @@ def average_precision(
 def label_counts(
     found: Sequence[tuple[str, Box]], true: Sequence[tuple[str, Box]], at: float = 0.5
 ) -> Counts:
-    """Return how many labels were read rightly at the right place, in one figure."""
+    """Return the number of labels with correct text and position, in one figure."""
     boxes = assigned([box for _, box in found], [box for _, box in true], at)
     hits = sum(found[i][0] == true[j][0] for i, j in boxes.items())
     return Counts(hits, len(found), len(true))
@@ -150,9 +150,9 @@ def label_counts(
 def alignment_counts(
     found: Sequence[tuple[str | None, Box]], true: Sequence[tuple[str | None, Box]]
 ) -> Counts:
-    """Return how many panels have both the right box and the right label, in one figure.
+    """Return the number of panels with both the correct box and the correct label, in one figure.
 
-    A panel without a label in truth is right without one.
+    A panel without a true label is correct if none was predicted.
     """
     boxes = assigned([box for _, box in found], [box for _, box in true])
     hits = sum(found[i][0] == true[j][0] for i, j in boxes.items())

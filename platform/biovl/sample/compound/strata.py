@@ -1,4 +1,4 @@
-"""What makes compound figures hard, one thing at a time."""
+"""Kinds of compound figures, each with one difficulty."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ ANY_SETTING = ("{}", "{}", "{}", "({})", "{})", "{}.")
 
 @dataclass(frozen=True, kw_only=True)
 class Stratum:
-    """How figures of one kind are drawn; what is not given is as frequent as it is in print."""
+    """How figures of one kind are drawn; other properties have their published frequency."""
 
     rows: tuple[tuple[int, ...], ...] = ()
     """Arrangements to choose from."""
