@@ -1,4 +1,4 @@
-"""One Ray Serve application from a few settings.
+"""Build the search service as a Ray Serve application.
 
 serve run serve.app:build model=DIR index=DIR limits.k_max=500
 serve deploy serve/config.yaml
@@ -23,36 +23,37 @@ from serve.search.release import find
 from serve.search.settings import Settings
 
 _HEADROOM = 4_096
-"""Requests beyond limits.concurrent_requests that reach a replica: what stands before it would let
-them wait without end; the application refuses them at once and says when to come again."""
+"""Requests that reach a replica beyond limits.concurrent_requests. Serve would queue them without a
+limit; the application rejects them immediately with Retry-After."""
 
 
 class Refused(ConfigError, click.ClickException):
-    """An application that cannot be. ``serve run`` prints its words, and no traceback."""
+    """Invalid settings or inputs. ``serve run`` prints the message without a traceback."""
 
 
 def build(settings: Mapping[str, Any]) -> Application:
     """Return the application.
 
     Args:
-        settings: Those of ``serve.search.settings.Settings``. Names may have dots, and values may
-            be text, as on a command line: ``{"limits.k_max": "500", "replicas.http": "[1, 4]"}``.
+        settings: Fields of ``serve.search.settings.Settings``. Names may contain dots and values
+            may be strings, as on a command line:
+            ``{"limits.k_max": "500", "replicas.http": "[1, 4]"}``.
 
     Raises:
-        ConfigError: If one is unknown, missing or not valid (every one is listed), or if the model
-            and its index are not there or do not belong together.
+        ConfigError: If settings are unknown, missing or invalid (all are listed), or if the model
+            or its index does not exist, or the index is of another model.
     """
     try:
         own = settings_of(settings)
-        # Before anything is started; replicas look again, from where they are.
+        # Fail before anything is started; replicas check again on their nodes.
         find(own.model, own.index)
         Keys(own.auth)
     except BiovlError as error:
         raise Refused(str(error)) from error
-    # From the first byte of a request to its answer, and the answer's way.
+    # Upload, processing, and 5 s to deliver the response.
     drain_before_exit(own.limits.body_s + own.limits.timeout_s + 5)
     plain = _with_absolute_paths(own.model_dump(mode="json"))
-    # Named after its settings: an application deployed with others begins with what they say.
+    # Part of the coordinator's name: a deployment with other settings starts from those settings.
     token = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
     replicas, gpus = own.replicas, own.replicas.encoder_gpus
     if own.layout == "fused":
@@ -74,16 +75,16 @@ def build(settings: Mapping[str, Any]) -> Application:
 
 
 def settings_of(values: Mapping[str, Any]) -> Settings:
-    """Return settings from plain values or from those of a command line.
+    """Return settings from Python values or from the strings of a command line.
 
     Raises:
-        ConfigError: If one is unknown, missing or not valid; every one is listed.
+        ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
     return read_settings(Settings, values)
 
 
 def _with_absolute_paths(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return settings whose paths mean the same in the working folder of a replica."""
+    """Return settings with absolute paths: replicas have another working directory."""
 
     def absolute(path: str | None) -> str | None:
         if path is None or "://" in path:
@@ -102,7 +103,7 @@ def _http(
     return _deployment(cls, cls.__name__, replicas, cpus, gpus).options(
         max_ongoing_requests=most + _HEADROOM,
         max_queued_requests=most,
-        # Requests in flight have their time, and the answer its way.
+        # Time to complete requests in flight, and 5 s to deliver the responses.
         graceful_shutdown_timeout_s=settings.limits.timeout_s + 5,
     )
 
@@ -110,7 +111,7 @@ def _http(
 def _deployment(
     cls: type, name: str, replicas: int | tuple[int, int], cpus: float, gpus: float
 ) -> Deployment:
-    """Return a deployment whose replicas are replaced one by one, each after its successor."""
+    """Return a deployment with rolling updates: each new replica starts before an old one stops."""
     scale: dict[str, Any] = {"num_replicas": replicas}
     if not isinstance(replicas, int):
         least, most = replicas
@@ -127,7 +128,7 @@ def _deployment(
     return deployment.options(
         **scale,
         ray_actor_options={"num_cpus": cpus, "num_gpus": gpus},
-        # The application writes a line for each request itself, without its path.
+        # The application writes its own access log, without paths.
         logging_config={"enable_access_log": False},
         max_ongoing_requests=256,
         max_queued_requests=1_024,

@@ -1,12 +1,13 @@
-"""Who may ask: keys, kept as SHA-256 digests in a YAML file that is read again when it changes.
+"""Authentication by API keys: SHA-256 digests in a YAML file, reloaded when it changes.
 
     keys:
       - {name: ward-7, sha256: 9f86d081884c7d65…, scopes: [search, embed]}
       - {name: operator, sha256: …, scopes: [search, embed, admin, metrics], rate_per_s: 50}
 
-    python -m serve.auth new ward-7 --scopes search,embed     a key, shown once, and its line
+    python -m serve.auth new ward-7 --scopes search,embed     prints a key once, and its entry
 
-Without a file, only the own machine is answered, and browsers only from pages of its own.
+Without keys, only requests from this machine are accepted, and from browsers only those of pages
+that this service serves.
 """
 
 import argparse
@@ -36,14 +37,14 @@ from serve.http.problems import Problem
 from serve.http.settings import Auth
 
 SCOPES = ("search", "embed", "review", "admin", "metrics")
-"""search: find figures and classify; embed: vectors of own inputs; review: name clusters; admin:
-reload, read and bring all votes; metrics: read."""
+"""search: search and classify; embed: embeddings of texts and images; review: label clusters;
+admin: reload, export and import votes; metrics: read metrics."""
 
 _LOG = logging.getLogger("serve.auth")
 _NAME = r"^[A-Za-z0-9._-]{1,64}$"
 _MAX_KEY_CHARS = 512
 _LOOK_AGAIN_S = 1.0
-# What people call a key in a URL, where logs, histories and referrers would keep it.
+# Usual names of API keys in URLs, which end up in logs, browser histories and referrers.
 _IN_QUERY = re.compile(r"(?:^|&)(?:api[_-]?key|x-api-key|key|access_token|token)=", re.IGNORECASE)
 
 
@@ -75,7 +76,7 @@ class _Known:
 
 
 class Keys:
-    """The keys of a service as they are in their file now."""
+    """The API keys of a service, reloaded when the file changes."""
 
     def __init__(
         self,
@@ -85,16 +86,16 @@ class Keys:
         scopes: str = "search,embed",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read the file, if there is one.
+        """Read the key file, if one is configured.
 
         Args:
-            auth: Names the file.
-            setting: What the file's setting is called, for messages.
-            scopes: Those of a usual key, for messages.
-            clock: Seconds.
+            auth: Authentication settings.
+            setting: Name of the setting of the key file, for messages.
+            scopes: Scopes of a typical key, for messages.
+            clock: Monotonic clock, seconds.
 
         Raises:
-            ConfigError: If it cannot be read; the message names the field or line.
+            ConfigError: If the file cannot be read; the message contains the field or line.
         """
         if auth.keys_file and auth.keys is not None:
             raise ConfigError(f"{setting} and auth.keys are both set; use one of them")
@@ -112,30 +113,31 @@ class Keys:
         if auth.keys is not None:
             self._known = _parse({"keys": list(auth.keys)}, _KeysList, "auth.keys")
             if not self._known:
-                _LOG.warning("auth.keys is empty: everybody is refused; %s", self._make_keys)
+                _LOG.warning("auth.keys is empty: all requests are rejected; %s", self._make_keys)
         if self._path:
             self._known = _read(self._path, setting)
             self._stamp = _stamp(self._path, setting)
 
     @property
     def are_required(self) -> bool:
-        """Whether there are keys; without any only the own machine is answered."""
+        """Whether keys are configured; otherwise only this machine has access."""
         return self._are_required
 
     def digests(self) -> bytes:
-        """Return what all replicas with this file have in common, and nobody else knows."""
+        """Return the sorted digests: a value that all replicas share and clients do not have."""
         return b"".join(sorted(known.digest for known in self._known))
 
     def caller(self, scope: Mapping[str, Any], headers: Headers) -> Caller:
-        """Return who sent a request.
+        """Return the authenticated caller of a request.
 
         Args:
-            scope: Of ASGI: its ``client`` and ``query_string`` are looked at.
-            headers: Of the request.
+            scope: ASGI scope; ``client`` and ``query_string`` are read.
+            headers: Request headers.
 
         Raises:
-            Problem: 401 without a known key, or without keys from another machine; 400 with a key
-                in the URL; 403 or 421 if a page of another site asks through a browser.
+            Problem: 401 for a missing or unknown key, or for another machine if no keys are
+                configured; 400 for a key in the URL; 403 or 421 for a browser page of another
+                site.
         """
         if not self._are_required:
             return _from_own_machine(scope, headers, self._make_keys)
@@ -143,8 +145,8 @@ class Keys:
             raise Problem(
                 400,
                 "key-in-url",
-                "a key must not be in the URL, where logs keep it: send it as"
-                " `Authorization: Bearer KEY` or `X-API-Key: KEY`, and replace this one",
+                "API keys must not be sent in the URL, which is logged: send"
+                " `Authorization: Bearer KEY` or `X-API-Key: KEY`, and replace this key",
             )
         self._look_again()
         return self._caller_of(_sent(headers))
@@ -152,12 +154,12 @@ class Keys:
     def _caller_of(self, key: str) -> Caller:
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
         found = None
-        # All are compared, and each in constant time: how long it takes tells nothing.
+        # All digests are compared in constant time, so that timing reveals nothing.
         for known in self._known:
             if hmac.compare_digest(known.digest, digest):
                 found = known.caller
         if found is None:
-            raise _unauthorized("this key is not known here; check it, or ask who runs the service")
+            raise _unauthorized("unknown API key; check it, or contact the operator")
         return found
 
     def _look_again(self) -> None:
@@ -171,17 +173,17 @@ class Keys:
                 return
             self._stamp = stamp
             self._known = _read(self._path, self._setting)
-            _LOG.info("keys were read again: %d", len(self._known))
+            _LOG.info("key file reloaded: %d keys", len(self._known))
         except ConfigError as error:
-            # Somebody is editing it; that must neither lock everyone out nor let anyone in.
-            _LOG.error("keys stay as they were: %s", error)
+            # The file may be half edited: that must neither lock clients out nor let others in.
+            _LOG.error("key file not reloaded, the previous keys remain valid: %s", error)
 
 
 def check_scope(request: Request, scope: str) -> None:
-    """Refuse a request whose caller lacks a scope.
+    """Require a scope of the caller.
 
     Raises:
-        Problem: 403, with the scopes that it has.
+        Problem: 403 with the scopes of the caller, if it lacks the scope.
     """
     caller = exchange_in(request.scope).caller
     scopes = caller.scopes if caller else frozenset()
@@ -189,13 +191,13 @@ def check_scope(request: Request, scope: str) -> None:
         raise Problem(
             403,
             "missing-scope",
-            f"this needs a key with the scope {scope}; yours has"
+            f"this endpoint requires the scope {scope}; the key has"
             f" {', '.join(sorted(scopes)) or 'none'}",
         )
 
 
 def new_key() -> str:
-    """Return a fresh key: 256 random bits, with a prefix that scanners of secrets can find."""
+    """Return a new API key: 256 random bits, with a prefix that secret scanners recognize."""
     return "biovl_" + secrets.token_urlsafe(32)
 
 
@@ -213,7 +215,7 @@ def _read(path: Path, setting: str) -> tuple[_Known, ...]:
         raise ConfigError(f"{path} is not YAML") from None
     known = _parse(values, _KeysFile, str(path))
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        _LOG.warning("%s can be read by others; chmod 600 it", path)
+        _LOG.warning("%s is readable by other users; run chmod 600", path)
     return known
 
 
@@ -221,7 +223,7 @@ def _parse(values: Any, kind: type[_KeysFile] | type[_KeysList], where: str) -> 
     try:
         found = kind.model_validate(values)
     except ValidationError as error:
-        # Without the input: it may be a key that somebody put where its digest belongs.
+        # The input is not quoted: it may be a key in place of its digest.
         wrong = [
             f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in error.errors()
         ]
@@ -242,7 +244,7 @@ def _check(path: str, keys: Sequence[_Key]) -> None:
         values = [getattr(key, what) for key in keys]
         twice = [n for n, value in enumerate(values) if value in values[:n]]
         if twice:
-            raise ConfigError(f"{path}: keys.{twice[0]}.{what} stands there twice")
+            raise ConfigError(f"{path}: keys.{twice[0]}.{what} is a duplicate")
 
 
 def _known(key: _Key) -> _Known:
@@ -265,10 +267,10 @@ def _sent(headers: Headers) -> str:
     key = headers.get("x-api-key") or (bearer.strip() if kind.lower() == "bearer" else "")
     if not key:
         raise _unauthorized(
-            "this needs a key: send `Authorization: Bearer KEY` or `X-API-Key: KEY`"
+            "API key required: send `Authorization: Bearer KEY` or `X-API-Key: KEY`"
         )
     if len(key) > _MAX_KEY_CHARS:
-        raise _unauthorized(f"no key has {len(key)} characters")
+        raise _unauthorized(f"the key has {len(key)} characters, at most {_MAX_KEY_CHARS} expected")
     return key
 
 
@@ -279,19 +281,19 @@ def _unauthorized(detail: str) -> Problem:
 def _from_own_machine(scope: Mapping[str, Any], headers: Headers, make_keys: str) -> Caller:
     client = scope.get("client")
     address = str(client[0]) if client else ""
-    # A proxy on this machine speaks for others. What it says of them can only forbid.
+    # A local proxy forwards requests of other machines. Forwarded addresses can only deny access.
     forwarded = [
         hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()
     ]
     if not all(_is_loopback(one) for one in (address, *forwarded)):
-        raise _unauthorized(f"without keys only the own machine is answered; {make_keys}")
-    # Another site's name can be made to resolve to 127.0.0.1 (DNS rebinding): a browser would
-    # then take us for that site and let its scripts read our answers.
+        raise _unauthorized(f"without API keys only this machine has access; {make_keys}")
+    # DNS rebinding: the name of another site may resolve to 127.0.0.1. The browser would then let
+    # that site's scripts read our responses.
     if not _is_loopback(_name_in("//" + headers.get("host", ""))):
         raise Problem(
             421,
             "misdirected-request",
-            "without keys only requests for localhost are answered, and Host names another;"
+            "without API keys only requests with Host localhost are accepted;"
             f" open http://127.0.0.1, or {make_keys}",
         )
     origin = headers.get("origin")
@@ -299,8 +301,7 @@ def _from_own_machine(scope: Mapping[str, Any], headers: Headers, make_keys: str
         raise Problem(
             403,
             "cross-origin",
-            "without keys pages of other sites are not answered, since anyone's page could ask;"
-            f" {make_keys}",
+            f"without API keys requests from pages of other sites are rejected; {make_keys}",
         )
     return Caller(name="local", scopes=frozenset(SCOPES), bucket=f"address:{address}")
 
@@ -326,11 +327,11 @@ def _is_loopback(name: str) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a fresh key and the line of it that belongs into the file of keys."""
+    """Print a new API key and its entry for the key file."""
     parser = argparse.ArgumentParser(prog="python -m serve.auth", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    new = commands.add_parser("new", help="make a key")
-    new.add_argument("name", help="whose it is; stands in the log")
+    new = commands.add_parser("new", help="create a key")
+    new.add_argument("name", help="name of the client, for the log")
     new.add_argument("--scopes", default="search,embed", help=f"of {','.join(SCOPES)}")
     chosen = parser.parse_args(arguments)
     scopes = [scope.strip() for scope in chosen.scopes.split(",")]

@@ -1,1 +1,1 @@
-"""What surrounds the endpoints: messages in and out, limits, problems, logs, metrics."""
+"""HTTP code that both services share: middleware, limits, problem responses, logs, metrics."""

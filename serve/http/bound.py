@@ -1,4 +1,4 @@
-"""Who can reach the address that Serve listens on, where there are no keys to ask for."""
+"""Refuse to start a service without API keys on an address that other machines can reach."""
 
 import ipaddress
 
@@ -10,16 +10,16 @@ from serve.http.settings import Auth
 
 
 async def refuse_strangers(auth: Auth, *, setting: str = "auth.keys_file") -> None:
-    """See to it that a service without keys is reached from its own machine only.
+    """Require the loopback interface for a service without API keys.
 
-    With HAProxy each replica has a port of its own; it is bound to the same address.
+    With HAProxy each replica has its own port; it is bound to the same address.
 
     Args:
-        auth: Names the file of keys, if there is one.
-        setting: What the file's setting is called, for the message.
+        auth: Authentication settings.
+        setting: Name of the setting of the key file, for the message.
 
     Raises:
-        ConfigError: If Serve listens to more.
+        ConfigError: If there are no keys and Serve listens on more than the loopback interface.
     """
     controller = ray.get_actor(SERVE_CONTROLLER_NAME, namespace=SERVE_NAMESPACE)
     host = (await controller.get_http_config.remote()).host or "0.0.0.0"
@@ -30,14 +30,15 @@ def check_bound(auth: Auth, host: str, *, setting: str = "auth.keys_file") -> No
     """Raise ConfigError if a service without keys is bound to more than the loopback interface."""
     if not auth.are_keys_required and not _is_loopback(host):
         raise ConfigError(
-            f"Serve listens on {host} and {setting} is not set: whoever reaches this machine "
-            "could ask. Make keys with `python -m serve.auth new` and name their file, or bind "
-            "Serve to 127.0.0.1 (http_options.host of serve deploy, --http-host of serve start)"
+            f"Serve listens on {host} and {setting} is not set: every client that reaches this "
+            f"machine would have access. Create keys with `python -m serve.auth new` and set "
+            f"{setting}, or bind Serve to 127.0.0.1 (http_options.host of serve deploy, "
+            "--http-host of serve start)"
         )
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address to which a server is bound."""
+    """Return whether a bind address is reachable from this machine only."""
     if host == "localhost":
         return True
     try:

@@ -1,9 +1,9 @@
-"""What the replicas of an application share: which release is wanted, and a few small values.
+"""State shared by the replicas of an application: the target release, metrics and rate limits.
 
-Each replica tells every ``poll_s`` what it has loaded and is told what to serve. A new release is
-served when every replica has it: until then all answer with the one before, so that an answer
-never mixes the model of one with the index of another, and one replica that cannot load it keeps
-it from all.
+Every ``poll_s`` each replica reports which release it has loaded and receives which one to serve.
+Replicas switch to a new release only after all of them have loaded it. Until then all serve the
+previous one, so that a response never mixes the model of one release with the index of another. If
+one replica fails to load the new release, no replica switches to it.
 """
 
 import time
@@ -16,14 +16,14 @@ from serve.http.rate import Buckets
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A model and its index: where they are, and what must be found there."""
+    """A model and its index: their folders and the fingerprints expected there."""
 
     model: str
     index: str | None
     model_fingerprint: str
     index_fingerprint: str | None
     generation: int = 0
-    """Counts what was wanted one after the other."""
+    """Increases with every requested release."""
 
     @property
     def model_version(self) -> str:
@@ -38,63 +38,64 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a replica says of itself."""
+    """Status report of a replica."""
 
     serving: Wanted | None
-    """None while it starts."""
+    """None during start-up."""
     loaded: int = 0
-    """The generation that it has ready beside what it serves; 0 for none."""
+    """The generation loaded in addition to the one served; 0 for none."""
     failed: int = 0
-    """The generation that it could not load."""
+    """The generation that failed to load."""
     reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """What a replica is told."""
+    """The coordinator's response to a report."""
 
     serving: Wanted | None
-    """None where the coordinator knows of nothing: it is to be told again."""
+    """None if the coordinator has no state: the replica must send it again."""
     next: Wanted | None
-    """To be loaded beside what is served; None: nothing, or no longer."""
+    """The release to load in addition to the one served; None if no reload is in progress."""
     reason: str = ""
-    """Why the last reload failed; empty once another was asked for."""
+    """Why the last reload failed; empty after a new reload request."""
     settled: bool = True
-    """Whether all replicas serve what they should."""
+    """Whether all replicas serve the target release."""
 
 
 @dataclass
 class Coordination:
-    """The shared state, in one process. Knows no Ray and no clock but the one it is given."""
+    """The shared state, in one process. Independent of Ray; the clock is an argument."""
 
     silent_s: float = 10.0
-    """A replica that says nothing for so long is no longer waited for."""
+    """Replicas that have not reported for this long are ignored, in seconds."""
     clock: Callable[[], float] = time.monotonic
     buckets: Buckets = field(default_factory=Buckets)
     """Of the rate limit."""
     _serving: Wanted | None = None
     _next: Wanted | None = None
     _newest: int = 0
-    """The highest generation assigned so far. None is assigned twice: replicas remember by it what
-    they could not load."""
+    """The highest generation assigned so far. Never reused: replicas identify releases that failed
+    to load by their generation."""
     _reason: str = ""
     _reports: dict[str, tuple[float, Report]] = field(default_factory=dict)
     _values: dict[tuple[str, str], tuple[float, Any]] = field(default_factory=dict)
 
     def serving(self) -> Wanted | None:
-        """Return what is served; None before the first replica."""
+        """Return the release being served; None before the first replica has started."""
         return self._serving
 
     def begin(self, initial: Wanted) -> Wanted:
-        """Return what to serve: the first replica's own wish, if nothing is served yet."""
+        """Return the release to serve: ``initial`` if none is served yet."""
         if self._serving is None:
             self._serving = replace(initial, generation=max(1, initial.generation))
         return self._serving
 
     def want(self, candidate: Wanted) -> Wanted:
-        """Have all replicas load a release; return it with its generation.
+        """Request a release from all replicas; return it with its generation.
 
-        The same release asked for twice is one; another takes the place of one not yet loaded.
+        Requesting the same release twice has no effect. A different release replaces one that is
+        not loaded yet.
         """
         serving = self.begin(candidate)
         self._reason = ""
@@ -108,7 +109,7 @@ class Coordination:
         return self._next
 
     def exchange(self, replica: str, report: Report) -> Orders:
-        """Take note of a replica and tell it what to serve."""
+        """Store the report of a replica and return which release it must serve."""
         now = self.clock()
         self._reports[replica] = now, report
         self._reports = {
@@ -116,7 +117,7 @@ class Coordination:
             for name, (at, said) in self._reports.items()
             if now - at <= self.silent_s
         }
-        # Where the coordinator itself was restarted, replicas know more than it.
+        # After a restart of the coordinator its state comes from the replicas.
         theirs = report.serving
         self._newest = max(
             self._newest, report.loaded, report.failed, theirs.generation if theirs else 0
@@ -139,12 +140,12 @@ class Coordination:
         )
 
     def leave(self, replica: str) -> bool:
-        """Forget a replica that stops; return whether it was the last."""
+        """Remove a replica that stops; return whether it was the last."""
         self._reports.pop(replica, None)
         return not self._reports
 
     def alone_for(self) -> float:
-        """Return for how many seconds no replica has said anything."""
+        """Return the seconds since the last report of any replica."""
         newest = max((at for at, _ in self._reports.values()), default=0.0)
         return self.clock() - newest
 
@@ -155,7 +156,7 @@ class Coordination:
         said = {name: report for name, (_, report) in self._reports.items()}
         failed = {name: report.reason for name, report in said.items() if report.failed == wanted}
         if failed:
-            # Of the same reason on ten replicas one is enough.
+            # Replicas often fail for the same reason: report each reason once.
             self._reason = "; ".join(sorted(set(failed.values())))
             self._next = None
         elif all(
@@ -165,18 +166,18 @@ class Coordination:
             self._serving, self._next = self._next, None
 
     def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
-        """Keep a value of a replica for a while, instead of its last of this kind."""
+        """Store a value of a replica for ``keep_s`` seconds, replacing the previous one."""
         self._values[kind, replica] = self.clock() + keep_s, payload
 
     def get_all(self, kind: str) -> dict[str, Any]:
-        """Return the values of a kind by replica, but of those that were kept long enough."""
+        """Return the unexpired values of a kind, by replica."""
         now = self.clock()
         self._values = {key: entry for key, entry in self._values.items() if entry[0] > now}
         return {name: payload for (of, name), (_, payload) in self._values.items() if of == kind}
 
 
 class Coordinator(Protocol):
-    """``Coordination`` from wherever one is."""
+    """Asynchronous access to a ``Coordination``, local or remote."""
 
     async def serving(self) -> Wanted | None: ...
     async def begin(self, initial: Wanted) -> Wanted: ...
@@ -189,7 +190,7 @@ class Coordinator(Protocol):
 
 
 class LocalCoordinator:
-    """For a service of one process."""
+    """Coordinator of a service with one process."""
 
     def __init__(self, state: Coordination | None = None) -> None:
         self._state = state or Coordination()

@@ -1,4 +1,4 @@
-"""The end of a replica: requests in flight are answered, new ones are refused."""
+"""Draining of a replica: requests in flight are completed, new ones are rejected."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from serve.http.problems import Problem
 
 
 class Draining:
-    """Counts the requests in flight in a replica and refuses new ones once it is to stop."""
+    """Count the requests in flight in a replica and reject new ones during shutdown."""
 
     def __init__(self) -> None:
         """Accept requests until ``drain`` is called."""
@@ -22,7 +22,7 @@ class Draining:
         """Count a request while the block runs.
 
         Raises:
-            Problem: 503 with Retry-After if the replica is to stop.
+            Problem: 503 with Retry-After if the replica is shutting down.
         """
         if self.has_begun:
             raise Problem(
@@ -42,6 +42,6 @@ class Draining:
                 self._idle.set()
 
     async def drain(self) -> None:
-        """Refuse new requests from now on; return when those in flight are answered."""
+        """Reject new requests from now on; return when those in flight are completed."""
         self.has_begun = True
         await self._idle.wait()

@@ -1,6 +1,6 @@
-"""What is known of one request while it is answered, for its log line and its answer.
+"""Context of one request: its id, caller and timings, for the log line and the response.
 
-Nothing of what was asked is kept here: neither texts, images, cursors nor keys.
+Contains no request content: no texts, images, cursors or API keys.
 """
 
 import time
@@ -14,40 +14,40 @@ from fastapi import Request
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Who asks."""
+    """The authenticated client."""
 
     name: str
-    """Of the key; ``local`` where there are no keys."""
+    """Name of the API key; ``local`` for a service without keys."""
     scopes: frozenset[str]
     bucket: str
-    """What the rate limit counts: the key's name, or the client's address without keys."""
+    """Key of the rate limit: the name of the API key, or the client address without keys."""
     rate_per_s: float | None = None
-    """Of this key, instead of that of the settings."""
+    """Rate limit of this key, requests per second; overrides the settings."""
 
 
 @dataclass(kw_only=True)
 class Exchange:
-    """A request and what is found out about it on its way."""
+    """Context of a request, filled in while it is processed."""
 
     request_id: str
     prefix: str = ""
-    """Path that the service is served under, without a slash at its end."""
+    """Path prefix of the service (``route_prefix``), without a trailing slash."""
     started: float = field(default_factory=time.perf_counter)
-    """By ``time.perf_counter``, seconds."""
+    """Start time, ``time.perf_counter``, seconds."""
     caller: Caller | None = None
-    """None on paths that are open to all."""
+    """None on paths without authentication."""
     stages: dict[str, float] = field(default_factory=dict)
-    """Milliseconds by stage: decode, encode, search, metadata; logged, measured and answered."""
+    """Milliseconds by stage (decode, encode, search, metadata), for log, metrics and response."""
     inputs: int = 0
-    """Texts and images that a model is to embed for it."""
+    """Number of texts and images to embed."""
     are_pixels_counted: bool = False
-    """Whether its images are on the caller's account: once, also where they are decoded again."""
+    """Whether the pixel budget was charged: once per request, also if images are decoded again."""
     problem: str | None = None
-    """Slug of the problem it was answered with."""
+    """Slug of the problem response, if any."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time of a block to a stage."""
+        """Add the duration of the block to a stage."""
         start = time.perf_counter()
         try:
             yield
@@ -56,13 +56,13 @@ class Exchange:
             self.stages[name] = self.stages.get(name, 0.0) + elapsed_ms
 
     def timings_ms(self) -> dict[str, float]:
-        """Return the stages so far and ``total``, milliseconds, as answers carry them."""
+        """Return the duration of each stage and ``total``, in milliseconds, for the response."""
         total = (time.perf_counter() - self.started) * 1000
         return {name: round(ms, 3) for name, ms in {**self.stages, "total": total}.items()}
 
 
 def exchange_in(scope: MutableMapping[str, Any]) -> Exchange:
-    """Return the exchange of an ASGI scope. ``serve.http.middleware`` puts it there."""
+    """Return the exchange that ``serve.http.middleware`` stored in an ASGI scope."""
     exchange: Exchange = scope["biovl.exchange"]
     return exchange
 
@@ -70,6 +70,6 @@ def exchange_in(scope: MutableMapping[str, Any]) -> Exchange:
 async def exchange_of(request: Request) -> Exchange:
     """Return the exchange of a request: ``Annotated[Exchange, Depends(exchange_of)]``.
 
-    Asynchronous, because FastAPI hands what is not to a thread.
+    Asynchronous, because FastAPI runs synchronous dependencies in a thread.
     """
     return exchange_in(request.scope)

@@ -1,4 +1,4 @@
-"""What a request may take of a replica: bytes, time to send them, and a place among others."""
+"""Limits of a request: body size, upload time, and concurrent requests per replica."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from serve.http.settings import Limits
 
 _MIB = 1 << 20
 _RECEIVED_AT_ONCE_MIB = 256
-"""Of all bodies of a replica that are held at a time; many slow uploads must not fill memory."""
+"""Total size of the bodies that a replica buffers: many slow uploads must not exhaust memory."""
 
 _CLOSE = {"Connection": "close"}
 _BUSY = {"Retry-After": "1"}
@@ -106,10 +106,10 @@ class Bodies:
         )
 
     async def _drain(self, receive: Receive) -> None:
-        """Take what is still coming and drop it, within limits.
+        """Read and discard the rest of the body, within limits.
 
-        Most clients read no answer before they have sent all, and see a broken connection if it is
-        closed before.
+        Most clients read the response only after sending the whole body, and report a connection
+        error if the connection is closed earlier.
         """
         left = 3 * self._max_bytes
         try:
@@ -124,28 +124,28 @@ class Bodies:
 
 
 class Places:
-    """How many requests are computed at once; the next is refused and not kept waiting."""
+    """Limit of concurrent requests; further ones are rejected instead of queued."""
 
     def __init__(self, limits: Limits) -> None:
-        """Offer ``limits.concurrent_requests`` places."""
+        """Create ``limits.concurrent_requests`` slots."""
         self._free = limits.concurrent_requests
         self._all = limits.concurrent_requests
 
     def take(self) -> None:
-        """Take a place.
+        """Acquire a slot.
 
         Raises:
-            Problem: 503 with Retry-After if there is none.
+            Problem: 503 with Retry-After if none is free.
         """
         if self._free == 0:
             raise Problem(
                 503,
                 "busy",
-                f"{self._all} requests are being answered, no more fit; try again in a second",
+                f"{self._all} requests are in progress, the maximum; try again in a second",
                 headers=_BUSY,
             )
         self._free -= 1
 
     def leave(self) -> None:
-        """Give a place back."""
+        """Release a slot."""
         self._free += 1

@@ -1,8 +1,8 @@
-"""One line per request, without anything of what was asked.
+"""Access log: one line per request, without request content.
 
-A line has the template of the route and not its path, the name of the key and not the key, how
-long each stage took, and the request id that the client was told. An error has its kind and where
-it came from; its message may quote what a client sent, and stays out.
+A line contains the route template (not the path), the name of the API key (not the key), the
+duration of each stage, and the request id that the client received. For errors it contains the
+exception type and the stack frames, not the message, which may quote request content.
 """
 
 import json
@@ -19,7 +19,7 @@ _MAX_FRAMES = 30
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON; its fields come in ``extra={"fields": …}``."""
+    """Format a record as one line of JSON; fields are passed as ``extra={"fields": …}``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -34,7 +34,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Writes the same for eyes."""
+    """Format a record as human-readable text."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -45,7 +45,7 @@ class TextLines(logging.Formatter):
 
 
 def write_lines(log_format: Literal["json", "text"]) -> None:
-    """Let the lines of this process go to standard error, in this format from now on."""
+    """Write the access log of this process to standard error in the given format."""
     formatter = JsonLines() if log_format == "json" else TextLines()
     ours = [handler for handler in LOGGER.handlers if isinstance(handler, _Lines)]
     handler = ours[0] if ours else _Lines()
@@ -53,12 +53,12 @@ def write_lines(log_format: Literal["json", "text"]) -> None:
     if not ours:
         LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
-    # Whoever has set up the root logger would write each line again.
+    # A configured root logger would write each line a second time.
     LOGGER.propagate = False
 
 
 class _Lines(logging.StreamHandler[Any]):
-    """Standard error as it is at the time of the line: servers and tests replace it."""
+    """Write to the current ``sys.stderr``, which servers and tests replace."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -69,12 +69,12 @@ class _Lines(logging.StreamHandler[Any]):
 
 
 def request_line(fields: Mapping[str, Any]) -> None:
-    """Write the line of one request."""
+    """Log one request."""
     LOGGER.info("request", extra={"fields": fields})
 
 
 def failure_line(error: BaseException, *, request_id: str, replica: str) -> None:
-    """Write that a request met an error that nobody foresaw: kind and places, no message."""
+    """Log an unexpected exception: its type and stack frames, without its message."""
     LOGGER.error(
         "failure",
         extra={

@@ -1,8 +1,8 @@
-"""Numbers of this replica, and those of all replicas as one Prometheus text.
+"""Prometheus metrics of this replica, and the merged metrics of all replicas.
 
-Each application has its own registry: nothing is global, and two applications in one process, as
-in tests, count apart. A replica leaves snapshots with the coordinator; whichever is asked for
-``/metrics`` joins its own with theirs, so that one replica's counts are never taken for all.
+Each application has its own registry, so that two applications in one process, as in tests, are
+counted separately. Every replica sends snapshots to the coordinator. The replica that answers
+``/metrics`` merges its own metrics with the snapshots of the others.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 
 LEAVE_EVERY_S = 5.0
-"""How old the numbers of other replicas may be."""
+"""Interval between snapshots, in seconds: the maximum age of the metrics of other replicas."""
 KEEP_S = 60.0
-"""A replica that has left no snapshot for so long is gone."""
+"""Snapshots expire after this many seconds: the replica no longer exists."""
 
 _KIND = "metrics"
 _ASK_S = 2.0
@@ -28,13 +28,13 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class Family:
-    """A metric and its samples, as plain values that travel."""
+    """A metric and its samples, as plain values that can be sent between processes."""
 
     name: str
     documentation: str
     kind: str
     samples: tuple[tuple[str, tuple[tuple[str, str], ...], float], ...]
-    """(name of the sample, its labels, value)."""
+    """(sample name, labels, value)."""
 
 
 Snapshot = tuple[Family, ...]
@@ -42,24 +42,24 @@ Snapshot = tuple[Family, ...]
 
 
 class Snapshots(Protocol):
-    """Where replicas leave their snapshots: ``serve.http.coordinator.Coordinator``."""
+    """Storage of the replicas' snapshots: ``serve.http.coordinator.Coordinator``."""
 
     async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
-        """Keep this one for a while, instead of the one before."""
+        """Store a snapshot for ``keep_s`` seconds, replacing the previous one."""
         ...
 
     async def get_all(self, kind: str) -> Mapping[str, Any]:
-        """Return the last one of each replica that is still there."""
+        """Return the latest unexpired snapshot of each replica."""
         ...
 
 
 async def leave(metrics: "Metrics", snapshots: Snapshots) -> None:
-    """Leave a snapshot for whichever replica is asked for all."""
+    """Send a snapshot to the coordinator, for the replica that answers ``/metrics``."""
     await snapshots.put(_KIND, metrics.replica, metrics.snapshot(), keep_s=KEEP_S)
 
 
 async def leave_always(metrics: "Metrics", snapshots: Snapshots) -> None:
-    """Leave one every few seconds, until cancelled."""
+    """Send a snapshot every ``LEAVE_EVERY_S`` seconds, until cancelled."""
     while True:
         # The next one comes soon, and the coordinator may be back by then.
         with suppress(ConnectionError):
@@ -68,9 +68,9 @@ async def leave_always(metrics: "Metrics", snapshots: Snapshots) -> None:
 
 
 async def of_all(metrics: "Metrics", snapshots: Snapshots) -> bytes:
-    """Return the metrics of all replicas as text, this one's as they are now.
+    """Return the metrics of all replicas as Prometheus text; those of this replica are current.
 
-    Where the others cannot be asked for, this replica's are returned: its label says that.
+    If the coordinator is unavailable, only the metrics of this replica are returned.
     """
     try:
         async with asyncio.timeout(_ASK_S):
@@ -82,7 +82,7 @@ async def of_all(metrics: "Metrics", snapshots: Snapshots) -> bytes:
 
 
 class Metrics:
-    """What one replica counts."""
+    """Metrics of one replica."""
 
     def __init__(self, replica: str) -> None:
         """Begin at zero.
@@ -152,8 +152,8 @@ class Metrics:
         self._ready = Gauge("biovl_ready", "Whether requests can be answered.", registry=registry)
 
     def answered(self, route: str, method: str, status: int, elapsed_s: float) -> None:
-        """Count a request. ``route`` is a template: a path would make a series of each figure."""
-        # labels() validates and looks at the environment each time: dearer than counting.
+        """Count a request by route template; paths would create one series per figure."""
+        # labels() validates and reads the environment on every call, so its results are cached.
         found = self._series.get((route, method, status))
         if found is None:
             found = self._requests.labels(route, method, str(status)), self._latency.labels(route)
@@ -174,19 +174,19 @@ class Metrics:
         self._rejected.labels(reason).inc()
 
     def batch(self, kind: str, size: int) -> None:
-        """Count a batch of images or texts. A hook of the batchers."""
+        """Count a batch of images or texts. Called by the batchers."""
         self._batches.labels(kind).observe(size)
 
     def waited(self, kind: str, elapsed_s: float) -> None:
-        """Count how long one input waited for its batch. A hook of the batchers."""
+        """Record the queue time of a batch's first input. Called by the batchers."""
         self._waits.labels(kind).observe(elapsed_s)
 
     def in_progress(self, change: int) -> None:
-        """Add to the requests being computed."""
+        """Change the number of requests in progress."""
         self._in_progress.inc(change)
 
     def describe(self, about: Mapping[str, Any]) -> None:
-        """Set the gauges of model and index to what ``Engine.about`` says."""
+        """Set the model and index gauges from ``Engine.about``."""
         self._ready.set(1 if about.get("ready") else 0)
         for gauge in (self._model, self._index, self._recall):
             gauge.clear()
@@ -199,7 +199,7 @@ class Metrics:
                 self._recall.labels(over, query).set(recall)
 
     def snapshot(self) -> Snapshot:
-        """Return all numbers as they are now, with the label ``replica``."""
+        """Return the current values of all metrics, with the label ``replica``."""
         return tuple(
             Family(
                 found.name,
@@ -212,7 +212,7 @@ class Metrics:
                         sample.value,
                     )
                     for sample in found.samples
-                    # When a series began; of use to nobody who has the counts.
+                    # Creation timestamps are not needed for counters and rates.
                     if not sample.name.endswith("_created")
                 ),
             )
@@ -234,7 +234,7 @@ def prometheus_text(snapshots: Iterable[Snapshot]) -> bytes:
 
 
 class _Collected(CollectorRegistry):
-    """A registry as far as ``generate_latest`` looks at one."""
+    """A registry with fixed metrics, for ``generate_latest``."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         super().__init__()

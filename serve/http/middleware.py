@@ -1,10 +1,10 @@
-"""What happens to every request around its endpoint, in plain ASGI.
+"""ASGI middleware around all endpoints.
 
-From the outside to the inside:
+From the outermost to the innermost:
 
-Watched     request id, log line, metrics, headers of all answers
-(CORS)      Starlette's, where origins are configured
-Guarded     who asks, how often, how much, how long; the last resort for errors
+Watched     request id, access log, metrics, common response headers
+(CORS)      Starlette's, if origins are configured
+Guarded     authentication, rate limit, body limits, timeout; handler of unexpected errors
 """
 
 import asyncio
@@ -39,20 +39,20 @@ _HEADERS = [
 ]
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Where headers announce no body either; others may send one unannounced (HTTP/2).
+# Methods whose body, if any, is announced by headers. Others may send one unannounced (HTTP/2).
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _READY = "/readyz"
 _HEALTH = frozenset({"/healthz", _READY})
 _METRICS = "/metrics"
 _ADMIN = "/v1/admin/"
 _TAKE_ANSWER_S = 600.0
-"""How long a client may take to read its answer."""
+"""How long a client may take to read the response, in seconds."""
 _ADMIN_S = 1_800.0
-"""How long a model and its index may take to be copied and loaded."""
+"""How long copying and loading a model and its index may take, in seconds."""
 
 
 class Watched:
-    """Gives each request an id, and writes and counts what became of it."""
+    """Assign request ids, and write the access log and the metrics."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         """Wrap ``app``."""
@@ -81,7 +81,7 @@ class Watched:
         except ClientGoneError:
             status = 499
         except asyncio.CancelledError:
-            # A proxy cancels what its client does not wait for any more.
+            # The proxy cancels a request when its client disconnects.
             status = status or 499
             raise
         finally:
@@ -112,10 +112,10 @@ class Watched:
 
 
 class Guarded:
-    """Decides whether a request is answered, and answers for endpoints that fail.
+    """Authenticate and limit requests, and turn exceptions into problem responses.
 
-    What costs least is asked first: who, how often, then the body, and a place at last, so that
-    slow clients hold none.
+    The cheapest checks come first: API key, rate limit, then the body. A concurrency slot is
+    acquired last, so that slow clients do not occupy one while they upload.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Guarded:
         metrics: Metrics,
         draining: Draining | None = None,
     ) -> None:
-        """Wrap ``app``; ``draining`` is told to refuse requests before the replica stops."""
+        """Wrap ``app``; ``draining`` rejects requests during shutdown."""
         self._app = app
         self._limits = limits
         self._keys = keys
@@ -151,20 +151,20 @@ class Guarded:
                 await self._guarded(scope, receive, answer, exchange)
         except ClientGoneError:
             raise
-        # The one place where errors that nobody foresaw become an answer.
+        # The only handler of unexpected exceptions.
         except Exception as error:
             problem = problem_of(error)
             exchange.problem = problem.slug
             if problem.status == 500:
                 failure_line(error, request_id=exchange.request_id, replica=self._metrics.replica)
             if answer.has_started:
-                # The server closes the connection; its own log must not quote the error.
+                # The server closes the connection; its log must not contain the error message.
                 raise RuntimeError("an answer broke off") from None
             response = problem_answer(problem, path=scope["path"], request_id=exchange.request_id)
             await response(scope, receive, answer)
 
     def _is_probe(self, path: str) -> bool:
-        # A replica that is to stop is alive, and not ready.
+        # A replica that is shutting down is alive, but not ready.
         return path in _HEALTH and not (path == _READY and self._draining.has_begun)
 
     async def _guarded(
@@ -196,7 +196,7 @@ class Guarded:
         has_left = not needs_place
 
         def leave() -> None:
-            # Once: when the answer begins, since what is left to do then is the client's part.
+            # Called once, when the response starts: the rest depends on the client's speed.
             nonlocal has_left
             if not has_left:
                 has_left = True
@@ -213,7 +213,7 @@ class Guarded:
             async with timeout:
                 await self._app(scope, receive, answer)
         except TimeoutError:
-            # Nobody else kept it waiting: the same request would take as long again.
+            # No other client was active: the same request would time out again.
             if exchange.inputs > 1 and set(self._in_progress) <= {bucket}:
                 raise too_much_work(exchange.inputs, self._limits.timeout_s) from None
             raise timed_out() from None
@@ -226,7 +226,7 @@ class Guarded:
 
 
 class _Answer:
-    """``send``, which knows whether an answer has begun and adds headers to it."""
+    """``send`` that records whether the response has started, and adds headers to it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -249,7 +249,7 @@ class _Answer:
 def _with_ours(
     headers: Iterable[tuple[bytes, bytes]], request_id: str
 ) -> list[tuple[bytes, bytes]]:
-    """Return headers with those of all answers; a page may have a stricter policy of its own."""
+    """Return headers plus the common ones; a Content-Security-Policy of the page is preserved."""
     found = [*headers, (b"x-request-id", request_id.encode()), *_HEADERS]
     if not any(name.lower() == _CSP for name, _ in found):
         found.append((_CSP, CONTENT_SECURITY_POLICY.encode()))
@@ -264,7 +264,7 @@ def path_in(scope: Mapping[str, Any]) -> str:
 
 
 def route_of(scope: Mapping[str, Any]) -> str:
-    """Return the template of the route that answered, or ``none``."""
+    """Return the template of the matched route, or ``none``."""
     return str(getattr(scope.get("route"), "path", None) or "none")
 
 
@@ -278,7 +278,7 @@ def _has_body(headers: Headers) -> bool:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that gives a body at once, and then what the client does next."""
+    """Return a ``receive`` that first yields the buffered body, then the client's messages."""
     rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

@@ -1,4 +1,4 @@
-"""Files of a page, each by a route of its own."""
+"""Static files of a web page, one route per file."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from starlette.staticfiles import StaticFiles
 
 
 def add_page(app: FastAPI, folder: Path, *, shared: Path | None = None) -> None:
-    """Serve the files that are in a folder now; nothing if it has no ``index.html``.
+    """Add a route for each file of a folder; none if the folder has no ``index.html``.
 
-    A mount at ``/`` would answer for every path that has no route, and hide 405.
+    A mount at ``/`` would match every path without a route, and hide 405 responses.
 
     Args:
-        app: Gets the routes.
-        folder: Of the page; ``index.html`` is at ``/`` too.
-        shared: Another folder, whose files are served where the first has none of their name.
+        app: The application to add routes to.
+        folder: Folder of the page; ``index.html`` is also served at ``/``.
+        shared: Fallback folder for files that ``folder`` does not contain.
     """
     if not (folder / "index.html").is_file():
         return
@@ -36,6 +36,6 @@ def _add(app: FastAPI, path: str, folder: Path, name: str) -> None:
     @app.get(path, include_in_schema=False)
     async def file(request: Request) -> Response:
         response = await files.get_response(name, request.scope)
-        # Asked again each time, and mostly answered 304: no mixture of old and new files.
+        # Browsers revalidate every file (mostly 304), so old and new versions are never mixed.
         response.headers["Cache-Control"] = "no-cache"
         return response

@@ -1,7 +1,7 @@
-"""How much work the images of a request are, by their headers, and who may ask for how much.
+"""Limits of decoded pixels, per request and per API key, computed from image headers.
 
-A file of 3 kB can hold 63 million pixels. So pixels are added up over all images of a request
-before the first is decoded, and each key has a rate of pixels as it has one of requests.
+A file of 3 kB can contain 63 million pixels. Therefore the pixels of all images of a request are
+added up before the first is decoded, and each key has a rate limit for pixels.
 """
 
 import asyncio
@@ -22,30 +22,30 @@ from serve.http.rate import MAX_BUCKETS, Buckets, Leases, leased
 from serve.http.settings import Limits, Rate
 
 MAX_CHUNKS = 20_000
-"""Of a PNG. Encoders write kilobytes into each; Pillow takes microseconds for each, however
-small."""
+"""Maximum chunks of a PNG. Encoders write kilobytes per chunk; Pillow needs microseconds for each,
+however small."""
 MAX_SEGMENTS = 5_000
-"""Of a JPEG, before its pixels. A large EXIF block or colour profile has some hundred."""
+"""Maximum segments of a JPEG before its pixels. Large EXIF blocks need hundreds."""
 USUAL_SCANS = 10
-"""Of a progressive JPEG. Each further one goes through all pixels again."""
+"""Usual number of scans of a progressive JPEG. Each further scan processes all pixels again."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _START_OF_SCAN = b"\xff\xda"
-# Segments of JPEG that have no length: those that stand for themselves.
+# JPEG markers without a length field.
 _ALONE = re.compile(rb"[\x01\xd0-\xd8]")
 _PORTION_S = 0.1
 
 
 class CostlyFileError(ValueError):
-    """A file is made of so many pieces that finding its pixels would be the work."""
+    """A file has so many chunks or segments that parsing it would be too expensive."""
 
 
 def without_texts(data: bytes) -> bytes:
-    """Return a PNG without its texts, others as they are.
+    """Return a PNG without its text chunks; other formats unchanged.
 
-    Compressed texts are unpacked by Pillow whenever it opens a file: measured, 63 kB of them take
-    0.2 s. Nothing here reads them.
+    Pillow decompresses text chunks whenever it opens a file: 63 kB of them take 0.2 s (measured).
+    The service does not use them.
 
     Raises:
         CostlyFileError: If a PNG has more than ``MAX_CHUNKS`` chunks, or a JPEG more than
@@ -78,7 +78,7 @@ def _check_segments(data: bytes) -> None:
     for _ in range(MAX_SEGMENTS):
         place = data.find(b"\xff", place)
         kind = data[place + 1 : place + 2]
-        # The pixels begin, or the file ends: decoding says what is wrong with it.
+        # Start of the pixels or end of the file: the decoder reports any error.
         if place < 0 or not kind or kind in (b"\xda", b"\xd9"):
             return
         if kind in (b"\xff", b"\x00") or _ALONE.match(kind):
@@ -91,16 +91,16 @@ def _check_segments(data: bytes) -> None:
 
 
 def megapixels(data: bytes) -> float:
-    """Return the millions of pixels that decoding an image goes through; 0 if that is not stated.
+    """Return the decoding cost of an image in megapixels; 0 if its header has no size.
 
-    Of a progressive JPEG they count again for every ten scans that it has beyond the usual ten.
+    The cost of a progressive JPEG with more than ``USUAL_SCANS`` scans grows with their number.
     """
     try:
         size = decode.stated_size_px(data)
     except Image.DecompressionBombError:
         return math.inf
     if size is None:
-        # What is wrong with it is found out at its first bytes.
+        # The decoder rejects such a file at its first bytes.
         return 0.0
     pixels = size[0] * size[1] / 1e6
     scans = data.count(_START_OF_SCAN) if data.startswith(b"\xff\xd8") else 1
@@ -109,14 +109,14 @@ def megapixels(data: bytes) -> float:
 
 @dataclass
 class _Local:
-    """Millions of pixels that this replica has leased of one bucket, and not used yet."""
+    """Megapixels of one bucket that this replica has leased and not used yet."""
 
     tokens: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class PixelBudget:
-    """Lets images be decoded or not: by request, and by key over all replicas."""
+    """Limit of decoded pixels: per request, and per key over all replicas."""
 
     def __init__(
         self,
@@ -126,29 +126,28 @@ class PixelBudget:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Allow what ``limits`` say of one request, and ``rate`` of one key."""
+        """Apply the request limit of ``limits`` and the key limit of ``rate``."""
         self._most = limits.request_megapixels
         self._per_s = rate.megapixels_per_s
-        # A request that is within its limit must pass some time.
+        # A request within its limit must eventually pass.
         self._burst = math.ceil(max(rate.megapixels_burst, self._most))
         self._leases = leases
         self._alone = Buckets(clock=clock)
         self._local: OrderedDict[str, _Local] = OrderedDict()
 
     async def spend(self, caller: Caller | None, images: Sequence[bytes]) -> None:
-        """Count the images of a request.
+        """Charge the images of a request to the caller's budget.
 
         Raises:
-            Problem: 422 if they have too many pixels together, 429 if the caller has sent too many
-                lately.
+            Problem: 422 if the request has too many pixels, 429 if the caller exceeds its rate.
         """
         wanted = sum(map(megapixels, images))
         if wanted > self._most:
             raise Problem(
                 422,
                 "too-many-pixels",
-                f"the {len(images)} images have {wanted:,.0f} million pixels together, at most"
-                f" {self._most:g} million are taken at once; send fewer, or shrink them",
+                f"the {len(images)} images have {wanted:,.0f} megapixels in total, at most"
+                f" {self._most:g} are accepted per request; send fewer or smaller images",
             )
         if self._per_s is None or caller is None or not wanted:
             return
@@ -160,7 +159,7 @@ class PixelBudget:
                     *(self._leases, self._alone, f"pixels:{caller.bucket}"),
                     *(portion, self._per_s, self._burst),
                 )
-            # A sum of fractions is seldom exact.
+            # Tolerance for floating-point rounding.
             if local.tokens >= wanted - 1e-6:
                 local.tokens = max(0.0, local.tokens - wanted)
                 return
@@ -168,7 +167,7 @@ class PixelBudget:
         raise Problem(
             429,
             "rate-limit",
-            f"more than {self._per_s:g} million pixels a second, {self._burst} million at once;"
+            f"more than {self._per_s:g} megapixels per second (burst {self._burst});"
             f" wait {wait_s} s",
             headers={"Retry-After": str(wait_s)},
         )

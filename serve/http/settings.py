@@ -19,66 +19,68 @@ class Checked(BaseModel):
 
 
 class Auth(Checked):
-    """Who may ask.
+    """Authentication by API keys.
 
-    Without a file of keys the service answers to the loopback interface only, and refuses to start
-    where it is bound to more.
+    Without keys the service accepts requests from the loopback interface only, and refuses to start
+    on any other address.
     """
 
     keys_file: str | None = None
-    """YAML, see ``serve.auth``: names, SHA-256 digests and scopes. ``python -m serve.auth new``."""
+    """YAML file of names, SHA-256 digests and scopes, see ``serve.auth``. Create keys with
+    ``python -m serve.auth new``."""
     keys: tuple[dict[str, Any], ...] | None = None
-    """The entries of such a file, for clusters without a shared disk. An empty list refuses
-    everybody; digests are no secrets."""
+    """The entries of such a file inline, for clusters without a shared disk. An empty list rejects
+    every request. Digests are not secret."""
 
     @property
     def are_keys_required(self) -> bool:
-        """Whether there are keys, in a file or here."""
+        """Whether keys are configured, in a file or inline."""
         return self.keys_file is not None or self.keys is not None
 
 
 class Limits(Checked):
-    """What one request may take. More is refused with what was found and what is allowed."""
+    """Limits of one request. A request over a limit is rejected with the value and the limit."""
 
     body_mib: float = 20
     image_mib: float = 10
     image_megapixels: float = 64
     request_megapixels: float = 128
-    """Of all images of a request together, by their headers. A second of a core, as WebP."""
+    """All images of a request together, by their headers. Decoding them as WebP takes one core
+    about a second."""
     text_chars: int = 4_096
     k_max: int = 200
     depth_max: int = 2_000
-    """Of pages: offset + k."""
+    """Maximum rank that pages can reach: offset + k."""
     exact_figures: int = 2_000_000
-    """Up to how many vectors ``exact`` compares with; it reads them all."""
+    """Largest index for which ``exact`` is allowed, in figures: it reads all vectors."""
     inputs_max: int = 64
-    """Texts or images of one call."""
+    """Texts or images per request."""
     classes_max: int = 1_000
     templates_max: int = 32
     timeout_s: float = 30
-    """From the last byte of a request to the first of its answer."""
+    """From the last byte of a request to the first byte of the response."""
     body_s: float = 30
-    """From the first byte of a request to its last; slower clients are answered 408."""
+    """From the first byte of a request to the last; slower uploads are answered with 408."""
     concurrent_requests: int = 128
-    """Per replica; more are answered 503 with Retry-After."""
+    """Per replica; more are answered with 503 and Retry-After."""
 
 
 class Rate(Checked):
-    """Requests and pixels of one key, or of one address without keys."""
+    """Rate limits of requests and pixels, per API key, or per client address without keys."""
 
     per_s: float | None = None
     """None: no limit."""
     burst: int = 40
     megapixels_per_s: float | None = 100
-    """Of images to be decoded, by their headers. More is answered 429; None: no limit."""
+    """Decoded megapixels, by image headers. More are answered with 429; None: no limit."""
     megapixels_burst: int = 512
 
 
 def read_settings(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
-    """Return settings from plain values or from those of a command line.
+    """Return settings from Python values or from the strings of a command line.
 
     Raises:
-        ConfigError: If one is unknown, missing or not valid; every one is listed.
+        ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
     try:
         plain = nested({name: _value(name, value) for name, value in values.items()})
@@ -93,7 +95,7 @@ def read_settings(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
 
 
 def _value(name: str, value: Any) -> Any:
-    """Return what a value of the command line means; numbers are read where one is wanted."""
+    """Return the parsed value of a command-line string; Pydantic converts numbers later."""
     if not isinstance(value, str):
         return value
     if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):

@@ -1,4 +1,4 @@
-"""The coordinator of replicas in many processes: an actor of Ray that they find by its name."""
+"""Coordinator of replicas in several processes: a named, detached Ray actor."""
 
 import asyncio
 import time
@@ -9,17 +9,17 @@ from serve.http.coordinator import Coordination, Orders, Report, Wanted
 
 
 class RayCoordinator:
-    """For replicas in many processes: one small actor, found by name and made on demand.
+    """Client of the coordinator actor, which is found by name and created on demand.
 
-    It outlives every replica, is restarted where its node dies (the replicas then tell it what
-    they serve), and ends itself when none is left. Where it cannot be reached methods raise
-    ConnectionError.
+    The actor outlives the replicas, is restarted if its node dies (the replicas then send their
+    state again), and exits when no replica is left. Methods raise ConnectionError if it is
+    unavailable.
     """
 
     def __init__(self, name: str, *, poll_s: float) -> None:
-        """Name the actor; it is made when first needed."""
+        """Set the name of the actor; it is created on first use."""
         self._name = name
-        # Ten times silent is gone; a busy process may miss a few.
+        # A busy process may miss several polls; after ten the replica counts as dead.
         self._silent_s = max(5.0, 10 * poll_s)
 
     def _actor(self) -> Any:
@@ -46,7 +46,7 @@ class RayCoordinator:
             try:
                 return await getattr(self._actor(), method).remote(*arguments, **named)
             except RayActorError:
-                # It ended itself, or its node died: the name is free for another in a moment.
+                # The actor has exited or its node died: a new one can take the name shortly.
                 await asyncio.sleep(0.2)
         raise ConnectionError(f"the coordinator {self._name} does not answer")
 
@@ -82,7 +82,7 @@ class RayCoordinator:
 
 
 class _Actor:
-    """``Coordination`` in a process of its own, as long as there are replicas."""
+    """``Coordination`` in its own process, which exits when there are no replicas."""
 
     _ALONE_S = 60.0
 
@@ -96,7 +96,7 @@ class _Actor:
 
         while min(self._state.alone_for(), time.monotonic() - self._born) < self._ALONE_S:
             await asyncio.sleep(1)
-        # exit_actor() works in a task of the actor only; a detached actor is ended from outside.
+        # exit_actor() works only within an actor task, so the actor kills itself by handle.
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
     async def serving(self) -> Wanted | None:
@@ -113,7 +113,7 @@ class _Actor:
 
     async def leave(self, replica: str) -> None:
         if self._state.leave(replica):
-            # A service begun again with the same settings begins with those settings.
+            # A service restarted with the same settings starts from those settings.
             self._state = Coordination(silent_s=self._state.silent_s)
 
     async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:

@@ -1,8 +1,8 @@
-"""``serve run`` answers the requests in flight before it ends at SIGTERM or Ctrl-C.
+"""Graceful shutdown of ``serve run``: requests in flight are completed at SIGTERM or Ctrl-C.
 
-On its own it does not: Ray's C++ handler of SIGTERM aborts the process, and ``serve.shutdown``,
-which follows Ctrl-C, kills the proxies that answers still have to pass. Here the replicas that
-speak HTTP are drained first, while encoders, indexes and proxies work.
+Ray does not do this by itself: its C++ handler of SIGTERM aborts the process, and
+``serve.shutdown``, which follows Ctrl-C, kills the proxies that responses still have to pass. Here
+the HTTP replicas are drained first, while encoders, indexes and proxies keep running.
 """
 
 import logging
@@ -25,13 +25,13 @@ _POLL_S = 0.1
 
 
 def drain_before_exit(wait_s: float) -> None:
-    """Have ``serve run`` drain the application that is being built before it ends.
+    """Make ``serve run`` drain the application that is being built before it exits.
 
-    Does nothing elsewhere: a builder is also called by ``serve deploy``, by ``serve run`` of a
-    file (both in a worker of the cluster) and by tests.
+    No effect outside ``serve run``: builders are also called by ``serve deploy``, by ``serve run``
+    with a config file (both in a cluster worker) and by tests.
 
     Args:
-        wait_s: How long requests in flight may take; those that take longer are cut off.
+        wait_s: How long requests in flight may take, in seconds; longer ones are aborted.
     """
     context = click.get_current_context(silent=True)
     if context is not None and context.command.name == "run" and context.params.get("blocking"):
@@ -39,17 +39,17 @@ def drain_before_exit(wait_s: float) -> None:
 
 
 class _Ending:
-    """Drains an application at the first signal; the second ends ``serve run`` at once."""
+    """Drain an application at the first signal; the second ends ``serve run`` immediately."""
 
     def __init__(self, application: str, wait_s: float) -> None:
         self._application = application
         self._wait_s = wait_s
-        # put() may interrupt itself, as signal handlers do.
+        # SimpleQueue.put() is reentrant, as signal handlers require.
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._is_ending = False
 
     def watch(self) -> None:
-        """Handle signals as soon as Ray, which starts after the application is built, has."""
+        """Install the signal handlers once Ray has started, which replaces earlier ones."""
         signal.signal(signal.SIGUSR1, self._replace_handlers)
         threading.Thread(target=self._run, name="drain", daemon=True).start()
 
@@ -65,7 +65,7 @@ class _Ending:
         try:
             _drain(self._application, self._wait_s)
         finally:
-            # Whatever became of it, `serve run` ends.
+            # `serve run` ends even if draining failed.
             if not self._is_ending:
                 signal.pthread_kill(main, signal.SIGINT)
 
@@ -86,7 +86,7 @@ class _Ending:
 
 
 def _drain(application: str, wait_s: float) -> None:
-    """Answer the requests in flight of an application, then delete it."""
+    """Complete the requests in flight of an application, then delete it."""
     until = time.monotonic() + wait_s
     try:
         status = serve.status().applications.get(application)
@@ -101,7 +101,7 @@ def _drain(application: str, wait_s: float) -> None:
             try:
                 ended = ingress.broadcast("drain").results(timeout_s=left_s, return_exceptions=True)
                 break
-            # A new handle does not know the replicas yet.
+            # A new handle has not received the list of replicas yet.
             except DeploymentUnavailableError:
                 if not left_s:
                     raise
@@ -111,9 +111,9 @@ def _drain(application: str, wait_s: float) -> None:
                 raise error
             if error is not None:
                 log.warning("a replica ended before its requests in flight: %r", error)
-        # A replica ends when its answers have reached the proxies.
+        # A replica exits when its responses have reached the proxies.
         serve.delete(application)
     except TimeoutError:
-        log.warning("requests in flight after %g s are cut off", wait_s)
+        log.warning("requests still in flight after %g s are aborted", wait_s)
     except (RayError, RayServeException) as error:
-        log.warning("requests in flight may be cut off: %r", error)
+        log.warning("requests in flight may be aborted: %r", error)
