@@ -1,4 +1,4 @@
-"""Ask a running service from Python.
+"""Python client of the search service.
 
     from biovl.client import Client
 
@@ -6,8 +6,8 @@
         for hit in biovl.search("chest radiograph with effusion", k=5)["results"]:
             print(hit["score"], hit["figure_id"], hit["caption"])
 
-Answers are what the service sends, as plain values: ``/openapi.json`` describes them. Only public
-parts of httpx and NumPy are used, so the client works without PyTorch.
+Results are the decoded JSON responses, described by ``/openapi.json``. The client needs only httpx
+and NumPy, not PyTorch.
 """
 
 import base64
@@ -28,21 +28,21 @@ from biovl.core.errors import BiovlError, ConfigError
 from biovl.core.http import retry_after_s
 
 Image = bytes | str | os.PathLike[str]
-"""An encoded image (JPEG, PNG …), or the path of one."""
+"""An encoded image (JPEG, PNG …), or its path."""
 
 _LONGEST_WAIT_S = 30.0
 _NO_ROUTE = "/-/routes for available routes"
-"""Of the 404 of a proxy of Ray Serve that does not know the route (yet). Ours are problems."""
+"""Text of the 404 of a Ray Serve proxy without a route (yet). The service itself sends problems."""
 
 
 class RequestRefused(BiovlError):
-    """The service answered with a problem; its words say what to change."""
+    """The service returned an error; the message describes the cause and what to change."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
-        """Keep the problem.
+        """Store the problem.
 
         Args:
-            status: Of HTTP.
+            status: HTTP status code.
             problem: Members of application/problem+json: type, title, detail, request_id, errors.
         """
         super().__init__(
@@ -64,16 +64,17 @@ class Client:
         timeout_s: float = 60,
         tries: int = 5,
     ) -> None:
-        """Prepare to ask; nothing is sent yet.
+        """Create a client; no request is sent yet.
 
         Args:
-            address: Of the service, without ``/v1``.
-            key: An API key; by default the environment's ``BIOVL_API_KEY``, if there is one.
-            timeout_s: For one answer.
-            tries: How often a request is sent while the service is busy, changes or is not reached.
+            address: URL of the service, without ``/v1``.
+            key: API key; by default the environment variable ``BIOVL_API_KEY``, if set.
+            timeout_s: Timeout of one request, in seconds.
+            tries: Maximum attempts per request while the service is busy, reloading or
+                unreachable.
 
         Raises:
-            ConfigError: If the address is none of HTTP, or ``tries`` is not positive.
+            ConfigError: If the address is not an HTTP URL, or ``tries`` is not positive.
         """
         if not address.startswith(("http://", "https://")):
             raise ConfigError(f"address: expected http://… or https://…, got {address!r}")
@@ -97,19 +98,19 @@ class Client:
         k: int = 20,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return a page of figures near a text, an image, a figure, a vector, or a sum of them.
+        """Return a page of figures similar to a text, image, figure, vector, or a weighted sum.
 
         Args:
-            text: What is looked for.
-            image: An image like those looked for.
-            figure_id: A figure of the index like those looked for.
-            embedding: A vector of the served model, shape [D].
-            k: How many figures.
+            text: Query text.
+            image: Query image.
+            figure_id: Query by a figure of the index.
+            embedding: Query vector of the served model, shape [D].
+            k: Number of figures.
             options: ``over``, ``words``, ``filter``, ``weights``, ``cursor``, ``exact`` …: see
                 ``SearchRequest`` in ``/openapi.json``.
 
         Raises:
-            RequestRefused: If the service cannot do it; says why.
+            RequestRefused: If the service rejects the request; the message gives the reason.
         """
         asked = {
             "text": text,
@@ -121,7 +122,7 @@ class Client:
         return self._posted("/v1/search", {**given, "k": k, **options})
 
     def search_all(self, text: str | None = None, **asked: Any) -> Iterator[dict[str, Any]]:
-        """Yield figures page after page, as deep as the service goes. Takes what search takes."""
+        """Yield the figures of all pages, up to the service's limit. Arguments as of ``search``."""
         while True:
             page = self.search(text, **asked)
             yield from page["results"]
@@ -137,16 +138,16 @@ class Client:
         benchmark: str | None = None,
         templates: Sequence[str] | None = None,
     ) -> list[list[dict[str, Any]]]:
-        """Return for each image its classes with probabilities, from the most probable.
+        """Return the classes of each image with probabilities, the most probable first.
 
         Args:
-            images: Some images.
-            classes: What they may show.
-            benchmark: Instead of classes, those of a benchmark, with its prompts.
-            templates: Prompts with ``{}`` where the class goes; several are averaged.
+            images: The images to classify.
+            classes: Class names.
+            benchmark: Name of a benchmark whose classes and prompts are used instead.
+            templates: Prompts with ``{}`` in place of the class; several are averaged.
 
         Raises:
-            RequestRefused: If the service cannot do it; says why.
+            RequestRefused: If the service rejects the request; the message gives the reason.
         """
         asked: dict[str, Any] = {"images": [_base64(image) for image in images]}
         if classes is not None:
@@ -162,7 +163,7 @@ class Client:
         """Return unit vectors of texts, float32, shape [N, D].
 
         Raises:
-            RequestRefused: If the service cannot do it; says why.
+            RequestRefused: If the service rejects the request; the message gives the reason.
         """
         return self._embedded([{"type": "text", "text": text} for text in texts])
 
@@ -170,7 +171,7 @@ class Client:
         """Return unit vectors of images, float32, shape [N, D].
 
         Raises:
-            RequestRefused: If the service cannot do it; says why.
+            RequestRefused: If the service rejects the request; the message gives the reason.
         """
         return self._embedded(
             [
@@ -190,17 +191,17 @@ class Client:
         k: int = 10,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return the vote of the indexed figures nearest to an image that nobody stores.
+        """Return labels for a private image, voted by the nearest indexed figures.
 
         Args:
-            image: A private image; it is sent to the service, and to no other host.
-            classes: Names, or names with the words that stand for them in captions; without them
-                the concepts of the figures vote.
-            k: How many figures vote.
+            image: A private image; it is sent to the service only, which does not store it.
+            classes: Class names, or names with their synonyms in captions; by default the
+                concepts of the figures.
+            k: Number of figures that vote.
             options: ``filter``.
 
         Raises:
-            RequestRefused: If the service cannot do it; says why.
+            RequestRefused: If the service rejects the request; the message gives the reason.
         """
         asked = {"image": _base64(image), "k": k, **options}
         if classes is not None:
@@ -212,22 +213,23 @@ class Client:
         return self._posted("/v1/proxy", asked)
 
     def figure(self, figure_id: str) -> dict[str, Any]:
-        """Return what is known of a figure.
+        """Return the metadata of a figure.
 
         Raises:
-            RequestRefused: If there is no such figure.
+            RequestRefused: If the figure does not exist.
         """
         path = f"/v1/figures/{quote(figure_id, safe='')}"
         found: dict[str, Any] = self._sent("GET", path).json()["figure"]
         return found
 
     def image(self, figure_id: str, *, thumbnail: bool = False) -> bytes:
-        """Return the image of a figure as it was published, or a small JPEG of it.
+        """Return the published image of a figure, or its thumbnail as JPEG.
 
-        Where the service cannot read the published image, it sends the small one, and Python warns.
+        If the service cannot read the published image, it sends the thumbnail and a warning is
+        issued.
 
         Raises:
-            RequestRefused: If there is no such figure, or its image is not kept.
+            RequestRefused: If the figure does not exist, or its image is unavailable or withheld.
         """
         size = "thumbnail" if thumbnail else "image"
         answer = self._sent("GET", f"/v1/figures/{quote(figure_id, safe='')}/{size}")
@@ -240,7 +242,7 @@ class Client:
         return answer.content
 
     def models(self) -> dict[str, Any]:
-        """Return which model and index are served, with what was measured of them."""
+        """Return the served model and index, with the index's measured recall."""
         answer: dict[str, Any] = self._sent("GET", "/v1/models").json()
         return answer
 
@@ -270,13 +272,13 @@ class Client:
         return answer
 
     def _sent(self, method: str, path: str, **body: Any) -> httpx.Response:
-        """Send until it is answered by more than "later": every request may be sent again."""
+        """Send a request, with retries: all requests are idempotent."""
         for left in reversed(range(self._tries)):
             try:
                 answer = self._http.request(method, path, **body)
             except httpx.TransportError as error:
                 if not left:
-                    raise BiovlError(f"{self._http.base_url} is not reached: {error!r}") from error
+                    raise BiovlError(f"{self._http.base_url} is unreachable: {error!r}") from error
                 wait_s = 1.0
             else:
                 if answer.is_success:
@@ -285,7 +287,7 @@ class Client:
                     raise RequestRefused(answer.status_code, _problem(answer))
                 asked_s = retry_after_s(answer.headers)
                 wait_s = 1.0 if asked_s is None else min(asked_s, _LONGEST_WAIT_S)
-            # Not all at once: whoever was sent away together should not come back together.
+            # Jitter, so that rejected clients do not all retry at the same time.
             time.sleep(wait_s * random.uniform(1, 1.5))
         raise AssertionError("unreachable: the last try returns or raises")
 
@@ -296,11 +298,10 @@ def _base64(image: Image) -> str:
 
 
 def _may_pass(answer: httpx.Response) -> bool:
-    """Return whether the same request may be answered later.
+    """Return whether a retry may succeed.
 
-    An error that is not a problem of the service comes from what is in front of it: the replica
-    that had the request has died. A proxy of Ray Serve that has just started knows no route yet,
-    and answers 404 as plain text.
+    An error without a problem document comes from a proxy in front of the service: the replica has
+    died. A Ray Serve proxy that has just started has no routes yet, and sends 404 as plain text.
     """
     is_own = answer.headers.get("content-type", "").startswith("application/problem+json")
     is_unknown_route = answer.status_code == 404 and _NO_ROUTE in answer.text
@@ -309,7 +310,7 @@ def _may_pass(answer: httpx.Response) -> bool:
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:
-    """Return the problem in an answer; Serve's own refusals are plain text."""
+    """Return the problem of a response; errors of Ray Serve itself are plain text."""
     try:
         found = answer.json()
     except ValueError:
