@@ -1,13 +1,13 @@
-"""Models and benchmarks to ``report/``.
+"""Evaluate models on benchmarks and write ``report/``.
 
-1. open     on the driver: what each task asks about; labels and texts, no image
-2. embed    a model at a time: actors with a copy of it take units of images and texts
-3. learn    what is learnt before it is judged: vqa on Ray Train, fine_tune by tasks of Ray
-4. judge    a task of Ray for every model and task
-5. compare  on the driver: scores, models against models, the table
+1. open     on the driver: read labels and texts of each task, no images
+2. embed    one model at a time: actors with a copy of it embed units of images and texts
+3. learn    tasks that train before evaluation: vqa on Ray Train, fine_tune as Ray tasks
+4. judge    one Ray task per model and benchmark task
+5. compare  on the driver: scores, pairwise comparisons of models, the table
 
-Vectors are kept in a cache by what made them, and every step leaves receipts: a killed run goes on,
-and a later one embeds only what is new.
+Embeddings are cached by the fingerprints of model and data, and every step writes receipts: an
+interrupted run resumes, and later runs embed only new data.
 """
 
 import sys
@@ -43,33 +43,33 @@ from biovl.runtime.progress import Progress
 
 @dataclass(frozen=True)
 class Asked:
-    """A task that is ready: built, and its data opened."""
+    """A task with its opened data, ready to run."""
 
     name: str
     plugin: Plugin
     data: Any
     needs_text: bool
     learns: Vqa | FineTune | None
-    """The task itself where a model learns before it is judged."""
+    """The task itself if it trains before evaluation."""
 
 
 def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Judge models and publish what came of it.
+    """Evaluate models and publish the results.
 
         out/
           scores.json              every score with its interval; differences between models
-          table.md                 the same to read, with what was left out and why
+          table.md                 the same as text, with skipped tasks and reasons
           plots/                   PNG
-          predictions/<model>/<task>.parquet     from which every score can be computed again
+          predictions/<model>/<task>.parquet     all predictions: scores can be recomputed from them
           leaks/<model>/<task>.parquet           near duplicates in the corpus of ``index``
           manifest.json            settings, fingerprints of models and data, versions
 
     Raises:
-        ArtifactError: If a model or the data of the only task is not there, or ``out`` holds
-            something else.
-        ConfigError: If a task, a benchmark or a setting is not known.
-        StorageError: If a disk or bucket does not do its work; the run can be repeated.
-        BiovlError: If nothing could be scored; says why.
+        ArtifactError: If a model, or the data of the only task, does not exist, or ``out``
+            contains something else.
+        ConfigError: If a task, benchmark or setting is unknown.
+        StorageError: If a disk or bucket fails; run the job again to resume.
+        BiovlError: If no task could be scored; the message gives the reasons.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _benchmark(config, progress)
@@ -121,7 +121,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
 
 
 def _folders(config: BenchmarkConfig) -> dict[str, str]:
-    """Return the folders of data that are read, by setting."""
+    """Return the input data folders, by setting."""
     data = config.data
     path = data if isinstance(data, str) else str(data.settings.get("path", ""))
     named = {"corpus": config.corpus, "data": path, "data_root": config.data_root}

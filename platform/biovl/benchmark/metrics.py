@@ -1,7 +1,7 @@
-"""Retrieval metrics, defined once, for pools of which no N x N matrix could be held.
+"""Retrieval metrics, computed in tiles for pools whose N x N matrix does not fit in memory.
 
-Every query of a pool of N pairs has one match: the other half of its own pair. Another pair with
-the very same text or image is no hit; it is as near as the match, and the two share their places.
+Every query of a pool of N pairs has one match: the other half of its pair. Another pair with the
+same text or image is not a match but tied with it, and ranks are averaged over ties.
 """
 
 from collections.abc import Iterator
@@ -17,34 +17,34 @@ from biovl.models.precision import full_precision
 # block.
 
 TIE = 1e-6
-"""Similarities closer than this are equal: float32 rounds those of equal vectors so far apart, and
-differently from tile to tile."""
+"""Tolerance for ties: float32 similarities of equal vectors differ by less than this, depending on
+the tile."""
 
 _LOSS_ROWS = 1_024
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the match of each query stands among all items."""
+    """Rank of each query's match among all items."""
 
     nearer_N: Tensor
-    """Items nearer to the query than its match. int64, on the CPU."""
+    """Number of items nearer to the query than its match. int64, on the CPU."""
 
     tied_N: Tensor
-    """Other items that are as near as the match. int64, on the CPU."""
+    """Number of other items tied with the match. int64, on the CPU."""
 
 
 def places(image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None) -> tuple[Places, Places]:
-    """Return the places of images' texts among all texts, and of texts' images among all images.
+    """Return the ranks for image-to-text and for text-to-image retrieval.
 
     Similarities are float32, computed once for both directions and ``tile x tile`` at a time.
-    A query whose features are no numbers has all items before its match.
+    A query with NaN features has all items before its match.
 
     Args:
         image_ND: Unit rows; the match of row n is row n of the texts.
         text_ND: Unit rows, on the same device.
-        tile: Queries and items whose similarities are held at a time; None is 1,024 on a CPU, whose
-            caches that fits (measured: half the time of 4,096), and 8,192 (256 MB) on a GPU.
+        tile: Rows and columns of a tile of similarities. None: 1,024 on a CPU, which fits its
+            caches (measured: half the time of 4,096), and 8,192 (256 MB) on a GPU.
 
     Raises:
         ValueError: If the shapes differ, or there are no pairs.
@@ -53,7 +53,7 @@ def places(image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None) -> tup
     image_ND, text_ND = image_ND.float(), text_ND.float()
     total, device = len(image_ND), image_ND.device
     tile = tile or (1_024 if device.type == "cpu" else 8_192)
-    # Not nearer and not as near is counted, since nothing compares with what is no number.
+    # Count farther and not nearer items: comparisons with NaN are false, so NaN ranks last.
     farther_2N = torch.zeros(2, total, dtype=torch.int64, device=device)
     not_nearer_2N = torch.zeros_like(farther_2N)
     with full_precision():
@@ -75,16 +75,15 @@ def places(image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None) -> tup
 def recall_at_k(found: Places, k: int) -> float:
     """Return the share of queries whose match is among the ``k`` nearest items.
 
-    Items that are as near as the match stand before and after it in random order, and what comes
-    back is the expectation over these orders: with t others tied and m nearer, the match is among
-    the k nearest with probability (k - m) / (t + 1), kept in [0, 1]. So a model to which all items
-    are alike scores k / N, what guessing scores, and repeated captions cost what they must.
+    Ties are broken at random, and the expectation over all orders is returned: with t tied and m
+    nearer items, the match is among the k nearest with probability (k - m) / (t + 1), clamped to
+    [0, 1]. A model with equal similarities for all items therefore scores k / N, like guessing.
 
     Raises:
         ValueError: If ``k`` is not in 1..N.
 
     Source:
-        Radford et al. 2021, arXiv:2103.00020, section 3; they do not say what becomes of ties.
+        Radford et al. 2021, arXiv:2103.00020, section 3, which does not define ties.
     """
     items = len(found.nearer_N)
     if not 1 <= k <= items:

@@ -1,13 +1,13 @@
-"""A model and a corpus to ``index/``.
+"""Build ``index/`` from a model and a corpus.
 
-1. embed    actors with a copy of the model take units of pairs: vectors, thumbnails, a receipt
-2. gather   a task per part puts vectors into the order of rows
-3. train    on the driver, from a sample; or what an earlier index was trained to is taken over
+1. embed    actors with a copy of the model process units of pairs: vectors, thumbnails, a receipt
+2. gather   a task per part sorts vectors by row
+3. train    on the driver, on a sample; or the trained index of a previous version is reused
 4. fill     a task per part encodes its vectors
-5. finish   on the driver: the parts joined, the table, filters and words, and recall measured
+5. finish   on the driver: merge the parts, write table, filters and words, measure recall
 
-Every task leaves a receipt, which is what a killed job goes on from. The driver holds vectors only
-of the sample, and the codes of one index at a time.
+Every task writes a receipt, from which an interrupted job resumes. The driver keeps only the
+vectors of the sample and the codes of one index in memory.
 """
 
 import functools
@@ -38,7 +38,7 @@ from biovl.runtime.units import Stages
 
 KIND = "index"
 FORMAT = 2
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the output format: increase it when published bytes change. See ``Draft.begin``."""
 
 _WRITTEN_BY = {
     "concept": "resolve",
@@ -47,29 +47,29 @@ _WRITTEN_BY = {
     "image_type": "annotate image_type",
     "mesh_term": "enrich",
 }
-"""Which job's columns the filters are made of that not every corpus has."""
+"""Optional filters and the job that writes their columns."""
 
 _LATE = ("factory", "profile", "seed", "recall")
-"""Settings that decide nothing before vectors are in order: a draft goes on with other ones."""
+"""Settings without effect before step 3: a draft can be resumed with other values."""
 
 
 def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Embed a corpus and publish what finds its figures.
+    """Embed a corpus and publish an index of its figures.
 
         out/
           images.faiss  captions.faiss      faiss indexes; id = row
           images.f16.npy  captions.f16.npy  the vectors, float16
-          table.arrow  lookup/              what is known of each row
-          thumbnails.bin                    small JPEGs, end to end
-          filters/  words/                  what filters and searches for words need
-          contents.npy                      what the next version knows unchanged pairs by
-          manifest.json                     counts; settings, and the recall they were chosen for
+          table.arrow  lookup/              metadata of each row
+          thumbnails.bin                    concatenated JPEG thumbnails
+          filters/  words/                  indexes for filters and word search
+          contents.npy                      hashes by which the next version finds unchanged pairs
+          manifest.json                     counts; search settings and their measured recall
 
     Raises:
-        ArtifactError: If the input is not a model and a corpus, or ``out`` holds something else or
-            is being made by another process.
-        StorageError: If a disk or bucket does not do its work; the job can be run again.
-        BiovlError: If recall is below the floor; says all that was measured.
+        ArtifactError: If the inputs are not a model and a corpus, or ``out`` contains something
+            else or is being written by another process.
+        StorageError: If a disk or bucket fails; run the job again to resume.
+        BiovlError: If recall is below the minimum; the message lists all measurements.
     """
     with explain_resume(config.out), remove_unusable_draft(config.out):
         return _index(config, Progress("index", progress))
@@ -166,7 +166,7 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
 
 
 def _inputs(config: IndexConfig) -> tuple[list[Input], Manifest | None, str | None]:
-    """Return what is read; the previous index, if there is one, and why it cannot be reused."""
+    """Return the inputs, the manifest of the previous index, and why it cannot be reused."""
     inputs = []
     for name, uri in (("model", config.model), ("corpus", config.corpus)):
         read_manifest(uri, name)
@@ -186,7 +186,7 @@ def _inputs(config: IndexConfig) -> tuple[list[Input], Manifest | None, str | No
 
 
 def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
-    """Let a draft go on with another factory or recall: what was embedded is the same."""
+    """Resume a draft with another factory or recall setting: its embeddings remain valid."""
     draft = Draft(out)
     begun = draft.read_note("begun")
     if begun is None or begun["kind"] != KIND or begun["config"] == plain:
@@ -196,7 +196,7 @@ def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
     if {**begun["config"], **late} != plain:
         return
     if any(begun["config"][name] != late[name] for name in _LATE if name != "recall"):
-        # Receipts first: killed in between, what they vouch for is made again.
+        # Delete receipts first: after an interruption their outputs are then computed again.
         for name in plain["over"]:
             draft.folder.delete_folder(f".draft/filling-{name}-part")
             if draft.read_note(f"factory-{name}") is not None:
@@ -205,7 +205,7 @@ def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
 
 
 def _say_what_is_missing(report: Progress, without_values: Sequence[str]) -> None:
-    """Say by which fields no figure can be filtered, and which job writes them."""
+    """Log the filter fields without values, and which job writes them."""
     told = [
         f"{name} (columns of {_WRITTEN_BY[name]})" if name in _WRITTEN_BY else name
         for name in without_values
@@ -224,7 +224,7 @@ def _dim(model: str) -> int:
 def _train(
     config: IndexConfig, place: Path, name: str, shape: tuple[int, int], before: Manifest | None
 ) -> str:
-    """Keep an empty, trained index; return its factory."""
+    """Write a trained, empty index; return its factory string."""
     found = previous.trained_before(config, name, before, shape[0]) if before else None
     if found is None:
         factory = config.factory or choose_factory(*shape, config.profile)
@@ -243,7 +243,7 @@ def _totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class _Embed:
-    """One copy of the model on a worker, which embeds unit after unit."""
+    """Actor with a copy of the model that embeds units."""
 
     def __init__(self, config: IndexConfig, reuses: bool) -> None:
         self._config, self._reuses = config, reuses
@@ -258,7 +258,7 @@ class _Embed:
         Draft(config.out).note(f"embedded/{number:06d}", receipt)
         return {"rows": receipt["rows"]}
 
-    # Loaded with the first unit, which can say why it fails: an actor that cannot begin only dies.
+    # Loaded with the first unit: its errors are reported, those of __init__ only kill the actor.
     @functools.cached_property
     def _encoder(self) -> encoders.Encoder:
         device = "cuda" if self._config.workers.gpus else "cpu"
@@ -272,10 +272,10 @@ class _Embed:
 
 
 class _Stages(Stages):
-    """Beside its tasks, those that need the model."""
+    """Stages of the job, including embedding, which runs in actors."""
 
     def embed(self, config: IndexConfig, reuses: bool, total: int) -> list[dict[str, Any]]:
-        """Embed the units that are left; return the receipts of all."""
+        """Embed the remaining units; return the receipts of all units."""
         pending = self.pending("embedding unit", "embedded", total)
         if pending:
             workers = config.workers

@@ -1,29 +1,29 @@
-"""A published index, opened and searched.
+"""Open and search a published index.
 
-    manifest.json                   kind ``index``; the rest of this text says what is in it
+    manifest.json                   kind ``index``; its fields are described below
     images.faiss  captions.faiss    ``vectors.VectorIndex``
     images.f16.npy captions.f16.npy the same unit vectors, float16, shape [N, D]
-    table.arrow                     ``metadata``: row i is what is known of id i
-    lookup/                         ``metadata``: from a figure's id to its row
-    thumbnails.bin                  JPEGs end to end; thumbnail_offset, thumbnail_size of the table
+    table.arrow                     ``metadata``: row i has the metadata of id i
+    lookup/                         ``metadata``: from figure id to row
+    thumbnails.bin                  concatenated JPEGs; thumbnail_offset, thumbnail_size in table
     filters/                        ``filters.FilterTable``
-    words/                          ``words.Words``; not there if the index was built without
+    words/                          ``words.Words``; absent if the index was built without words
 
-The manifest's ``files`` has for **every** file its size and checksum, under its path in the folder,
-with ``/``: ``{"images.faiss": {"size_bytes": 1048, "sha256": "9f86d0…"}, …}``. Indexes of earlier
-versions have no checksums; they are opened with a warning.
+The manifest's ``files`` has the size and checksum of **every** file, by relative path with ``/``:
+``{"images.faiss": {"size_bytes": 1048, "sha256": "9f86d0…"}, …}``. Indexes of earlier versions have
+no checksums; opening them issues a warning.
 
 Its ``inputs`` are the ``model`` (whose fingerprint is ``Index.model_fingerprint``) and the
 ``corpus`` (whose shards ``Index.image`` reads; ``corpus.find_corpus`` locates it). Its ``notes``
 have at least
 
-    rows        how many figures
-    dim         length of a vector
+    rows        number of figures
+    dim         embedding dimension
     factories   {"images": "IVF1024,SQfp16", "captions": …}
     settings    {"images": {"image": {"nprobe": 16}, "text": {"nprobe": 64}}, "captions": {…}}:
-                for vectors of images or captions (``Over``), for queries made from images or texts
-                (``Kind``), what ``tuning.choose`` chose; {} where every vector is compared
-    recall      {"images": {"image": 0.991, "text": 0.962}, …}: measured, with these settings
+                by indexed vectors (``Over``) and modality of the query (``Kind``), as chosen by
+                ``recall``; {} for exhaustive search
+    recall      {"images": {"image": 0.991, "text": 0.962}, …}: measured with these settings
 """
 
 import json
@@ -57,18 +57,18 @@ from biovl.index.words import Words
 
 KIND = "index"
 VERSION_DIGITS = 12
-"""Of the fingerprint: what an index is called in answers."""
+"""Number of fingerprint digits that identify an index version in responses."""
 
 _OVERS: tuple[Over, ...] = ("images", "captions")
 _LOOKED_FOR = 16
-"""So many rows, spread over all, are looked for by their own vectors when an index is opened."""
+"""Number of evenly spaced rows that are searched by their own vectors when an index is opened."""
 _FOUND_SHARE, _FOUND_SHARE_OF_COARSE = 0.75, 0.25
-"""Of those, at least: coarse codes miss some; rows beyond the one where files part find none."""
+"""Minimum share of them to be found. Coarse codes miss some; misaligned files miss nearly all."""
 _FINE = re.compile(r"(RR\d+,)?(IVF[^,]*,)?(Flat|SQ8|SQfp16)|.*,(RFlat|Refine\(.*\))")
 
 
 class Index:
-    """A published index. Nothing in it changes, so threads may share one."""
+    """A published index. It is immutable, and therefore thread-safe."""
 
     def __init__(
         self,
@@ -97,16 +97,16 @@ class Index:
 
     @classmethod
     def open(cls, uri: str, cache_folder: str | None = None, corpus: str | None = None) -> "Index":
-        """Open an index, after checking that its files belong together.
+        """Open an index and verify that its files are consistent.
 
         Args:
-            uri: A local folder, which is mapped into memory, or ``s3://…``, which is copied first.
-            cache_folder: Where copies are kept, under their fingerprint; without it they are made
-                in a temporary folder at every opening.
-            corpus: Where the corpus is now; by default where the manifest says.
+            uri: A local folder, which is memory-mapped, or ``s3://…``, which is copied first.
+            cache_folder: Folder for copies, by fingerprint; without it every call copies to a
+                temporary folder.
+            corpus: Location of the corpus; by default the one in the manifest.
 
         Raises:
-            ArtifactError: If it is no index, or its files are damaged or not of one index.
+            ArtifactError: If it is not an index, or its files are damaged or inconsistent.
         """
         manifest = read_manifest(uri, KIND)
         verify_manifest(uri, manifest)
@@ -123,7 +123,7 @@ class Index:
         try:
             index = cls(uri, copy, manifest, version, corpus)
         except ArtifactError:
-            # Of the right size and damaged all the same; if it is so in the bucket, it is refused.
+            # The cached copy is corrupt: copy again. A second failure is an error of the bucket.
             discard(copy)
             again = copied(uri, manifest, print_, cache)
             index = cls(uri, again, manifest, version, corpus)
@@ -133,12 +133,12 @@ class Index:
 
     @property
     def model_fingerprint(self) -> str:
-        """Of the model folder that made the vectors, and whose queries are understood."""
+        """Fingerprint of the model that computed the vectors; queries must be of the same model."""
         return str(self._input("model").fingerprint)
 
     @property
     def dim(self) -> int:
-        """Length of a vector."""
+        """Embedding dimension."""
         return int(self.manifest.notes["dim"])
 
     def __len__(self) -> int:
@@ -153,7 +153,7 @@ class Index:
         return self._table.column(name)
 
     def search(self, query: Query) -> Results:
-        """Return the figures that answer a query best.
+        """Return the best matching figures of a query.
 
         Raises:
             BiovlError: If nothing is asked for, a figure is not there, the parts add up to nothing,
@@ -208,7 +208,7 @@ class Index:
         return None if measured is None else float(measured)
 
     def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
-        """Return what is known of figures, in their order; None where there is no such figure."""
+        """Return the metadata of figures, in order; None for unknown ids."""
         rows = [self._table.row_of(figure_id) for figure_id in figure_ids]
         known = iter(self._table.rows([row for row in rows if row is not None]))
         return [None if row is None else next(known) for row in rows]
@@ -228,7 +228,7 @@ class Index:
 
     @cached_property
     def corpus_uri(self) -> str:
-        """The folder that full images are read from."""
+        """The corpus folder from which full images are read."""
         return find_corpus(
             self.uri,
             self._input("corpus"),
@@ -291,7 +291,7 @@ class Index:
         return images[0]
 
     def facets(self) -> dict[str, dict[str, int]]:
-        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        """Return the most frequent values of each ``Filter`` field, with figure counts."""
         return self._filters.facets()
 
     def license_groups(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What an index is asked, and what it answers. Plain values: they travel between processes."""
+"""Queries and results of an index, as plain values that can be sent between processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 Over = Literal["images", "captions"]
-"""Whose vectors are searched."""
+"""Which vectors are searched."""
 
 Kind = Literal["image", "text"]
-"""What a query was made from. Texts among images need more probing for the same recall."""
+"""Modality of a query. Text-to-image search needs a higher ``nprobe`` for the same recall."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,9 @@ class Years:
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which figures may be found: all that fit every field given; of a field, any of its values.
+    """Filter of figures: fields are combined by AND, the values of a field by OR.
 
-    A figure of which a field is not known does not fit a condition on it.
+    A figure with a null field does not match a condition on it.
     """
 
     license_group: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Filter:
     concept: tuple[str, ...] = ()
     image_type: tuple[str, ...] = ()
     panel_type: tuple[str, ...] = ()
-    """single or multiple, of figures that resolve labelled."""
+    """single or multiple, for figures labelled by resolve."""
     panel_subtype: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
     """figure, supplement, scheme …"""
@@ -48,62 +48,62 @@ class Filter:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of a query: a vector, or a figure of the index whose image stands for itself."""
+    """A part of a query: a vector, or the image of a figure in the index."""
 
     vector_D: np.ndarray | None = None
     """Unit length, float32, shape [D]."""
     figure_id: str | None = None
     kind: Kind = "image"
     weight: float = 1.0
-    """May be negative: away from it."""
+    """A negative weight moves results away from the part."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What to look for. Parts are added by weight, and the sum brought to unit length.
+    """A query: the normalized weighted sum of its parts.
 
-    With ``words`` the figures whose captions hold them (BM25) are joined with those near the parts,
-    by reciprocal rank; without parts the words alone rank.
+    With ``words``, the BM25 ranking of captions is merged with the vector ranking by reciprocal
+    rank fusion; without parts only the BM25 ranking is used.
     """
 
     parts: Sequence[Part] = ()
     words: str | None = None
     over: tuple[Over, ...] = ("images",)
-    """With both, the two rankings are joined by reciprocal rank."""
+    """With both, the two rankings are merged by reciprocal rank fusion."""
     k: int = 20
     offset: int = 0
     filter: Filter = Filter()
     exact: bool = False
-    """Compare with every vector that fits the filter."""
+    """Exhaustive search over all vectors that match the filter."""
     settings: Mapping[str, int] = field(default_factory=dict)
-    """``nprobe``, ``k_factor``: instead of those chosen when the index was built."""
+    """``nprobe``, ``k_factor``: override the settings chosen when the index was built."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """A figure found, with what a reader needs to judge, cite and reuse it."""
+    """A search result: a figure with its metadata."""
 
     figure_id: str
     rank: int
     """From 1, over all pages."""
     score: float
-    """Cosine; of joined rankings the sum of reciprocal ranks; of words alone BM25."""
+    """Cosine similarity; sum of reciprocal ranks for merged rankings; BM25 for words alone."""
     matched: tuple[str, ...]
-    """Of images, captions and words, what found it."""
+    """The rankings that contain the figure: images, captions, words."""
     about: Mapping[str, Any]
     """Columns of the metadata table: caption, title, journal, license, url …"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """An answer."""
+    """Results of a query."""
 
     hits: Sequence[Hit]
     matching: int
-    """Figures that fit the filter."""
+    """Number of figures that match the filter."""
     plan: str
-    """How it was searched: ``ivf nprobe=64``, ``exact over 812 rows`` …"""
+    """Search method: ``ivf nprobe=64``, ``exact over 812 rows`` …"""
     index_version: str
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     model_version: str | None = None
-    """Of the model that the index is of, where that is told."""
+    """Version of the index's model, if known."""

@@ -56,13 +56,13 @@ VECTORS_OF: Mapping[Kind, str] = {"image": "images", "text": "captions"}
 
 
 def query_rows(config: IndexConfig, count: int) -> np.ndarray:
-    """Return the rows that queries are made of, sorted."""
+    """Return the rows used as queries, sorted."""
     rng = np.random.default_rng([config.seed, 1])
     return np.sort(rng.choice(count, min(config.recall.queries, count), replace=False))
 
 
 def query_vectors(config: IndexConfig, place: Path, rows_Q: np.ndarray) -> dict[Kind, np.ndarray]:
-    """Return the vectors of the images and of the captions of rows, float32, shape [Q, D].
+    """Return the image and caption vectors of rows, float32, shape [Q, D].
 
     Those that the index does not hold are embedded here.
     """
@@ -162,7 +162,7 @@ def choose_and_score(
     own_Q: np.ndarray,
     wanted: float,
 ) -> Answered:
-    """Choose settings with one half of the queries, and measure recall with the other.
+    """Choose settings on one half of the queries, and measure recall on the other half.
 
     Args:
         index: To search.
@@ -182,7 +182,7 @@ def choose_and_score(
 
 
 def halves(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the queries that settings are chosen with, and those that recall is measured with.
+    """Return the queries for choosing settings, and those for measuring recall.
 
     Both are the only one where there is one.
     """
@@ -239,7 +239,7 @@ def measured(
 
 
 def choose(table: list[dict[str, Any]], wanted: float) -> dict[str, Any]:
-    """Return the first row with the recall wanted, else that with the most."""
+    """Return the first row that reaches the target recall, else the row with the highest recall."""
     for row in table:
         if row["recall_at_10"] >= wanted:
             return row

@@ -1,4 +1,4 @@
-"""A plan as text for a person, at most 100 characters wide, and as JSON."""
+"""Report of a plan, as text of at most 100 columns and as JSON."""
 
 import dataclasses
 import math
@@ -23,7 +23,7 @@ _SWINGS_SHOWN = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """The training of a plan on other machines."""
+    """Cost of a plan's training on another instance type."""
 
     accelerator: str
     pairs_per_s: float
@@ -33,7 +33,7 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that is known of a run before it starts."""
+    """Estimate of a run: sizes and costs of all steps."""
 
     config: PlanConfig
     sizes: Sizes

@@ -1,8 +1,8 @@
-"""A published folder to the Hugging Face hub: look at the rights, leave out, send, compare.
+"""Upload a published folder to the Hugging Face hub: check rights, filter rows, upload, verify.
 
-The repository is what this job publishes: it holds the folder's own ``manifest.json``, which comes
-last. Only where rows are left out is there a folder, too: that of the rows that go, of the same
-kind, which any job reads, and which a killed job goes on from.
+The output of this job is the repository, with the folder's own ``manifest.json`` uploaded last. If
+rows are filtered, the remaining rows are first published as a folder of the same kind, which any
+job can read and from which an interrupted job resumes.
 """
 
 import json
@@ -39,22 +39,21 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
 _TOLD = 8
-"""Reasons that are listed before a number stands for the rest."""
+"""Maximum number of reasons listed in a message; the rest is counted."""
 
 
 def publish(config: PublishConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Send a published folder to a repository, or those of its rows that may be given on.
+    """Upload a published folder, or its redistributable rows, to a repository of the hub.
 
-        out/       with license_groups: the rows that go, a folder of the same kind
+        out/       with license_groups: the uploaded rows, a folder of the same kind
         USER/NAME  at the hub: its files, the manifest last
 
     Returns:
-        What was sent; it is written nowhere.
+        The manifest of the upload, which is not written to disk.
 
     Raises:
-        ArtifactError: If the folder is not published, or may not go to a repository that anybody
-            may read.
-        StorageError: If the hub, a disk or a bucket does not do its work; the same command goes on.
+        ArtifactError: If the folder is not published, or must not be in a public repository.
+        StorageError: If the hub, a disk or a bucket fails; run the same command again to resume.
     """
     with explain_resume(config.out or config.folder):
         return _publish(config, Progress("publish", progress))
