@@ -1,4 +1,4 @@
-"""Answers as ready bytes. Messages document them; they are not validated a second time."""
+"""JSON responses, serialized directly. Message classes document them but do not validate them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from serve.search.messages import FigureAbout
 from serve.search.settings import Rights
 
 NO_STORE = {"Cache-Control": "no-store"}
-"""For answers that a private image led to."""
+"""Headers of responses to requests with a private image."""
 
 _OF_RIGHTS = (
     *("license", "license_group", "license_url", "stated_license", "third_party"),
@@ -25,19 +25,19 @@ _COLUMNS = tuple(name for name in FigureAbout.model_fields if name not in _OF_RI
 
 
 def json_answer(content: Any, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer of plain values; what is no number is null."""
+    """Return a JSON response; NaN and Inf become null."""
     body = to_json(content, inf_nan_mode="null")
     return Response(body, media_type="application/json", headers=headers)
 
 
 def nine_digits(row_D: np.ndarray) -> list[float]:
-    """Return float32 numbers as such that are written with nine digits, half as many as otherwise.
+    """Return float32 values rounded to nine digits, which halves their size in JSON.
 
-    Nine tell every float32 from its neighbours (IEEE 754: 1 + ceil(24 log10(2))).
+    Nine digits identify every float32 (IEEE 754: 1 + ceil(24 log10(2))).
     """
     values_D = row_D.astype(np.float64)
     sizes_D = np.abs(values_D)
-    # A whole number by a power of ten up to 22 is the double nearest to that decimal.
+    # An integer divided by a power of ten up to 1e22 is the double nearest to that decimal.
     places_D = 8 - np.floor(np.log10(sizes_D, where=sizes_D > 0, out=np.zeros_like(sizes_D)))
     powers_D = 10.0 ** np.clip(places_D, 0, 22)
     rounded_D = np.rint(values_D * powers_D) / powers_D
@@ -46,9 +46,9 @@ def nine_digits(row_D: np.ndarray) -> list[float]:
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of problems that not every endpoint answers with.
+    """Return the OpenAPI documentation of an endpoint's own problems.
 
-    Those that every one may answer with are added by ``serve.http.documentation``.
+    Problems common to all endpoints are added by ``serve.http.documentation``.
     """
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _REASONS[status], "content": content} for status in statuses}
@@ -63,13 +63,12 @@ _REASONS = {
 
 
 def figure_json(about: Mapping[str, Any], shown: Rights, prefix: str = "") -> dict[str, Any]:
-    """Return what ``FigureAbout`` says of a row of the metadata table.
+    """Return the ``FigureAbout`` fields of a row of the metadata table.
 
     Args:
         about: The row.
-        shown: Whose images are sent.
-        prefix: Path that the service is served under (``route_prefix``), without a slash at its
-            end.
+        shown: Which images may be sent.
+        prefix: Path prefix of the service (``route_prefix``), without a trailing slash.
     """
     place = f"{prefix}/v1/figures/{quote(about['figure_id'], safe='')}"
     figure = {name: about.get(name) for name in _COLUMNS}
@@ -89,7 +88,7 @@ def figure_json(about: Mapping[str, Any], shown: Rights, prefix: str = "") -> di
 
 
 def hits_json(hits: Sequence[Hit], shown: Rights, prefix: str = "") -> list[dict[str, Any]]:
-    """Return hits as ``SearchHit`` says; ``shown`` and ``prefix`` as of ``figure_json``."""
+    """Return the ``SearchHit`` fields of hits; ``shown`` and ``prefix`` as in ``figure_json``."""
     found = []
     for hit in hits:
         figure = figure_json(hit.about, shown, prefix)

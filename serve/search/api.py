@@ -1,4 +1,4 @@
-"""The service over HTTP: endpoints, what surrounds them, and the page. Knows no Ray."""
+"""The ASGI application of the search service: endpoints, middleware and the web page. No Ray."""
 
 import asyncio
 import importlib
@@ -60,18 +60,18 @@ def http_api(
     """Return the service as an ASGI application.
 
     Args:
-        settings: All of them.
-        engine: Answers what endpoints ask.
-        coordinator: What replicas share; without one this replica is alone.
-        replica: Its name in metrics and logs.
-        metrics: Where batchers of this process count too; new ones by default.
-        draining: Told to refuse requests before this replica stops.
+        settings: Settings of the service.
+        engine: The models and indexes behind the endpoints.
+        coordinator: Shared state of the replicas; None for a single replica.
+        replica: Name of this replica in metrics and logs.
+        metrics: Metrics shared with the batchers of this process; new ones by default.
+        draining: Rejects requests during shutdown.
         on_start: Called before the first request.
-        on_stop: Called after the last.
-        page: The folder of the page; nothing is at ``/`` where it has no ``index.html``.
+        on_stop: Called after the last request.
+        page: Folder of the web page; ignored if it has no ``index.html``.
 
     Raises:
-        ConfigError: If the file of keys cannot be read.
+        ConfigError: If the key file cannot be read.
     """
     write_lines(settings.log_format)
     shared = coordinator or LocalCoordinator()
@@ -109,7 +109,7 @@ def http_api(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        # A redirect would be found under a path that no rule was made for.
+        # A redirect would not match the path rules of the middleware.
         redirect_slashes=False,
     )
     handle_problems(app)
@@ -132,7 +132,7 @@ def http_api(
             allow_methods=("GET", "POST"),
             allow_headers=("Authorization", "X-API-Key", "Content-Type", "X-Request-ID"),
             expose_headers=_EXPOSED,
-            # Keys are sent by scripts, never by the browser itself.
+            # API keys are sent by scripts, not as browser credentials.
             allow_credentials=False,
         )
     app.add_middleware(Watched, metrics=counted)
@@ -148,8 +148,8 @@ def _add_endpoints(app: FastAPI, context: Context) -> None:
         for route in router.routes:
             if isinstance(route, APIRoute) and not isinstance(route, StrictRoute):
                 raise TypeError(f"{found.name}: {route.path} must be made by context.router()")
-        # Not include_router: FastAPI then asks each router in turn, at each request (measured: a
-        # quarter of what surrounds an endpoint). Their routes are complete without it.
+        # Not include_router: FastAPI would then try each router on every request (measured: a
+        # quarter of the overhead of an endpoint). The routes are complete without it.
         app.router.routes.extend(router.routes)
 
 

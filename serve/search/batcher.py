@@ -1,8 +1,8 @@
-"""Embeds together what is asked at the same time, and never waits while it could compute.
+"""Dynamic batching of concurrent requests, without idle time.
 
-``@serve.batch`` assembles the next batch while one is computed: without waiting its batches are of
-one or two, and with it every request of a quiet hour waits. Here a batch is taken the moment the
-executor is free, so it grows with the load and is one when there is none.
+``@serve.batch`` assembles the next batch while one is computed: with a wait of zero its batches
+have one or two items, otherwise every request waits, even without load. Here a batch is taken when
+the executor becomes free, so the batch size follows the load.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Compute = Callable[[Sequence[Item]], Sequence[Result]]
-"""Called in one thread of its own, with at least one item; answers in order."""
+"""Called in a separate thread with at least one item; returns results in order."""
 
 Observe = Callable[[int, float], None]
-"""Told of every batch: its size, and the seconds that its first item waited."""
+"""Called for every batch with its size and the queue time of its first item, in seconds."""
 
 _OVERHEAD = 64
-"""What starting another computation costs, in tokens of padding. Measured: 1 ms, the time of 60."""
+"""Cost of an additional forward pass, in padding tokens. Measured: 1 ms, as much as 60 tokens."""
 
 
 class Batcher(Generic[Item, Result]):
-    """A queue before a function that computes several answers in hardly more time than one."""
+    """Queue in front of a function that is faster per item on batches."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class Batcher(Generic[Item, Result]):
         length: Callable[[Item], int] | None = None,
         observe: Observe | None = None,
     ) -> None:
-        """Make a batcher; it starts with the first item.
+        """Create a batcher; its task starts with the first item.
 
         Args:
-            compute: What is done. Where it raises, each item is computed by itself, so that one
-                that cannot be computed fails alone.
-            name: Of what is embedded: it is said in problems.
-            batch_max: Items of one call of ``compute``, at least 1.
-            queue_max: Items that may wait; more are refused.
-            wait_ms: How long a batch that is not full waits for more.
-            length: Of an item, where all of a batch are padded to the longest: items of much
-                different length are then computed apart.
-            observe: Told of every batch.
+            compute: The function. If it raises for a batch, each item is computed separately, so
+                that only the faulty item fails.
+            name: Name of the items, for messages.
+            batch_max: Maximum items per call of ``compute``, at least 1.
+            queue_max: Maximum items in the queue; further ones are rejected.
+            wait_ms: How long to wait for a full batch.
+            length: Length of an item, if batches are padded to the longest item: items of very
+                different length are then computed in separate batches.
+            observe: Called for every batch.
         """
         self._compute = compute
         self._name = name
@@ -71,37 +71,36 @@ class Batcher(Generic[Item, Result]):
     async def __call__(self, items: Sequence[Item]) -> list[Result]:
         """Return the results of items, in order.
 
-        More items than fit the queue come in portions: a large request does not keep small ones
-        waiting for all of it.
+        Large requests are queued in portions, so that they do not block small ones.
 
         Raises:
-            Problem: 503 where the queue is full or the service is stopping.
-            Exception: Of the first item that could not be computed.
+            Problem: 503 if the queue is full or the service is stopping.
+            Exception: The exception of the first item that failed.
         """
         results: list[Result] = []
         portion = max(1, min(2 * self._batch_max, self._queue_max))
         for first in range(0, len(items), portion):
             some = items[first : first + portion]
             if first:
-                # What is half done is not refused: that would waste the half.
+                # A partly computed request waits instead of being rejected.
                 async with self._room:
                     await self._room.wait_for(partial(self._fits, len(some)))
             futures = self._queued(some)
             try:
                 results += await asyncio.gather(*futures)
             finally:
-                # After a failure, or when the one who asked has gone.
+                # After a failure, or when the client has disconnected.
                 for future in futures:
                     future.cancel()
         return results
 
     @property
     def waiting(self) -> int:
-        """Items that no computation has taken yet."""
+        """Number of items in the queue."""
         return len(self._queue)
 
     async def close(self) -> None:
-        """Refuse what waits, let what is computed end, and end the thread."""
+        """Reject queued items, complete the current batch, and stop the thread."""
         self._closed = True
         while self._queue:
             _, future, _ = self._queue.popleft()
@@ -123,8 +122,8 @@ class Batcher(Generic[Item, Result]):
             raise Problem(
                 503,
                 "overloaded",
-                f"{len(self._queue)} {self._name} wait to be embedded and at most "
-                f"{self._queue_max} may; ask again later",
+                f"{len(self._queue)} {self._name} are queued for embedding, at most "
+                f"{self._queue_max} fit; try again later",
                 headers={"Retry-After": "1"},
             )
         loop = asyncio.get_running_loop()
@@ -136,7 +135,7 @@ class Batcher(Generic[Item, Result]):
         return futures
 
     async def _run(self) -> None:
-        """Compute until nothing waits."""
+        """Process batches until the queue is empty."""
         while self._queue:
             if self._wait_s and len(self._queue) < self._batch_max:
                 await asyncio.sleep(self._wait_s)
@@ -175,10 +174,10 @@ def groups(
     taken: Sequence[tuple[Item, asyncio.Future[Result]]],
     length: Callable[[Item], int] | None,
 ) -> list[list[tuple[Item, asyncio.Future[Result]]]]:
-    """Return items in groups to be padded to their longest, the shortest first.
+    """Return items grouped by length for padding, the shortest first.
 
-    A group ends where padding its items to the next length would cost more than computing that
-    next length by itself.
+    A group ends where padding its items to the next length would cost more than a separate
+    forward pass.
     """
     if not taken:
         return []
@@ -198,5 +197,5 @@ def groups(
 
 def _stopping() -> Problem:
     return Problem(
-        503, "stopping", "this replica is stopping; ask again", headers={"Retry-After": "1"}
+        503, "stopping", "this replica is shutting down; retry", headers={"Retry-After": "1"}
     )

@@ -1,8 +1,8 @@
-"""From a request to its message and images, however they were sent; and how that is documented.
+"""Parsing of request bodies into messages and images, and their OpenAPI documentation.
 
-One message can come as JSON, as a multipart form with files (browsers, ``curl -F``), or as query
-parameters beside a raw image. In forms and query parameters lists are repeated names or JSON, and
-objects are JSON: ``-F k=5 -F 'filter={"license_group": ["commercial"]}'``.
+A message is sent as JSON, as a multipart form with files (browsers, ``curl -F``), or as query
+parameters with a raw image as the body. In forms and query parameters, lists are repeated names or
+JSON, and objects are JSON: ``-F k=5 -F 'filter={"license_group": ["commercial"]}'``.
 """
 
 import types
@@ -25,12 +25,12 @@ Message = TypeVar("Message", bound=BaseModel)
 FORM = "multipart/form-data"
 _RAW = ("image/", "application/octet-stream")
 FILE_FIELDS = ("image", "file", "images")
-"""Under which names forms bring images."""
+"""Names of the form fields for images."""
 
 
 @dataclass(frozen=True)
 class Received(Generic[Message]):
-    """A message, and the images that came as files."""
+    """A message and the images uploaded as files."""
 
     message: Message
     files: list[bytes]
@@ -39,24 +39,24 @@ class Received(Generic[Message]):
 async def received(
     request: Request, kind: type[Message], limits: Limits, *, form: bool = True
 ) -> Received[Message]:
-    """Return what a request holds.
+    """Parse the body of a request into a message and its images.
 
     Args:
-        request: Its body is limited already (``serve.http.limits``), and is held in memory.
-        kind: Of the message.
-        limits: Of images.
-        form: Whether multipart forms are taken.
+        request: The request; ``serve.http.limits`` has read and limited its body.
+        kind: Class of the message.
+        limits: Limits of images.
+        form: Whether multipart forms are accepted.
 
     Raises:
-        Problem: 400 for what cannot be parsed, 413 and 415 and 422 for images, 415 for another
-            type of body.
-        RequestValidationError: If the message is not valid.
+        Problem: 400 if the body cannot be parsed, 413, 415 or 422 for invalid images, 415 for
+            other content types.
+        RequestValidationError: If the message is invalid.
     """
     content_type = request.headers.get("content-type", "")
     media_type = content_type.partition(";")[0].strip().lower()
     body = await request.body()
     if is_json(content_type):
-        # StrictRoute has read it.
+        # Already parsed by StrictRoute.
         return Received(valid(kind, await request.json() if body else None), [])
     if media_type.startswith(_RAW):
         values = _values(kind, request.query_params.multi_items())
@@ -73,10 +73,10 @@ async def received(
 
 
 def valid(kind: type[Message], values: Any, source: str = "body") -> Message:
-    """Return a message of checked values.
+    """Return a validated message.
 
     Raises:
-        RequestValidationError: If they are not valid, with places that begin with ``source``.
+        RequestValidationError: If values are invalid; locations start with ``source``.
     """
     try:
         return kind.model_validate(values)

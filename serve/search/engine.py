@@ -1,8 +1,8 @@
-"""What an endpoint may ask of the models and indexes behind it, wherever they run.
+"""Interface between endpoints and the models and indexes behind them.
 
-``serve.search.local.LocalEngine`` answers in this process,
-``serve.search.deployments.ServeEngine`` through handles to other replicas, and tests through a
-small model in memory. Errors of a request are ``serve.http.problems.Problem``.
+Implementations: ``serve.search.local.LocalEngine`` in this process,
+``serve.search.handles.ServeEngine`` over handles to other replicas, and a small model in memory for
+tests. Errors of a request are ``serve.http.problems.Problem``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Size = Literal["thumbnail", "full"]
 
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """Vectors, and by which model: an index answers only to its own."""
+    """Embeddings and the version of their model: an index accepts only those of its own model."""
 
     rows_ND: np.ndarray
     """Unit length, float32, shape [N, D]."""
@@ -27,29 +27,30 @@ class Embedded:
     logit_scale: float
     """The factor on similarities: 1 / temperature."""
     tokens: Sequence[int] = ()
-    """Of texts: how many tokens the model read of each; empty if that is not known."""
+    """For texts: the number of tokens used of each; empty if unknown."""
     truncated: Sequence[bool] = ()
-    """Of texts: whether each was longer than the context; empty if that is not known."""
+    """For texts: whether each exceeded the context length; empty if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFile:
-    """An image of the corpus."""
+    """An image file of the corpus."""
 
     data: bytes
     media_type: str
     etag: str
     size: Size = "full"
-    """``thumbnail`` also where the full image was requested and cannot be read."""
+    """``thumbnail`` also if the full image was requested but is unavailable."""
 
 
 class Engine(Protocol):
-    """Everything that endpoints may ask. Versions are the first 12 digits of fingerprints."""
+    """Operations available to endpoints. Versions are the first 12 digits of fingerprints."""
 
     async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
-        """Decode and crop images as the model wants them: uint8, shape [H, W, 3] each.
+        """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each.
 
-        Runs where the request arrived, off the event loop, so that files never travel.
+        Runs in the process that received the request, off the event loop, so that image files are
+        not sent between processes.
 
         Raises:
             Problem: 415 or 422, with the number of the image and the reason.
@@ -57,60 +58,60 @@ class Engine(Protocol):
         ...
 
     async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
-        """Return vectors of prepared images."""
+        """Return embeddings of preprocessed images."""
         ...
 
     async def embed_texts(self, texts: Sequence[str]) -> Embedded:
-        """Return vectors of texts, cut to the context of the model."""
+        """Return embeddings of texts, truncated to the model's context length."""
         ...
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
-        """Return what is found by vectors of this version of the model.
+        """Return search results for vectors of the given model version.
 
         Raises:
-            Problem: 404 for a figure that is not in the index; 409 ``stale-model`` if the vectors
-                are of a model that no index here belongs to: embed again; 503 without an index.
+            Problem: 404 for a figure that is not in the index; 409 ``stale-model`` if no loaded
+                index is of that model version: embed again; 503 without an index.
         """
         ...
 
     async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
-        """Return what is known of figures, in their order; None where there is no such figure."""
+        """Return the metadata of figures, in order; None for unknown ids."""
         ...
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
-        """Return a figure's image; its thumbnail where the full image cannot be read.
+        """Return a figure's image, or its thumbnail if the full image is unavailable.
 
         Raises:
-            Problem: 404 if there is no such figure, or neither is available.
+            Problem: 404 if the figure does not exist, or neither is available.
         """
         ...
 
     async def facets(self) -> Mapping[str, Mapping[str, int]]:
-        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        """Return the most frequent values of each ``Filter`` field, with figure counts."""
         ...
 
     async def about(self) -> Mapping[str, Any]:
-        """Return what is served.
+        """Return the description of the served model and index.
 
         ``{"model": {"name", "version", "dim", "image_size", "context_length", "logit_scale",
         "licenses"…}, "index": {"version", "figures", "recall", "settings", "license_groups"…} |
-        None, "ready": bool, "reasons": [why not], "warnings": [what an operator should know]}``
+        None, "ready": bool, "reasons": [causes if not ready], "warnings": [for the operator]}``
         """
         ...
 
     async def reload(
         self, *, model: str | None = None, index: str | None = None
     ) -> Mapping[str, Any]:
-        """Serve what is published now, or other folders, without failing a request; return about().
+        """Reload model and index, or load other folders, without downtime; return ``about()``.
 
         Raises:
-            Problem: 422 if what is there cannot be served; what was served goes on.
+            Problem: 422 if they cannot be served; the previous release remains in service.
         """
         ...
 
 
 def no_index() -> Problem:
-    """Return the problem of a search where there is only a model; asking again does not help."""
+    """Return the problem of a search in a service without an index; a retry does not help."""
     return Problem(
         503,
         "no-index",
@@ -119,11 +120,11 @@ def no_index() -> Problem:
 
 
 def stale(version: str) -> Problem:
-    """Return the problem of vectors of a model that is not served."""
+    """Return the problem of embeddings of a model that is no longer served."""
     return Problem(
         409,
         "stale-model",
-        f"these vectors are of the model {shortened(version)}, which is not served any more: "
+        f"these embeddings are of the model {shortened(version)}, which is no longer served: "
         "embed again",
     )
 

@@ -21,17 +21,17 @@ from serve.search.replica import Replica
 Handle = DeploymentHandle[Any]
 
 _PORTION_BYTES = 2_000_000
-"""Of one call: Serve's gRPC between deployments refuses more than 4 MB."""
+"""Maximum payload of a call: Serve's gRPC between deployments rejects more than 4 MB."""
 _ATTEMPTS = 8
 _LOST = (RayActorError, WorkerCrashedError, ObjectLostError, TaskCancelledError)
-"""How a call ends whose replica has died. All calls may be repeated: none changes anything."""
+"""Errors of a call whose replica has died. All calls are idempotent, so they are retried."""
 
 
 class ServeEngine:
-    """Implements ``serve.search.engine.Engine`` over handles.
+    """Implement ``serve.search.engine.Engine`` over deployment handles.
 
-    The version of the model that this replica prepares for is asked for by name all the way, so
-    that an answer never mixes two; others have it loaded before anybody asks.
+    Every call names the model version that this replica preprocesses for, so that a response never
+    mixes two versions; the other replicas have loaded it before any request uses it.
     """
 
     def __init__(self, replica: Replica, encoder: Handle, search: Handle | None) -> None:
@@ -43,28 +43,28 @@ class ServeEngine:
         self._logit_scale: dict[str, float] = {}
 
     async def start(self) -> None:
-        """Load how inputs are prepared."""
+        """Load the preprocessing of the model."""
         await self._holder.start(self._settings.model, self._settings.index)
 
     async def close(self) -> None:
-        """End all threads."""
+        """Stop all threads."""
         await self._holder.close()
         self._prepare.close()
 
     async def check(self) -> None:
-        """Raise where this replica cannot answer; those behind it are checked on their own."""
+        """Check this replica; encoder and search replicas have their own checks."""
         await self._holder.check()
 
     async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
-        """Decode and crop images as the model wants them: uint8, shape [H, W, 3] each."""
+        """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each."""
         return await self._prepare(images, self._holder.current.preparation)
 
     async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
-        """Return vectors of prepared images."""
+        """Return embeddings of preprocessed images."""
         release = self._holder.current
         side = release.preparation.image_size
         if any(one.shape[:2] != (side, side) for one in pixels):
-            # They were prepared for the model before this.
+            # They were preprocessed for the previous model.
             raise stale("of another image size")
         version = release.wanted.model_version
         at_once = max(1, _PORTION_BYTES // (3 * side * side))
@@ -74,7 +74,7 @@ class ServeEngine:
         )
 
     async def embed_texts(self, texts: Sequence[str]) -> Embedded:
-        """Return vectors of texts, cut to the context of the model."""
+        """Return embeddings of texts, truncated to the model's context length."""
         release = self._holder.current
         version = release.wanted.model_version
         at_once = max(1, _PORTION_BYTES // (4 * release.preparation.tokenizer.context_length))
@@ -90,14 +90,14 @@ class ServeEngine:
         )
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
-        """Return what is found by vectors of this version of the model."""
-        # A figure or a vector alone is searched for with the model that this replica serves, too.
+        """Return search results for vectors of the given model version."""
+        # Queries by figure or vector also use the model version that this replica serves.
         version = model_version or self._holder.current.wanted.model_version
         results: Results = await _asked(self._search.search, query, version)
         return results
 
     async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
-        """Return what is known of figures, in their order; None where there is no such figure."""
+        """Return the metadata of figures, in order; None for unknown ids."""
         return list(await _asked(self._search.figures, figure_ids))
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
@@ -106,12 +106,12 @@ class ServeEngine:
         return file
 
     async def facets(self) -> Mapping[str, Mapping[str, int]]:
-        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        """Return the most frequent values of each ``Filter`` field, with figure counts."""
         facets: Mapping[str, Mapping[str, int]] = await _asked(self._search.facets)
         return facets
 
     async def about(self) -> Mapping[str, Any]:
-        """Return what is served."""
+        """Return the description of the served model and index."""
         version = self._holder.current.wanted.model_version
         model, reasons = await _asked(self._encoder.about, version)
         index = None
@@ -131,7 +131,7 @@ class ServeEngine:
     async def reload(
         self, *, model: str | None = None, index: str | None = None
     ) -> Mapping[str, Any]:
-        """Serve what is published now, or other folders, without failing a request."""
+        """Reload model and index, or load other folders, without downtime."""
         await self._holder.reload(model, index)
         return await self.about()
 
@@ -151,10 +151,10 @@ class ServeEngine:
 
 
 async def _asked(method: Any, *arguments: Any) -> Any:
-    """Return what a replica answers; where it has died meanwhile, what another does.
+    """Call a replica and return its result; retry on another one if it dies.
 
     Raises:
-        Problem: That of the answer; 503 where all replicas are busy or gone.
+        Problem: The problem that the replica returned; 503 if all replicas are busy or dead.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -166,7 +166,7 @@ async def _asked(method: Any, *arguments: Any) -> Any:
             if isinstance(error, TaskCancelledError) and current and current.cancelling():
                 raise
         else:
-            # A replica that has just begun may not have the model before this; others have.
+            # A replica that has just started lacks the previous model; others have it.
             is_stale = isinstance(answer, Problem) and answer.slug == "stale-model"
             if not is_stale or attempt >= 2:
                 if isinstance(answer, Problem):
@@ -174,5 +174,5 @@ async def _asked(method: Any, *arguments: Any) -> Any:
                 return answer
         await asyncio.sleep(min(1.0, 0.05 * 2**attempt))
     raise Problem(
-        503, "overloaded", "no replica could take this; ask again", headers={"Retry-After": "1"}
+        503, "overloaded", "no replica is available; try again", headers={"Retry-After": "1"}
     )

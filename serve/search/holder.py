@@ -1,4 +1,4 @@
-"""What a replica serves: one release, and the next beside it until all replicas have that."""
+"""The release that a replica serves, and the next one, loaded until all replicas can switch."""
 
 import asyncio
 import logging
@@ -14,16 +14,16 @@ from serve.search.release import Release, find
 log = logging.getLogger(__name__)
 
 _KEEP_S = 60.0
-"""How long what was served before is kept: vectors of its model may be on their way."""
+"""How long the previous release is kept: queries with its embeddings may still arrive."""
 _BUSY_POLL_S = 0.1
 _RETRY_S = 10.0
-"""Until a release is loaded again that all other replicas serve and this one failed to load."""
+"""Delay before retrying to load a release that the other replicas already serve, in seconds."""
 _CHECK_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Failure:
-    """A release that could not be loaded."""
+    """A release that failed to load."""
 
     generation: int = 0
     reason: str = ""
@@ -32,7 +32,7 @@ class _Failure:
 
 
 class Holder:
-    """What a replica serves. Each request takes ``current`` once and keeps to it."""
+    """The release of a replica. Each request reads ``current`` once and uses it throughout."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Holder:
         return None
 
     async def start(self, model: str, index: str | None) -> None:
-        """Load what the application serves: of the first replica these folders.
+        """Load the release that the application serves; in the first replica, these folders.
 
         Raises:
             BiovlError: If it cannot be served.
@@ -97,7 +97,7 @@ class Holder:
             wanted = await self._coordinator.begin(await asyncio.to_thread(find, model, index))
         found = await asyncio.to_thread(find, wanted.model, wanted.index)
         if replace(found, generation=wanted.generation) != wanted:
-            # Published anew since; what is served elsewhere is no longer to be had.
+            # The folder has been replaced: the release that others serve no longer exists.
             wanted = await self._coordinator.want(found)
         self._next = await asyncio.to_thread(self._load, wanted)
         while self._current is None:
@@ -115,19 +115,19 @@ class Holder:
         self._watch = asyncio.create_task(self._watched())
 
     async def close(self) -> None:
-        """Stop asking what is wanted."""
+        """Stop polling the coordinator."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
             try:
                 await self._coordinator.leave(self._replica)
             except ConnectionError:
-                log.warning("the coordinator was gone before this replica")
+                log.warning("the coordinator was unavailable when this replica stopped")
 
     async def reasons(self) -> list[str]:
-        """Return why requests cannot be answered; looked at anew every few seconds."""
+        """Return why requests cannot be served; cached for a few seconds."""
         async with self._checking:
-            # One for all who ask meanwhile: a check takes the time of a request or more.
+            # Concurrent callers share one check, which takes at least as long as a request.
             current = self.current
             at, release, reasons = self._checked
             if release is not current or time.monotonic() - at > _CHECK_S:
@@ -139,34 +139,35 @@ class Holder:
         return reasons
 
     def warnings(self) -> list[str]:
-        """Return what an operator should know although requests are answered."""
+        """Return warnings for the operator that do not affect readiness."""
         if not self._refused:
             return []
-        return [f"the last reload failed, the release before it is served: {self._refused}"]
+        return [f"the last reload failed, the previous release is served: {self._refused}"]
 
     async def check(self) -> None:
-        """Embed and search once.
+        """Run a self-test: embed a text and search.
 
         Raises:
-            ArtifactError: If that fails.
+            ArtifactError: If it fails.
         """
         reasons = await self.reasons()
         if reasons:
             raise ArtifactError("; ".join(reasons))
 
     async def reload(self, model: str | None, index: str | None) -> None:
-        """Have all replicas serve what is published now, here or in other folders.
+        """Reload all replicas from the same folders or from others.
 
         Raises:
-            Problem: 422 if it cannot be served, with the reason; 409 if another reload came after.
+            Problem: 422 with the reason if the release cannot be served; 409 if another reload
+                replaced this one.
         """
         served = self.current.wanted
         try:
             found = await asyncio.to_thread(find, model or served.model, index or served.index)
         except BiovlError as error:
-            log.warning("a reload was refused: %s", error)
+            log.warning("reload rejected: %s", error)
             raise _refused(str(error)) from error
-        # A coordinator that was restarted learns first what is served.
+        # First send the current release to a coordinator that may have been restarted.
         await self._step()
         wanted = await self._coordinator.want(found)
         patience = time.monotonic() + 10 * self._poll_s + 5
@@ -176,7 +177,7 @@ class Holder:
             if serving is not None and serving.generation > wanted.generation:
                 raise Problem(409, "superseded", "another reload was asked for after this one")
             if serving == wanted:
-                # Others follow within their poll; the answer waits for them, within reason.
+                # Other replicas switch at their next poll; wait for them, within a limit.
                 if orders.settled or time.monotonic() > patience:
                     return
             elif orders.next != wanted:
@@ -191,12 +192,12 @@ class Holder:
                 orders = await self._step()
                 busy = not orders.settled
             except ConnectionError as error:
-                log.warning("what is wanted is not known: %s", error)
+                log.warning("the coordinator is unavailable: %s", error)
                 busy = False
             await asyncio.sleep(min(_BUSY_POLL_S, self._poll_s) if busy else self._poll_s)
 
     async def _step(self) -> Orders:
-        """Report, and do what is to be done."""
+        """Report to the coordinator and apply its orders."""
         async with self._turn:
             orders = await self._told()
             if self._obeyed(orders):
@@ -215,12 +216,12 @@ class Holder:
         self._refused = orders.reason
         pending = {one.generation for one in (orders.serving, orders.next) if one is not None}
         if self._failed is failed and failed.generation not in pending:
-            # Reported and given up: a later reload must not fail for it.
+            # The failure was reported; it must not fail a later reload.
             self._failed = _Failure()
         return orders
 
     def _obeyed(self, orders: Orders) -> bool:
-        """Do what can be done at once; return whether there is something new to report."""
+        """Apply orders or start loading; return whether the status has changed."""
         now = time.monotonic()
         self._previous = [(until, release) for until, release in self._previous if until > now]
         current = self.current
@@ -229,7 +230,7 @@ class Holder:
                 self._previous.append((now + _KEEP_S, current))
                 self._current, self._next = self._next, None
                 log.info(
-                    "serves model %s, index %s",
+                    "now serving model %s, index %s",
                     orders.serving.model_version,
                     orders.serving.index_version,
                 )
@@ -269,4 +270,5 @@ def _said(error: BaseException) -> str:
 
 
 def _refused(reason: str) -> Problem:
-    return Problem(422, "cannot-be-served", f"{reason.rstrip('.')}; what was served before goes on")
+    detail = f"{reason.rstrip('.')}; the previous release remains in service"
+    return Problem(422, "cannot-be-served", detail)

@@ -1,4 +1,4 @@
-"""The whole service in one process: a model, its index, and the threads that work for them."""
+"""Engine in a single process: the model, its index, and their threads."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,7 +22,7 @@ from serve.search.settings import Settings
 
 
 class LocalEngine:
-    """Implements ``serve.search.engine.Engine``. ``start`` it in the event loop that it serves."""
+    """Implement ``serve.search.engine.Engine``. Call ``start`` in the event loop of the service."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class LocalEngine:
         replica: str = "local",
         observe: Observe | None = None,
     ) -> None:
-        """Load nothing yet.
+        """Create an engine; nothing is loaded yet.
 
         Args:
-            settings: Of the service.
-            coordinator: Of the replicas of the application; without one this is the only one.
-            replica: Its name among them.
-            observe: Told of every batch.
+            settings: Settings of the service.
+            coordinator: Shared state of the replicas; None for a single replica.
+            replica: Name of this replica.
+            observe: Called for every batch.
         """
         self._settings = settings
         self._holder = Holder(
@@ -66,30 +66,30 @@ class LocalEngine:
         await self._holder.start(self._settings.model, self._settings.index)
 
     async def close(self) -> None:
-        """Refuse what waits, and end all threads."""
+        """Reject queued items and stop all threads."""
         await self._holder.close()
         await self._embed.close()
         self._prepare.close()
         self._searcher.close()
 
     async def check(self) -> None:
-        """Embed and search once, if that was not done a moment ago.
+        """Run a self-test, unless one has just been run.
 
         Raises:
-            BiovlError: If that fails.
+            BiovlError: If it fails.
         """
         await self._holder.check()
 
     async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
-        """Decode and crop images as the model wants them: uint8, shape [H, W, 3] each."""
+        """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each."""
         return await self._prepare(images, self._holder.current.preparation)
 
     async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
-        """Return vectors of prepared images."""
+        """Return embeddings of preprocessed images."""
         release = self._holder.current
         side = release.preparation.image_size
         if any(one.shape[:2] != (side, side) for one in pixels):
-            # They were prepared for the model before this.
+            # They were preprocessed for the previous model.
             raise stale("of another image size")
         encoder = encoder_of(release)
         rows_ND = await self._embed.images(encoder, pixels)
@@ -100,7 +100,7 @@ class LocalEngine:
         )
 
     async def embed_texts(self, texts: Sequence[str]) -> Embedded:
-        """Return vectors of texts, cut to the context of the model."""
+        """Return embeddings of texts, truncated to the model's context length."""
         release = self._holder.current
         encoder = encoder_of(release)
         return await self._texts.embedded(
@@ -108,7 +108,7 @@ class LocalEngine:
         )
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
-        """Return what is found by vectors of this version of the model."""
+        """Return search results for vectors of the given model version."""
         release: Release | None = self._holder.current
         if model_version is not None:
             release = self._holder.of_model(model_version)
@@ -117,7 +117,7 @@ class LocalEngine:
         return await self._searcher.search(index_of(release), query)
 
     async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
-        """Return what is known of figures, in their order; None where there is no such figure."""
+        """Return the metadata of figures, in order; None for unknown ids."""
         return await self._searcher.figures(index_of(self._holder.current), figure_ids)
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
@@ -125,11 +125,11 @@ class LocalEngine:
         return await self._searcher.image(index_of(self._holder.current), figure_id, size)
 
     async def facets(self) -> Mapping[str, Mapping[str, int]]:
-        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        """Return the most frequent values of each ``Filter`` field, with figure counts."""
         return await self._searcher.facets(index_of(self._holder.current))
 
     async def about(self) -> Mapping[str, Any]:
-        """Return what is served."""
+        """Return the description of the served model and index."""
         release = self._holder.current
         reasons = await self._holder.reasons()
         return {
@@ -146,13 +146,13 @@ class LocalEngine:
     async def reload(
         self, *, model: str | None = None, index: str | None = None
     ) -> Mapping[str, Any]:
-        """Serve what is published now, or other folders, without failing a request."""
+        """Reload model and index, or load other folders, without downtime."""
         await self._holder.reload(model, index)
         return await self.about()
 
 
 def about_model(release: Release) -> dict[str, Any]:
-    """Return what is told of a model."""
+    """Return the public description of a model."""
     uri, preparation = release.wanted.model, release.preparation
     about = {
         "name": PurePosixPath(uri.rstrip("/")).name,
@@ -168,7 +168,7 @@ def about_model(release: Release) -> dict[str, Any]:
 
 
 def about_index(index: Index | None) -> dict[str, Any] | None:
-    """Return what is told of an index: all that its manifest notes, and its size."""
+    """Return the public description of an index: the notes of its manifest, and its size."""
     if index is None:
         return None
     return {
@@ -189,7 +189,7 @@ def index_of(release: Release) -> Index:
     """Return the index of a release.
 
     Raises:
-        Problem: 503 if there is none.
+        Problem: 503 if the release has no index.
     """
     if release.index is None:
         raise no_index()

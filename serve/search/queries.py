@@ -1,4 +1,4 @@
-"""From a message to a query of the index: what it asks for is checked, embedded, and searched."""
+"""Run a query: validate its parts, embed them, and search the index."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ from serve.search.preparing import prepare_images
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""Of embedding and searching, while a model is exchanged for another between the two."""
+"""Attempts to embed and search, if a reload happens in between."""
 
 MAX_FILTER_CHARS = 300
 MAX_ID_CHARS = 300
@@ -27,13 +27,13 @@ _LAST_YEAR = 9_999
 
 
 def invalid(name: str, reason: str) -> Problem:
-    """Return the problem of a field of the body."""
+    """Return the problem of an invalid field of the body."""
     errors = [{"loc": ["body", name], "msg": reason}]
     return Problem(422, "invalid-request", f"{name}: {reason}", errors=errors)
 
 
 def check_text(name: str, text: str, limits: Limits) -> None:
-    """Refuse a text that is empty or too long.
+    """Reject empty and too long texts.
 
     Raises:
         Problem: 422.
@@ -45,7 +45,7 @@ def check_text(name: str, text: str, limits: Limits) -> None:
 
 
 def check_k(k: int, limits: Limits) -> None:
-    """Refuse more results than are given at once.
+    """Reject a ``k`` above the limit of one page.
 
     Raises:
         Problem: 422.
@@ -55,7 +55,7 @@ def check_k(k: int, limits: Limits) -> None:
 
 
 def check_filter(wanted: Filter) -> None:
-    """Refuse a filter that would cost more than it can find.
+    """Reject filters with too long values or impossible years.
 
     Raises:
         Problem: 422.
@@ -73,10 +73,10 @@ def check_filter(wanted: Filter) -> None:
 
 
 def unit_vector(values: Sequence[float], dim: int) -> np.ndarray:
-    """Return an embedding that a client sent with unit length, float32, shape [D].
+    """Return a client's embedding normalized to unit length, float32, shape [D].
 
     Raises:
-        Problem: 422 if it has another length, is zero, or holds what is no number.
+        Problem: 422 if its dimension is wrong, or it is zero or not finite.
     """
     if len(values) != dim:
         raise invalid("embedding", f"has {len(values):,} numbers, the model's have {dim}")
@@ -84,14 +84,14 @@ def unit_vector(values: Sequence[float], dim: int) -> np.ndarray:
     largest = float(np.abs(vector_D).max())
     if not math.isfinite(largest) or largest == 0:
         raise invalid("embedding", "has no direction: all are zero, or one is not finite")
-    # Squares of very large and very small numbers are infinite and zero.
+    # Scale first: squares of very large or small numbers overflow or underflow.
     vector_D /= largest
     return np.asarray(vector_D / np.linalg.norm(vector_D), np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The parts of a query before the model has seen them."""
+    """The parts of a query before they are embedded."""
 
     text: str | None = None
     image: bytes | None = None
@@ -101,7 +101,7 @@ class Asked:
 
     @property
     def kind(self) -> Kind | None:
-        """What the query is made from; None for several parts, or a vector from elsewhere."""
+        """Modality of the query; None for several parts or an external vector."""
         parts = (self.text, self.image, self.figure_id, self.embedding_D)
         if sum(part is not None for part in parts) != 1 or self.embedding_D is not None:
             return None
@@ -110,19 +110,19 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found:
-    """What a query found, and what is to be said of its text."""
+    """Search results, and whether the query text was truncated."""
 
     results: Results
     truncated: bool
     model_version: str | None
-    """Of the model that embedded, or that the index is of; None if neither is told."""
+    """Version of the model that embedded the query, or of the index; None if unknown."""
 
 
 async def again_if_stale(once: Callable[[], Awaitable[T]]) -> T:
-    """Return what ``once`` returns, trying again where the model was exchanged in its midst.
+    """Return the result of ``once``; retry if the model was replaced during the call.
 
     Raises:
-        Problem: 409 if models go on changing; any other at once.
+        Problem: 409 after ``ATTEMPTS`` attempts; other problems immediately.
     """
     for _ in range(ATTEMPTS - 1):
         try:
@@ -134,22 +134,22 @@ async def again_if_stale(once: Callable[[], Awaitable[T]]) -> T:
 
 
 def one_version(*embedded: Embedded | None) -> str | None:
-    """Return the version of the model that all vectors are of; None if there are none.
+    """Return the common model version of all embeddings; None if there are none.
 
     Raises:
-        Problem: 409 if they are of several.
+        Problem: 409 if they are of several versions.
     """
     versions = {one.model_version for one in embedded if one is not None}
     if len(versions) > 1:
-        raise Problem(409, "stale-model", "the model is being exchanged for another; ask again")
+        raise Problem(409, "stale-model", "the model is being replaced; send the request again")
     return versions.pop() if versions else None
 
 
 async def find(context: Context, exchange: Exchange, asked: Asked, query: Query) -> Found:
-    """Embed what was asked and search for it; the parts of ``query`` become those of ``asked``.
+    """Embed the parts of ``asked`` and search with them; they replace the parts of ``query``.
 
     Raises:
-        Problem: Of the engine; 409 if models go on changing.
+        Problem: A problem of the engine; 409 if the model is replaced repeatedly.
     """
     engine = context.engine
     images = [asked.image] if asked.image is not None else []
@@ -159,7 +159,7 @@ async def find(context: Context, exchange: Exchange, asked: Asked, query: Query)
     async def once() -> Found:
         pixels = await prepare_images(engine, context.pixels, exchange, images)
         with exchange.stage("encode"):
-            # One after the other: both are needed, and a person seldom sends both.
+            # Sequential, because queries with both are rare.
             image = await engine.embed_images(pixels) if images else None
             text = await engine.embed_texts(texts) if texts else None
         version = one_version(image, text)

@@ -1,4 +1,4 @@
-"""A model and its index: what is published, and loaded."""
+"""A release: a published model and its index, located and loaded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from serve.http.coordinator import Wanted
 
 
 def find(model: str, index: str | None) -> Wanted:
-    """Return what is published in two folders now.
+    """Return the fingerprints of the model and index published in two folders.
 
     Raises:
-        ArtifactError: If there is none, or the index is of another model.
+        ArtifactError: If nothing is published there, or the index is of another model.
     """
     storage.read_manifest(model, "model")
     model_fingerprint = storage.fingerprint(model)
@@ -31,8 +31,8 @@ def find(model: str, index: str | None) -> Wanted:
     if of != {model_fingerprint}:
         said = ", ".join(sorted(of)) or "no model"
         raise ArtifactError(
-            f"{index} is an index of the model {said}, and {model} is {model_fingerprint}: serve "
-            "an index with the very model that embedded it, or build one with this"
+            f"{index} is an index of the model {said}, but {model} is {model_fingerprint}: serve "
+            "an index with the model that embedded it, or build an index with this model"
         )
     return Wanted(
         model=model,
@@ -44,20 +44,20 @@ def find(model: str, index: str | None) -> Wanted:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Release:
-    """What a replica has loaded of a model and its index: all, or what it needs of them."""
+    """The parts of a model and its index that a replica has loaded."""
 
     wanted: Wanted
     preparation: Preparation
     encoder: Encoder | None
     index: Index | None
     model_notes: Mapping[str, Any]
-    """Of the model's manifest."""
+    """Notes of the model's manifest."""
 
     def check(self) -> None:
-        """Embed a text and search with it.
+        """Run a self-test: embed a text and search with it.
 
         Raises:
-            ArtifactError: If what comes out makes no sense.
+            ArtifactError: If the embedding is not a unit vector, or nothing is found.
         """
         vector_D = np.zeros(self.index.manifest.notes["dim"] if self.index else 1, np.float32)
         vector_D[0] = 1
@@ -81,18 +81,18 @@ def load_release(
     cache_folder: str | None = None,
     corpus: str | None = None,
 ) -> Release:
-    """Return a release that is warm: the first request is as fast as the next.
+    """Load and warm up a release, so that the first request is not slower than the next.
 
     Args:
-        wanted: What is to be found.
+        wanted: Folders and expected fingerprints.
         encoder: Whether to load the weights.
         index: Whether to open the index.
-        device: Of the encoder.
-        cache_folder: Where copies of ``s3://`` folders are kept.
-        corpus: Where full images are read from; by default where the index's manifest says.
+        device: Device of the encoder.
+        cache_folder: Folder for local copies of ``s3://`` folders.
+        corpus: Corpus to read full images from; by default the one in the index's manifest.
 
     Raises:
-        ArtifactError: If something else is there, or it cannot be used.
+        ArtifactError: If the fingerprints differ, or the release cannot be used.
     """
     _refuse_changed(wanted.model, wanted.model_fingerprint)
     loaded = load(wanted.model, device=device) if encoder else None
@@ -123,5 +123,5 @@ def _refuse_changed(uri: str, expected: str) -> None:
     found = storage.fingerprint(uri)
     if found != expected:
         raise ArtifactError(
-            f"{uri} is published as {found[:12]} now, and {expected[:12]} is wanted: reload"
+            f"{uri} has the fingerprint {found[:12]}, expected {expected[:12]}: reload"
         )

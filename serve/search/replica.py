@@ -1,4 +1,4 @@
-"""What every replica of a deployment has, whatever it does."""
+"""Base class of all deployment replicas."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from serve.search.settings import Settings
 
 
 class Replica:
-    """What all replicas have: a name, a coordinator, and numbers that are left with it."""
+    """Name, coordinator and metrics of a replica."""
 
     def __init__(self, settings: Settings, token: str) -> None:
-        """Name it after its deployment. ``token`` tells applications of other settings apart."""
+        """Create a replica; ``token`` distinguishes applications with different settings."""
         context = serve.get_replica_context()
         self.settings = settings
         self.name = f"{context.deployment}-{context.replica_id.unique_id}"
@@ -32,11 +32,11 @@ class Replica:
         self.metrics.waited(kind, waited_s)
 
     def holder(self, load: Callable[..., Release]) -> Holder:
-        """Return what holds the release that all replicas serve."""
+        """Return a holder of the release that all replicas serve."""
         return Holder(
             load, coordinator=self.coordinator, replica=self.name, poll_s=self.settings.poll_s
         )
 
     def leave_numbers(self) -> None:
-        """Leave them with the coordinator from now on; the HTTP layer does so by itself."""
+        """Start sending metrics to the coordinator; HTTP replicas do so in ``http_api``."""
         self._leaving = asyncio.create_task(leave_always(self.metrics, self.coordinator))

@@ -1,4 +1,4 @@
-"""What is served, as answers state it. Kept for a moment: to ask an engine costs it a search."""
+"""Cache of the engine's description for responses: ``Engine.about`` costs as much as a search."""
 
 import time
 from collections.abc import Mapping
@@ -8,19 +8,19 @@ from serve.http.problems import Problem
 from serve.search.engine import Engine, no_index
 
 KEPT_S = 3.0
-"""Until what is served is asked for anew."""
+"""Lifetime of a cache entry, in seconds."""
 KEPT_AFTER_CHANGE_S = 0.5
-"""The same, where an answer came of an index that is not known, or nothing was served. Replicas
-change one after the other: without this each request in between would ask."""
+"""Lifetime while nothing is served or results are of an unknown index. Replicas reload one after
+the other: without this every request in between would call the engine."""
 _REMEMBERED = 8
-"""Models and indexes, by version: answers of the one before are still on their way."""
+"""Number of previous models and indexes to remember: their results may still arrive."""
 
 
 class Served:
-    """Remembers ``Engine.about`` for some seconds, and what models and indexes were before."""
+    """Cache of ``Engine.about`` for some seconds, including previous models and indexes."""
 
     def __init__(self, engine: Engine) -> None:
-        """Ask nothing yet."""
+        """Create an empty cache."""
         self._engine = engine
         self._about: Mapping[str, Any] = {}
         self._asked = 0.0
@@ -28,7 +28,7 @@ class Served:
         self._indexes: dict[str, Mapping[str, Any]] = {}
 
     async def model(self) -> Mapping[str, Any]:
-        """Return what is known of the model.
+        """Return the description of the model.
 
         Raises:
             Problem: 503 if none is served yet.
@@ -39,7 +39,7 @@ class Served:
         return found
 
     async def index(self) -> Mapping[str, Any]:
-        """Return what is known of the index.
+        """Return the description of the index.
 
         Raises:
             Problem: 503 if none is served.
@@ -50,19 +50,19 @@ class Served:
         return found
 
     async def index_of(self, version: str) -> Mapping[str, Any]:
-        """Return what is known of the index that answered; nothing if that is not known yet."""
+        """Return the description of an index version; empty if it is unknown."""
         if version not in self._indexes and self._age_s() > KEPT_AFTER_CHANGE_S:
             await self._ask()
         return self._indexes.get(version, {})
 
     async def named(self, version: str | None = None) -> str:
-        """Return ``name@version`` of a model; the name is that of this very version.
+        """Return ``name@version`` of a model version.
 
         Args:
-            version: Of the model that answered; by default that of the one served.
+            version: Version of the model; by default the one served.
 
         Raises:
-            Problem: 503 if models change so fast that its name was never told.
+            Problem: 503 if the name of this version is unknown because models changed too fast.
         """
         if version is None:
             version = str((await self.model())["version"])
@@ -70,7 +70,7 @@ class Served:
             await self._ask()
         name = self._names.get(version)
         if name is None:
-            detail = "the model was exchanged for another meanwhile; ask again"
+            detail = "the model was replaced during the request; send it again"
             raise Problem(503, "model-exchanged", detail, headers={"Retry-After": "1"})
         return f"{name}@{version}"
 

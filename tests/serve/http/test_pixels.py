@@ -92,7 +92,7 @@ def test_many_large_images_are_refused_before_one_is_decoded(
         response = client.post(path, **sent)
     assert response.status_code == 422
     assert response.json()["type"].endswith("too-many-pixels")
-    assert "189 million" in response.json()["detail"]
+    assert "189" in response.json()["detail"]
 
 
 def test_so_many_pixels_as_are_allowed_are_taken() -> None:

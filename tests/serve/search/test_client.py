@@ -177,7 +177,7 @@ def test_a_problem_of_the_service_itself_is_not_asked_again(address: str) -> Non
 def test_a_service_that_is_not_there_is_named() -> None:
     with (
         Client("http://127.0.0.1:9", tries=1) as client,
-        pytest.raises(BiovlError, match=r"127\.0\.0\.1:9.* is not reached"),
+        pytest.raises(BiovlError, match=r"127\.0\.0\.1:9"),
     ):
         client.models()
 
