@@ -9,7 +9,7 @@ from biovl.core.errors import ConfigError
 from serve.http.settings import Auth
 
 
-async def refuse_strangers(auth: Auth, *, setting: str = "auth.keys_file") -> None:
+async def require_loopback(auth: Auth, *, setting: str = "auth.keys_file") -> None:
     """Require the loopback interface for a service without API keys.
 
     With HAProxy each replica has its own port; it is bound to the same address.

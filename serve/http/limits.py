@@ -34,7 +34,7 @@ class Bodies:
         """Say that a body is not held any more."""
         self._held -= size_bytes
 
-    async def received(self, headers: Headers, receive: Receive) -> bytes:
+    async def read_body(self, headers: Headers, receive: Receive) -> bytes:
         """Return the body of a request. Its size counts until ``free``.
 
         Raises:

@@ -175,11 +175,11 @@ class Guarded:
         if path.startswith("/v1/") or path == _METRICS:
             exchange.caller = self._keys.caller(scope, headers)
             if path != _METRICS:
-                answer.headers = await self._rate.let_through(exchange.caller)
+                answer.headers = await self._rate.take_token(exchange.caller)
         if scope["method"] in _WITHOUT_BODY and not _has_body(headers):
             await self._in_place(scope, receive, answer, needs_place=path != _METRICS)
             return
-        body = await self._bodies.received(headers, receive)
+        body = await self._bodies.read_body(headers, receive)
         try:
             await self._in_place(scope, _replayed(body, receive), answer, needs_place=True)
         finally:

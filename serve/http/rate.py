@@ -103,7 +103,7 @@ class RateLimit:
         self._clock = clock
         self._local: OrderedDict[str, _Local] = OrderedDict()
 
-    async def let_through(self, caller: Caller) -> Mapping[str, str]:
+    async def take_token(self, caller: Caller) -> Mapping[str, str]:
         """Take a token and return the ``RateLimit-`` headers of the answer; none without a limit.
 
         Raises:

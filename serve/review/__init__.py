@@ -1,4 +1,4 @@
-"""Review of clusters by people. ``serve run serve.review:build concepts=DIR``."""
+"""Manual labelling of clusters. ``serve run serve.review:build concepts=DIR``."""
 
 from serve.review.app import build
 

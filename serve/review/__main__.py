@@ -1,4 +1,4 @@
-"""Votes of a review as CSV: ``python -m serve.review export --database sqlite:///votes.db``."""
+"""Export and import votes as CSV: ``python -m serve.review export --database sqlite:///votes.db``."""
 
 from serve.review.app import main
 

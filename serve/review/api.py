@@ -1,4 +1,4 @@
-"""The review over HTTP: its endpoints, what surrounds them, and the page. Knows no Ray."""
+"""The ASGI application of the review service: endpoints, middleware and the web page. No Ray."""
 
 import asyncio
 import re
@@ -40,16 +40,16 @@ Found = TypeVar("Found")
 def review_api(
     desk: Desk, *, replica: str = "0", draining: Draining | None = None, page: Path = PAGE
 ) -> FastAPI:
-    """Return a review as an ASGI application.
+    """Return the review service as an ASGI application.
 
     Args:
-        desk: What it is about; closed with the application.
-        replica: Its name in logs.
-        draining: Told to refuse requests before this replica stops.
-        page: The folder of the page; what it has not is taken from the page of the search.
+        desk: Clusters, votes and assignment; closed with the application.
+        replica: Name of this replica in logs.
+        draining: Rejects requests during shutdown.
+        page: Folder of the web page; missing files come from the search page.
 
     Raises:
-        ConfigError: If the file of reviewers cannot be read.
+        ConfigError: If the reviewers file cannot be read.
     """
     settings = desk.settings
     write_lines(settings.log_format)
@@ -115,18 +115,18 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
 
     @routes.get("/healthz", tags=["service"])
     async def healthz() -> dict[str, str]:
-        """Say that the process runs."""
+        """Report that the process runs."""
         return {"status": "up"}
 
     @routes.get("/readyz", tags=["service"])
     async def readyz() -> dict[str, bool]:
-        """Say that the database answers; 503 if it does not."""
+        """Report that the database is available; otherwise 503."""
         await _in_thread(_asked, desk)
         return {"ready": True}
 
     @routes.get("/v1/review", tags=["review"])
     async def begin(name: Reviewer, response: Response) -> messages.Review:
-        """Return the questions, the taxonomy, and how far the review is."""
+        """Return the questions, the taxonomy, and the progress of the review."""
         response.headers.update(_NO_STORE)
         return await _in_thread(desk.begin, name)
 
@@ -134,7 +134,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
     async def following(
         name: Reviewer, wanted: messages.NextRequest, response: Response
     ) -> messages.NextAnswer:
-        """Give the reviewer a cluster and keep it for them; the same one until it is answered."""
+        """Assign and reserve a cluster for the reviewer; the same one until it is labelled."""
         response.headers.update(_NO_STORE)
         return await _in_thread(desk.next, name, wanted.skip)
 
@@ -142,12 +142,12 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
     async def look(
         name: Reviewer,
         cluster_id: int,
-        # Not `key`: in a query that is taken for a credential, and refused.
+        # Not `key`: the service rejects query parameters that look like credentials.
         cluster_key: str,
         response: Response,
         practice: bool = False,
     ) -> messages.Sheet:
-        """Return a cluster with its images and what this reviewer said of it."""
+        """Return a cluster with its images and this reviewer's vote."""
         response.headers.update(_NO_STORE)
         place = messages.Place.model_construct(
             cluster_id=cluster_id, key=cluster_key, practice=practice
@@ -156,17 +156,17 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
 
     @routes.post("/v1/hold", tags=["review"])
     async def hold(name: Reviewer, place: messages.Place) -> dict[str, bool]:
-        """Keep a cluster for the reviewer for longer; false if it is not kept any more."""
+        """Renew the reservation of a cluster; false if it has expired."""
         return {"held": await _in_thread(desk.hold, name, place)}
 
     @routes.post("/v1/votes", tags=["review"])
     async def vote(name: Reviewer, said: messages.VoteRequest) -> messages.VoteAnswer:
-        """Save a reviewer's answers; they are on the disk when this is answered."""
+        """Save a vote; it is on disk when the response is sent."""
         return await _in_thread(desk.vote, name, said)
 
     @routes.get("/v1/votes.csv", tags=["votes"], response_class=Response)
     async def export(request: Request) -> Response:
-        """Return all votes that stand, as CSV. Needs the scope ``admin``."""
+        """Return all current votes as CSV. Requires the scope ``admin``."""
         check_scope(request, "admin")
         data = await _in_thread(desk.export_csv)
         named = {"Content-Disposition": 'attachment; filename="votes.csv"'}
@@ -174,7 +174,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
 
     @routes.post("/v1/votes.csv", tags=["votes"])
     async def bring(request: Request) -> messages.ImportAnswer:
-        """Save the votes of a CSV file and say why others were not. Needs the scope ``admin``."""
+        """Import votes from CSV; return the reasons of rejected rows. Requires ``admin``."""
         check_scope(request, "admin")
         sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if sent != "text/csv":
@@ -200,7 +200,7 @@ def _asked(desk: Desk) -> None:
 
 
 async def _in_thread(work: Callable[..., Found], *arguments: Any) -> Found:
-    # What was begun is ended even if the client hangs up: a vote is saved whole or not at all.
+    # The work is completed even if the client disconnects, so that votes are saved atomically.
     return await asyncio.to_thread(work, *arguments)
 
 

@@ -1,4 +1,4 @@
-"""The review of clusters by people, as one Ray Serve application; and its votes as CSV.
+"""Build the review service as a Ray Serve application; export and import its votes as CSV.
 
 serve run serve.review:build concepts=DIR database=sqlite:///votes.db reviewers_file=keys.yaml
 python -m serve.review export --database sqlite:///votes.db > votes.csv
@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError
 from biovl.concepts.votes import write_votes
 from biovl.core.errors import BiovlError, ConfigError
 from serve.auth import Keys
-from serve.http.bound import refuse_strangers
+from serve.http.bound import require_loopback
 from serve.http.draining import Draining
 from serve.http.settings import read_settings
 from serve.http.stopping import drain_before_exit
@@ -32,25 +32,26 @@ from serve.review.settings import ReviewSettings
 from serve.review.tables import Database
 
 _HEADROOM = 256
-"""Requests beyond limits.concurrent_requests that reach a replica, which refuses them in words."""
+"""Requests beyond limits.concurrent_requests that reach a replica, which rejects them with 503."""
 
 
 class Refused(ConfigError, click.ClickException):
-    """An application that cannot be. ``serve run`` prints its words, and no traceback."""
+    """Invalid settings or inputs. ``serve run`` prints the message without a traceback."""
 
 
 def build(settings: Mapping[str, Any]) -> Application:
     """Return the application.
 
     Args:
-        settings: Those of ``serve.review.settings.ReviewSettings``, as on a command line.
+        settings: Fields of ``serve.review.settings.ReviewSettings``, as on a command line.
 
     Raises:
-        ConfigError: If one is unknown, missing or not valid, or if what they name cannot be opened.
+        ConfigError: If settings are unknown, missing or invalid, or a file or database they name
+            cannot be opened.
     """
     try:
         own = settings_of(settings)
-        # Before anything is started; replicas open all again, from where they are.
+        # Fail before anything is started; replicas open everything again on their nodes.
         open_desk(own).database.close()
         Keys(own.auth, setting="reviewers_file", scopes="review")
     except BiovlError as error:
@@ -59,7 +60,7 @@ def build(settings: Mapping[str, Any]) -> Application:
     deployment = serve.deployment(name="Review")(_Review).options(
         num_replicas=own.replicas,
         ray_actor_options={"num_cpus": 0.5},
-        # The application writes a line for each request itself, without its query.
+        # The application writes its own access log, without queries.
         logging_config={"enable_access_log": False},
         max_ongoing_requests=own.limits.concurrent_requests + _HEADROOM,
         max_surge_percent=100,
@@ -71,12 +72,12 @@ def build(settings: Mapping[str, Any]) -> Application:
 
 
 def settings_of(values: Mapping[str, Any]) -> ReviewSettings:
-    """Return settings from plain values or from those of a command line.
+    """Return settings from Python values or from the strings of a command line.
 
-    Paths are made absolute: replicas are at home in other folders.
+    Paths are made absolute: replicas have another working directory.
 
     Raises:
-        ConfigError: If one is unknown, missing or not valid; every one is listed.
+        ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
     own = read_settings(ReviewSettings, values)
     paths = {
@@ -109,11 +110,11 @@ def _absolute_database(url: str) -> str:
 
 @serve.ingress()
 class _Review:
-    """HTTP before a desk."""
+    """HTTP ingress of a ``Desk``."""
 
     async def __init__(self, settings: Mapping[str, Any]) -> None:  # type: ignore[misc]
         own = ReviewSettings.model_validate(settings)
-        await refuse_strangers(own.auth, setting="reviewers_file")
+        await require_loopback(own.auth, setting="reviewers_file")
         self._desk = open_desk(own)
         self._draining = Draining()
 
@@ -122,15 +123,15 @@ class _Review:
         return review_api(self._desk, replica=replica, draining=self._draining)
 
     async def drain(self) -> None:
-        """Refuse new requests from now on; return when those in flight are answered."""
+        """Reject new requests from now on; return when those in flight are completed."""
         await self._draining.drain()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read votes out of a database, or into it."""
+    """Export votes from a database, or import votes into it."""
     parser = argparse.ArgumentParser(prog="python -m serve.review", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    export = commands.add_parser("export", help="write all votes that stand to standard output")
+    export = commands.add_parser("export", help="write all current votes to standard output")
     bring = commands.add_parser("import", help="save the votes of a CSV file")
     for one in (export, bring):
         one.add_argument("--database", required=True, help="its URL: sqlite:///review.db")
@@ -153,7 +154,7 @@ def _export(url: str) -> None:
 
 
 def _check_there(url: str) -> None:
-    """Raise ConfigError for a file that is not there; opening it would make an empty one."""
+    """Raise ConfigError if a database file does not exist: opening it would create an empty one."""
     parsed = make_url(_absolute_database(url))
     name = parsed.database
     if parsed.get_backend_name() == "sqlite" and name and not Path(name).exists():

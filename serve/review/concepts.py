@@ -1,4 +1,4 @@
-"""Clusters as they are shown to reviewers: read from ``concepts/``, one row group at a time."""
+"""Read clusters and their members from ``concepts/``, one row group at a time."""
 
 import hashlib
 import threading
@@ -23,11 +23,11 @@ _MEMBERS = ("rank", "row_id", "caption", "distance", "width_px", "height_px", "t
 
 @dataclass(frozen=True)
 class Cluster:
-    """One of the clusters to be named."""
+    """A cluster to label."""
 
     cluster_id: int
     key: str
-    """Of its centroid and members: another, once either changes."""
+    """Hash of its centroid and members; changes with either."""
     size: int
     cohesion: float | None
     """Mean distance of its members to its centroid."""
@@ -51,7 +51,7 @@ class Concepts:
     """A published folder of clusters. Safe to use from several threads."""
 
     def __init__(self, uri: str) -> None:
-        """Read what there is to name.
+        """Read the list of clusters.
 
         Raises:
             ArtifactError: If the folder is not published, or not one of clusters.
@@ -67,7 +67,7 @@ class Concepts:
         self._lock = threading.Lock()
 
     def sheet(self, cluster_id: int) -> tuple[Member, ...]:
-        """Return up to 30 members of a cluster, by rank. Reads their row groups alone."""
+        """Return up to 30 members of a cluster, by rank. Reads only their row groups."""
         with self._lock:
             if cluster_id in self._sheets:
                 self._sheets.move_to_end(cluster_id)
@@ -111,7 +111,7 @@ class Concepts:
         if not groups:
             return ()
         path = self._folder.at("members.parquet")
-        # Opened anew: a reader of Parquet is not for several threads at once.
+        # Opened for each call: a Parquet reader is not thread-safe.
         with self._folder.filesystem.open_input_file(path) as stream:
             file = pq.ParquetFile(stream, metadata=self._metadata)
             table = file.read_row_groups(groups, ["cluster_id", *_MEMBERS])
@@ -134,13 +134,13 @@ class Concepts:
 
 
 def order(what: str, seed: int, key: str) -> int:
-    """Return the place of a cluster in a seeded order that is the same on every machine."""
+    """Return the sort key of a cluster in a seeded order, the same on every machine."""
     digest = hashlib.blake2b(f"{what} {seed} {key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
 
 def practice_of(clusters: Mapping[int, Cluster], count: int, seed: int) -> tuple[int, ...]:
-    """Return the ids of the clusters to practise on, the same for every reviewer."""
+    """Return the ids of the practice clusters, the same for every reviewer."""
     ids = sorted(clusters, key=lambda one: order("practice", seed, clusters[one].key))
     return tuple(ids[:count])
 
@@ -148,7 +148,7 @@ def practice_of(clusters: Mapping[int, Cluster], count: int, seed: int) -> tuple
 def _member(row: Mapping[str, Any]) -> Member:
     values = {name: row[name] for name in _MEMBERS}
     caption = (values["caption"] or "")[:_CAPTION_CHARS]
-    # What is no JPEG is not shown: a browser would find out by itself what else it might be.
+    # Only JPEG is shown: browsers guess the type of other content.
     thumbnail = values["thumbnail"] or b""
     if not thumbnail.startswith(b"\xff\xd8\xff"):
         thumbnail = b""

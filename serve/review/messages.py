@@ -1,4 +1,4 @@
-"""Messages of the review. Their fields carry what they allow."""
+"""Request and response messages of the review service, with validation."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Message(BaseModel):
-    """Names that are not expected are refused."""
+    """Base class that rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -16,15 +16,15 @@ class Place(Message):
 
     cluster_id: int = Field(ge=0, le=2**31 - 1)
     key: str = Field(min_length=1, max_length=64)
-    """Of the cluster; it has another once its members change."""
+    """Key of the cluster; it changes with the members of the cluster."""
     practice: bool = False
 
 
 class NextRequest(Message):
-    """Asks for a cluster."""
+    """Request for the next cluster."""
 
     skip: Place | None = None
-    """The one to pass over; it comes again when nothing else is left."""
+    """The cluster to skip; it is assigned again when no other is left."""
 
 
 class Answers(Message):
@@ -37,35 +37,35 @@ class Answers(Message):
 
 
 class VoteRequest(Place, Answers):
-    """What a reviewer says of a cluster."""
+    """A reviewer's vote on a cluster."""
 
 
 class Own(BaseModel):
-    """How far a reviewer is."""
+    """Progress of a reviewer."""
 
     practised: int
     practice: int
     """Clusters for practice, not counted."""
     votes: int
     most: int | None
-    """How many clusters one reviewer is asked for; null: no limit."""
+    """Maximum clusters per reviewer; null: no limit."""
 
 
 class Overall(BaseModel):
-    """How far all are."""
+    """Progress of all reviewers together."""
 
     clusters: int
     complete: int
-    """Clusters with all votes that are wanted."""
+    """Clusters that have all required votes."""
     votes: int
     wanted: int
-    """Votes, not counting those for ties."""
+    """Number of required votes, without those for ties."""
     ties: int
     """Clusters whose votes tie."""
 
 
 class Progress(BaseModel):
-    """How far the review is."""
+    """Progress of the review."""
 
     own: Own
     overall: Overall
@@ -80,7 +80,7 @@ class Panel(BaseModel):
 
 
 class Recent(BaseModel):
-    """A vote of this reviewer, to go back to."""
+    """A recent vote of this reviewer, for going back."""
 
     cluster_id: int
     key: str
@@ -88,7 +88,7 @@ class Recent(BaseModel):
 
 
 class Review(BaseModel):
-    """What a page needs to begin."""
+    """Data that the page needs at start."""
 
     reviewer: str
     concepts: str
@@ -96,7 +96,7 @@ class Review(BaseModel):
     panels: list[Panel]
     concepts_by_global: dict[str, list[str]]
     aliases: dict[str, str]
-    """Other names, without case, spaces and dashes, and what each means."""
+    """Synonyms, without case, spaces and dashes, and the concept of each."""
     votes_per_cluster: int
     reservation_s: float
     progress: Progress
@@ -118,7 +118,7 @@ class MemberAnswer(BaseModel):
 
 
 class Sheet(BaseModel):
-    """A cluster with its images, and what this reviewer said of it."""
+    """A cluster with its images and this reviewer's vote."""
 
     cluster_id: int
     key: str
@@ -140,14 +140,14 @@ class NextAnswer(BaseModel):
 
 
 class VoteAnswer(BaseModel):
-    """A vote is in the database."""
+    """Confirmation that a vote is in the database."""
 
     created: str
     progress: Progress
 
 
 class RefusedRow(BaseModel):
-    """A row that was not taken."""
+    """A rejected row of an import."""
 
     line: int | None = None
     """Of the file; null where the row is a vote that does not fit this review."""
@@ -157,7 +157,7 @@ class RefusedRow(BaseModel):
 
 
 class ImportAnswer(BaseModel):
-    """What became of a file of votes."""
+    """Result of an import of votes."""
 
     saved: int
     unchanged: int

@@ -1,4 +1,4 @@
-"""What a review is told. ``serve run serve.review:build concepts=DIR votes_per_cluster=3``."""
+"""Settings of the review. ``serve run serve.review:build concepts=DIR votes_per_cluster=3``."""
 
 from typing import Literal
 
@@ -8,40 +8,41 @@ from serve.http.settings import Auth, Limits, Rate
 
 
 class ReviewSettings(BaseModel):
-    """The whole review."""
+    """Settings of the review service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     concepts: str
     """A published folder of clusters, local or ``s3://``."""
     database: str = "sqlite:///review.db"
-    """Where answers are kept: any URL of SQLAlchemy. SQLite's file is on a disk of the machine that
-    serves, not on a network disk."""
+    """Database of votes, any SQLAlchemy URL. An SQLite file must be on a local disk, not on a
+    network disk."""
     reviewers_file: str | None = None
-    """Keys with the scope ``review`` (and ``admin``), see ``serve.auth``; a key's name is the
-    reviewer's. Without one only the own machine is answered, and reviewers just give a name."""
+    """API keys with the scope ``review`` (and ``admin``), see ``serve.auth``; the name of a key is
+    that of the reviewer. Without the file only this machine has access, and reviewers enter any
+    name."""
     taxonomy: str | None = None
-    """YAML of concepts; None: the paper's."""
+    """YAML file of concepts; None: the paper's."""
     ties: str | None = None
-    """CSV of clusters to be looked at again (``cluster_id``, ``key``), as resolution lists them."""
+    """CSV of clusters to review again (``cluster_id``, ``key``), as written by resolution."""
     votes_per_cluster: int = Field(default=3, ge=1)
-    """The paper's labels come from at most three."""
+    """Votes collected per cluster. In the paper: at most three."""
     clusters_per_reviewer: int | None = Field(default=None, ge=1)
-    """How many clusters one reviewer is asked for; the paper's were asked for 1,000 of 2,000."""
+    """Maximum clusters per reviewer; None: no limit. In the paper: 1,000 of 2,000."""
     practice: int = Field(default=20, ge=0)
-    """Clusters that each reviewer begins with and that are not counted; the paper's number."""
+    """Practice clusters at the start of each reviewer, not counted. The paper's number."""
     seed: int = 0
-    """Of the order of clusters, and of which are for practice."""
+    """Seed of the cluster order and of the practice clusters."""
     reservation_s: float = Field(default=900, gt=0)
-    """How long a cluster is kept for who opened it. The page renews it while it is being used."""
+    """How long an opened cluster is reserved, in seconds. The page renews it while in use."""
     limits: Limits = Limits(body_mib=5)
     rate: Rate = Rate()
-    """Of each replica."""
+    """Per replica."""
     replicas: int = Field(default=1, ge=1)
-    """More need one database that all reach."""
+    """Several replicas need a database that all can reach."""
     log_format: Literal["json", "text"] = "json"
 
     @property
     def auth(self) -> Auth:
-        """Who may ask."""
+        """Authentication settings."""
         return Auth(keys_file=self.reviewers_file)

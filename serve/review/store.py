@@ -1,6 +1,6 @@
-"""Votes in the database: saved, counted, exported and imported.
+"""Save, count, export and import votes in the database.
 
-Each function is given a connection: its caller decides what happens together.
+Each function takes a connection: the caller controls the transaction.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,31 +26,31 @@ _MAX_CHARS = {"key": 64, "reviewer": 64, "created": 64}
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a cluster from its votes."""
+    """State of a cluster, computed from its votes."""
 
     votes: int = 0
     again: int = 0
-    """How many of them were given when the cluster's votes had tied."""
+    """How many of them were given after a tie."""
     ties: tuple[str, ...] = ()
-    """Fields on which its votes tie now."""
+    """Fields on which its votes are currently tied."""
 
 
 def now() -> str:
-    """Return the time as votes have it: ISO 8601, UTC, to the microsecond."""
+    """Return the current time in the format of votes: ISO 8601, UTC, microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def save(
     connection: Connection, vote: Vote, taxonomy: Taxonomy, *, is_again: bool, source: Source
 ) -> None:
-    """Let a vote be what its reviewer says of its cluster; what was said before is in the history.
+    """Save a vote, replacing the reviewer's previous one, which remains in the history.
 
     Args:
-        connection: Of a transaction that writes.
-        vote: A checked one.
-        taxonomy: Decides what ties.
-        is_again: Whether it was asked for because votes tied.
-        source: Where it came from.
+        connection: Connection in a write transaction.
+        vote: A validated vote.
+        taxonomy: Determines ties.
+        is_again: Whether the vote was requested because of a tie.
+        source: Origin of the vote.
     """
     values = _values(vote) | {"is_again": is_again}
     connection.execute(history.insert().values(**values, saved=now(), source=source))
@@ -78,7 +78,7 @@ def _count(connection: Connection, cluster_id: int, key: str, taxonomy: Taxonomy
 
 
 def _counts(rows: Sequence[Any], taxonomy: Taxonomy) -> dict[str, Any]:
-    """Return what is kept in ``states`` of a cluster with these votes."""
+    """Return the row of ``states`` for a cluster with these votes."""
     return {
         "votes": len(rows),
         "again": sum(row.is_again for row in rows),
@@ -87,11 +87,11 @@ def _counts(rows: Sequence[Any], taxonomy: Taxonomy) -> dict[str, Any]:
 
 
 def states_of(connection: Connection, keys: Mapping[int, str]) -> dict[int, State]:
-    """Return the state of each cluster that has votes; of others nothing is known.
+    """Return the state of each cluster that has votes.
 
     Args:
-        connection: Of any transaction.
-        keys: Of the clusters there are, by id. Votes for others are not looked at.
+        connection: Connection in any transaction.
+        keys: Keys of the existing clusters, by id. Votes for other keys are ignored.
     """
     return {
         row.cluster_id: State(row.votes, row.again, tuple(row.ties))
@@ -101,7 +101,7 @@ def states_of(connection: Connection, keys: Mapping[int, str]) -> dict[int, Stat
 
 
 def known_name(connection: Connection, told: str) -> str | None:
-    """Return how a reviewer's name was first written; None for one that is not known."""
+    """Return the first spelling of a reviewer's name; None if it is unknown."""
     name: str | None = connection.scalar(
         sa.select(names.c.name).where(names.c.folded == _fold(told))
     )
@@ -109,15 +109,15 @@ def known_name(connection: Connection, told: str) -> str | None:
 
 
 def keep_name(connection: Connection, told: str) -> str:
-    """Keep how a reviewer's name is written, and return how it was first.
+    """Store the spelling of a reviewer's name if it is new, and return the first spelling.
 
     Args:
-        connection: Of a transaction that writes.
-        told: In ASCII, which every database folds alike.
+        connection: Connection in a write transaction.
+        told: The name in ASCII, whose lower case is the same in every database.
     """
     known = known_name(connection, told)
     if known is None:
-        # Somebody may have voted by a file, or before names were kept.
+        # The reviewer may have votes from an import or from an earlier version without names.
         known = connection.scalar(
             sa.select(history.c.reviewer)
             .where(sa.func.lower(history.c.reviewer) == _fold(told))
@@ -136,7 +136,7 @@ def _fold(name: str) -> str:
 def vote_of(
     connection: Connection, cluster_id: int, key: str, reviewer: str, *, practice: bool
 ) -> Vote | None:
-    """Return what a reviewer says of a cluster."""
+    """Return a reviewer's vote on a cluster, if any."""
     row = connection.execute(
         votes.select().where(
             votes.c.cluster_id == cluster_id,
@@ -149,7 +149,7 @@ def vote_of(
 
 
 def exported(connection: Connection) -> Iterable[Vote]:
-    """Return all votes that stand, those for practice too, in a fixed order."""
+    """Return all current votes, including practice, in a fixed order."""
     wanted = votes.select().order_by(
         votes.c.practice, votes.c.cluster_id, votes.c.key, votes.c.reviewer
     )
@@ -158,7 +158,7 @@ def exported(connection: Connection) -> Iterable[Vote]:
 
 @dataclass
 class Imported:
-    """What became of votes that were brought in."""
+    """Counts of an import."""
 
     saved: int = 0
     unchanged: int = 0
@@ -174,17 +174,16 @@ def bring(
     keys: Mapping[int, str],
     refuse: Callable[[Vote, str], None],
 ) -> Imported:
-    """Save votes that come from elsewhere; of two by one reviewer the later stands.
+    """Import votes; of two votes by one reviewer the later one is kept.
 
-    Of two given at the same moment, or at none that is told, it is the one that was brought later:
-    so resolution counts them.
+    If their times are equal or missing, the one imported later is kept, as in resolution.
 
     Args:
-        connection: Of a transaction that writes.
-        brought: Unchecked.
-        taxonomy: What they must keep to.
-        keys: Of the clusters there are, by id.
-        refuse: Told of each that cannot be saved, and why.
+        connection: Connection in a write transaction.
+        brought: Votes, not yet validated.
+        taxonomy: The taxonomy to validate against.
+        keys: Keys of the existing clusters, by id.
+        refuse: Called with each rejected vote and the reason.
     """
     done = Imported()
     later: dict[tuple[Any, ...], Vote] = {}
@@ -215,7 +214,7 @@ def bring(
 
 
 def _stays(saved: Vote, brought: Vote) -> bool:
-    """Say whether a vote stays as it is when another of the same reviewer is brought."""
+    """Return whether a stored vote is kept when another of the same reviewer is imported."""
     at, other = moment(saved.created), moment(brought.created)
     return at > other or (at == other and replace(saved, created=brought.created) == brought)
 

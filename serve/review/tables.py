@@ -1,7 +1,8 @@
-"""The database of a review: its tables, and transactions that lose nothing.
+"""Database of a review: tables and durable transactions.
 
-Whoever writes has the one lock there is: SQLite's own for the file, a locked row elsewhere. What
-is read in such a transaction stays true until it ends, so two reviewers never take one place.
+Write transactions are serialized: by SQLite's file lock, or by a locked row in other databases.
+Values read in a write transaction remain valid until it ends, so two reviewers never get the same
+reservation.
 """
 
 import time
@@ -17,7 +18,7 @@ from biovl.core.errors import ConfigError
 
 _VERSION = "1"
 _BUSY_S = 20
-"""How long a transaction waits for those before it."""
+"""How long a transaction waits for the lock, in seconds."""
 _ATTEMPTS = 5
 
 metadata = sa.MetaData()
@@ -50,7 +51,7 @@ votes = sa.Table(
     sa.Column("practice", sa.Boolean, primary_key=True),
     *_of_a_vote(),
 )
-"""What each reviewer says now. ``is_again``: given when the cluster's votes had tied."""
+"""The current vote of each reviewer. ``is_again``: given after a tie."""
 
 history = sa.Table(
     "history",
@@ -75,8 +76,8 @@ states = sa.Table(
     sa.Column("again", sa.Integer, nullable=False),
     sa.Column("ties", sa.JSON, nullable=False),
 )
-"""Of each cluster with votes: how many count, how many of them ``is_again``, what ties. Computed
-from ``votes`` in the transaction that changes them."""
+"""For each cluster with votes: votes, of them with ``is_again``, and tied fields. Updated
+in the transaction that changes ``votes``."""
 
 reservations = sa.Table(
     "reservations",
@@ -106,7 +107,7 @@ answered = sa.Table(
     sa.Column("key", sa.String(64), primary_key=True),
     sa.Column("reviewer", sa.String(64), primary_key=True),
 )
-"""Who has voted on a cluster since a list of ties, known by its SHA-256, asked for it."""
+"""Reviewers who have voted on a cluster of a list of ties, identified by its SHA-256."""
 
 
 names = sa.Table(
@@ -115,17 +116,17 @@ names = sa.Table(
     sa.Column("folded", sa.String(64), primary_key=True),
     sa.Column("name", sa.String(64), nullable=False),
 )
-"""Reviewers who gave a name without a token: in small letters, and as it was first written."""
+"""Reviewers without API keys: the name in lower case, and its first spelling."""
 
 
 class Database:
-    """A database of votes, made where there is none."""
+    """A database of votes, created if it does not exist."""
 
     def __init__(self, url: str) -> None:
-        """Connect, and make the tables if they are not there.
+        """Connect, and create missing tables.
 
         Raises:
-            ConfigError: If there is no such database, or it is of another version.
+            ConfigError: If the database cannot be opened, or has another version.
         """
         self.described = described(url)
         try:

@@ -29,16 +29,16 @@ FILE_FIELDS = ("image", "file", "images")
 
 
 @dataclass(frozen=True)
-class Received(Generic[Message]):
+class ParsedRequest(Generic[Message]):
     """A message and the images uploaded as files."""
 
     message: Message
     files: list[bytes]
 
 
-async def received(
+async def parse_request(
     request: Request, kind: type[Message], limits: Limits, *, form: bool = True
-) -> Received[Message]:
+) -> ParsedRequest[Message]:
     """Parse the body of a request into a message and its images.
 
     Args:
@@ -57,10 +57,10 @@ async def received(
     body = await request.body()
     if is_json(content_type):
         # Already parsed by StrictRoute.
-        return Received(valid(kind, await request.json() if body else None), [])
+        return ParsedRequest(valid(kind, await request.json() if body else None), [])
     if media_type.startswith(_RAW):
         values = _values(kind, request.query_params.multi_items())
-        return Received(valid(kind, values, "query"), [checked(body, limits, ("body",))])
+        return ParsedRequest(valid(kind, values, "query"), [checked(body, limits, ("body",))])
     if media_type == FORM and form:
         found = form_of(content_type, body)
         unknown = sorted({name for name, _ in found.files} - set(FILE_FIELDS))
@@ -68,7 +68,7 @@ async def received(
             expected = ", ".join(FILE_FIELDS)
             raise Problem(422, "invalid-form", f"files are sent as one of: {expected}")
         files = [checked(data, limits, ("body", name)) for name, data in found.files]
-        return Received(valid(kind, _values(kind, found.fields)), files)
+        return ParsedRequest(valid(kind, _values(kind, found.fields)), files)
     raise _unsupported(media_type, form=form)
 
 

@@ -18,7 +18,7 @@ from ray import serve
 
 from biovl.core.errors import BiovlError
 from biovl.index.query import Query
-from serve.http.bound import refuse_strangers
+from serve.http.bound import require_loopback
 from serve.http.draining import Draining
 from serve.http.problems import Problem, problem_of
 from serve.search.api import http_api
@@ -59,7 +59,7 @@ class _Ingress:
         self, settings: Mapping[str, Any], token: str, *handles: Any
     ) -> None:
         own = Settings.model_validate(settings)
-        await refuse_strangers(own.auth)
+        await require_loopback(own.auth)
         self._replica = Replica(own, token)
         self._draining = Draining()
         self._engine = self._made(*handles)

@@ -83,7 +83,7 @@ class ServeEngine:
             return await self._embedded(self._encoder.embed_tokens, tokens, version, at_once)
 
         if version not in self._logit_scale:
-            about, _ = await _asked(self._encoder.about, version)
+            about, _ = await _call(self._encoder.about, version)
             self._logit_scale[about["version"]] = about["logit_scale"]
         return await self._texts.embedded(
             release, texts, embed, logit_scale=self._logit_scale.get(version, 0.0)
@@ -93,31 +93,31 @@ class ServeEngine:
         """Return search results for vectors of the given model version."""
         # Queries by figure or vector also use the model version that this replica serves.
         version = model_version or self._holder.current.wanted.model_version
-        results: Results = await _asked(self._search.search, query, version)
+        results: Results = await _call(self._search.search, query, version)
         return results
 
     async def figures(self, figure_ids: Sequence[str]) -> list[Mapping[str, Any] | None]:
         """Return the metadata of figures, in order; None for unknown ids."""
-        return list(await _asked(self._search.figures, figure_ids))
+        return list(await _call(self._search.figures, figure_ids))
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
         """Return a figure's image."""
-        file: ImageFile = await _asked(self._search.image, figure_id, size)
+        file: ImageFile = await _call(self._search.image, figure_id, size)
         return file
 
     async def facets(self) -> Mapping[str, Mapping[str, int]]:
         """Return the most frequent values of each ``Filter`` field, with figure counts."""
-        facets: Mapping[str, Mapping[str, int]] = await _asked(self._search.facets)
+        facets: Mapping[str, Mapping[str, int]] = await _call(self._search.facets)
         return facets
 
     async def about(self) -> Mapping[str, Any]:
         """Return the description of the served model and index."""
         version = self._holder.current.wanted.model_version
-        model, reasons = await _asked(self._encoder.about, version)
+        model, reasons = await _call(self._encoder.about, version)
         index = None
         warnings = self._holder.warnings()
         if self._searches is not None:
-            index, more, of_index = await _asked(self._search.about, version)
+            index, more, of_index = await _call(self._search.about, version)
             reasons = [*reasons, *more]
             warnings = [*warnings, *of_index]
         return {
@@ -145,12 +145,12 @@ class ServeEngine:
         self, method: Any, inputs: Sequence[np.ndarray], version: str, at_once: int
     ) -> np.ndarray:
         portions = [inputs[first : first + at_once] for first in range(0, len(inputs), at_once)]
-        answers = await asyncio.gather(*(_asked(method, some, version) for some in portions))
+        answers = await asyncio.gather(*(_call(method, some, version) for some in portions))
         self._logit_scale[version] = answers[0][1]
         return np.concatenate([rows_ND for rows_ND, _ in answers])
 
 
-async def _asked(method: Any, *arguments: Any) -> Any:
+async def _call(method: Any, *arguments: Any) -> Any:
     """Call a replica and return its result; retry on another one if it dies.
 
     Raises:

@@ -112,7 +112,7 @@ class Holder:
             else:
                 wanted = orders.serving
                 self._next = await asyncio.to_thread(self._load, wanted)
-        self._watch = asyncio.create_task(self._watched())
+        self._watch = asyncio.create_task(self._watch_coordinator())
 
     async def close(self) -> None:
         """Stop polling the coordinator."""
@@ -134,7 +134,7 @@ class Holder:
                 work = asyncio.ensure_future(asyncio.to_thread(current.check))
                 await asyncio.wait([work])
                 error = work.exception()
-                reasons = [_said(error)] if error else []
+                reasons = [_describe(error)] if error else []
                 self._checked = time.monotonic(), current, reasons
         return reasons
 
@@ -186,7 +186,7 @@ class Holder:
                 patience = time.monotonic() + 10 * self._poll_s + 5
             await asyncio.sleep(_BUSY_POLL_S / 2)
 
-    async def _watched(self) -> None:
+    async def _watch_coordinator(self) -> None:
         while True:
             try:
                 orders = await self._step()
@@ -199,12 +199,12 @@ class Holder:
     async def _step(self) -> Orders:
         """Report to the coordinator and apply its orders."""
         async with self._turn:
-            orders = await self._told()
-            if self._obeyed(orders):
-                orders = await self._told()
+            orders = await self._report()
+            if self._apply(orders):
+                orders = await self._report()
             return orders
 
-    async def _told(self) -> Orders:
+    async def _report(self) -> Orders:
         failed = self._failed
         report = Report(
             serving=self.current.wanted,
@@ -220,7 +220,7 @@ class Holder:
             self._failed = _Failure()
         return orders
 
-    def _obeyed(self, orders: Orders) -> bool:
+    def _apply(self, orders: Orders) -> bool:
         """Apply orders or start loading; return whether the status has changed."""
         now = time.monotonic()
         self._previous = [(until, release) for until, release in self._previous if until > now]
@@ -251,21 +251,21 @@ class Holder:
             return
         if not is_loading and not is_there:
             self._next = None
-            self._loading = asyncio.create_task(self._loaded(wanted))
+            self._loading = asyncio.create_task(self._load_next(wanted))
 
-    async def _loaded(self, wanted: Wanted) -> None:
+    async def _load_next(self, wanted: Wanted) -> None:
         work = asyncio.ensure_future(asyncio.to_thread(self._load, wanted))
         await asyncio.wait([work])
         error = work.exception()
         if error is None:
             self._next = work.result()
             return
-        reason = _said(error)
+        reason = _describe(error)
         log.error("release %d is not served: %s", wanted.generation, reason, exc_info=error)
         self._failed = _Failure(generation=wanted.generation, reason=reason, at=time.monotonic())
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return str(error) if isinstance(error, BiovlError) else f"{type(error).__name__}: {error}"
 
 

@@ -90,7 +90,7 @@ def unit_vector(values: Sequence[float], dim: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class QueryParts:
     """The parts of a query before they are embedded."""
 
     text: str | None = None
@@ -145,7 +145,7 @@ def one_version(*embedded: Embedded | None) -> str | None:
     return versions.pop() if versions else None
 
 
-async def find(context: Context, exchange: Exchange, asked: Asked, query: Query) -> Found:
+async def find(context: Context, exchange: Exchange, asked: QueryParts, query: Query) -> Found:
     """Embed the parts of ``asked`` and search with them; they replace the parts of ``query``.
 
     Raises:
@@ -172,7 +172,7 @@ async def find(context: Context, exchange: Exchange, asked: Asked, query: Query)
     return await again_if_stale(once)
 
 
-def _parts(asked: Asked, image: Embedded | None, text: Embedded | None) -> list[Part]:
+def _parts(asked: QueryParts, image: Embedded | None, text: Embedded | None) -> list[Part]:
     weights = asked.weights
     parts = []
     if text is not None:

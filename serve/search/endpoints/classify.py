@@ -11,7 +11,7 @@ from biovl.benchmark.prompts import PLACE, PROMPTS, filled
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, refusals
-from serve.search.bodies import Received, documented, received
+from serve.search.bodies import ParsedRequest, documented, parse_request
 from serve.search.context import Context
 from serve.search.engine import Embedded
 from serve.search.messages import ClassifyAnswer, ClassifyRequest
@@ -69,18 +69,18 @@ def router(context: Context) -> APIRouter:
         openapi_extra=documented(ClassifyRequest),
     )
     async def classify(request: Request) -> Response:
-        come = await received(request, ClassifyRequest, context.settings.limits)
-        return await _answer(context, served, exchange_in(request.scope), come)
+        parsed = await parse_request(request, ClassifyRequest, context.settings.limits)
+        return await _answer(context, served, exchange_in(request.scope), parsed)
 
     return routes
 
 
 async def _answer(
-    context: Context, served: Served, exchange: Exchange, come: Received[ClassifyRequest]
+    context: Context, served: Served, exchange: Exchange, parsed: ParsedRequest[ClassifyRequest]
 ) -> Response:
-    message, limits = come.message, context.settings.limits
+    message, limits = parsed.message, context.settings.limits
     classes, templates = _classes(message, limits)
-    images = _images(come, limits)
+    images = _images(parsed, limits)
     prompts = [filled(template, name) for name in classes for template in templates]
     exchange.inputs = len(images) + len(prompts)
 
@@ -184,9 +184,9 @@ def _classes(message: ClassifyRequest, limits: Limits) -> tuple[list[str], list[
     return classes, templates
 
 
-def _images(come: Received[ClassifyRequest], limits: Limits) -> list[bytes]:
-    message = come.message
-    images = list(come.files)
+def _images(parsed: ParsedRequest[ClassifyRequest], limits: Limits) -> list[bytes]:
+    message = parsed.message
+    images = list(parsed.files)
     count = len(images) + (message.image is not None) + len(message.images or ())
     if not 1 <= count <= limits.inputs_max:
         raise invalid("images", f"there are {count}, expected 1 to {limits.inputs_max}")

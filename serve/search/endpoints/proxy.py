@@ -14,10 +14,10 @@ from biovl.index.query import Filter, Query
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
-from serve.search.bodies import Received, documented, received
+from serve.search.bodies import ParsedRequest, documented, parse_request
 from serve.search.context import Context
 from serve.search.messages import BoundedFilter, Message, ProxyAnswer, ProxyRequest
-from serve.search.queries import Asked, check_filter, check_k, check_text, find, invalid
+from serve.search.queries import QueryParts, check_filter, check_k, check_text, find, invalid
 from serve.search.served import Served
 from serve.search.uploads import image_of
 from serve.search.votes import labels_of, votes
@@ -59,16 +59,16 @@ def router(context: Context) -> APIRouter:
     )
     async def proxy(request: Request) -> Response:
         limits = context.settings.limits
-        come = await received(request, _AnyProxyRequest, limits, form=False)
-        return await _answer(context, served, exchange_in(request.scope), come)
+        parsed = await parse_request(request, _AnyProxyRequest, limits, form=False)
+        return await _answer(context, served, exchange_in(request.scope), parsed)
 
     return routes
 
 
 async def _answer(
-    context: Context, served: Served, exchange: Exchange, come: Received[_AnyProxyRequest]
+    context: Context, served: Served, exchange: Exchange, parsed: ParsedRequest[_AnyProxyRequest]
 ) -> Response:
-    message, limits = come.message, context.settings.limits
+    message, limits = parsed.message, context.settings.limits
     await served.index()
     check_k(message.k, limits)
     check_filter(message.filter)
@@ -77,16 +77,16 @@ async def _answer(
     if look_ups > MAX_LOOK_UPS:
         reason = f"phrases times k are {look_ups:,}, at most {MAX_LOOK_UPS:,}"
         raise invalid("classes", reason)
-    image = _image(come, limits)
+    image = _image(parsed, limits)
     if classes is None and not (await context.engine.facets()).get("concept"):
         raise invalid(
             "classes", "must be given: the figures of this index have no concepts to vote"
         )
     query = Query(k=message.k, filter=message.filter)
-    seen = await find(context, exchange, Asked(image=image), query)
-    results = seen.results
+    nearest = await find(context, exchange, QueryParts(image=image), query)
+    results = nearest.results
 
-    def voted() -> list[tuple[str, float, list[str]]]:
+    def count_votes() -> list[tuple[str, float, list[str]]]:
         # What was retracted is shown as such, and has no vote.
         neighbours = [
             (hit.figure_id, float(hit.score), labels_of(hit.about, classes))
@@ -96,16 +96,16 @@ async def _answer(
         return votes(neighbours, classes or ())
 
     # Others are answered while captions are looked through.
-    found = await asyncio.to_thread(voted) if classes else voted()
+    shares = await asyncio.to_thread(count_votes) if classes else count_votes()
     exchange.stages.update(results.timings_ms)
     return json_answer(
         {
             "request_id": exchange.request_id,
-            "model": await served.named(seen.model_version),
+            "model": await served.named(nearest.model_version),
             "index": results.index_version,
             "votes": [
                 {"name": name, "share": round(share, 6), "figures": figures}
-                for name, share, figures in found
+                for name, share, figures in shares
             ],
             "evidence": hits_json(results.hits, context.settings.rights, exchange.prefix),
             "disclosure": DISCLOSURE,
@@ -115,11 +115,11 @@ async def _answer(
     )
 
 
-def _image(come: Received[_AnyProxyRequest], limits: Limits) -> bytes:
-    text = come.message.image
-    if len(come.files) + (text is not None) != 1:
+def _image(parsed: ParsedRequest[_AnyProxyRequest], limits: Limits) -> bytes:
+    text = parsed.message.image
+    if len(parsed.files) + (text is not None) != 1:
         raise invalid("image", "send one: in JSON, or as the body")
-    return come.files[0] if text is None else image_of(text, limits, ("body", "image"))
+    return parsed.files[0] if text is None else image_of(text, limits, ("body", "image"))
 
 
 def _classes(message: _AnyProxyRequest, limits: Limits) -> dict[str, list[str]] | None:

@@ -12,13 +12,13 @@ from biovl.index.vectors import cells_of
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.problems import Problem
 from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
-from serve.search.bodies import Received, documented, received
+from serve.search.bodies import ParsedRequest, documented, parse_request
 from serve.search.context import Context
 from serve.search.cursors import hash_of, stale_cursor
 from serve.search.messages import Message, SearchAnswer, SearchRequest
 from serve.search.queries import (
     MAX_ID_CHARS,
-    Asked,
+    QueryParts,
     check_filter,
     check_k,
     check_text,
@@ -44,8 +44,8 @@ def router(context: Context) -> APIRouter:
     served = context.served
 
     async def search(request: Request) -> Response:
-        come = await received(request, SearchRequest, context.settings.limits)
-        return await _answer(context, served, exchange_in(request.scope), come)
+        parsed = await parse_request(request, SearchRequest, context.settings.limits)
+        return await _answer(context, served, exchange_in(request.scope), parsed)
 
     ways = (
         (
@@ -68,10 +68,10 @@ def router(context: Context) -> APIRouter:
 
 
 async def _answer(
-    context: Context, served: Served, exchange: Exchange, come: Received[SearchRequest]
+    context: Context, served: Served, exchange: Exchange, parsed: ParsedRequest[SearchRequest]
 ) -> Response:
-    message, limits = come.message, context.settings.limits
-    image = _image(come, context)
+    message, limits = parsed.message, context.settings.limits
+    image = _image(parsed, context)
     about = await served.index()
     figures = about["figures"]
     if message.exact and figures > limits.exact_figures:
@@ -81,7 +81,7 @@ async def _answer(
         )
         raise invalid("exact", reason)
     _check_nprobe(message, about, limits.exact_figures)
-    asked = _asked(message, image, (await served.model())["dim"], context)
+    parts = _query_parts(message, image, (await served.model())["dim"], context)
     identity = hash_of(
         _Identity(
             request=message.model_copy(update={"cursor": None, "k": 1, "image": None}),
@@ -105,7 +105,7 @@ async def _answer(
         exact=message.exact,
         settings={name: value for name, value in settings.items() if value is not None},
     )
-    found = await find(context, exchange, asked, query)
+    found = await find(context, exchange, parts, query)
     results = found.results
     if paged_version not in (None, results.index_version):
         raise stale_cursor()
@@ -127,7 +127,7 @@ async def _answer(
             "matching": results.matching,
             "next_cursor": cursor,
             "plan": results.plan,
-            "recall_at_10": recall_at_10(index, query, asked.kind),
+            "recall_at_10": recall_at_10(index, query, parts.kind),
             "truncated": found.truncated,
             "timings_ms": exchange.timings_ms(),
         },
@@ -150,18 +150,20 @@ def _check_nprobe(message: SearchRequest, index: Mapping[str, Any], most: int) -
             raise invalid("nprobe", reason)
 
 
-def _image(come: Received[SearchRequest], context: Context) -> bytes | None:
-    message = come.message
-    if len(come.files) + (message.image is not None) > 1:
+def _image(parsed: ParsedRequest[SearchRequest], context: Context) -> bytes | None:
+    message = parsed.message
+    if len(parsed.files) + (message.image is not None) > 1:
         raise invalid("image", "one image is searched for at a time")
-    if come.files:
-        return come.files[0]
+    if parsed.files:
+        return parsed.files[0]
     if message.image is None:
         return None
     return image_of(message.image, context.settings.limits, ("body", "image"))
 
 
-def _asked(message: SearchRequest, image: bytes | None, dim: int, context: Context) -> Asked:
+def _query_parts(
+    message: SearchRequest, image: bytes | None, dim: int, context: Context
+) -> QueryParts:
     """Return what is looked for, all of it checked."""
     limits = context.settings.limits
     check_k(message.k, limits)
@@ -184,7 +186,7 @@ def _asked(message: SearchRequest, image: bytes | None, dim: int, context: Conte
     if all(getattr(message.weights, name) == 0 for name, is_given in given.items() if is_given):
         raise invalid("weights", "all parts of the query have weight 0")
     embedding = message.embedding
-    return Asked(
+    return QueryParts(
         text=message.text,
         image=image,
         figure_id=message.figure_id,
