@@ -12,7 +12,7 @@ from tests.browser.waiting import until
 pytestmark = pytest.mark.browser
 
 Opened = Callable[..., Any]
-PAGE = Path(__file__).parents[2] / "serve" / "page"
+PAGE = Path(__file__).parents[2] / "serve" / "search" / "page"
 
 
 def problem(status: int, title: str, detail: str, **headers: str) -> dict[str, Any]:
