@@ -300,7 +300,7 @@ class _Unpacked:
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes; empty only at the end."""
         if self._left is not None and self._left <= 0:
-            raise tarfile.ReadError("a header exceeds the maximum length")
+            raise tarfile.ReadError("a header is too long")
         given, self._put_back = self._put_back[:size], self._put_back[size:]
         given = given or self._unpacked(size)
         self.position += len(given)
