@@ -93,7 +93,7 @@ class Client:
                 reason = self._without_key(str(error))
             troubles[reason] += 1
             if _is_of_the_key(reason):
-                raise ServiceError(f"{url} rejects this api_key:  {reason}")
+                raise ServiceError(f"{url} rejects this api_key: {reason}")
             # The ids are not the cause of these errors.
             if reason in (_TOO_MANY, _NOT_REACHED):
                 away += 1

@@ -108,7 +108,7 @@ def _snapshot(data: bytes, key: str, inventory: str, date: str) -> Snapshot:
         listed = [(entry["key"], entry.get("MD5checksum")) for entry in values["files"]]
         schema = str(values.get("fileSchema") or ", ".join(_COLUMNS))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise SourceError(f"{key} is not a manifest of an inventory:  {error!r}") from error
+        raise SourceError(f"{key} is not a manifest of an inventory: {error!r}") from error
     columns = [name.strip() for name in schema.split(",")]
     if str(values.get("fileFormat") or "CSV") != "CSV" or not set(_COLUMNS) <= set(columns):
         raise SourceError(

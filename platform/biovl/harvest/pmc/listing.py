@@ -108,12 +108,12 @@ def _file(
             # stop.
             if error.defect == MISSING:
                 raise SourceError(
-                    f"{key}, a part of the inventory of {plan['date']}, was not found: {error}.  "
+                    f"{key}, a part of the inventory of {plan['date']}, was not found: {error}. "
                     "Inventories are kept for 30 days; harvest by another (source.snapshot) into "
                     "another folder, or delete this one's draft"
                 ) from error
             raise StorageError(
-                f"{key}, a part of the inventory, is unavailable:  {error.defect}: {error}"
+                f"{key}, a part of the inventory, is unavailable: {error.defect}: {error}"
             ) from error
         size = packed.tell()
         packed.seek(0)

@@ -270,7 +270,7 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
         found = json.loads(path.read_text(encoding="utf-8"))
         _ = found["model_cfg"]["vision_cfg"], found["model_cfg"]["text_cfg"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{path} is not an open_clip configuration:  {error}") from error
+        raise ArtifactError(f"{path} is not an open_clip configuration: {error}") from error
     return path.parent, found
 
 
