@@ -27,7 +27,7 @@ def passes(limit: RateLimit, caller: Caller, requests: int) -> int:
         passed = 0
         for _ in range(requests):
             with suppress(Problem):
-                await limit.let_through(caller)
+                await limit.take_token(caller)
                 passed += 1
         return passed
 
