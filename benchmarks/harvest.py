@@ -162,7 +162,8 @@ def memory(packages: Path, scratch: Path) -> None:
 _LOOP = """
 import json, sys, time
 from biovl.core import config as configs
-from biovl.harvest.job import HarvestConfig, read_unit, plan_units
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import read_unit, plan_units
 from biovl.core.artifacts import Draft
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
 units = plan_units(config)
@@ -177,7 +178,8 @@ import json, sys, time
 import ray
 from biovl.core import config as configs
 from biovl.runtime.connection import connect_ray
-from biovl.harvest.job import HarvestConfig, harvest
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import harvest
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
 with connect_ray():
     ray.get([ray.remote(lambda: __import__("biovl.harvest.rows")).remote() for _ in range(8)])
@@ -189,7 +191,8 @@ with connect_ray():
 _PEAK = """
 import json, resource, sys
 from biovl.core import config as configs
-from biovl.harvest.job import HarvestConfig, read_unit, plan_units
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import read_unit, plan_units
 config = configs.build(HarvestConfig, json.loads(sys.argv[1]))
 for number, unit in enumerate(plan_units(config)):
     read_unit(config, number, unit)

@@ -22,8 +22,8 @@ from pretrain_report import Table, median
 from torch import Tensor
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.models.builders import open_clip as models
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain import flops, hardware
 from biovl.pretrain.config import PretrainConfig, StepConfig
 from biovl.pretrain.losses import info_nce
@@ -116,7 +116,7 @@ def _recipe(
     *,
     is_tiny: bool,
 ) -> dict[str, Any]:
-    values = {**recipes.PRETRAIN[name](), "corpus": "", "out": ""}
+    values = {**configs.given(pretrain_config.RECIPES[name]()), "corpus": "", "out": ""}
     config = configs.build(PretrainConfig, values)
     settings: Mapping[str, Any] = config.model.settings
     if is_tiny:

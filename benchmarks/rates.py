@@ -20,14 +20,15 @@ from harvest import _articles
 from PIL import Image
 
 from biovl.articles.jats import read_article
+from biovl.assemble import config as assemble_config
 from biovl.assemble import rules
 from biovl.assemble import steps as assembling
 from biovl.assemble.config import AssembleConfig
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Draft, read_manifest
 from biovl.core.harvests import HarvestPart, open_harvests
-from biovl.harvest.job import HarvestConfig, _published_config, harvest, plan_units, read_unit
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import _published_config, harvest, plan_units, read_unit
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.images.transforms import resize_center_crop
@@ -153,7 +154,7 @@ def looking(figures: Path) -> None:
 
 def assembling_pairs(figures: Path, out: Path, recipe: str) -> None:
     """All steps of assemble, in one process."""
-    values = {**recipes.ASSEMBLE[recipe](), "figures": str(figures)}
+    values = {**configs.given(assemble_config.RECIPES[recipe]()), "figures": str(figures)}
     (harvest,) = open_harvests([str(figures)])
     parts = [HarvestPart(harvest.uri, path, (), (), ()) for path in harvest.parts]
     numbers = iter(range(ROUNDS))

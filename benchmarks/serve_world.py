@@ -13,12 +13,12 @@ from index_vectors import made
 from biovl.core import artifacts as storage
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest
-from biovl.core.recipes import biomedclip
 from biovl.index import metadata, vectors
 from biovl.index.filters import FilterTable
 from biovl.index.words import Words
 from biovl.models import encoder
 from biovl.models.builders import open_clip
+from biovl.pretrain.config import biomedclip
 
 SETTINGS = {"nprobe": 32}
 WORDS = [
@@ -38,12 +38,12 @@ def publish_model(folder: Path, size: str) -> Path:
     tokenizer = folder.with_name(f"{folder.name}-words")
     if size == "large":
         _write_words(tokenizer)
-        recipe = {
-            name.removeprefix("model."): value
-            for name, value in biomedclip().items()
-            if name.startswith("model.") and "weights" not in name and name != "model.name"
+        settings: dict[str, Any] = {
+            name: value
+            for name, value in biomedclip().model.settings.items()
+            if "weights" not in name
         }
-        settings: dict[str, Any] = {**configs.nested(recipe), "tokenizer": str(tokenizer)}
+        settings["tokenizer"] = str(tokenizer)
     else:
         settings = {
             "embed_dim": 512,

@@ -10,14 +10,14 @@ import sys
 from biovl.chain import check, links, telling
 from biovl.chain.command import from_command_line
 from biovl.chain.job import STEPS, run_chain
-from biovl.core import recipes
+from biovl.chain.recipes import RECIPES
 from biovl.core.errors import BiovlError
 from biovl.runtime.terminal import filter_false_alarms
 
 
 def main() -> None:
     """Do what the command line asks for. The last line on standard output is a summary as JSON."""
-    chain, only_shown = from_command_line(STEPS, recipes.CHAIN, about=__doc__)
+    chain, only_shown = from_command_line(STEPS, RECIPES, about=__doc__)
     try:
         if only_shown:
             found = links(STEPS, chain)

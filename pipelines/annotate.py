@@ -6,11 +6,10 @@ python pipelines/annotate.py longcap --set table=DIR --set annotator.cache=DIR \
 ray job submit -- python pipelines/annotate.py dinov2 --set table=s3://… --set workers.gpus=1 …
 """
 
-from biovl.annotate.config import AnnotateConfig
+from biovl.annotate.config import RECIPES, AnnotateConfig
 from biovl.annotate.estimate import estimated
 from biovl.annotate.job import annotate
-from biovl.core import recipes
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(AnnotateConfig, recipes.ANNOTATE, annotate, about=__doc__, estimate=estimated)
+    drivers.main(AnnotateConfig, RECIPES, annotate, about=__doc__, estimate=estimated)

@@ -4,10 +4,9 @@ python pipelines/assemble.py default --set figures=DIR --set out=DIR
 ray job submit -- python pipelines/assemble.py training --set figures=s3://… --set out=s3://…
 """
 
-from biovl.assemble.config import AssembleConfig
+from biovl.assemble.config import RECIPES, AssembleConfig
 from biovl.assemble.job import assemble
-from biovl.core import recipes
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(AssembleConfig, recipes.ASSEMBLE, assemble, about=__doc__)
+    drivers.main(AssembleConfig, RECIPES, assemble, about=__doc__)

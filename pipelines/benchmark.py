@@ -11,14 +11,13 @@ Names of recipes, suites and benchmarks may be joined by commas.
 import sys
 
 from biovl.benchmark.benchmarks import listed, with_benchmarks
-from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.config import RECIPES, BenchmarkConfig
 from biovl.benchmark.job import benchmark
-from biovl.core import recipes
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
     if "--list" in sys.argv[1:]:
         print(listed(sys.argv[1:]))
     else:
-        known = with_benchmarks(recipes.BENCHMARK)
+        known = with_benchmarks(RECIPES)
         drivers.main(BenchmarkConfig, known, benchmark, about=__doc__)

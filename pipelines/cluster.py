@@ -4,10 +4,9 @@ python pipelines/cluster.py default --set table=DIR --set clusters=K --set out=D
 ray job submit -- python pipelines/cluster.py default --set table=s3://… --set out=s3://…
 """
 
-from biovl.concepts.cluster_config import ClusterConfig
+from biovl.concepts.cluster_config import RECIPES, ClusterConfig
 from biovl.concepts.cluster_job import cluster
-from biovl.core import recipes
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(ClusterConfig, recipes.CLUSTER, cluster, about=__doc__)
+    drivers.main(ClusterConfig, RECIPES, cluster, about=__doc__)

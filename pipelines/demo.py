@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from biovl.chain import Link, read_chain, telling
 from biovl.chain.job import STEPS, run_chain
-from biovl.core import recipes
+from biovl.chain.recipes import demo
 from biovl.core.artifacts import Folder
 from biovl.core.errors import BiovlError
 from biovl.runtime.terminal import filter_false_alarms
@@ -41,7 +41,7 @@ def main() -> None:
     except BiovlError as error:
         sys.exit(_refused(error))
     values = {
-        **recipes.demo(),
+        **demo(),
         "folder": str(folder),
         "source.path": str(folder / "packages"),
         # The panels are for the page: trained on are figures as published.

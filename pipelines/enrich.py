@@ -4,10 +4,9 @@ NCBI_EMAIL=you@example.org python pipelines/enrich.py entrez --set articles=DIR
 NCBI_API_KEY=… python pipelines/enrich.py entrez --set articles=s3://… --set cache=s3://…
 """
 
-from biovl.core import recipes
-from biovl.enrich.config import EnrichConfig
+from biovl.enrich.config import RECIPES, EnrichConfig
 from biovl.enrich.job import enrich, estimate
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(EnrichConfig, recipes.ENRICH, enrich, about=__doc__, estimate=estimate)
+    drivers.main(EnrichConfig, RECIPES, enrich, about=__doc__, estimate=estimate)

@@ -6,9 +6,9 @@ python pipelines/harvest.py packages --set source.path=DIR --set out=DIR
 ray job submit -- python pipelines/harvest.py packages --set source.path=s3://… --set out=s3://…
 """
 
-from biovl.core import recipes
-from biovl.harvest.job import HarvestConfig, estimate, harvest
+from biovl.harvest.config import RECIPES, HarvestConfig
+from biovl.harvest.job import estimate, harvest
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(HarvestConfig, recipes.HARVEST, harvest, about=__doc__, estimate=estimate)
+    drivers.main(HarvestConfig, RECIPES, harvest, about=__doc__, estimate=estimate)

@@ -4,10 +4,9 @@ python pipelines/index.py default --set model=DIR --set corpus=DIR --set out=DIR
 ray job submit -- python pipelines/index.py default --set model=s3://… --set corpus=s3://… …
 """
 
-from biovl.core import recipes
-from biovl.index.config import IndexConfig
+from biovl.index.config import RECIPES, IndexConfig
 from biovl.index.job import index
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(IndexConfig, recipes.INDEX, index, about=__doc__)
+    drivers.main(IndexConfig, RECIPES, index, about=__doc__)

@@ -4,10 +4,9 @@ python pipelines/merge.py wise_ft --set base=MODEL --set tuned=MODEL --set alpha
 python pipelines/merge.py sweep --set base=MODEL --set tuned=MODEL --set corpus=DIR --set out=DIR
 """
 
-from biovl.core import recipes
+from biovl.merge.config import RECIPES, MergeConfig
 from biovl.merge.job import merge
-from biovl.models.wise_ft import MergeConfig
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(MergeConfig, recipes.MERGE, merge, about=__doc__)
+    drivers.main(MergeConfig, RECIPES, merge, about=__doc__)

@@ -12,17 +12,16 @@ import json
 import sys
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import BiovlError
 from biovl.plan import report
-from biovl.plan.config import PlanConfig
+from biovl.plan.config import RECIPES, PlanConfig
 
 
 def main() -> int:
     """Print a plan."""
     config, given = configs.from_command_line(
         PlanConfig,
-        recipes.PLAN,
+        RECIPES,
         about=__doc__,
         flags={"compare": "also compare with what the papers report, for all of them"},
     )

@@ -9,10 +9,9 @@ A run that was killed goes on with the same command: after its last checkpoint, 
 yet seen.
 """
 
-from biovl.core import recipes
-from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.config import RECIPES, PretrainConfig
 from biovl.pretrain.job import estimated, pretrain
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(PretrainConfig, recipes.PRETRAIN, pretrain, about=__doc__, estimate=estimated)
+    drivers.main(PretrainConfig, RECIPES, pretrain, about=__doc__, estimate=estimated)

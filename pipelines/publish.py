@@ -4,10 +4,9 @@ python pipelines/publish.py hub --set folder=DIR --set repo=USER/NAME [--dry-run
 python pipelines/publish.py hub --set folder=DIR --set repo=USER/NAME --set public=true …
 """
 
-from biovl.core import recipes
-from biovl.publish.config import PublishConfig
+from biovl.publish.config import RECIPES, PublishConfig
 from biovl.publish.job import estimate, publish
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(PublishConfig, recipes.PUBLISH, publish, about=__doc__, estimate=estimate)
+    drivers.main(PublishConfig, RECIPES, publish, about=__doc__, estimate=estimate)

@@ -3,10 +3,9 @@
 python pipelines/resolve.py default --set concepts=DIR --set votes=votes.csv --set out=DIR
 """
 
-from biovl.concepts.resolve_config import ResolveConfig
+from biovl.concepts.resolve_config import RECIPES, ResolveConfig
 from biovl.concepts.resolve_job import resolve
-from biovl.core import recipes
 from biovl.runtime import command_line as drivers
 
 if __name__ == "__main__":
-    drivers.main(ResolveConfig, recipes.RESOLVE, resolve, about=__doc__)
+    drivers.main(ResolveConfig, RECIPES, resolve, about=__doc__)

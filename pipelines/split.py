@@ -1,12 +1,12 @@
 """Cut compound figures into panels with their own captions and citations, and publish all.
 
-python pipelines/split.py default --set figures=DIR --set out=DIR
-ray job submit -- python pipelines/split.py default --set figures=s3://… --set out=s3://…
+python pipelines/split.py --set figures=DIR --set out=DIR
+ray job submit -- python pipelines/split.py --set figures=s3://… --set out=s3://…
 """
 
-from biovl.core import recipes
 from biovl.runtime import command_line as drivers
-from biovl.split.job import SplitConfig, split_figures
+from biovl.split.config import RECIPES, SplitConfig
+from biovl.split.job import split_figures
 
 if __name__ == "__main__":
-    drivers.main(SplitConfig, recipes.SPLIT, split_figures, about=__doc__)
+    drivers.main(SplitConfig, RECIPES, split_figures, about=__doc__)

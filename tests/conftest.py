@@ -96,11 +96,12 @@ def make_sample_corpus(
     ray_session: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[int], Path]:
     """Make a corpus of so many articles of our own, whose captions say what images show."""
+    from biovl.assemble import config as assemble_config
     from biovl.assemble.config import AssembleConfig
     from biovl.assemble.job import assemble
     from biovl.core import config as configs
-    from biovl.core import recipes
-    from biovl.harvest.job import HarvestConfig, harvest
+    from biovl.harvest.config import HarvestConfig
+    from biovl.harvest.job import harvest
     from biovl.sample import make_packages
 
     def make(articles: int) -> Path:
@@ -110,7 +111,7 @@ def make_sample_corpus(
         settings = {"source": source, "out": str(folder / "figures"), "packages_per_unit": 12}
         harvest(configs.build(HarvestConfig, settings))
         settings = {
-            **recipes.small(),
+            **configs.given(assemble_config.small()),
             "figures": str(folder / "figures"),
             "out": str(folder / "corpus"),
             "shard.pairs": 16,

@@ -8,21 +8,23 @@ Sources:
     val split. BMC-LongCLIP: Sun et al. 2025, table 1. BIOMEDICA: Lozano et al. 2025, section 15.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from biovl.core.config import Recipe
+from biovl.core.config import REQUIRED, Recipe
+from biovl.sweep.config import Setting, SweepConfig
 
 _LOSS_AND_RECALL = ("loss", "img2txt R@1", "txt2img R@1")
 _RECALL = _LOSS_AND_RECALL[1:]
 _BIOMEDCLIP = "BiomedCLIP, supplementary table {}: trained on PMC-15M, scored on its val split."
 
 
-def grid() -> dict[str, Any]:
+def grid() -> SweepConfig:
     """Any settings: give base.recipe and grid.NAME=[values]."""
-    return {"base": {}}
+    return SweepConfig(corpus=REQUIRED, out=REQUIRED, base={})
 
 
-def context_length() -> dict[str, Any]:
+def context_length() -> SweepConfig:
     """BMC-LongCLIP, table 1, panel A: context of 77, 154, 512 tokens (on PMC's long captions)."""
     columns = ("T2I R@1", "T2I R@5", "T2I R@10", "I2T R@1")
     paper = {
@@ -30,62 +32,70 @@ def context_length() -> dict[str, Any]:
         154: (44.2, 64.9, 72.5, 48.8),
         512: (68.9, 84.3, 89.3, 71.2),
     }
-    return {
-        "base": {"recipe": "bmc_longclip_512"},
-        "settings": [
-            {
-                "shown": {"context": context},
-                "changes": {"model.context_length": context},
-                "paper": dict(zip(columns, scores, strict=True)),
-            }
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={"recipe": "bmc_longclip_512"},
+        settings=tuple(
+            Setting(
+                shown={"context": context},
+                changes={"model.context_length": context},
+                paper=dict(zip(columns, scores, strict=True)),
+            )
             for context, scores in paper.items()
-        ],
-        "columns": columns,
-        "source": "BMC-LongCLIP, table 1, panel A, batches of 8k, on its benchmark of 1,000 long "
+        ),
+        columns=columns,
+        source="BMC-LongCLIP, table 1, panel A, batches of 8k, on its benchmark of 1,000 long "
         "captions of PMC articles of 2025; ours are pairs of val. Its CXR benchmark is MIMIC's.",
-    }
+    )
 
 
-def batch_size() -> dict[str, Any]:
+def batch_size() -> SweepConfig:
     """BiomedCLIP, table 6: batches of 2k and 4k."""
-    return {
-        "base": {"recipe": "biomedclip"},
-        "settings": [
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={"recipe": "biomedclip"},
+        settings=(
             _row({"batch size": "2k"}, {"batch.pairs": 2_048}, _RECALL, (79.69, 78.43)),
             _row({"batch size": "4k"}, {"batch.pairs": 4_096}, _RECALL, (82.90, 81.86)),
-        ],
-        "columns": _RECALL,
-        "source": _BIOMEDCLIP.format(6),
-    }
+        ),
+        columns=_RECALL,
+        source=_BIOMEDCLIP.format(6),
+    )
 
 
-def context_x_batch() -> dict[str, Any]:
+def context_x_batch() -> SweepConfig:
     """Every context of 77, 154, 256, 512 tokens with batches of 2k, 4k, 8k, 16k."""
-    return {
-        "base": {"recipe": "bmc_longclip_512"},
-        "grid": {
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={"recipe": "bmc_longclip_512"},
+        grid={
             "model.context_length": [77, 154, 256, 512],
             "batch.pairs": [2_048, 4_096, 8_192, 16_384],
         },
-    }
+    )
 
 
-def batch_schedule() -> dict[str, Any]:
+def batch_schedule() -> SweepConfig:
     """BiomedCLIP, table 7: 40 epochs of 4k, or 64k after the first 8."""
-    return {
-        "base": {"recipe": "biomedclip", "epochs": 40},
-        "settings": [
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={"recipe": "biomedclip", "epochs": 40},
+        settings=(
             _row({"batch size": "4k → 4k"}, {}, _RECALL, (83.98, 82.71)),
             _row(
                 {"batch size": "4k → 64k"}, {"batch.later": {"8": 65_536}}, _RECALL, (87.32, 86.66)
             ),
-        ],
-        "columns": _RECALL,
-        "source": _BIOMEDCLIP.format(7),
-    }
+        ),
+        columns=_RECALL,
+        source=_BIOMEDCLIP.format(7),
+    )
 
 
-def text_encoder() -> dict[str, Any]:
+def text_encoder() -> SweepConfig:
     """BiomedCLIP, table 1: CLIP's text tower or PubMedBERT, 77 or 256 tokens, 8 epochs."""
     rows = (
         ("biomedclip_gpt", "GPT", "50k general domain", 77, (0.6626, 64.53, 63.56)),
@@ -95,93 +105,103 @@ def text_encoder() -> dict[str, Any]:
         ),
         ("biomedclip", "PubMedBERT", "30k domain specific", 256, (0.4807, 73.50, 72.26)),
     )
-    return {
-        "base": {},
-        "settings": [
-            {
-                "shown": {"text encoder": name, "vocab": vocab, "context length": context},
-                "recipe": recipe,
-                "changes": {"epochs": 8},
-                "paper": dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
-            }
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={},
+        settings=tuple(
+            Setting(
+                shown={"text encoder": name, "vocab": vocab, "context length": context},
+                recipe=recipe,
+                changes={"epochs": 8},
+                paper=dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
+            )
             for recipe, name, vocab, context, scores in rows
-        ],
-        "source": _BIOMEDCLIP.format(1),
-    }
+        ),
+        source=_BIOMEDCLIP.format(1),
+    )
 
 
-def vit_size() -> dict[str, Any]:
+def vit_size() -> SweepConfig:
     """BiomedCLIP, table 2: ViT-S, ViT-M and ViT-B, 8 epochs."""
     rows = (
         ("biomedclip_vit_s", "ViT-S/16", "22M", 384, (0.5342, 69.45, 68.02)),
         ("biomedclip_vit_m", "ViT-M/16", "39M", 512, (0.5063, 71.85, 70.22)),
         ("biomedclip", "ViT-B/16", "86M", 768, (0.4807, 73.50, 72.26)),
     )
-    return {
-        "base": {},
-        "settings": [
-            {
-                "shown": {"vision encoder": n, "trainable params": size, "hidden dim": width},
-                "recipe": recipe,
-                "changes": {"epochs": 8},
-                "paper": dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
-            }
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={},
+        settings=tuple(
+            Setting(
+                shown={"vision encoder": n, "trainable params": size, "hidden dim": width},
+                recipe=recipe,
+                changes={"epochs": 8},
+                paper=dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
+            )
             for recipe, n, size, width, scores in rows
-        ],
-        "source": _BIOMEDCLIP.format(2),
-    }
+        ),
+        source=_BIOMEDCLIP.format(2),
+    )
 
 
-def initialisation() -> dict[str, Any]:
+def initialisation() -> SweepConfig:
     """BiomedCLIP, table 3: an image tower from scratch or from ImageNet."""
-    return {
-        "base": {},
-        "settings": [
-            {
-                "shown": {"vision encoder": "ViT-B/16", "initialization": words},
-                "recipe": recipe,
-                "paper": dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
-            }
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={},
+        settings=tuple(
+            Setting(
+                shown={"vision encoder": "ViT-B/16", "initialization": words},
+                recipe=recipe,
+                paper=dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
+            )
             for recipe, words, scores in (
                 ("biomedclip_random", "random initialization", (0.3814, 83.15, 81.75)),
                 ("biomedclip", "pretrained on ImageNet", (0.3819, 82.90, 81.86)),
             )
-        ],
-        "source": _BIOMEDCLIP.format(3),
-    }
+        ),
+        source=_BIOMEDCLIP.format(3),
+    )
 
 
-def image_size() -> dict[str, Any]:
+def image_size() -> SweepConfig:
     """BiomedCLIP, table 4: 224 or 384 px (its table 5 scores the same models on benchmarks)."""
     columns = ("training time", *_LOSS_AND_RECALL)
-    return {
-        "base": {},
-        "settings": [
-            {
-                "shown": {"image size": size},
-                "recipe": recipe,
-                "paper": dict(zip(columns, scores, strict=True)),
-            }
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={},
+        settings=tuple(
+            Setting(
+                shown={"image size": size},
+                recipe=recipe,
+                paper=dict(zip(columns, scores, strict=True)),
+            )
             for recipe, size, scores in (
                 ("biomedclip", "224px", (1.00, 0.3819, 82.90, 81.86)),
                 ("biomedclip_384", "384px", (1.92, 0.3406, 84.63, 83.56)),
             )
-        ],
-        "columns": columns,
-        "source": _BIOMEDCLIP.format(4),
-    }
+        ),
+        columns=columns,
+        source=_BIOMEDCLIP.format(4),
+    )
 
 
-def base_model() -> dict[str, Any]:
+def base_model() -> SweepConfig:
     """BiomedCLIP, table 8: OpenAI's CLIP trained on, or BiomedCLIP (not those left as they are)."""
-    return {
-        "base": {},
-        "settings": [
-            {
-                "shown": {"config": words, "data": data},
-                "recipe": recipe,
-                "paper": dict(zip(_RECALL, scores, strict=True)),
-            }
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={},
+        settings=tuple(
+            Setting(
+                shown={"config": words, "data": data},
+                recipe=recipe,
+                paper=dict(zip(_RECALL, scores, strict=True)),
+            )
             for recipe, words, data, scores in (
                 (
                     *("biomedclip_rn50", "ResNet-50-224-GPT/77", "WIT-400M → PMC-15M"),
@@ -196,26 +216,28 @@ def base_model() -> dict[str, Any]:
                     (82.90, 81.86),
                 ),
             )
-        ],
-        "columns": _RECALL,
-        "source": _BIOMEDCLIP.format(8),
-    }
+        ),
+        columns=_RECALL,
+        source=_BIOMEDCLIP.format(8),
+    )
 
 
-def learning_rate() -> dict[str, Any]:
+def learning_rate() -> SweepConfig:
     """BIOMEDICA, section 15: learning rates of 1e-6, 1e-7, 1e-8, of which it took the largest."""
-    return {
-        "base": {"recipe": "bmca_clip"},
-        "settings": [
-            {"shown": {"learning rate": f"{rate:.0e}"}, "changes": {"optim.peak_lr": rate}}
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={"recipe": "bmca_clip"},
+        settings=tuple(
+            Setting(shown={"learning rate": f"{rate:.0e}"}, changes={"optim.peak_lr": rate})
             for rate in (1e-6, 1e-7, 1e-8)
-        ],
-        "source": "BIOMEDICA, section 15.2, gives no numbers: 1e-6 was the largest that trained "
+        ),
+        source="BIOMEDICA, section 15.2, gives no numbers: 1e-6 was the largest that trained "
         "stably.",
-    }
+    )
 
 
-def base_weights() -> dict[str, Any]:
+def base_weights() -> SweepConfig:
     """BIOMEDICA, table 10: models to train on, those of open_clip with 224 px and 77 tokens."""
     # The paper scores them as they are, by accuracy; a sweep trains each on and scores retrieval.
     # "commonpool" is several sets of weights in open_clip: of ViT-L-14 the one that bmca_clip
@@ -231,36 +253,38 @@ def base_weights() -> dict[str, Any]:
         ("ViT-B-16", "laion2b", "ViT-B-16", "laion2b_s34b_b88k"),
     )
     halves = {"model.image_mean": [0.5] * 3, "model.image_std": [0.5] * 3}
-    return {
-        "base": {"recipe": "bmca_clip"},
-        "settings": [
-            {
-                "shown": {"model": model, "pretraining dataset": data},
-                "changes": {
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base={"recipe": "bmca_clip"},
+        settings=tuple(
+            Setting(
+                shown={"model": model, "pretraining dataset": data},
+                changes={
                     "model.architecture": architecture,
                     "model.weights": weights,
                     # The only ones that were not trained with CLIP's.
                     **(halves if weights == "laion2b_s32b_b82k" else {}),
                 },
-            }
+            )
             for model, data, architecture, weights in rows
-        ],
-        "source": "BIOMEDICA, table 10, scores base models without training, by accuracy on five "
+        ),
+        source="BIOMEDICA, table 10, scores base models without training, by accuracy on five "
         "classification tasks (ViT-L-14 of commonpool first, 38.5); so none of its numbers stands "
         "beside ours.",
-    }
+    )
 
 
 def _row(
     shown: dict[str, Any],
     changes: dict[str, Any],
-    columns: tuple[str, ...],
-    scores: tuple[float, ...],
-) -> dict[str, Any]:
-    return {"shown": shown, "changes": changes, "paper": dict(zip(columns, scores, strict=True))}
+    columns: Sequence[str],
+    scores: Sequence[float],
+) -> Setting:
+    return Setting(shown=shown, changes=changes, paper=dict(zip(columns, scores, strict=True)))
 
 
-SPACES: dict[str, Recipe] = {
+SPACES: dict[str, Recipe[SweepConfig]] = {
     "grid": grid,
     "context_length": context_length,
     "batch_size": batch_size,

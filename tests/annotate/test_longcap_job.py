@@ -17,13 +17,13 @@ import pytest
 import ray
 
 from biovl.annotate import batches
+from biovl.annotate import config as annotate_config
 from biovl.annotate import longcap_job as longcap_engine
 from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.config import AnnotateConfig
 from biovl.annotate.estimate import estimated
 from biovl.annotate.job import annotate
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import read_manifest
 from biovl.core.errors import BiovlError
 from biovl.core.tables import open_table
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 def settings(folder: Path, script: Scripted, **more: Any) -> dict[str, Any]:
     return {
-        **recipes.ANNOTATE["longcap"](),
+        **configs.given(annotate_config.RECIPES["longcap"]()),
         "table": str(folder),
         "annotator.cache": str(folder.parent / "cache"),
         "annotator.endpoint.url": script.url,

@@ -18,16 +18,18 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.core import config as configs
-from biovl.core import recipes, tombstones
+from biovl.core import tombstones
 from biovl.core.artifacts import Manifest, fingerprint
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.shards import read_pair
 from biovl.enrich.config import EnrichConfig
 from biovl.enrich.job import enrich
-from biovl.harvest.job import HarvestConfig, harvest
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import harvest
 from biovl.sample import make_packages
 from tests.enrich.eutils import Eutils, article
 from tests.runtime.folders import content, nothing_done_to
@@ -50,7 +52,7 @@ def figures(
 
 def settings(figures: Path, out: Path, **changes: object) -> dict[str, object]:
     return {
-        **recipes.small(),
+        **configs.given(assemble_config.small()),
         "split.val_permyriad": 2_000,
         "split.test_permyriad": 2_000,
         "shard.pairs": 10,
@@ -60,7 +62,7 @@ def settings(figures: Path, out: Path, **changes: object) -> dict[str, object]:
     }
 
 
-RULES = recipes.small()["rules"]
+RULES = list(map(configs.to_plain, assemble_config.DEFAULT_RULES))
 
 
 def run(figures: Path, out: Path, **changes: object) -> Manifest:
@@ -313,8 +315,8 @@ def labelled(figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_pairs_of_wanted_concepts_are_kept_and_counted(
     figures: Path, labelled: Path, tmp_path: Path
 ) -> None:
-    recipe = recipes.concept_filtered()
-    manifest = run(figures, tmp_path / "c", columns=[str(labelled)], rules=recipe["rules"], seed=1)
+    rules = configs.given(assemble_config.concept_filtered())["rules"]
+    manifest = run(figures, tmp_path / "c", columns=[str(labelled)], rules=rules, seed=1)
     pairs = index(tmp_path / "c")
     found = [pair["global_concepts"] for pair in pairs]
     assert {tuple(concepts) for concepts in found} == {

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.rules import known_rules, make_rules
 from biovl.chain import links
+from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
 from biovl.chain.job import STEPS
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ def assembled(*changes: str, recipe: str = "small") -> AssembleConfig:
     for change in changes:
         arguments += ["--set", change]
     config, _ = configs.from_command_line(
-        AssembleConfig, recipes.ASSEMBLE, about=None, arguments=arguments
+        AssembleConfig, assemble_config.RECIPES, about=None, arguments=arguments
     )
     return config
 
@@ -35,7 +36,7 @@ def plain(config: AssembleConfig) -> list[dict[str, Any]]:
     return rules
 
 
-DEFAULT = recipes.default()["rules"]
+DEFAULT = list(map(configs.to_plain, assemble_config.DEFAULT_RULES))
 
 
 def test_rules_are_added_to_those_of_the_recipe_and_removed_by_name() -> None:
@@ -71,7 +72,7 @@ def test_rules_change_in_the_chain_as_they_do_in_the_job(tmp_path: Path) -> None
     arguments = ["demo", "--set", f"folder={tmp_path}", "--set", f"source.path={tmp_path}"]
     for change in given:
         arguments += ["--set", change]
-    chain, _ = from_command_line(STEPS, recipes.CHAIN, about="", arguments=arguments)
+    chain, _ = from_command_line(STEPS, chain_recipes.RECIPES, about="", arguments=arguments)
     found = next(link.config for link in links(STEPS, chain) if link.step.name == "assemble")
     names = [rule.name for rule in found.rules]
     assert names.count("years") == 1
@@ -110,7 +111,7 @@ def test_retracted_articles_are_kept_on_purpose() -> None:
     ]
 
 
-@pytest.mark.parametrize("recipe", sorted(recipes.ASSEMBLE))
+@pytest.mark.parametrize("recipe", sorted(assemble_config.RECIPES))
 def test_every_recipe_leaves_retracted_articles_out(recipe: str) -> None:
     assert "not_retracted" in [rule.name for rule in assembled(recipe=recipe).rules]
 
@@ -140,7 +141,7 @@ def test_help_shows_the_rules_that_hold_unless_told_otherwise(
 ) -> None:
     with pytest.raises(SystemExit):
         configs.from_command_line(
-            AssembleConfig, recipes.ASSEMBLE, about=None, arguments=["--help"]
+            AssembleConfig, assemble_config.RECIPES, about=None, arguments=["--help"]
         )
     shown = " ".join(capsys.readouterr().out.split())
     default = configs.build(AssembleConfig, {"figures": "f", "out": "o"})

@@ -4,9 +4,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import SplitConfig
 from biovl.assemble.splits import lay_out, shuffle_keys, split_of, splits_of
-from biovl.core import config, recipes
 
 
 def test_the_split_of_an_article_never_changes() -> None:
@@ -18,7 +18,7 @@ def test_the_split_of_an_article_never_changes() -> None:
 
 def test_the_recipe_of_pmc_15m_has_its_proportions() -> None:
     ids = [f"PMC{number}" for number in range(100_000)]
-    split = config.build(SplitConfig, recipes.ASSEMBLE["pmc_15m"]()["split"])
+    split = assemble_config.pmc_15m().split
     found = Counter(in_splits(ids, split).values())
     assert found["test"] == pytest.approx(726 / 14_639.6 * 100_000, rel=0.05)
     assert found["val"] == pytest.approx(13.6 / 14_639.6 * 100_000, rel=0.25)

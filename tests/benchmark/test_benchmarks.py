@@ -7,12 +7,12 @@ import pytest
 from PIL import Image
 
 from biovl.benchmark import benchmarks, report
+from biovl.benchmark import config as benchmark_config
 from biovl.benchmark.benchmark_table import BENCHMARKS, BIOMEDICA_TABLE_12, SUITES
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.prompts import PROMPTS
 from biovl.benchmark.report import Judged
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 
 
@@ -125,12 +125,13 @@ def test_a_run_that_asks_nothing_sensible_is_refused(changes: dict, message: str
 
 
 def test_names_may_be_joined_and_benchmarks_are_recipes_of_their_own() -> None:
-    known = benchmarks.with_benchmarks(recipes.BENCHMARK)
+    known = benchmarks.with_benchmarks(benchmark_config.RECIPES)
     names = "retrieval, zero_shot,pcam,biomedica"
     assert names in known
-    assert list(known[names]()["tasks"]) == ["retrieval", "zero_shot"]
-    assert known[names]()["benchmarks"] == ["pcam", "biomedica"]
-    assert known["rsna"]() == {"benchmarks": ["rsna"]}
+    assert list(known[names]().tasks) == ["retrieval", "zero_shot"]
+    assert known[names]().benchmarks == ("pcam", "biomedica")
+    assert known["biomedclip,retrieval"]().benchmarks_as == "zero_shot"
+    assert configs.given(known["rsna"]()) == {"benchmarks": ["rsna"]}
     assert "retrieval,nothing" not in known
 
 

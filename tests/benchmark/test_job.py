@@ -17,11 +17,11 @@ import pytest
 from PIL import Image
 from sklearn import metrics as sk
 
+from biovl.benchmark import config as benchmark_config
 from biovl.benchmark import encoders
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.job import benchmark
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
 from biovl.core.shards import read_pair
@@ -57,7 +57,7 @@ def settings(place: Path, out: Path, **changes: object) -> dict:
 
 def run(place: Path, out: Path, recipe: str, **changes: object) -> tuple[Manifest, str]:
     said = io.StringIO()
-    plain = configs.nested(recipes.BENCHMARK[recipe]()) | {}
+    plain = configs.given(benchmark_config.RECIPES[recipe]())
     values = {**plain, **settings(place, out, **changes)}
     return benchmark(configs.build(BenchmarkConfig, values), progress=said), said.getvalue()
 
@@ -238,7 +238,10 @@ def test_models_between_two_are_judged_and_drawn(judged, place: Path) -> None:
     ends = {"base": str(place / "ours"), "tuned": str(place / "tuned"), "alphas": [0, 0.5, 1]}
     changes = {"wise_ft": ends, "data": str(place / "kinds/images")}
     out = place / "between"
-    plain = {**configs.nested(recipes.BENCHMARK["zero_shot"]()), **settings(place, out, **changes)}
+    plain = {
+        **configs.given(benchmark_config.RECIPES["zero_shot"]()),
+        **settings(place, out, **changes),
+    }
     del plain["models.ours"]
     benchmark(configs.build(BenchmarkConfig, plain), progress=io.StringIO())
     found = json.loads((out / "scores.json").read_text())
@@ -289,7 +292,10 @@ def test_a_tower_is_tuned_and_an_ended_run_goes_on(judged, place: Path) -> None:
         "data": str(place / "tuned-on"),
         "tasks": {"fine_tune": {"name": "fine_tune", "tuning": tuning}},
     }
-    ended = {**recipes.fine_tune(), **settings(place, place / "ended", **asked)}
+    ended = {
+        **configs.given(benchmark_config.fine_tune()),
+        **settings(place, place / "ended", **asked),
+    }
     with pytest.raises(KeyboardInterrupt):
         benchmark(configs.build(BenchmarkConfig, ended), progress=Stopping())
     assert not (place / "ended/manifest.json").exists()
@@ -313,7 +319,7 @@ def test_what_cannot_be_scored_is_told_before_anything_is_embedded(place: Path) 
     changes = {"data": str(place / "kinds/images"), "models": {"dino": str(place / "dino")}}
     del_ours = {**settings(place, place / "refused"), **changes}
     del_ours.pop("models.ours")
-    asked = {**recipes.zero_shot(), **del_ours}
+    asked = {**configs.given(benchmark_config.zero_shot()), **del_ours}
     with pytest.raises(BiovlError, match="dino has no text tower, which zero_shot needs"):
         benchmark(configs.build(BenchmarkConfig, asked), progress=io.StringIO())
     with pytest.raises(BiovlError, match=r"(?s)nothing was scored.*pcam: not at"):

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from biovl.benchmark import config as benchmark_config
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.job import benchmark
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import BiovlError
 from tests.benchmark.toy_questions import write_model, write_vqa_rad
@@ -46,7 +46,13 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def settings(inputs: dict[str, str], out: Path | str, **changes: Any) -> dict[str, Any]:
-    values = {**recipes.vqa_frozen(), **inputs, "out": str(out), "workers.cpus": 0.5, **changes}
+    values = {
+        **configs.given(benchmark_config.vqa_frozen()),
+        **inputs,
+        "out": str(out),
+        "workers.cpus": 0.5,
+        **changes,
+    }
     # As text, which is what a command line gives.
     for name, value in LEARNING.items():
         for inner, own in value.items() if isinstance(value, dict) else [("", value)]:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from biovl.chain import Link, StepFailed, links, read_chain, telling
+from biovl.chain import recipes as chain_recipes
 from biovl.chain.job import STEPS, run_chain
-from biovl.core import recipes
 from tests.docs.checking import check
 from tests.docs.pages import words
 from tests.runtime.folders import content, nothing_done_to
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.ray
 
 def values(packages: Path, folder: Path, **changes: Any) -> dict[str, Any]:
     return {
-        **recipes.demo(),
+        **chain_recipes.demo(),
         "harvest.packages_per_unit": 3,
         "pretrain.epochs": 1,
         "pretrain.batch.pairs": 8,

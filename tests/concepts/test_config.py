@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from biovl.concepts import cluster_config
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 
 
@@ -26,8 +26,8 @@ def test_a_setting_that_cannot_be_meant_is_refused(name: str, value: Any, said: 
 
 
 def test_recipes_are_complete_but_for_where_things_are() -> None:
-    for recipe in recipes.CLUSTER.values():
-        assert configs.build(ClusterConfig, {**recipe(), "table": "t", "out": "o"}).seed == 0
+    for recipe in cluster_config.RECIPES.values():
+        assert configs.override(recipe(), {"table": "t", "out": "o"}).seed == 0
 
 
 def test_components_are_a_number_or_a_share() -> None:

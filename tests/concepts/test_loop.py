@@ -13,22 +13,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from biovl.annotate import config as annotate_config
 from biovl.annotate.config import AnnotateConfig
 from biovl.annotate.job import annotate
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
+from biovl.concepts import cluster_config, resolve_config
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.cluster_job import cluster
 from biovl.concepts.resolve_config import ResolveConfig
 from biovl.concepts.resolve_job import resolve
 from biovl.concepts.votes import Vote, write_votes
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 from biovl.core.shards import read_pair
 from biovl.enrich.config import EnrichConfig
 from biovl.enrich.job import enrich
-from biovl.harvest.job import HarvestConfig, harvest
+from biovl.harvest import config as harvest_config
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import harvest
 from biovl.index.config import IndexConfig
 from biovl.index.job import index
 from biovl.sample.kinds import CONCEPTS, kind_of, make_kinds
@@ -46,8 +50,11 @@ EACH = 12
 MESH = {"ultrasound": "Ultrasonography", "survival": "Survival Analysis"}
 
 
-def settings(recipe: dict[str, Any], **values: Any) -> dict[str, Any]:
-    return {**recipe, **{name.replace("__", "."): value for name, value in values.items()}}
+def settings(recipe: Any, **values: Any) -> dict[str, Any]:
+    return {
+        **configs.given(recipe),
+        **{name.replace("__", "."): value for name, value in values.items()},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +68,7 @@ def story(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
         configs.build(
             HarvestConfig,
             settings(
-                recipes.table(),
+                harvest_config.table(),
                 source={"name": "table", "path": str(table)},
                 out=str(folder / "figures"),
                 packages_per_unit=1,
@@ -72,7 +79,9 @@ def story(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
         configs.build(
             AnnotateConfig,
             configs.nested(
-                settings(recipes.dinov2(), table=str(folder / "figures"), weights=str(weights))
+                settings(
+                    annotate_config.dinov2(), table=str(folder / "figures"), weights=str(weights)
+                )
             ),
         )
     )
@@ -80,7 +89,7 @@ def story(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
         configs.build(
             ClusterConfig,
             settings(
-                recipes.CLUSTER["default"](),
+                cluster_config.RECIPES["default"](),
                 table=str(folder / "figures"),
                 out=str(folder / "concepts"),
                 components=8,
@@ -139,7 +148,11 @@ def votes(story: Path) -> Path:
 def labels(story: Path) -> Path:
     out = story / "labels"
     given = {"concepts": str(story / "concepts"), "votes": str(votes(story)), "out": str(out)}
-    resolve(configs.build(ResolveConfig, {**recipes.RESOLVE["default"](), **given}))
+    resolve(
+        configs.build(
+            ResolveConfig, {**configs.given(resolve_config.RECIPES["default"]()), **given}
+        )
+    )
     return out
 
 
@@ -164,7 +177,7 @@ def test_images_inherit_the_labels_of_their_clusters(story: Path, labels: Path) 
 def test_a_corpus_is_filtered_and_balanced_by_the_labels(story: Path, labels: Path) -> None:
     def corpus(name: str, **changes: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         given = {
-            **recipes.ASSEMBLE[name](),
+            **configs.given(assemble_config.RECIPES[name]()),
             "figures": str(story / "figures"),
             "columns": [str(labels)],
             "out": str(story / name),
@@ -191,7 +204,10 @@ def columns(story: Path, labels: Path) -> list[Path]:
     """Return what every job that writes columns publishes of the figures."""
     figures = str(story / "figures")
     weights = str(publish_model(story / "clip"))
-    for recipe in ({**recipes.image_type(), "weights": weights}, recipes.context()):
+    for recipe in (
+        {**configs.given(annotate_config.image_type()), "weights": weights},
+        configs.given(annotate_config.context()),
+    ):
         annotate(configs.build(AnnotateConfig, configs.nested({**recipe, "table": figures})))
     with Eutils() as service:
         for pmid, name in enumerate(column(story / "figures" / "articles", "article_id"), start=1):
@@ -231,7 +247,10 @@ def test_what_jobs_write_of_figures_arrives_in_the_filters_and_votes_of_the_serv
     given = {"figures": str(story / "figures"), "out": str(story / "whole")}
     given |= {"columns": [str(uri) for uri in columns], "duplicates.near": False}
     assemble(
-        configs.build(AssembleConfig, configs.nested({**recipes.ASSEMBLE["default"](), **given}))
+        configs.build(
+            AssembleConfig,
+            configs.nested({**configs.given(assemble_config.RECIPES["default"]()), **given}),
+        )
     )
     rows = pq.read_table(story / "whole" / "index.parquet")
     # Embeddings do not weigh down what a corpus tells of its pairs.
@@ -269,7 +288,10 @@ def test_what_jobs_write_of_figures_arrives_in_the_filters_and_votes_of_the_serv
 def test_a_corpus_without_labels_has_an_index_that_says_so(story: Path) -> None:
     given = {"figures": str(story / "figures"), "out": str(story / "bare")}
     assemble(
-        configs.build(AssembleConfig, configs.nested({**recipes.ASSEMBLE["default"](), **given}))
+        configs.build(
+            AssembleConfig,
+            configs.nested({**configs.given(assemble_config.RECIPES["default"]()), **given}),
+        )
     )
     plain = {"model": str(story / "clip"), "corpus": str(story / "bare")}
     said = io.StringIO()

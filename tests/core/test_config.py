@@ -2,15 +2,20 @@
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
+from pydantic_core import PydanticSerializationError
 
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
-from biovl.core import config, recipes
+from biovl.core import config
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
-from biovl.harvest.job import HarvestConfig
+from biovl.harvest import config as harvest_config
+from biovl.harvest.config import HarvestConfig
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import PretrainConfig
 
 
@@ -121,17 +126,60 @@ def test_differences_are_told_by_dotted_name() -> None:
     ]
 
 
-def command_line(*arguments: str) -> Run:
-    def plain() -> dict:
-        """A recipe."""
-        return {"source.name": "packages"}
+def plain() -> Run:
+    """A recipe."""
+    return Run(out=config.REQUIRED, source=Plugin("packages"))
 
+
+def other() -> Run:
+    """Another."""
+    return replace(plain(), optim=Optim(warmup=3))
+
+
+RECIPES: dict[str, config.Recipe[Run]] = {"plain": plain, "changed": other}
+
+
+def command_line(*arguments: str, recipes: Mapping[str, config.Recipe[Run]] = RECIPES) -> Run:
     flags = {"dry-run": "Say and stop."}
     run, given = config.from_command_line(
-        Run, {"plain": plain}, about="About.", flags=flags, arguments=arguments
+        Run, recipes, about="About.", flags=flags, arguments=arguments
     )
     assert given == ({"dry-run"} if "--dry-run" in arguments else set())
     return run
+
+
+def test_the_name_of_the_only_recipe_may_be_left_out(tmp_path: Path) -> None:
+    only: dict[str, config.Recipe[Run]] = {"only": other}
+    expected = command_line("changed", "--set", "out=x")
+    assert expected.optim.warmup == 3
+    assert command_line("--set", "out=x", recipes=only) == expected
+    assert command_line("only", "--set", "out=x", recipes=only) == expected
+    assert command_line("--dry-run", "--set", "out=x", recipes=only) == expected
+    file = tmp_path / "own.yaml"
+    file.write_text("source: table")
+    assert command_line(str(file), "--set", "out=x", recipes=only).source == Plugin("table")
+    with pytest.raises(SystemExit) as ended:
+        command_line("--set", "out=x")
+    assert ended.value.code == 2
+
+
+def test_a_recipe_is_completed_by_what_it_requires_and_by_nothing_else() -> None:
+    assert config.is_unfinished(other())
+    assert config.given(other()) == {"source": {"name": "packages"}, "optim": {"warmup": 3}}
+    whole = config.override(other(), {"out": "o", "source.path": "p"})
+    assert whole == Run(out="o", source=Plugin("packages", {"path": "p"}), optim=Optim(warmup=3))
+    assert not config.is_unfinished(whole)
+    with pytest.raises(ConfigError, match=r"^chained is not valid:\n  out: Field required$"):
+        config.override(other(), {}, name="chained")
+
+
+def test_a_recipe_cannot_be_taken_for_a_configuration() -> None:
+    with pytest.raises(ConfigError):
+        f"{other().out}/manifest.json"
+    with pytest.raises(PydanticSerializationError):
+        config.to_plain(other())
+    with pytest.raises(ConfigError, match="out: Input should be a valid string"):
+        config.build(Run, {**VALUES, "out": config.REQUIRED})
 
 
 def test_a_flag_stands_beside_the_settings() -> None:
@@ -175,7 +223,7 @@ def test_a_mapping_of_a_recipe_is_replaced_on_the_command_line(
 ) -> None:
     arguments = [recipe, *("--set", "corpus=c"), *("--set", "out=o"), *("--set", change)]
     run, _ = config.from_command_line(
-        PretrainConfig, recipes.PRETRAIN, about=None, arguments=arguments
+        PretrainConfig, pretrain_config.RECIPES, about=None, arguments=arguments
     )
     assert operator.attrgetter(setting)(run) == expected
 
@@ -214,8 +262,8 @@ def test_help_names_every_recipe_and_setting(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("cls", "known", "given"),
     [
-        (HarvestConfig, recipes.HARVEST, {"source.path": "p", "out": "o"}),
-        (AssembleConfig, recipes.ASSEMBLE, {"figures": "f", "out": "o"}),
+        (HarvestConfig, harvest_config.RECIPES, {"source.path": "p", "out": "o"}),
+        (AssembleConfig, assemble_config.RECIPES, {"figures": "f", "out": "o"}),
     ],
 )
 def test_every_recipe_is_complete_but_for_what_only_the_user_knows(
@@ -223,7 +271,9 @@ def test_every_recipe_is_complete_but_for_what_only_the_user_knows(
 ) -> None:
     for recipe in known.values():
         assert recipe.__doc__
-        built = config.build(cls, {**recipe(), **given})
+        assert config.is_unfinished(recipe())
+        built = config.override(recipe(), given)
+        assert type(built) is cls
         assert config.build(cls, config.to_plain(built)) == built
 
 
@@ -242,7 +292,12 @@ def test_every_plug_in_of_a_configuration_is_written_flat() -> None:
 
 
 def test_what_an_earlier_version_did_not_have_is_filled_in_with_its_default() -> None:
-    values = {**recipes.tiny(), "corpus": "c", "out": "o", "batch.later": {"4": 128}}
+    values = {
+        **config.given(pretrain_config.tiny()),
+        "corpus": "c",
+        "out": "o",
+        "batch.later": {"4": 128},
+    }
     now = config.to_plain(config.build(PretrainConfig, values))
     known = config.defaults(PretrainConfig)
     assert known["optim", "peak_lr"] == 5e-4

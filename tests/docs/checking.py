@@ -76,8 +76,10 @@ def _check_script(command: list[str]) -> None:
         return
     flags = {"dry-run": ""} if taken.get("estimate") else None
     # A recipe may be a file that another job makes: its settings are those of any other.
-    recipe = next(iter(taken["recipes"])) if command[1].endswith(".yaml") else command[1]
+    arguments = command[1:]
+    if arguments and arguments[0].endswith(".yaml"):
+        arguments[0] = next(iter(taken["recipes"]))
     # Ends the test with what is not valid.
     config.from_command_line(
-        taken["cls"], taken["recipes"], about=None, flags=flags, arguments=[recipe, *command[2:]]
+        taken["cls"], taken["recipes"], about=None, flags=flags, arguments=arguments
     )

@@ -18,7 +18,8 @@ from PIL import Image
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError
 from biovl.core.records import Article, Figure, schema
-from biovl.harvest.job import HarvestConfig, estimate, harvest, plan_units, read_unit
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import estimate, harvest, plan_units, read_unit
 from tests.runtime.folders import content, nothing_done_to
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,8 @@ import ray
 
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, StorageError
-from biovl.harvest.job import HarvestConfig, harvest
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import harvest
 from biovl.sample.packages import PackageFiles
 from tests.harvest.pmc.bucket import FIRST_DAY, Bucket, Fault, Server, sample, serving
 from tests.runtime.folders import content

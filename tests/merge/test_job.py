@@ -17,10 +17,10 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Folder, Manifest, fingerprint
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import ShardWriter
+from biovl.merge.config import MergeConfig
 from biovl.merge.job import merge
 from biovl.models import encoder
 from biovl.models.builders import open_clip
-from biovl.models.wise_ft import MergeConfig
 from tests.runtime.folders import content
 
 ROOT = Path(__file__).parents[2]

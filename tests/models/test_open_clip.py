@@ -7,10 +7,11 @@ import pytest
 import timm.layers
 import torch
 
-from biovl.core import config, recipes
+from biovl.core import config
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin, make
 from biovl.models.builders import open_clip
+from biovl.pretrain import config as pretrain_config
 
 VISION = {"layers": 2, "width": 64, "head_width": 32, "patch_size": 16, "image_size": 48}
 TEXT = {"width": 32, "heads": 2, "layers": 2, "context_length": 16}
@@ -28,8 +29,7 @@ def describe(**settings):
 
 
 def of_recipe(name, **changes):
-    values = config.nested(recipes.PRETRAIN[name]())["model"]
-    plugin = {key: value for key, value in values.items() if key != "name"}
+    plugin = pretrain_config.RECIPES[name]().model.settings
     return open_clip.describe(config.build(open_clip.Config, config._merged(plugin, changes)))
 
 
@@ -44,7 +44,7 @@ def stock_cfg(described, folder, shape):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in recipes.PRETRAIN if not name.startswith("bmc_long")]
+    "name", [name for name in pretrain_config.RECIPES if not name.startswith("bmc_long")]
 )
 def test_stock_open_clip_builds_the_same_tensors_from_what_is_published(name, tmp_path):
     ours = of_recipe(name)

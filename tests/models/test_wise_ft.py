@@ -8,9 +8,10 @@ from safetensors.torch import load_file, save_file
 
 from biovl.core import config
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.merge.config import MergeConfig
 from biovl.models import encoder
 from biovl.models.builders import open_clip
-from biovl.models.wise_ft import MergeConfig, check_same_architecture, interpolate, read_model
+from biovl.models.wise_ft import check_same_architecture, interpolate, read_model
 
 VISION = {"layers": 1, "width": 32, "head_width": 16, "patch_size": 16, "image_size": 32}
 TEXT = {"width": 32, "heads": 2, "layers": 1, "context_length": 16}

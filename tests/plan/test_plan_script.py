@@ -8,10 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from biovl.core import config as configs
-from biovl.core import recipes
+from biovl.plan import config as plan_config
 from biovl.plan import papers, report
-from biovl.plan.config import PlanConfig
 from biovl.plan.pretraining import lengths
 from biovl.plan.tables import prices
 from biovl.pretrain import hardware
@@ -27,7 +25,7 @@ def run(capsys, monkeypatch, *arguments) -> tuple[str, dict]:
     return text, json.loads(text.splitlines()[-1])
 
 
-@pytest.mark.parametrize("preset", recipes.PLAN)
+@pytest.mark.parametrize("preset", plan_config.RECIPES)
 def test_a_preset_is_a_table_and_json(preset, capsys, monkeypatch) -> None:
     text, found = run(capsys, monkeypatch, preset)
     assert set(found["jobs"]) == {"harvest", "annotate", "assemble", "pretrain", "index", "serve"}
@@ -57,7 +55,7 @@ def test_at_half_the_utilisation_training_takes_twice_as_long(capsys, monkeypatc
 
 
 def test_all_of_pmc_has_the_figures_it_is_said_to_have() -> None:
-    plan = report.reckon(configs.build(PlanConfig, recipes.PLAN["whole_pmc"]()))
+    plan = report.reckon(plan_config.whole_pmc())
     assert plan.sizes.articles == 9_129_850
     assert plan.sizes.figures == pytest.approx(24e6, rel=0.01)
 

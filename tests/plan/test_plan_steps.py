@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from biovl.assemble import config as assemble_config
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 from biovl.harvest.pmc.settings import Config
+from biovl.index import config as index_config
+from biovl.plan import config as plan_config
 from biovl.plan import steps
 from biovl.plan.config import HarvestPlan, PlanConfig
 from biovl.plan.pretraining import lengths
@@ -17,6 +19,7 @@ from biovl.plan.report import reckon
 from biovl.plan.sensitivity import mid, spread, swings, total
 from biovl.plan.steps import Planner, harvest_source
 from biovl.plan.tables import assumptions, prices
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain import memory
 from biovl.pretrain.config import DataConfig, PretrainConfig, SaveConfig
 from biovl.pretrain.estimate import estimate
@@ -131,7 +134,11 @@ def test_plans_train_as_fast_as_a_dry_run_says() -> None:
             assume={"utilisation": 1, "caption_tokens": 118},
         )
         run = planner(config).training()
-        values = {**recipes.PRETRAIN["biomedclip"](), "corpus": "corpus", "out": "out"}
+        values = {
+            **configs.given(pretrain_config.RECIPES["biomedclip"]()),
+            "corpus": "corpus",
+            "out": "out",
+        }
         own = configs.build(PretrainConfig, {**values, **changes, "workers.count": 8})
         found = describe(own.model)
         info = memory.describe(
@@ -148,7 +155,7 @@ def test_presets_rent_what_the_cluster_orders() -> None:
     for each in types.values():
         instance = each["node_config"]["InstanceType"]
         most[instance] = max(most.get(instance, 0), each["max_workers"])
-    own = configs.build(PlanConfig, recipes.PLAN["whole_pmc"]())
+    own = plan_config.whole_pmc()
     for fleet in (own.cpu, own.embed, own.train, own.serve.fleet):
         assert fleet.count <= most[fleet.instance]
 
@@ -157,11 +164,11 @@ def test_what_plans_assume_of_jobs_is_their_default() -> None:
     assert 1 / DataConfig().run_pairs == steps.READ_REQUESTS_PER_PAIR
     assert SaveConfig().keep_last == steps.CHECKPOINTS
     # A plan says which recipes it takes where these are not the defaults of the jobs.
-    said = " ".join(reckon(configs.build(PlanConfig, recipes.PLAN["one_gpu"]())).warnings)
+    said = " ".join(reckon(plan_config.one_gpu()).warnings)
     assert "recipe on_gpus" in said
-    assert recipes.INDEX["on_gpus"]()["workers"]["gpus"] == 1
+    assert index_config.on_gpus().workers.gpus == 1
     assert "recipe training" in said
-    assert recipes.ASSEMBLE["training"]()["image.short_side_px"] == 288
+    assert assemble_config.training().image.short_side_px == 288
 
 
 def test_bytes_are_kilobytes_of_a_thousand_and_gigabytes_of_a_billion() -> None:

@@ -13,10 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.models.builders.open_clip import Built
 from biovl.models.towers import ImageTower
 from biovl.pretrain import activations, memory
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig, StepConfig
 from biovl.pretrain.flops import copied_to
@@ -30,7 +30,7 @@ LENGTH = 40
 
 
 def described(recipe: str):
-    values = {**recipes.PRETRAIN[recipe](), "corpus": "corpus", "out": "out"}
+    values = {**configs.given(pretrain_config.RECIPES[recipe]()), "corpus": "corpus", "out": "out"}
     return describe(configs.build(PretrainConfig, values).model)
 
 

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.activations import Activations, TowerActivations
 from biovl.pretrain.config import BatchConfig, PretrainConfig, StepConfig, WorkersConfig
 from biovl.pretrain.dry_run import render
@@ -279,7 +279,11 @@ def test_what_the_cluster_orders_is_forecast_first() -> None:
 
 
 def test_a_batch_of_long_captions_at_64k_gets_a_micro_batch_that_fits() -> None:
-    values = {**recipes.PRETRAIN["bmc_longclip_512"](), "corpus": "corpus", "out": "out"}
+    values = {
+        **configs.given(pretrain_config.RECIPES["bmc_longclip_512"]()),
+        "corpus": "corpus",
+        "out": "out",
+    }
     long = configs.build(PretrainConfig, {**values, "batch.pairs": 65_536, "workers.count": 16})
     found = described(long.model)
     info = describe(

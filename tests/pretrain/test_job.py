@@ -22,12 +22,12 @@ import torch
 from PIL import Image
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import ArtifactError, ConfigError, TrainingError
 from biovl.core.leases import acquire_lease
 from biovl.core.shards import read_pair
 from biovl.models import encoder
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain import job as pretraining
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.job import estimated, pretrain, report_missing_resources
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.ray
 def settings(corpus: Path, out: Path, **changes: Any) -> dict[str, Any]:
     """Two steps in an epoch, a checkpoint after each, room for two workers on two CPUs."""
     return {
-        **recipes.tiny(),
+        **configs.given(pretrain_config.tiny()),
         "epochs": 3,
         "deterministic": True,
         "save.every_steps": 1,
@@ -221,7 +221,8 @@ def test_a_killed_driver_goes_on_with_the_same_command(
     undisturbed: Path, sample_corpus: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
-    changes = {k: v for k, v in settings(sample_corpus, out).items() if recipes.tiny().get(k) != v}
+    of_recipe = configs.given(pretrain_config.tiny())
+    changes = {k: v for k, v in settings(sample_corpus, out).items() if of_recipe.get(k) != v}
     # As a user types it: relative to where the command is run.
     changes["out"] = "model"
     command = [sys.executable, str(ROOT / "pipelines" / "pretrain.py"), "tiny"]
@@ -385,7 +386,12 @@ def test_gpus_that_nobody_asked_for_are_told(
 
 
 def test_what_a_run_takes_is_told_without_starting_it(sample_corpus: Path) -> None:
-    values = {**recipes.biomedclip(), "batch.pairs": 16, "corpus": str(sample_corpus), "out": "x"}
+    values = {
+        **configs.given(pretrain_config.biomedclip()),
+        "batch.pairs": 16,
+        "corpus": str(sample_corpus),
+        "out": "x",
+    }
     text = estimated(configs.build(PretrainConfig, values))
     assert "H200" in text
     assert "A100-80" in text

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Draft, read_manifest
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.local import local_batches
 from biovl.pretrain.run import Callbacks, run
@@ -22,7 +22,11 @@ pytestmark = pytest.mark.ray  # to make the corpus
 def test_tiny_finds_a_tenth_of_unseen_images_at_once_three_times_more_than_by_chance(
     make_sample_corpus: Callable[[int], Path], tmp_path: Path
 ) -> None:
-    values = {**recipes.tiny(), "corpus": str(make_sample_corpus(60)), "out": str(tmp_path)}
+    values = {
+        **configs.given(pretrain_config.tiny()),
+        "corpus": str(make_sample_corpus(60)),
+        "out": str(tmp_path),
+    }
     config = configs.build(PretrainConfig, values)
     pairs = read_manifest(config.corpus, "corpus").counts["pairs"]["train"]
     plan, workers = Plan.of(pairs, config.batch, config.epochs), Workers()

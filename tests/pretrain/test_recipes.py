@@ -5,18 +5,19 @@ import dataclasses
 import open_clip as stock
 import pytest
 
-from biovl.core import config, recipes
+from biovl.core import config
 from biovl.models.builders import open_clip
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import OptimConfig, PretrainConfig
 from tune.spaces import SPACES
 
-BIOMEDCLIP = [name for name in recipes.PRETRAIN if name.startswith("biomedclip")]
-BMCA = [name for name in recipes.PRETRAIN if name.startswith("bmca")]
-LONG = [name for name in recipes.PRETRAIN if name.startswith("bmc_long")]
+BIOMEDCLIP = [name for name in pretrain_config.RECIPES if name.startswith("biomedclip")]
+BMCA = [name for name in pretrain_config.RECIPES if name.startswith("bmca")]
+LONG = [name for name in pretrain_config.RECIPES if name.startswith("bmc_long")]
 
 
 def run(name):
-    values = {**recipes.PRETRAIN[name](), "corpus": "corpus", "out": "out"}
+    values = {**config.given(pretrain_config.RECIPES[name]()), "corpus": "corpus", "out": "out"}
     return config.build(PretrainConfig, values)
 
 
@@ -61,7 +62,7 @@ def test_text_towers_have_the_papers_sizes(name, size):
     )
 
 
-@pytest.mark.parametrize("name", recipes.PRETRAIN)
+@pytest.mark.parametrize("name", pretrain_config.RECIPES)
 def test_every_recipe_builds_without_network_or_memory(name):
     model = described(name).model
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
@@ -69,7 +70,7 @@ def test_every_recipe_builds_without_network_or_memory(name):
 
 
 def test_contexts_images_and_embeddings_are_the_papers():
-    found = {name: described(name) for name in recipes.PRETRAIN}
+    found = {name: described(name) for name in pretrain_config.RECIPES}
     contexts = {name: model.context_length for name, model in found.items() if name != "tiny"}
     long = {"bmc_longclip_154": 154, "bmc_longclip_512": 512, "bmc_longclip_plus": 512}
     of_256 = {"", "_vit_s", "_vit_m", "_random", "_384", "_64k"}
@@ -122,7 +123,7 @@ def test_bmc_longclip_is_optimised_as_in_appendix_f(name):
 
 
 def test_towers_start_from_the_papers_weights():
-    settings = {name: run(name).model.settings for name in recipes.PRETRAIN}
+    settings = {name: run(name).model.settings for name in pretrain_config.RECIPES}
     assert settings["biomedclip"]["image_weights"].endswith(".augreg_in21k_ft_in1k")
     assert settings["biomedclip_random"]["image_weights"] == ""
     assert settings["biomedclip_random"]["text_weights"] == settings["biomedclip"]["text_weights"]
@@ -136,7 +137,7 @@ def test_towers_start_from_the_papers_weights():
 
 
 def test_open_clip_has_the_weights_that_recipes_and_sweeps_name():
-    named = [run(name).model.settings for name in recipes.PRETRAIN]
+    named = [run(name).model.settings for name in pretrain_config.RECIPES]
     for space in SPACES.values():
         for row in space().get("settings", []):
             found = config.nested(row.get("changes", {})).get("model", {})

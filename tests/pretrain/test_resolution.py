@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.job import estimated, pretrain
 from biovl.pretrain.models import describe
@@ -21,14 +22,24 @@ from tests.sweep.corpora import index_only
 
 def made_by(recipe: str = "small", **changes: Any) -> dict[str, Any]:
     """Return the configuration that the manifest of a corpus has."""
-    values = {**recipes.ASSEMBLE[recipe](), "figures": "figures", "out": "corpus", **changes}
+    values = {
+        **configs.given(assemble_config.RECIPES[recipe]()),
+        "figures": "figures",
+        "out": "corpus",
+        **changes,
+    }
     plain = configs.to_plain(configs.build(AssembleConfig, values))
     del plain["out"]
     return plain
 
 
 def run(corpus: str, out: str = "out", recipe: str = "tiny", **changes: Any) -> PretrainConfig:
-    values = {**recipes.PRETRAIN[recipe](), "corpus": corpus, "out": out, **changes}
+    values = {
+        **configs.given(pretrain_config.RECIPES[recipe]()),
+        "corpus": corpus,
+        "out": out,
+        **changes,
+    }
     return configs.build(PretrainConfig, values)
 
 
@@ -55,7 +66,7 @@ def test_images_as_published_and_manifests_that_name_no_limit_fit_every_model(
     check_resolution("c", config, image_px=1024, crop_scale=(0.1, 1.0))
 
 
-@pytest.mark.parametrize("recipe", sorted(recipes.PRETRAIN))
+@pytest.mark.parametrize("recipe", sorted(pretrain_config.RECIPES))
 def test_recipes_of_pretrain_fit_the_corpora_that_are_made_for_them(recipe: str) -> None:
     ending = recipe.removeprefix("bmca_clip_")
     own = {"balanced": "concept_balanced", "filtered": "concept_filtered"}.get(ending, "training")
@@ -84,7 +95,7 @@ def test_the_command_in_the_message_makes_the_same_corpus_with_larger_images() -
     words = shlex.split(line)
     assert words[2] == "concept_filtered"
     config, _ = configs.from_command_line(
-        AssembleConfig, recipes.ASSEMBLE, about=None, arguments=words[2:]
+        AssembleConfig, assemble_config.RECIPES, about=None, arguments=words[2:]
     )
     plain = configs.to_plain(config)
     assert plain.pop("out") == "s3://b/corpus-416"

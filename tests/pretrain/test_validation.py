@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ArtifactError, TrainingError
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import build
 from biovl.pretrain.validation import validate
@@ -30,7 +30,7 @@ def test_a_split_of_which_nothing_can_be_read_is_named(
     names = "pair_id split shard offset size text_tokens".split()
     pq.write_table(pa.table(list(zip(*rows, strict=True)), names), tmp_path / "index.parquet")
     changes = {"corpus": str(tmp_path), "out": str(tmp_path), "data.unreadable": unreadable}
-    config = configs.build(PretrainConfig, {**recipes.tiny(), **changes})
+    config = configs.build(PretrainConfig, {**configs.given(pretrain_config.tiny()), **changes})
     checkpoints = Checkpoints(config.out)
     model = build(config.model, with_weights=True).model
     checkpoints.save({"steps_done": 1, "model": model.state_dict()})

@@ -19,17 +19,18 @@ from moto.moto_server.werkzeug_app import (
 from pyarrow import fs
 from werkzeug.serving import make_server
 
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, StorageError
 from biovl.core.filesystems import open_location
 from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.records import Figure
-from biovl.harvest.job import HarvestConfig, harvest
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import harvest
 from biovl.sample import make_packages
 from tests.compound_rows import figure_row
 from tests.runtime.folders import content
@@ -131,7 +132,11 @@ def test_a_full_disk_ends_a_stage_of_assemble_and_with_room_it_goes_on(
     small_disk: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     def run(out: Path) -> None:
-        settings = {**recipes.small(), "figures": str(undisturbed), "out": str(out)}
+        settings = {
+            **configs.given(assemble_config.small()),
+            "figures": str(undisturbed),
+            "out": str(out),
+        }
         assemble(configs.build(AssembleConfig, settings))
 
     out = small_disk / "corpus"
@@ -283,7 +288,11 @@ def test_a_second_driver_is_refused_and_disturbs_nothing(
     packages: Path, undisturbed: Path, tmp_path: Path, ray_session: None
 ) -> None:
     out, corpus = tmp_path / "figures", tmp_path / "corpus"
-    settings = {**recipes.small(), "figures": str(undisturbed), "out": str(corpus)}
+    settings = {
+        **configs.given(assemble_config.small()),
+        "figures": str(undisturbed),
+        "out": str(corpus),
+    }
     jobs = {
         out: lambda: harvest(harvest_config(packages, out)),
         corpus: lambda: assemble(configs.build(AssembleConfig, settings)),

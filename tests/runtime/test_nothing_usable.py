@@ -12,21 +12,23 @@ from PIL import Image
 
 from biovl.annotate.config import AnnotateConfig
 from biovl.annotate.job import annotate
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.cluster_job import cluster
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Draft, Manifest, find_manifest
 from biovl.core.errors import ConfigError, NothingUsable
 from biovl.enrich.config import EnrichConfig
 from biovl.enrich.job import enrich
-from biovl.harvest.job import HarvestConfig, harvest
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import harvest
 from biovl.index.config import IndexConfig
 from biovl.index.job import index
 from biovl.runtime.failures import check_usable
-from biovl.split.job import SplitConfig, split_figures
+from biovl.split.config import SplitConfig
+from biovl.split.job import split_figures
 from tests.annotate.small_models import save_dinov2
 from tests.serve.search.published import publish_model
 
@@ -108,7 +110,7 @@ def chained(
 ) -> dict[str, tuple[Callable[..., Manifest], dict[str, Any], dict[str, Any]]]:
     """Return jobs with settings under which they make nothing, and what mends them."""
     figures = {"figures": str(nothing)}
-    rules = configs.nested(recipes.ASSEMBLE["default"]())
+    rules = {"rules": list(map(configs.to_plain, assemble_config.DEFAULT_RULES))}
     return {
         "split": (
             lambda **given: split_figures(configs.build(SplitConfig, given)),
@@ -184,7 +186,10 @@ def test_patients_stay_in_one_split_and_without_a_group_are_warned_of(
                 pq.write_table(pq.read_table(part).drop_columns(["group_id"]), part)
         given = {"figures": str(tmp_path / f"{name}-figures"), "out": str(tmp_path / name)}
         manifest = assemble(
-            configs.build(AssembleConfig, configs.nested({**recipes.ASSEMBLE["small"](), **given}))
+            configs.build(
+                AssembleConfig,
+                configs.nested({**configs.given(assemble_config.RECIPES["small"]()), **given}),
+            )
         )
         found: dict[str, set[str]] = {}
         for pair in pq.read_table(tmp_path / name / "index.parquet").to_pylist():

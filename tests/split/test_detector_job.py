@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Draft, Folder, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Figure
+from biovl.split.config import SplitConfig
+from biovl.split.detector import config as detector_config
 from biovl.split.detector.config import DetectorConfig
 from biovl.split.detector_job import train_detector
-from biovl.split.job import SplitConfig, split_figures
+from biovl.split.job import split_figures
 from tests.compound_rows import figure_row
 from tests.runtime.folders import content
 
@@ -32,7 +33,7 @@ def trained(out: Path, **changes: Any) -> str:
         "validation_figures": 1,
         **changes,
     }
-    settings = {**recipes.DETECTOR["tiny"](), "out": str(out), **small}
+    settings = {**configs.given(detector_config.RECIPES["tiny"]()), "out": str(out), **small}
     train_detector(configs.build(DetectorConfig, settings), progress=said)
     return said.getvalue()
 

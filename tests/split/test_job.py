@@ -15,10 +15,11 @@ import pytest
 import ray
 
 from biovl.articles.content import ArticleContent
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.core import config as configs
-from biovl.core import recipes, tombstones
+from biovl.core import tombstones
 from biovl.core.artifacts import Draft, Folder, Manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.parts import PartWriter
@@ -26,7 +27,9 @@ from biovl.core.records import Article, Figure, Panel, schema
 from biovl.core.tables import open_table
 from biovl.harvest.rows import rows as harvested_rows
 from biovl.harvest.sources import Package
-from biovl.split.job import SplitConfig, split_figures
+from biovl.split import config as split_config
+from biovl.split.config import SplitConfig
+from biovl.split.job import split_figures
 from tests.compound_rows import drawn, figure_row, mention
 from tests.runtime.folders import content
 
@@ -77,7 +80,12 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(figures: Path, out: Path, **others: Any) -> dict[str, Any]:
-    return {**recipes.SPLIT["default"](), "figures": str(figures), "out": str(out), **others}
+    return {
+        **configs.given(split_config.RECIPES["default"]()),
+        "figures": str(figures),
+        "out": str(out),
+        **others,
+    }
 
 
 def run(figures: Path, out: Path, **others: Any) -> Manifest:
@@ -133,7 +141,11 @@ def test_parts_have_the_names_of_figures_and_articles_go_along(figures: Path, pa
 def test_what_reads_figures_reads_panels(panels: Path, tmp_path: Path) -> None:
     table = open_table(str(panels))
     assert (table.rows, table.id_column) == (6, "figure_id")
-    asked = {**recipes.small(), "figures": str(panels), "out": str(tmp_path / "corpus")}
+    asked = {
+        **configs.given(assemble_config.small()),
+        "figures": str(panels),
+        "out": str(tmp_path / "corpus"),
+    }
     rules = [*asked["rules"], {"name": "derivatives_allowed"}]
     asked |= {"text": "caption+mentions", "duplicates.near": False, "rules": rules}
     manifest = assemble(configs.build(AssembleConfig, asked), progress=io.StringIO())

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Manifest
-from biovl.harvest.job import HarvestConfig, harvest
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import harvest
 from biovl.sample.long_captions import make_long_captions
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.job import at_once, sweep
@@ -47,7 +48,7 @@ def corpus(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = {"name": "table", "path": str(table)}
     harvest(configs.build(HarvestConfig, {"source": source, "out": str(folder / "figures")}))
     settings = {
-        **recipes.small(),
+        **configs.given(assemble_config.small()),
         "split.test_permyriad": 0,
         "figures": str(folder / "figures"),
         "out": str(folder / "corpus"),

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from biovl.annotate import weights
@@ -10,6 +10,7 @@ from biovl.annotate.annotators import Annotator, Precision, file_bytes
 from biovl.core import config as configs
 from biovl.core import plugins
 from biovl.core.artifacts import Input
+from biovl.core.config import REQUIRED, Recipe
 from biovl.core.plugins import Plugin
 from biovl.core.tables import COLUMNS
 
@@ -64,6 +65,8 @@ class AnnotateConfig:
     def __post_init__(self) -> None:
         if min(self.batch, self.rows_per_task) < 1:
             raise ValueError("batch and rows_per_task must be positive")
+        if configs.is_unfinished(self):
+            return
         # Here, so that a name or a setting that is not known is told as the others are.
         _, settings = plugins.resolve("annotate.annotators", self._plugin)
         if not self.out:
@@ -124,3 +127,79 @@ class AnnotateConfig:
         """
         made: Annotator = plugins.make("annotate.annotators", self._plugin)
         return made
+
+
+def dinov2() -> AnnotateConfig:
+    """DINOv2 ViT-L/14 distilled, as in BIOMEDICA; weights by name or folder (needs table)."""
+    return AnnotateConfig(
+        table=REQUIRED, annotator=Plugin("dinov2"), weights="facebook/dinov2-large"
+    )
+
+
+def dinov2_small() -> AnnotateConfig:
+    """DINOv2 ViT-S/14: 384 numbers for 1,024, a fourteenth of the work (needs table)."""
+    return replace(dinov2(), weights="facebook/dinov2-small")
+
+
+def dinov2_base() -> AnnotateConfig:
+    """DINOv2 ViT-B/14: 768 numbers (needs table)."""
+    return replace(dinov2(), weights="facebook/dinov2-base")
+
+
+def dinov2_giant() -> AnnotateConfig:
+    """DINOv2 ViT-g/14: 1,536 numbers (needs table)."""
+    return replace(dinov2(), weights="facebook/dinov2-giant")
+
+
+def clip() -> AnnotateConfig:
+    """Images by a model of ours, or captions with annotator.of=text (needs table, weights)."""
+    return AnnotateConfig(table=REQUIRED, annotator=Plugin("clip"))
+
+
+def image_type() -> AnnotateConfig:
+    """The nearest keyword of a taxonomy, by a model of ours, and a chart (needs table, weights)."""
+    return AnnotateConfig(table=REQUIRED, annotator=Plugin("image_type"))
+
+
+def context() -> AnnotateConfig:
+    """Caption, citing sentences and the abstract's, and acronyms: no model (needs table)."""
+    return AnnotateConfig(table=REQUIRED, annotator=Plugin("context"))
+
+
+# The model and its endpoint: annotator.endpoint.url, with a key in OPENAI_API_KEY if it wants one.
+def longcap() -> AnnotateConfig:
+    """LongCAP as in the paper, Qwen2-VL-72B (needs table, annotator.endpoint.url, …cache)."""
+    # Batches are asked for at once: of so many figures the last ones are few.
+    return AnnotateConfig(
+        table=REQUIRED, annotator=_longcap("Qwen/Qwen2-VL-72B-Instruct"), batch=256
+    )
+
+
+def longcap_on_gpus() -> AnnotateConfig:
+    """The same on four GPUs of the cluster by vLLM (needs table, annotator.cache; ray[llm])."""
+    engine = {"copies": 1, "gpus": 4}
+    annotator = _longcap("Qwen/Qwen2-VL-72B-Instruct", engine=engine)
+    return replace(longcap(), annotator=annotator)
+
+
+def longcap_small() -> AnnotateConfig:
+    """The same by a model for one GPU, Qwen2.5-VL-7B (needs what longcap needs)."""
+    return replace(longcap(), annotator=_longcap("Qwen/Qwen2.5-VL-7B-Instruct"))
+
+
+def _longcap(model: str, **settings: Any) -> Plugin:
+    return Plugin("longcap", {"model": model, **settings})
+
+
+RECIPES: dict[str, Recipe[AnnotateConfig]] = {
+    "dinov2": dinov2,
+    "dinov2_small": dinov2_small,
+    "dinov2_base": dinov2_base,
+    "dinov2_giant": dinov2_giant,
+    "clip": clip,
+    "image_type": image_type,
+    "context": context,
+    "longcap": longcap,
+    "longcap_on_gpus": longcap_on_gpus,
+    "longcap_small": longcap_small,
+}

@@ -1,11 +1,11 @@
 """The settings of assemble."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from biovl.assemble.duplicates import MAX_DISTANCE
 from biovl.assemble.rules import make_rules, with_names
-from biovl.core import recipes
+from biovl.core.config import REQUIRED, Recipe
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 
@@ -13,9 +13,16 @@ RETRACTION = "not_retracted"
 """The rule that drops articles known to be retracted."""
 
 
-def _default_rules() -> tuple[Plugin, ...]:
-    named = [dict(rule) for rule in recipes.default()["rules"]]
-    return tuple(Plugin(rule.pop("name"), rule) for rule in named)
+DEFAULT_RULES = (
+    Plugin("usable_image"),
+    Plugin("figure_kinds"),
+    Plugin("newest_version"),
+    Plugin(RETRACTION),
+    Plugin("has_caption"),
+    # Thumbnails, spacers and rulers: nothing a model of 224 px could see.
+    Plugin("min_side", {"px": 64}),
+    Plugin("max_aspect", {"ratio": 10}),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +144,7 @@ class AssembleConfig:
     """Published folders of further columns, part for part beside the figures; with updates, the
     same columns of each."""
 
-    rules: tuple[Plugin, ...] = field(default_factory=_default_rules)
+    rules: tuple[Plugin, ...] = DEFAULT_RULES
     """Asked in this order; a dropped pair is counted under the first that rejects it.
     ``rules+=min_side(300)`` adds one to those of the recipe, ``rules-=min_side`` removes one, and
     ``rules=[…]`` replaces all of them."""
@@ -190,3 +197,73 @@ class AssembleConfig:
                 "purpose: retracted=keep"
             )
         object.__setattr__(self, "rules", named)
+
+
+def default() -> AssembleConfig:
+    """Every usable, captioned figure of reviewed articles, original bytes (needs figures, out)."""
+    return AssembleConfig(figures=REQUIRED, out=REQUIRED, rules=DEFAULT_RULES)
+
+
+def training() -> AssembleConfig:
+    """The default, its images made small enough to decode at training speed (288 px)."""
+    # Enough for models of 224 px, which are all of the papers' but biomedclip_384 (with crops of
+    # 0.9 of the area up to 273 px); pretrain refuses larger ones on such a corpus.
+    return replace(default(), image=ImageConfig(short_side_px=288))
+
+
+def long_captions() -> AssembleConfig:
+    """The default with the paragraphs that cite a figure after its caption, as in BMC-LongCLIP."""
+    return replace(default(), text="caption+mentions")
+
+
+def commercial() -> AssembleConfig:
+    """The default, only with licences that allow commercial use."""
+    allowed = Plugin("license_groups", {"allowed": ["commercial"]})
+    return replace(default(), rules=(*default().rules, allowed))
+
+
+def concept_filtered() -> AssembleConfig:
+    """BMCA-CLIP_CF: training, without plots, tables and formulae (needs columns with labels)."""
+    # Stored as in training: BMCA-CLIP is a ViT-L/14 of 224 px, in its authors' scripts as well.
+    # BIOMEDICA, section 6: "only concepts within clinical and scientific imaging, immunoassays,
+    # illustrative diagrams, chemical structures, maps, tools and materials, and
+    # hand-drawn/screen-based visuals"; 6,602,752 of 24,076,288 pairs. Scientific imaging is
+    # microscopy (14.6). A figure that has such a concept beside a plot stays.
+    kept = [
+        *("Clinical Imaging", "Microscopy", "Immuno Assays", "Illustrative Diagrams"),
+        *("Chemical Structures", "Maps", "Tools and Materials"),
+        "Hand Drawn and Screen Based Visuals",
+    ]
+    rule = Plugin("any_of", {"column": "global_concepts", "allowed": kept})
+    return replace(training(), rules=(*training().rules, rule))
+
+
+def concept_balanced() -> AssembleConfig:
+    """BMCA-CLIP_CB: training, topics capped so that 8.4 M stay (needs columns with labels)."""
+    # BIOMEDICA, section 6. With the counts of its table 16 that is a cap of 1,056,373; smaller
+    # corpora are balanced with balance.cap=… or a target of their own.
+    return replace(training(), balance=BalanceConfig(column="global_concepts", target=8_404_992))
+
+
+def pmc_15m() -> AssembleConfig:
+    """PMC-15M of BiomedCLIP: training, 9 and 496 of 10,000 articles to val and test."""
+    # Section 2: 13.9 M, 13.6 k and 726 k pairs (Zhang et al. 2023, arXiv:2303.00915).
+    split = SplitConfig(val_permyriad=9, test_permyriad=496, least_articles=0, most_articles=None)
+    return replace(training(), split=split)
+
+
+def small() -> AssembleConfig:
+    """The default for a few articles: a tenth of them to val, a tenth to test."""
+    return replace(default(), split=SplitConfig(val_permyriad=1_000, test_permyriad=1_000))
+
+
+RECIPES: dict[str, Recipe[AssembleConfig]] = {
+    "default": default,
+    "training": training,
+    "long_captions": long_captions,
+    "commercial": commercial,
+    "concept_filtered": concept_filtered,
+    "concept_balanced": concept_balanced,
+    "pmc_15m": pmc_15m,
+    "small": small,
+}

@@ -7,7 +7,7 @@ and the report says so.
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -17,7 +17,7 @@ from biovl.benchmark.benchmark_table import AVERAGED_OVER, BENCHMARKS, SUITES, B
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.datasets import choices
 from biovl.core import plugins
-from biovl.core.config import Recipe
+from biovl.core.config import REQUIRED, Recipe
 from biovl.core.errors import ConfigError
 from biovl.core.filesystems import open_location, translate_storage_errors
 from biovl.core.plugins import Plugin
@@ -185,42 +185,40 @@ def listed(arguments: Sequence[str]) -> str:
     return listing(found.get("data_root", ""))
 
 
-class Joinable(dict[str, Recipe]):
+class Joinable(dict[str, Recipe[BenchmarkConfig]]):
     """Recipes by name, and several of them by their names joined by commas: all are asked."""
 
     def __contains__(self, names: object) -> bool:
         """Return whether every name is known."""
         return all(dict.__contains__(self, name.strip()) for name in str(names).split(","))
 
-    def __missing__(self, names: str) -> Recipe:
+    def __missing__(self, names: str) -> Recipe[BenchmarkConfig]:
         return _together([self[name.strip()] for name in names.split(",")])
 
 
-def with_benchmarks(recipes: Mapping[str, Recipe]) -> Joinable:
+def with_benchmarks(recipes: Mapping[str, Recipe[BenchmarkConfig]]) -> Joinable:
     """Return recipes, with those of every benchmark and suite."""
     names = {**BENCHMARKS, **SUITES}.keys() - recipes.keys()
     return Joinable({**{name: _asks(name) for name in sorted(names)}, **recipes})
 
 
-def _asks(name: str) -> Recipe:
-    def recipe() -> dict[str, Any]:
-        return {"benchmarks": [name]}
+def _asks(name: str) -> Recipe[BenchmarkConfig]:
+    def recipe() -> BenchmarkConfig:
+        return BenchmarkConfig(out=REQUIRED, benchmarks=(name,))
 
     recipe.__doc__ = f"The suite {name}." if name in SUITES else BENCHMARKS[name].about + "."
     return recipe
 
 
-def _together(recipes: Sequence[Recipe]) -> Recipe:
-    def recipe() -> dict[str, Any]:
-        tasks: dict[str, Any] = {}
-        names: list[str] = []
-        others: dict[str, Any] = {}
-        for one in recipes:
-            plain = dict(one())
-            tasks |= plain.pop("tasks", {})
-            names += plain.pop("benchmarks", [])
-            others |= plain
-        return {**others, "tasks": tasks, "benchmarks": names}
+def _together(recipes: Sequence[Recipe[BenchmarkConfig]]) -> Recipe[BenchmarkConfig]:
+    def recipe() -> BenchmarkConfig:
+        nothing, found = BenchmarkConfig(out=REQUIRED), [one() for one in recipes]
+        said: dict[str, Any] = {}
+        for one in found:
+            said |= {k: value for k, value in vars(one).items() if value != getattr(nothing, k)}
+        said["tasks"] = {name: task for one in found for name, task in one.tasks.items()}
+        said["benchmarks"] = tuple(name for one in found for name in one.benchmarks)
+        return replace(nothing, **said)
 
     recipe.__doc__ = "All that is named."
     return recipe

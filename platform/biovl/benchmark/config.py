@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from biovl.benchmark.interpolated import WiseFt
+from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.plugins import Plugin
 from biovl.models.encoder import Precision
 
@@ -76,6 +77,8 @@ class BenchmarkConfig:
     workers: WorkersConfig = field(default_factory=WorkersConfig)
 
     def __post_init__(self) -> None:
+        if is_unfinished(self):
+            return
         if [bool(self.model), bool(self.models), self.wise_ft is not None].count(True) != 1:
             raise ValueError("name what is judged: set one of model, models and wise_ft")
         if not self.tasks and not self.benchmarks:
@@ -123,3 +126,96 @@ class BenchmarkConfig:
             "seed": self.seed,
         }
         return {name: value for name, value in values.items() if value != ""}
+
+
+# Medical questions. METER's rates and module are what the task has for defaults; epochs and batches
+# for sets this small are M3AE's (arXiv:2209.07098), which is METER with another pretraining.
+def vqa() -> BenchmarkConfig:
+    """Medical questions as METER: VQA-RAD, towers tuned (needs data: VQA-RAD unpacked, out)."""
+    return _asking("vqa")
+
+
+def vqa_as_published() -> BenchmarkConfig:
+    """VQA-RAD as papers with 3,064 and 451: trains on 284 templated questions of test."""
+    return _asking("vqa", templated="all", repeated="keep")
+
+
+def vqa_slake() -> BenchmarkConfig:
+    """SLAKE in English as METER, towers tuned (needs data: SLAKE unpacked, out)."""
+    return _asking("vqa", learning={"epochs": 15, "batch": 32})
+
+
+def vqa_frozen() -> BenchmarkConfig:
+    """Medical questions by a small module on frozen towers, for CPUs (needs data, out)."""
+    fusion = {"layers": 2, "width": 192, "heads": 6}
+    # A module this small learns faster; the towers, whose rate it is, do not learn.
+    adam = {"lr": 1e-4, "head_times": 10}
+    learning = {"towers": "frozen", "epochs": 20, "fusion": fusion, "adam": adam}
+    return _asking("vqa", learning=learning)
+
+
+def retrieval() -> BenchmarkConfig:
+    """The text of every image and the image of every text (needs corpus or data, out)."""
+    return _asking("retrieval")
+
+
+def long_retrieval() -> BenchmarkConfig:
+    """BMC-LongCLIP's long captions: 1,000 articles of 2025 (needs data: figures/, out)."""
+    task = Plugin("retrieval", {"corpus": ""})
+    return BenchmarkConfig(out=REQUIRED, tasks={"long_retrieval": task})
+
+
+def zero_shot() -> BenchmarkConfig:
+    """The class whose prompts are nearest to the image (needs data: class folders …, out)."""
+    return _asking("zero_shot")
+
+
+def closed_vqa() -> BenchmarkConfig:
+    """The option whose caption is nearest, in two wordings (needs data, out)."""
+    return _asking("closed_vqa")
+
+
+def linear_probe() -> BenchmarkConfig:
+    """Logistic regression on vectors of 1, 10 and 100 % of train (needs data with train, out)."""
+    return _asking("linear_probe")
+
+
+def fine_tune() -> BenchmarkConfig:
+    """The whole image tower trained with a new head (needs data with train, out; a GPU is wise)."""
+    return _asking("fine_tune")
+
+
+def biomedica() -> BenchmarkConfig:
+    """The 40 tasks of BIOMEDICA's table 12, as closed VQA and retrieval (needs data_root, out)."""
+    return BenchmarkConfig(out=REQUIRED, benchmarks=("biomedica",))
+
+
+def microscopy_composition() -> BenchmarkConfig:
+    """The four tasks of BIOMEDICA's table 5 (needs data_root, out)."""
+    return BenchmarkConfig(out=REQUIRED, benchmarks=("microscopy_composition",))
+
+
+def biomedclip_zero_shot() -> BenchmarkConfig:
+    """BiomedCLIP's five benchmarks with the prompts of its table 10 (needs data_root, out)."""
+    return BenchmarkConfig(out=REQUIRED, benchmarks=("biomedclip",), benchmarks_as="zero_shot")
+
+
+def _asking(task: str, **settings: Any) -> BenchmarkConfig:
+    return BenchmarkConfig(out=REQUIRED, tasks={task: Plugin(task, settings)})
+
+
+RECIPES: dict[str, Recipe[BenchmarkConfig]] = {
+    "retrieval": retrieval,
+    "long_retrieval": long_retrieval,
+    "zero_shot": zero_shot,
+    "closed_vqa": closed_vqa,
+    "linear_probe": linear_probe,
+    "fine_tune": fine_tune,
+    "vqa": vqa,
+    "vqa_as_published": vqa_as_published,
+    "vqa_slake": vqa_slake,
+    "vqa_frozen": vqa_frozen,
+    "biomedica": biomedica,
+    "microscopy_composition": microscopy_composition,
+    "biomedclip": biomedclip_zero_shot,
+}

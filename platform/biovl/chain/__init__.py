@@ -39,7 +39,7 @@ class Step:
     folder: str
     """What it publishes, below the folder of the chain."""
     config: type[Any]
-    recipes: Mapping[str, Recipe]
+    recipes: Mapping[str, Recipe[Any]]
     job: Callable[[Any], Manifest]
     """Publishes ``config.out``; says at once what is published there, if it is the same."""
     check: Callable[[Any, Mapping[str, Any]], None] = lambda config, made: None
@@ -243,8 +243,7 @@ def _configured(step: Step, chain: Chain, before: Sequence[Link]) -> Any:
                 f"{step.name} reads what {' or '.join(_names(source))} publishes, which this chain "
                 f"leaves out: --set {step.name}.{setting}=DIR"
             )
-    values = {**step.recipes[recipe](), **wired, **given}
-    return configs.build(step.config, values, name=step.name)
+    return configs.override(step.recipes[recipe](), {**wired, **given}, name=step.name)
 
 
 def _names(source: str | FirstOf | tuple[str, ...]) -> tuple[str, ...]:

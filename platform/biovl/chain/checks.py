@@ -28,20 +28,21 @@ from biovl.core.filesystems import open_location, translate_storage_errors, with
 from biovl.core.harvests import KINDS
 from biovl.core.tables import open_table
 from biovl.harvest import job as harvesting
+from biovl.harvest.config import HarvestConfig
 from biovl.index.config import IndexConfig
 from biovl.index.vectors import check_factory
 from biovl.models.weight_files import TOWER, check_existence
 from biovl.pretrain.checks import check_run, check_settings
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.models import describe
+from biovl.split.config import SplitConfig
 from biovl.split.detector import config as detection
-from biovl.split.job import SplitConfig
 
 Made = Mapping[str, Any]
 """The configurations of earlier steps that will publish, by the folder they will publish."""
 
 
-def check_harvest(config: harvesting.HarvestConfig, made: Made) -> None:
+def check_harvest(config: HarvestConfig, made: Made) -> None:
     """Check the settings of the source, that it holds something, and where it is published."""
     harvesting.check(config)
 

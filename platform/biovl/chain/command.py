@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from biovl.chain import Chain, Step, read_chain, refuse_unused
+from biovl.chain.recipes import ChainRecipe
 from biovl.core import config as configs
-from biovl.core.config import Recipe
 from biovl.core.errors import ConfigError
 
 
 def from_command_line(
     steps: Sequence[Step],
-    recipes: Mapping[str, Recipe],
+    recipes: Mapping[str, ChainRecipe],
     *,
     about: str | None,
     arguments: Sequence[str] | None = None,
@@ -66,7 +66,7 @@ def from_command_line(
         parser.exit(2, f"{error}\n")
 
 
-def _manual(steps: Sequence[Step], recipes: Mapping[str, Recipe]) -> str:
+def _manual(steps: Sequence[Step], recipes: Mapping[str, ChainRecipe]) -> str:
     lines = ["recipes:"]
     for name, recipe in sorted(recipes.items()):
         lines.append(f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}")

@@ -6,27 +6,27 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
-from biovl.annotate.config import AnnotateConfig
+from biovl.annotate import config as annotate_config
 from biovl.annotate.job import annotate
-from biovl.assemble.config import AssembleConfig
+from biovl.assemble import config as assemble_config
 from biovl.assemble.job import assemble
-from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark import config as benchmark_config
 from biovl.benchmark.job import benchmark
 from biovl.chain import Chain, FirstOf, Link, Step, StepFailed, check, link, links, refusal
 from biovl.chain import checks as chain_checks
-from biovl.concepts.cluster_config import ClusterConfig
+from biovl.concepts import cluster_config, resolve_config
 from biovl.concepts.cluster_job import cluster
-from biovl.concepts.resolve_config import ResolveConfig
 from biovl.concepts.resolve_job import resolve
-from biovl.core import recipes
 from biovl.core.errors import BiovlError
-from biovl.harvest.job import HarvestConfig, harvest
-from biovl.index.config import IndexConfig
+from biovl.harvest import config as harvest_config
+from biovl.harvest.job import harvest
+from biovl.index import config as index_config
 from biovl.index.job import index
-from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.job import pretrain
 from biovl.runtime.connection import connect_ray
-from biovl.split.job import SplitConfig, split_figures
+from biovl.split import config as split_config
+from biovl.split.job import split_figures
 
 _IMAGES = FirstOf(("split", "harvest"))
 """Panels where the chain cuts figures, else figures."""
@@ -35,16 +35,16 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="harvest",
         folder="figures",
-        config=HarvestConfig,
-        recipes=recipes.HARVEST,
+        config=harvest_config.HarvestConfig,
+        recipes=harvest_config.RECIPES,
         job=harvest,
         check=chain_checks.check_harvest,
     ),
     Step(
         name="split",
         folder="panels",
-        config=SplitConfig,
-        recipes=recipes.SPLIT,
+        config=split_config.SplitConfig,
+        recipes=split_config.RECIPES,
         job=split_figures,
         check=chain_checks.check_split,
         reads={"figures": "harvest"},
@@ -52,8 +52,8 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="annotate",
         folder="embedding",
-        config=AnnotateConfig,
-        recipes=recipes.ANNOTATE,
+        config=annotate_config.AnnotateConfig,
+        recipes=annotate_config.RECIPES,
         job=annotate,
         check=chain_checks.check_annotate,
         reads={"table": _IMAGES},
@@ -61,8 +61,8 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="cluster",
         folder="concepts",
-        config=ClusterConfig,
-        recipes=recipes.CLUSTER,
+        config=cluster_config.ClusterConfig,
+        recipes=cluster_config.RECIPES,
         job=cluster,
         check=chain_checks.check_cluster,
         reads={"table": _IMAGES, "embedding": "annotate"},
@@ -70,8 +70,8 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="resolve",
         folder="labels",
-        config=ResolveConfig,
-        recipes=recipes.RESOLVE,
+        config=resolve_config.ResolveConfig,
+        recipes=resolve_config.RECIPES,
         job=resolve,
         check=chain_checks.check_resolve,
         reads={"concepts": "cluster"},
@@ -79,8 +79,8 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="assemble",
         folder="corpus",
-        config=AssembleConfig,
-        recipes=recipes.ASSEMBLE,
+        config=assemble_config.AssembleConfig,
+        recipes=assemble_config.RECIPES,
         job=assemble,
         check=chain_checks.check_assemble,
         reads={"figures": _IMAGES, "columns": ("annotate", "resolve")},
@@ -88,8 +88,8 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="pretrain",
         folder="model",
-        config=PretrainConfig,
-        recipes=recipes.PRETRAIN,
+        config=pretrain_config.PretrainConfig,
+        recipes=pretrain_config.RECIPES,
         job=pretrain,
         check=chain_checks.check_pretrain,
         reads={"corpus": "assemble"},
@@ -97,8 +97,8 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="index",
         folder="index",
-        config=IndexConfig,
-        recipes=recipes.INDEX,
+        config=index_config.IndexConfig,
+        recipes=index_config.RECIPES,
         job=index,
         check=chain_checks.check_index,
         reads={"model": "pretrain", "corpus": "assemble"},
@@ -106,8 +106,8 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="benchmark",
         folder="report",
-        config=BenchmarkConfig,
-        recipes=recipes.BENCHMARK,
+        config=benchmark_config.BenchmarkConfig,
+        recipes=benchmark_config.RECIPES,
         job=benchmark,
         check=chain_checks.check_benchmark,
         reads={"model": "pretrain", "corpus": "assemble"},

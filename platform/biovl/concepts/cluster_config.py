@@ -1,6 +1,8 @@
 """The settings of cluster."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from biovl.core.config import REQUIRED, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +72,16 @@ class ClusterConfig:
             raise ValueError(f"tolerance must be in 0..1, got {self.tolerance}")
         if not 0 <= self.seed < 2**62:
             raise ValueError(f"seed must be in 0..2^62-1, got {self.seed}")
+
+
+def default() -> ClusterConfig:
+    """BIOMEDICA: 25 principal components of DINOv2, 2,000 clusters (needs table, out)."""
+    return ClusterConfig(table=REQUIRED, out=REQUIRED, components=25, clusters=2_000)
+
+
+def by_variance() -> ClusterConfig:
+    """As many components as keep 99 % of the variance, 2,000 clusters (needs table, out)."""
+    return replace(default(), components=0.99)
+
+
+RECIPES: dict[str, Recipe[ClusterConfig]] = {"default": default, "by_variance": by_variance}

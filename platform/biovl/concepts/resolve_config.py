@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from biovl.core.config import REQUIRED, Recipe
+
 
 @dataclass(frozen=True, kw_only=True)
 class ResolveConfig:
@@ -44,3 +46,11 @@ class ResolveConfig:
                 raise ValueError(f"{name} must be positive, got {value}")
         if self.embedding is not None and self.table is None:
             raise ValueError("embedding is that of another table: set table as well")
+
+
+def default() -> ResolveConfig:
+    """Labels by most of the votes, names as in BIOMEDICA (needs concepts, votes, out)."""
+    return ResolveConfig(concepts=REQUIRED, votes=REQUIRED, out=REQUIRED)
+
+
+RECIPES: dict[str, Recipe[ResolveConfig]] = {"default": default}

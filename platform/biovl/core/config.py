@@ -10,7 +10,7 @@ import itertools
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -22,9 +22,30 @@ from biovl.core.filesystems import open_location
 
 Config = TypeVar("Config")
 
-Recipe = Callable[[], dict[str, Any]]
-"""A named configuration: settings by name, complete except for those that only the user can choose.
-"""
+Recipe = Callable[[], Config]
+"""Returns a configuration that has a name: complete but for what only the user knows, where
+``REQUIRED`` stands."""
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+    def __str__(self) -> str:
+        raise ConfigError("a recipe is no configuration yet: override what it requires")
+
+
+REQUIRED: Final[Any] = _Required()
+"""Stands in a recipe for a setting that only the user knows. ``build`` and ``override`` miss it
+like one that is not given."""
+
+
+def is_unfinished(config: Any) -> bool:
+    """Return whether a configuration is a recipe, in which something is still required.
+
+    What looks at several settings together asks this first: ``override`` builds it anew.
+    """
+    return any(getattr(config, item.name) is REQUIRED for item in dataclasses.fields(config))
 
 
 def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = None) -> Config:
@@ -52,8 +73,10 @@ def to_plain(config: Any) -> dict[str, Any]:
     return plain
 
 
-def override(config: Config, changes: Mapping[str, Any]) -> Config:
+def override(config: Config, changes: Mapping[str, Any], *, name: str | None = None) -> Config:
     """Return a configuration with settings replaced: ``{"optim.peak_lr": 3e-4}``.
+
+    Of a recipe, the required settings are replaced too. ``name`` is what an error calls it.
 
     A mapping replaces a setting that is a mapping: ``{"batch.later": {"4": 128}}`` drops the
     previous entries, ``{"batch.later.4": 128}`` sets only that entry. For a section such as
@@ -61,9 +84,28 @@ def override(config: Config, changes: Mapping[str, Any]) -> Config:
     and ``{"rules-": "min_side"}`` removes from it.
 
     Raises:
-        ConfigError: If a setting is unknown or its new value is invalid.
+        ConfigError: If a setting is unknown or missing, or its new value is invalid.
     """
-    return build(type(config), _changed(type(config), to_plain(config), changes))
+    plain = given(config) if is_unfinished(config) else to_plain(config)
+    return build(type(config), _changed(type(config), plain, changes), name=name)
+
+
+def given(config: Any) -> dict[str, Any]:
+    """Return the settings of a recipe as JSON-ready values, without defaults and what it requires.
+
+    So a person who changes an entry of a mapping begins with those of the recipe, if it has any.
+    """
+    found: dict[str, Any] = {}
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if value is REQUIRED or value == _default_of(item):
+            continue
+        if _section(type(config), item.name) is not None:
+            found[item.name] = given(value)
+        else:
+            found[item.name] = _plain(item, value)
+    # Names with dots in what a plug-in or a grid is given are unfolded.
+    return _changed(type(config), {}, found)
 
 
 Defaults = Mapping[tuple[str, ...], Any]
@@ -185,7 +227,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def from_command_line(
     cls: type[Config],
-    recipes: Mapping[str, Recipe],
+    recipes: Mapping[str, Recipe[Config]],
     *,
     about: str | None,
     flags: Mapping[str, str] | None = None,
@@ -197,7 +239,8 @@ def from_command_line(
 
     Args:
         cls: The configuration class.
-        recipes: Recipes by name. A file with settings may be given instead of a name.
+        recipes: Recipes by name. A file with settings may be given instead of a name; a single
+            recipe needs no name.
         about: Description of the script.
         flags: Options without a value, such as ``dry-run``, and their descriptions.
         arguments: None uses those of the process.
@@ -210,8 +253,13 @@ def from_command_line(
         epilog=_manual(cls, recipes),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    only = next(iter(recipes)) if len(recipes) == 1 else None
     parser.add_argument(
-        "recipe", help="a named configuration, see below, or a file with one (.yaml or .json)"
+        "recipe",
+        nargs="?" if only else None,
+        default=only,
+        help="a named configuration, see below, or a file with one (.yaml or .json)"
+        + (f"; {only} if it is left out" if only else ""),
     )
     parser.add_argument(
         "--set",
@@ -228,19 +276,19 @@ def from_command_line(
         parser.add_argument(
             f"--{flag}", dest="flags", action="append_const", const=flag, default=[], help=what
         )
-    given = parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
     try:
-        plain = _changed(cls, {}, _recipe(given.recipe, recipes))
-        for text in given.changes:
+        plain = _changed(cls, {}, _recipe(asked.recipe, recipes))
+        for text in asked.changes:
             plain = _changed(cls, plain, dict([change_of(text)]))
-        return build(cls, plain), set(given.flags)
+        return build(cls, plain), set(asked.flags)
     except ConfigError as error:
         parser.exit(2, f"{error}\n")
 
 
-def _recipe(name: str, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
+def _recipe(name: str, recipes: Mapping[str, Recipe[Any]]) -> dict[str, Any]:
     if name in recipes:
-        return recipes[name]()
+        return given(recipes[name]())
     if not name.endswith((".yaml", ".yml", ".json")):
         known = ", ".join(sorted(recipes))
         raise ConfigError(
@@ -320,7 +368,7 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
         raise ConfigError(f"{change}=: there is no setting {name!r}{nearest(name, items)}")
     old = plain.get(name)
     if name not in plain:
-        old = _default(items[name])
+        old = _plain(items[name], _default_of(items[name]))
     if not isinstance(old, list | tuple):
         raise ConfigError(f"{change}=: {name} is no list")
     given = together([], value)
@@ -348,13 +396,16 @@ def together(*values: Any) -> list[Any]:
     ]
 
 
-def _default(item: dataclasses.Field[Any]) -> Any:
-    """Return the default of a setting as a plain value, None if it has none."""
+def _default_of(item: dataclasses.Field[Any]) -> Any:
+    """Return the default of a setting, ``dataclasses.MISSING`` if it has none."""
     if item.default_factory is not dataclasses.MISSING:
-        value = item.default_factory()
-    elif item.default is not dataclasses.MISSING:
-        value = item.default
-    else:
+        return item.default_factory()
+    return item.default
+
+
+def _plain(item: dataclasses.Field[Any], value: Any) -> Any:
+    """Return a value of a setting as a plain one, None where there is none."""
+    if value is dataclasses.MISSING:
         return None
     own_type: Any = item.type
     return TypeAdapter(own_type).dump_python(value, mode="json")
@@ -411,7 +462,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _manual(cls: type, recipes: Mapping[str, Recipe]) -> str:
+def _manual(cls: type, recipes: Mapping[str, Recipe[Any]]) -> str:
     lines = ["recipes:"]
     for name, recipe in sorted(recipes.items()):
         lines.append(f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}")
@@ -427,11 +478,8 @@ def settings_manual(cls: type, prefix: str = "") -> list[str]:
         if section is not None:
             lines += settings_manual(section, f"{prefix}{item.name}.")
             continue
-        default = "required"
-        if item.default is not dataclasses.MISSING:
-            default = f"default {_shown(item.default)}"
-        elif item.default_factory is not dataclasses.MISSING:
-            default = f"default {_shown(item.default_factory())}"
+        value = _default_of(item)
+        default = "required" if value is dataclasses.MISSING else f"default {_shown(value)}"
         text = " ".join(about.get(item.name, "").split())
         entry = f"{prefix}{item.name} ({default}) {text}".strip()
         lines += textwrap.wrap(entry, 100, initial_indent="  ", subsequent_indent="      ")

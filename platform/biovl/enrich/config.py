@@ -1,8 +1,9 @@
 """Settings of enrich: the service, its credentials and the request rate."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.tables import COLUMNS
 
 NCBI = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
@@ -85,5 +86,18 @@ class EnrichConfig:
     def __post_init__(self) -> None:
         if self.max_age_days < 0:
             raise ValueError("max_age_days must not be negative")
-        if not self.out:
+        if not self.out and not is_unfinished(self):
             object.__setattr__(self, "out", f"{self.articles.rstrip('/')}/{COLUMNS}/entrez")
+
+
+def entrez() -> EnrichConfig:
+    """What PubMed knows of articles, and who cites them (needs articles)."""
+    return EnrichConfig(articles=REQUIRED)
+
+
+def entrez_records() -> EnrichConfig:
+    """The same without who cites them: half the requests (needs articles)."""
+    return replace(entrez(), citations=False)
+
+
+RECIPES: dict[str, Recipe[EnrichConfig]] = {"entrez": entrez, "entrez_records": entrez_records}

@@ -8,7 +8,7 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TextIO
 
 import pyarrow.compute as pc
@@ -21,9 +21,9 @@ from biovl.core.artifacts import Draft, Folder, Manifest, find_published, refuse
 from biovl.core.errors import SourceError
 from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
-from biovl.core.plugins import Plugin
 from biovl.core.records import Article, Figure
 from biovl.harvest import pmc_job as acquire
+from biovl.harvest.config import HarvestConfig
 from biovl.harvest.pmc.estimate import format_estimate
 from biovl.harvest.rows import rows
 from biovl.harvest.sources import Address, Package, Source, Warns
@@ -40,33 +40,6 @@ from biovl.runtime.progress import Progress
 KIND = "figures"
 FORMAT = 2
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HarvestConfig:
-    """What to read and where to put it."""
-
-    source: Plugin
-    """Where packages come from: ``source.name`` is a file in ``biovl/harvest/sources`` (packages,
-    table, pmc_open_data), the rest are its settings: ``source.path``, a folder, archive or bucket
-    of packages, or a table; ``source.images`` and ``source.columns.caption=…`` of a table;
-    ``source.search``, ``source.licenses`` … of pmc_open_data, see docs/acquire.md."""
-
-    out: str
-    """The folder to publish, local or ``s3://``."""
-
-    packages_per_unit: int = 32
-    """Packages read by one task; its parts and its receipt are what a killed job keeps."""
-
-    part_size_mb: int = 256
-    """A part is closed when its rows weigh this much: no file grows with an archive."""
-
-    may_be_empty: bool = False
-    """Whether a result without anything usable is published; else it is an error."""
-
-    def __post_init__(self) -> None:
-        if self.packages_per_unit < 1 or self.part_size_mb < 1:
-            raise ValueError("packages_per_unit and part_size_mb must be positive")
 
 
 def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest:

@@ -1,8 +1,9 @@
 """What to index, and how well it must be found."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from biovl.core.config import REQUIRED, Recipe
 from biovl.index.query import Over
 from biovl.index.vectors import Profile
 
@@ -102,3 +103,25 @@ class IndexConfig:
             raise ValueError(f"thumbnail_px must be in 0..2048, got {self.thumbnail_px}")
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
+
+
+def every_figure() -> IndexConfig:
+    """Images and captions of all splits, the index by their number (needs model, corpus, out)."""
+    return IndexConfig(model=REQUIRED, corpus=REQUIRED, out=REQUIRED)
+
+
+def low_memory() -> IndexConfig:
+    """The same in at most 100 bytes of memory a vector, the rest on disk (from a million on)."""
+    return replace(every_figure(), profile="low_memory")
+
+
+def on_gpus() -> IndexConfig:
+    """The default, embedded by a GPU with 8 cores; set workers.count to how many there are."""
+    return replace(every_figure(), workers=Workers(count=1, gpus=1, cpus=8), batch=256)
+
+
+RECIPES: dict[str, Recipe[IndexConfig]] = {
+    "default": every_figure,
+    "low_memory": low_memory,
+    "on_gpus": on_gpus,
+}

@@ -35,12 +35,12 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import read_shard
+from biovl.merge.config import MergeConfig
 from biovl.models import encoder
 from biovl.models.builders.open_clip import Built
 from biovl.models.encoder import Encoder
 from biovl.models.weight_files import local_copy
 from biovl.models.wise_ft import (
-    MergeConfig,
     check_same_architecture,
     interpolate,
     model_card,

@@ -10,9 +10,9 @@ BMCA-CLIP models in this way.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from open_clip.model import CLIPTextCfg, CLIPVisionCfg
@@ -39,54 +39,6 @@ _NOT_ARCHITECTURE = {
     *("transformers_version", "dtype", "torch_dtype", "architectures", "initializer_range"),
     *("use_cache", "gradient_checkpointing", "id2label", "label2id"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeConfig:
-    """Which models to merge, at which alpha, and how to evaluate it."""
-
-    base: str
-    """The model before fine-tuning: a folder in open_clip's ``local-dir:`` layout, or a weight file
-    for the architecture of ``tuned``; local or ``s3://``."""
-
-    tuned: str
-    """The fine-tuned model, a folder in open_clip's ``local-dir:`` layout; architecture, tokenizer
-    and image preprocessing are taken from it."""
-
-    out: str
-    """The folder to publish, local or ``s3://``."""
-
-    alpha: float | None = None
-    """The interpolation coefficient to publish: 0 is ``base``, 1 is ``tuned``. None: the best of
-    ``alphas``."""
-
-    alphas: tuple[float, ...] = ()
-    """Coefficients to evaluate on a corpus, in addition to ``alpha``."""
-
-    corpus: str | None = None
-    """The corpus, published by assemble, on whose pairs models are evaluated."""
-
-    split: Literal["train", "val", "test"] = "val"
-    """Split to evaluate. A value selected on one split must be reported on another."""
-
-    pairs: int = 10_000
-    """Number of pairs, from the first; 0 is all. Recall depends on it: fewer is easier."""
-
-    def __post_init__(self) -> None:
-        for alpha in self.points:
-            if not 0 <= alpha <= 1:
-                raise ValueError(f"alpha must be in [0, 1], got {alpha}")
-        if not self.points:
-            raise ValueError("give alpha, or alphas to choose from and a corpus to score them on")
-        if self.alphas and self.corpus is None:
-            raise ValueError("alphas are scored on a corpus: give one, or alpha alone")
-        if self.pairs < 0:
-            raise ValueError(f"pairs must not be negative, got {self.pairs}")
-
-    @property
-    def points(self) -> list[float]:
-        """All requested coefficients, sorted."""
-        return sorted({*self.alphas, *([] if self.alpha is None else [self.alpha])})
 
 
 def interpolate(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from biovl.core.config import Recipe
 from biovl.plan.tables import Assumption, Instance, assumptions, prices
 
 Buying = Literal["on_demand", "spot", "block"]
@@ -178,3 +179,109 @@ class PlanConfig:
             return replace(own, low=low, mid=mid, high=high, how="given", source="set by you")
         except ValueError as error:
             raise ValueError(f"assume.{name}: {error}") from error
+
+
+def whole_pmc() -> PlanConfig:
+    """All of PMC in September 2026, 9.1 M articles and 24 M figures; BiomedCLIP on 16 A100."""
+    return _on_aws(
+        corpus=CorpusConfig(articles=9_129_850),
+        # 24 million figures; as many an article as in BIOMEDICA would be 36 million.
+        assume={"figures_per_article": (2.2, 2.63, 3.98)},
+        pretrain=PretrainPlan(recipe="biomedclip"),
+        train=TrainingFleet(instance="p4d.24xlarge", count=2),
+    )
+
+
+def pmc_15m() -> PlanConfig:
+    """BiomedCLIP's paper: 4.4 M articles, 13.9 M training pairs, 32 epochs on 16 A100."""
+    return _on_aws(
+        corpus=CorpusConfig(articles=4_400_000),
+        # 13.9 M + 13.6 k + 726 k pairs.
+        assume={"figures_per_article": 14_639_600 / 4_400_000},
+        pretrain=PretrainPlan(recipe="biomedclip", pairs=13_900_000),
+        train=TrainingFleet(instance="p4d.24xlarge", count=2),
+        paper="biomedclip",
+    )
+
+
+def bmca_clip() -> PlanConfig:
+    """BMCA-CLIP's paper: 6.04 M articles, 24.1 M pairs, 9 epochs on 4 H100."""
+    return _on_aws(
+        corpus=CorpusConfig(articles=6_042_494),
+        assume={"figures_per_article": 24_076_288 / 6_042_494},
+        pretrain=PretrainPlan(recipe="bmca_clip", pairs=24_076_288),
+        train=TrainingFleet(instance="p5.48xlarge", gpus=4),
+        paper="bmca_clip",
+    )
+
+
+def bmc_longclip() -> PlanConfig:
+    """BMC-LongCLIP's paper: BIOMEDICA-6M, context 512, 20 epochs on 8 H200; its corpus as well."""
+    return replace(
+        bmca_clip(),
+        # Concept filtering leaves 6,602,752 (BIOMEDICA), which this paper calls 6M.
+        pretrain=PretrainPlan(recipe="bmc_longclip_512", pairs=6_602_752),
+        assume={**bmca_clip().assume, "caption_tokens": (115, 127, 140)},
+        train=TrainingFleet(instance="p5en.48xlarge"),
+        paper="bmc_longclip",
+    )
+
+
+def one_gpu() -> PlanConfig:
+    """A hundred thousand articles and BiomedCLIP on one H100."""
+    return replace(
+        _on_aws(
+            corpus=CorpusConfig(articles=100_000),
+            pretrain=PretrainPlan(recipe="biomedclip"),
+            train=TrainingFleet(instance="p5.4xlarge"),
+        ),
+        cpu=Fleet(instance="m7i.8xlarge"),
+        embed=Fleet(instance="g6.4xlarge"),
+    )
+
+
+def laptop() -> PlanConfig:
+    """A hundred articles and a tiny model on a laptop of your own."""
+    own = Fleet(instance="laptop")
+    return PlanConfig(
+        corpus=CorpusConfig(articles=100, train_share=0.8),
+        harvest=HarvestPlan(recipe="packages"),
+        pretrain=PretrainPlan(recipe="tiny"),
+        cpu=own,
+        embed=own,
+        train=TrainingFleet(instance="laptop"),
+        serve=ServePlan(fleet=own, queries_per_s=1.0),
+        # Files are local, and nothing boots.
+        assume={"s3_wait_ms": 0.1, "start_minutes": 0.5, "annotate_gflop": 11.0},
+    )
+
+
+def _on_aws(
+    *,
+    corpus: CorpusConfig,
+    pretrain: PretrainPlan,
+    train: TrainingFleet,
+    assume: Mapping[str, float | tuple[float, float, float]] | None = None,
+    paper: str | None = None,
+) -> PlanConfig:
+    """Return a plan with what cluster.yaml orders, and the most that it does."""
+    return PlanConfig(
+        corpus=corpus,
+        pretrain=pretrain,
+        cpu=Fleet(instance="m7i.8xlarge", count=20, buy="spot"),
+        embed=Fleet(instance="g6.4xlarge", count=8),
+        train=train,
+        serve=ServePlan(fleet=Fleet(instance="g6.4xlarge")),
+        assume=assume or {},
+        paper=paper,
+    )
+
+
+RECIPES: dict[str, Recipe[PlanConfig]] = {
+    "whole_pmc": whole_pmc,
+    "pmc_15m": pmc_15m,
+    "bmca_clip": bmca_clip,
+    "bmc_longclip": bmc_longclip,
+    "one_gpu": one_gpu,
+    "laptop": laptop,
+}

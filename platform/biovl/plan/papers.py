@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from biovl.core import config as configs
-from biovl.core import recipes
-from biovl.plan.config import PlanConfig, PretrainPlan
+from biovl.plan.config import RECIPES, PlanConfig, PretrainPlan
 from biovl.plan.pretraining import accelerator_named, lengths, training
 from biovl.plan.sensitivity import mid
 from biovl.plan.steps import Planner
@@ -72,7 +70,7 @@ class _Facts(Mapping[str, Callable[[], float]]):
     """Numbers of a preset, by the name that ``papers.yaml`` gives them."""
 
     def __init__(self, preset: str, published: Mapping[str, Any]) -> None:
-        self._config = configs.build(PlanConfig, recipes.PLAN[preset]())
+        self._config = RECIPES[preset]()
         changed = replace(self._config.pretrain, changes=published)
         self._published = replace(self._config, pretrain=changed)
         self._known = {
@@ -152,7 +150,7 @@ class _Facts(Mapping[str, Callable[[], float]]):
         return float(np.maximum(0, self._lengths_N - context).sum() / self._lengths_N.sum())
 
     def _biomedclip_flops(self) -> float:
-        other = configs.build(PlanConfig, recipes.PLAN["pmc_15m"]())
+        other = RECIPES["pmc_15m"]()
         flops = []
         for config in (other, self._config):
             run = self._planner(config).training()

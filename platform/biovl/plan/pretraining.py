@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 from biovl.models.builders import open_clip
 from biovl.plan.config import PretrainPlan
 from biovl.pretrain import hardware
-from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.config import RECIPES, PretrainConfig
 from biovl.pretrain.estimate import Estimate, Forecast, estimate
 from biovl.pretrain.flops import TRAINING_PER_FORWARD
 from biovl.pretrain.hardware import Accelerator
@@ -148,13 +147,11 @@ def _estimated(
 
 @functools.lru_cache(16)
 def _described(recipe: str, changes: str) -> tuple[PretrainConfig, ModelInfo]:
-    if recipe not in recipes.PRETRAIN:
-        raise ConfigError(
-            f"pretrain.recipe: choose from {', '.join(recipes.PRETRAIN)}, got {recipe!r}"
-        )
+    if recipe not in RECIPES:
+        raise ConfigError(f"pretrain.recipe: choose from {', '.join(RECIPES)}, got {recipe!r}")
     replaced: Mapping[str, Any] = json.loads(changes)
-    values = {**recipes.PRETRAIN[recipe](), "corpus": "corpus", "out": "out"}
-    config = configs.override(configs.build(PretrainConfig, values), replaced)
+    built = configs.override(RECIPES[recipe](), {"corpus": "corpus", "out": "out"})
+    config = configs.override(built, replaced)
     model = json.dumps(configs.to_plain(config)["model"], sort_keys=True)
     return config, _info(model)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 from biovl.core.limits import HEADROOM
+from biovl.harvest.config import RECIPES
 from biovl.harvest.pmc.settings import Config
 from biovl.plan.config import Fleet, HarvestPlan, PlanConfig
 from biovl.plan.pretraining import Training, accelerator_named, cores, training
@@ -386,19 +386,13 @@ def harvest_source(plan: HarvestPlan) -> Config | None:
     Raises:
         ConfigError: If there is no such recipe or setting.
     """
-    if plan.recipe not in recipes.HARVEST:
-        raise ConfigError(
-            f"harvest.recipe: choose from {', '.join(recipes.HARVEST)}, got {plan.recipe!r}"
-        )
-    values = {**recipes.HARVEST[plan.recipe](), **configs.flat(plan.changes)}
-    settings = {
-        name.removeprefix("source."): value
-        for name, value in values.items()
-        if name.startswith("source.")
-    }
-    if settings.pop("name") != "pmc_open_data":
+    if plan.recipe not in RECIPES:
+        raise ConfigError(f"harvest.recipe: choose from {', '.join(RECIPES)}, got {plan.recipe!r}")
+    changes = {"out": "out", **configs.flat(plan.changes)}
+    source = configs.override(RECIPES[plan.recipe](), changes, name="harvest.changes").source
+    if source.name != "pmc_open_data":
         return None
-    return configs.build(Config, settings, name="harvest.changes.source")
+    return configs.build(Config, source.settings, name="harvest.changes.source")
 
 
 def storage_dollars(config: PlanConfig, costs: list[Cost], price_level: float) -> float:

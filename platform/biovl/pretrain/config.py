@@ -1,9 +1,10 @@
 """The settings of pretrain."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from biovl.core.config import REQUIRED, Recipe
 from biovl.core.plugins import Plugin
 
 TEXT_FIELDS = (
@@ -299,3 +300,223 @@ def identity(plain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         else:
             how |= moved
     return what, how
+
+
+# BiomedCLIP: supplementary tables 1-9. Table 9 is what PretrainConfig has for defaults. Sizes "4k"
+# and "64k" are read as 4,096 and 65,536. Precision is left to the hardware (bf16 where it has it,
+# as the paper did). The release's code (open_clip) agrees with the paper; names of towers, pooling
+# and projections are those of its open_clip_config.json.
+def biomedclip() -> PretrainConfig:
+    """BiomedCLIP: ViT-B/16 at 224 px from ImageNet, PubMedBERT with 256 tokens, 32 epochs of 4k."""
+    return PretrainConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        model=_two_towers(_VIT_B, _PUBMEDBERT, embed_dim=512, context_length=256),
+        batch=BatchConfig(pairs=4_096),
+        epochs=32,
+    )
+
+
+def biomedclip_context_77() -> PretrainConfig:
+    """BiomedCLIP with 77 tokens, 8 epochs (table 1)."""
+    return _with_model(replace(biomedclip(), epochs=8), context_length=77)
+
+
+def biomedclip_gpt() -> PretrainConfig:
+    """BiomedCLIP with CLIP's text tower from scratch, 77 tokens, 8 epochs (table 1)."""
+    model = _two_towers(_VIT_B, _GPT, embed_dim=512, context_length=77)
+    return replace(biomedclip(), model=model, epochs=8)
+
+
+def biomedclip_vit_s() -> PretrainConfig:
+    """BiomedCLIP with ViT-S/16, 8 epochs (table 2)."""
+    tower = _timm("vit_small_patch16_224", "timm/vit_small_patch16_224.augreg_in21k_ft_in1k")
+    return _with_model(replace(biomedclip(), epochs=8), **tower)
+
+
+def biomedclip_vit_m() -> PretrainConfig:
+    """BiomedCLIP with ViT-M/16 from scratch, 8 epochs (table 2)."""
+    # The paper does not say with which weights; timm has none of ImageNet for this width and size.
+    return _with_model(replace(biomedclip(), epochs=8), **_timm("vit_medium_patch16_clip_224"))
+
+
+def biomedclip_random() -> PretrainConfig:
+    """BiomedCLIP with an image tower from scratch (table 3)."""
+    return _with_model(biomedclip(), image_weights="")
+
+
+def biomedclip_384() -> PretrainConfig:
+    """BiomedCLIP at 384 px (table 4)."""
+    tower = _timm("vit_base_patch16_384", "timm/vit_base_patch16_384.augreg_in21k_ft_in1k")
+    return _with_model(biomedclip(), **tower, image_size=384)
+
+
+def biomedclip_64k() -> PretrainConfig:
+    """BiomedCLIP, 8 epochs with batches of 4k, then 32 with 64k (table 7)."""
+    return replace(biomedclip(), epochs=40, batch=BatchConfig(pairs=4_096, later={8: 65_536}))
+
+
+def biomedclip_rn50() -> PretrainConfig:
+    """OpenAI's CLIP with ResNet-50, trained on (table 8)."""
+    return replace(biomedclip(), model=_trained("RN50-quickgelu", "openai"))
+
+
+def biomedclip_vit_b16_openai() -> PretrainConfig:
+    """OpenAI's CLIP with ViT-B/16, trained on (table 8)."""
+    return replace(biomedclip(), model=_trained("ViT-B-16-quickgelu", "openai"))
+
+
+def bmca_clip() -> PretrainConfig:
+    """BMCA-CLIP: CommonPool's ViT-L/14 trained on with 24M pairs, 9 epochs of 8k (table 11)."""
+    return PretrainConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        # The paper says "commonpool", which is three sets of weights in open_clip. Its training
+        # scripts (open_clip_train.main --pretrained) name the one filtered by CLIP score.
+        model=_trained("ViT-L-14", "commonpool_xl_clip_s13b_b90k", context_length=77),
+        batch=BatchConfig(pairs=8_192),
+        epochs=9,
+        optim=OptimConfig(
+            peak_lr=1e-6,
+            warmup_steps=1_000,
+            # "Adam" with a decay of 0.2 is AdamW in the paper's code, open_clip.
+            betas=(0.9, 0.95),
+            weight_decay=0.2,
+            clip_grad_norm=1.0,
+        ),
+        # The paper says FP32, which open_clip computes in TF32; bf16 autocast keeps the weights
+        # and their updates in fp32 and is three times as fast (step.precision=fp32 for theirs).
+        step=StepConfig(precision="auto"),
+    )
+
+
+def bmca_clip_balanced() -> PretrainConfig:
+    """BMCA-CLIP on the concept-balanced corpus of 8M pairs, 27 epochs (table 11)."""
+    return replace(bmca_clip(), epochs=27)
+
+
+def bmca_clip_filtered() -> PretrainConfig:
+    """BMCA-CLIP on the concept-filtered corpus of 6M pairs, 36 epochs (table 11)."""
+    return replace(bmca_clip(), epochs=36)
+
+
+def bmc_longclip_512() -> PretrainConfig:
+    """BMC-LongCLIP: DFN's ViT-L/14, BioClinical ModernBERT with 512 tokens, 20 epochs of 8k."""
+    # Towers as in the model configuration of the paper's code (open_clip_bmc): embeddings of 768,
+    # a projection of two layers (open_clip's default), mean pooling, drop path 0.1.
+    image = _timm(
+        *("vit_large_patch14_clip_224", "timm/vit_large_patch14_clip_224.dfn2b_s39b"),
+        timm_drop_path=0.1,
+    )
+    text = _bert("thomas-sounack/BioClinical-ModernBERT-base", "mean_pooler")
+    return PretrainConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        model=_two_towers(image, text, embed_dim=768, context_length=512),
+        batch=BatchConfig(pairs=8_192),
+        epochs=20,
+        optim=OptimConfig(
+            peak_lr=5e-4,
+            # The paper's appendix F; its code has 2,000.
+            warmup_steps=1_000,
+            betas=(0.9, 0.95),
+            # Only the code says: open_clip's default.
+            weight_decay=0.2,
+            clip_grad_norm=1.0,
+        ),
+        # As for bmca_clip: the paper says FP32.
+        step=StepConfig(precision="auto"),
+    )
+
+
+def bmc_longclip_154() -> PretrainConfig:
+    """BMC-LongCLIP with 154 tokens (appendix F)."""
+    return _with_model(bmc_longclip_512(), context_length=154)
+
+
+def bmc_longclip_77() -> PretrainConfig:
+    """BMC-LongCLIP with 77 tokens (appendix F)."""
+    return _with_model(bmc_longclip_512(), context_length=77)
+
+
+def bmc_longclip_plus() -> PretrainConfig:
+    """BMC-LongCLIP+: batches of 16k, every other text a long caption if it has one (appendix F)."""
+    return replace(
+        bmc_longclip_512(),
+        batch=BatchConfig(pairs=16_384),
+        # BIOMEDICA and LongCAP together: a pair of both sets is met with both of its texts.
+        data=DataConfig(text={"text": 0.5, "long_caption": 0.5}),
+    )
+
+
+def tiny() -> PretrainConfig:
+    """A small CLIP at 64 px from scratch: learns a hundred pairs on two CPU cores in a minute."""
+    image = {"layers": 3, "width": 128, "head_width": 32, "patch_size": 16}
+    text = {"layers": 2, "width": 64, "heads": 2}
+    towers = {"embed_dim": 64, "vision_cfg": image, "text_cfg": text}
+    return PretrainConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        model=Plugin("open_clip", {**towers, "image_size": 64, "context_length": 77}),
+        batch=BatchConfig(pairs=32),
+        epochs=30,
+        optim=OptimConfig(peak_lr=1e-3, warmup_steps=10),
+        # A hundred pairs are learnt by heart unless they look different every time.
+        data=DataConfig(crop_scale=(0.4, 1.0)),
+        validation=ValidationConfig(every_epochs=10),
+    )
+
+
+def _two_towers(
+    image: Mapping[str, Any], text: Mapping[str, Any], *, embed_dim: int, context_length: int
+) -> Plugin:
+    settings = {"embed_dim": embed_dim, **image, **text, "context_length": context_length}
+    return Plugin("open_clip", settings)
+
+
+def _trained(architecture: str, weights: str, **settings: Any) -> Plugin:
+    return Plugin("open_clip", {"architecture": architecture, "weights": weights, **settings})
+
+
+def _with_model(config: PretrainConfig, **settings: Any) -> PretrainConfig:
+    model = replace(config.model, settings={**config.model.settings, **settings})
+    return replace(config, model=model)
+
+
+def _timm(name: str, weights: str = "", **more: Any) -> dict[str, Any]:
+    tower = {"timm_model_name": name, "timm_pool": "", "timm_proj": "linear", **more}
+    return {"vision_cfg": tower, "image_weights": weights}
+
+
+def _bert(name: str, pooler: str) -> dict[str, Any]:
+    tower = {"hf_model_name": name, "hf_proj_type": "mlp", "hf_pooler_type": pooler}
+    return {"text_cfg": tower, "tokenizer": name, "text_weights": name}
+
+
+_VIT_B = _timm("vit_base_patch16_224", "timm/vit_base_patch16_224.augreg_in21k_ft_in1k")
+_PUBMEDBERT = _bert(
+    "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract", "cls_last_hidden_state_pooler"
+)
+# "GPT/77, 50k general domain": CLIP's own text tower, from scratch.
+_GPT = {"text_cfg": {"width": 512, "heads": 8, "layers": 12, "vocab_size": 49_408}}
+
+RECIPES: dict[str, Recipe[PretrainConfig]] = {
+    "biomedclip": biomedclip,
+    "biomedclip_context_77": biomedclip_context_77,
+    "biomedclip_gpt": biomedclip_gpt,
+    "biomedclip_vit_s": biomedclip_vit_s,
+    "biomedclip_vit_m": biomedclip_vit_m,
+    "biomedclip_random": biomedclip_random,
+    "biomedclip_384": biomedclip_384,
+    "biomedclip_64k": biomedclip_64k,
+    "biomedclip_rn50": biomedclip_rn50,
+    "biomedclip_vit_b16_openai": biomedclip_vit_b16_openai,
+    "bmca_clip": bmca_clip,
+    "bmca_clip_balanced": bmca_clip_balanced,
+    "bmca_clip_filtered": bmca_clip_filtered,
+    "bmc_longclip_77": bmc_longclip_77,
+    "bmc_longclip_154": bmc_longclip_154,
+    "bmc_longclip_512": bmc_longclip_512,
+    "bmc_longclip_plus": bmc_longclip_plus,
+    "tiny": tiny,
+}

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from biovl.assemble.config import RETRACTION, AssembleConfig
+from biovl.assemble.config import RECIPES, RETRACTION, AssembleConfig
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.errors import ConfigError
 
 _MULTIPLE_PX = 32
@@ -95,7 +94,7 @@ def assemble_command(uri: str, config: Mapping[str, Any], needed: int) -> str:
         # Made by another version: of its settings only these can be taken over.
         wanted = configs.flat({name: own[name] for name in ("figures", "out", "image")})
     recipe, changes = min(
-        ((name, _changes(name, wanted)) for name in recipes.ASSEMBLE),
+        ((name, _changes(name, wanted)) for name in RECIPES),
         key=lambda found: len(found[1]),
     )
     words = [f"--set {shlex.quote(f'{name}={_text(value)}')}" for name, value in changes.items()]
@@ -103,8 +102,8 @@ def assemble_command(uri: str, config: Mapping[str, Any], needed: int) -> str:
 
 
 def _changes(recipe: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    values = {**recipes.ASSEMBLE[recipe](), "figures": "", "out": ""}
-    plain = configs.flat(configs.to_plain(configs.build(AssembleConfig, values)))
+    built = configs.override(RECIPES[recipe](), {"figures": "", "out": ""})
+    plain = configs.flat(configs.to_plain(built))
     return {name: value for name, value in wanted.items() if plain.get(name) != value}
 
 

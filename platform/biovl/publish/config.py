@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.records import LicenseGroup
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -39,6 +40,8 @@ class PublishConfig:
     kind. Empty: beside ``folder``, with ``-public`` at its end."""
 
     def __post_init__(self) -> None:
+        if is_unfinished(self):
+            return
         if not _REPO.fullmatch(self.repo):
             raise ValueError(f"repo must be USER/NAME, got {self.repo!r}")
         if self.out and not self.license_groups:
@@ -46,3 +49,11 @@ class PublishConfig:
         if self.license_groups and not self.out:
             path, mark, query = self.folder.partition("?")
             object.__setattr__(self, "out", f"{path.rstrip('/')}-public{mark}{query}")
+
+
+def hub() -> PublishConfig:
+    """A repository at the Hugging Face hub, private unless told otherwise (needs folder, repo)."""
+    return PublishConfig(folder=REQUIRED, repo=REQUIRED)
+
+
+RECIPES: dict[str, Recipe[PublishConfig]] = {"hub": hub}

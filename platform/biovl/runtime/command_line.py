@@ -14,7 +14,7 @@ from biovl.runtime.terminal import filter_false_alarms
 
 def main(
     config_class: type[Any],
-    recipes: Mapping[str, Recipe],
+    recipes: Mapping[str, Recipe[Any]],
     job: Callable[[Any], Manifest],
     *,
     about: str | None,

@@ -8,7 +8,6 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import pyarrow.parquet as pq
@@ -32,9 +31,10 @@ from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
+from biovl.split.config import SplitConfig, SplitWorkers
 from biovl.split.detector import config as detection
 from biovl.split.detector_job import check_gpus
-from biovl.split.rows import Derivatives, Propose, Splitting, figure_of, split
+from biovl.split.rows import Propose, figure_of, split
 
 KIND = "panels"
 FORMAT = 2
@@ -42,66 +42,6 @@ FORMAT = 2
 
 _FIGURES, _ARTICLES = "figures/", "articles/"
 _BLOCK = 1 << 24
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplitWorkers:
-    """Resources of one task; without a detector, one CPU is enough."""
-
-    cpus: int = 1
-    """Threads of a detector on CPUs."""
-
-    gpus: float = 0.0
-    """GPUs of a detector: 0.25 lets four tasks share a GPU."""
-
-    def __post_init__(self) -> None:
-        if self.cpus < 1 or self.gpus < 0:
-            raise ValueError("workers.cpus must be at least 1 and workers.gpus not negative")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplitConfig:
-    """Which figures are split, and how."""
-
-    figures: str
-    """Published figures of harvest, local or ``s3://``."""
-
-    out: str
-    """Output folder, local or ``s3://``."""
-
-    confidence: float = 0.5
-    """Minimum confidence of a split, 0..1; other figures stay whole. A higher value splits fewer
-    figures, with fewer errors."""
-
-    derivatives: Derivatives = "all"
-    """``allowed`` leaves figures whole if their licence does not allow changes, as cropping a panel
-    arguably is one; the rule ``derivatives_allowed`` of assemble drops them."""
-
-    jpeg_quality: int = 95
-    """Quality of panels cropped from a JPEG, without chroma subsampling; others become PNG."""
-
-    detector: str = ""
-    """A detector published by train_detector, local or ``s3://``, whose boxes are used next to
-    gutters and labels; empty: none."""
-
-    workers: SplitWorkers = field(default_factory=SplitWorkers)
-
-    may_be_empty: bool = False
-    """Whether to publish a result without usable rows; otherwise this is an error."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.confidence <= 1:
-            raise ValueError(f"confidence must be in 0..1, got {self.confidence}")
-        if not 1 <= self.jpeg_quality <= 95:
-            raise ValueError(f"jpeg_quality must be in 1..95, got {self.jpeg_quality}")
-
-    def splitting(self) -> Splitting:
-        """Return the settings that apply to each figure."""
-        return Splitting(
-            confidence=self.confidence,
-            derivatives=self.derivatives,
-            jpeg_quality=self.jpeg_quality,
-        )
 
 
 def split_figures(config: SplitConfig, *, progress: TextIO = sys.stderr) -> Manifest:

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Manifest, find_manifest, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.pretrain import estimate, memory
 from biovl.pretrain.checks import check_run
-from biovl.pretrain.config import PretrainConfig, identity
+from biovl.pretrain.config import RECIPES, PretrainConfig, identity
 from biovl.pretrain.models import describe
 from biovl.pretrain.order import read_places
 from biovl.pretrain.schedule import Plan
@@ -165,22 +164,18 @@ def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> Pretr
             f"{named}"
         )
     recipe = setting.recipe or named
-    if recipe not in recipes.PRETRAIN:
+    if recipe not in RECIPES:
         raise ConfigError(
-            f"base.recipe: there is no recipe {recipe!r}; choose from {', '.join(recipes.PRETRAIN)}"
+            f"base.recipe: there is no recipe {recipe!r}; choose from {', '.join(RECIPES)}"
         )
     if "out" in {**base, **setting.changes}:
         raise ConfigError(
             f"trial {name}: out cannot be set for trials: each has its own folder below "
             f"{config.out}/{FOLDER}"
         )
-    values = {
-        **recipes.PRETRAIN[recipe](),
-        "corpus": config.corpus,
-        "out": f"{config.out.rstrip('/')}/{FOLDER}/{name}",
-    }
+    where = {"corpus": config.corpus, "out": f"{config.out.rstrip('/')}/{FOLDER}/{name}"}
     try:
-        built = configs.build(PretrainConfig, values)
+        built = configs.override(RECIPES[recipe](), where)
         built = configs.override(built, base)
         built = configs.override(built, setting.changes)
         return configs.override(built, {"seed": built.seed + seed})

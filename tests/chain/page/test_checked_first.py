@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from biovl.chain import check, links
+from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
 from biovl.chain.job import STEPS, run_chain
-from biovl.core import recipes
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import BiovlError
 from tests.sweep.corpora import index_only
@@ -33,7 +33,7 @@ def refusal(
     given = [f"folder={place}/story", f"source.path={place}/packages", *settings]
     arguments = [recipe, *(part for setting in given for part in ("--set", setting))]
     try:
-        chain, _ = from_command_line(STEPS, recipes.CHAIN, about="", arguments=arguments)
+        chain, _ = from_command_line(STEPS, chain_recipes.RECIPES, about="", arguments=arguments)
     except SystemExit:
         return capsys.readouterr().err
     said = ""

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from biovl.chain import Chain, Step, StepFailed, links, read_chain, refusal, telling
+from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
 from biovl.chain.job import STEPS, run_chain
 from biovl.core import config as configs
-from biovl.core import recipes
 from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint
 from biovl.core.errors import ConfigError
+from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import PretrainConfig
 
 
@@ -43,7 +44,10 @@ def job(config: Grow) -> Manifest:
 
 
 def step(name: str, **reads: Any) -> Step:
-    known = {"wet": lambda: {"water": 5}, "plain": dict}
+    known = {
+        "wet": lambda: Grow(out=configs.REQUIRED, water=5),
+        "plain": lambda: Grow(out=configs.REQUIRED),
+    }
     return Step(name=name, folder=f"{name}s", config=Grow, recipes=known, job=job, reads=reads)
 
 
@@ -147,7 +151,7 @@ def test_a_mistake_is_told_before_anything_is_done(
 
 
 def test_every_recipe_of_the_real_chain_is_valid(tmp_path: Path) -> None:
-    for name, recipe in recipes.CHAIN.items():
+    for name, recipe in chain_recipes.RECIPES.items():
         values = {**recipe(), "folder": "s3://b/story", "source.path": str(tmp_path)}
         chain = read_chain(STEPS, name, values)
         names = [step.name for step in STEPS if step.name in chain.settings]
@@ -161,7 +165,7 @@ def test_a_setting_on_the_command_line_means_what_it_means_to_its_job(tmp_path: 
     settings = ["pretrain.model.image_size=32", 'pretrain.batch.later={"8":64}', "folder=2024_01"]
     given = [part for setting in [*settings, "source.path=x"] for part in ("--set", setting)]
     chain, shown = from_command_line(
-        STEPS, recipes.CHAIN, about="", arguments=["demo", *given, "--dry-run"]
+        STEPS, chain_recipes.RECIPES, about="", arguments=["demo", *given, "--dry-run"]
     )
     assert shown
     assert chain.folder == "2024_01"
@@ -169,11 +173,11 @@ def test_a_setting_on_the_command_line_means_what_it_means_to_its_job(tmp_path: 
     own = [text.removeprefix("pretrain.") for text in settings[:2]]
     own += ["corpus=2024_01/corpus", "out=2024_01/model"]
     # What the demo itself sets of the recipe.
-    given_by = {key.removeprefix("pretrain."): value for key, value in recipes.demo().items()}
+    given_by = {key.removeprefix("pretrain."): value for key, value in chain_recipes.demo().items()}
     own += [f"{key}={given_by[key]}" for key in ("epochs", "validation.every_epochs")]
     expected, _ = configs.from_command_line(
         PretrainConfig,
-        recipes.PRETRAIN,
+        pretrain_config.RECIPES,
         about="",
         arguments=["tiny", *(part for setting in own for part in ("--set", setting))],
     )
@@ -186,7 +190,9 @@ def test_the_commands_of_the_page_about_it_are_valid(tmp_path: Path) -> None:
     commands = re.findall(r"python pipelines/all\.py (.+)", text)
     assert len(commands) >= 4
     for command in commands:
-        chain, _ = from_command_line(STEPS, recipes.CHAIN, about="", arguments=shlex.split(command))
+        chain, _ = from_command_line(
+            STEPS, chain_recipes.RECIPES, about="", arguments=shlex.split(command)
+        )
         local = dataclasses.replace(chain, folder=str(tmp_path))
         last = links(STEPS, local)[-1].step.name
         assert last == "benchmark" or (last == "cluster" and "concepts" in command)

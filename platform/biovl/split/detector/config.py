@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from biovl.core.config import REQUIRED, Recipe
 from biovl.sample.compound.figures import STRATA
 
 KIND = "detector"
@@ -114,3 +115,24 @@ class DetectorConfig:
     def __post_init__(self) -> None:
         if min(self.validate_every, self.validation_figures, self.save_every) < 1:
             raise ValueError("validate_every, validation_figures and save_every must be at least 1")
+
+
+def default() -> DetectorConfig:
+    """A detector of panels at 512 px; hours on one GPU and as many CPUs as can draw (needs out)."""
+    return DetectorConfig(out=REQUIRED)
+
+
+def tiny() -> DetectorConfig:
+    """A detector too small to be of use, in a minute on a CPU: to see that it works (needs out)."""
+    return DetectorConfig(
+        out=REQUIRED,
+        design=Design(backbone="mobilenetv4_conv_small_050", channels=16, size_px=128),
+        drawing=Drawing(strata=("plain", "no_gutters"), figures=64, steps=60),
+        optim=Optimisation(steps=60, batch=8, warmup_steps=10),
+        validation_figures=8,
+        validate_every=30,
+        save_every=20,
+    )
+
+
+RECIPES: dict[str, Recipe[DetectorConfig]] = {"default": default, "tiny": tiny}
