@@ -4,8 +4,9 @@ python benchmarks/published_hashes.py run FOLDER [--shared DIR]     runs the com
 python benchmarks/published_hashes.py compare BEFORE.json AFTER.json
 
 `run` writes FOLDER/hashes.json. The commands run with FOLDER as their working folder and relative
-paths, so that two runs in different folders publish the same configuration. Published folders that
-exist are not made anew: delete FOLDER to begin again. Manifests are compared setting by setting.
+paths; rows of figures hold absolute addresses, so give both runs a FOLDER of the same path.
+Published folders that exist are not made anew: delete FOLDER to begin again. Manifests are compared
+setting by setting. Wall-clock times are left out: TensorBoard's events, metrics.jsonl and speeds.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "pipelines")]
 
+TIMED = ("tensorboard", "metrics.jsonl", "throughput.png")
 KINDS = ("bars", "heat_map", "histology", "brain_scan", "electrocardiogram", "fundus")
 
 
@@ -159,7 +161,7 @@ def published_hashes(folder: Path) -> dict[str, Any]:
     hashes: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if not path.is_file() or name == "hashes.json":
+        if not path.is_file() or name == "hashes.json" or set(path.parts) & set(TIMED):
             continue
         if path.name == "manifest.json":
             hashes[name] = json.loads(path.read_text())
