@@ -99,7 +99,7 @@ def test_trials_have_no_folder_of_their_own_choice(where: str, corpus: str) -> N
     changes = {where: ["a", "b"] if where == "grid.out" else "a"}
     if where == "settings":
         changes = {"settings": [{"changes": {"out": "a"}}]}
-    with pytest.raises(ConfigError, match="out is not a setting of trials"):
+    with pytest.raises(ConfigError, match="out cannot be set for trials"):
         trials_of(config(corpus, **changes))
 
 
