@@ -33,12 +33,12 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from biovl.core.artifacts import Folder
-from biovl.core.limits import Limits, LocalLimiter
+from biovl.core.limits import LocalLimiter, RequestLimits
 from biovl.harvest.pmc import articles, catalogue, inventory, listing, steps
-from biovl.harvest.pmc.articles import Sizes
-from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.articles import SizeLimits
+from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.records import Medium, Record
-from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
 
@@ -146,10 +146,10 @@ def served(latency_s: float) -> Iterator[str]:
 
 def by_us(url: str, records: list[Record], concurrent: int) -> int:
     """Fetch, verify and parse as a worker does; return the bytes of what came."""
-    limiter, total = LocalLimiter(Limits(requests_per_s=1e6, concurrent=concurrent)), 0
+    limiter, total = LocalLimiter(RequestLimits(requests_per_s=1e6, concurrent=concurrent)), 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        Service(url, limiter, threads=concurrent) as service,
+        BucketClient(url, limiter, threads=concurrent) as service,
     ):
         for start in range(0, len(records), 32):
             store = Store(Folder(folder), f"unit{start}", is_kept=False)
@@ -158,7 +158,7 @@ def by_us(url: str, records: list[Record], concurrent: int) -> int:
                 service,
                 store,
                 bucket=BUCKET,
-                sizes=Sizes(xml_mb=100, file_mb=512),
+                sizes=SizeLimits(xml_mb=100, file_mb=512),
                 threads=min(concurrent, 32),
             ):
                 assert package.content is not None
@@ -263,9 +263,9 @@ def catalogue_of(arguments: argparse.Namespace) -> None:
         size = sum(path.stat().st_size for path in files)
         _say(rows=arguments.rows, packed_mb=round(size / 1e6), made="yes")
         begun, cpu = time.perf_counter(), time.process_time()
-        place = Place(
+        place = AcquisitionContext(
             config=Config(since=str(since)), out=str(folder),
-            limiter=LocalLimiter(Limits(requests_per_s=1, concurrent=1)),
+            limiter=LocalLimiter(RequestLimits(requests_per_s=1, concurrent=1)),
         )  # fmt: skip
         read = [_read(place, path, number) for number, path in enumerate(files)]
         told = time.perf_counter() - begun
@@ -282,7 +282,7 @@ def catalogue_of(arguments: argparse.Namespace) -> None:
         )  # fmt: skip
 
 
-def _read(place: Place, path: Path, number: int) -> dict[str, Any]:
+def _read(place: AcquisitionContext, path: Path, number: int) -> dict[str, Any]:
     """As ``listing.read_inventory``, of a file that was fetched already."""
     refused: Counter[str] = Counter()
     with path.open("rb") as packed:

@@ -28,7 +28,7 @@ from PIL import Image
 from biovl.benchmark import data as opening
 from biovl.benchmark import embedding, encoders
 from biovl.benchmark.datasets import Images
-from biovl.benchmark.embedding import Wanted
+from biovl.benchmark.embedding import EmbeddingTask
 from biovl.benchmark.stored_images import parts_of
 from biovl.core import plugins
 from biovl.core.artifacts import Draft
@@ -110,7 +110,7 @@ def ours(task: str, model: str, data: str, threads: int) -> dict[str, float]:
     opened, loaded = asked.data(), encoders.load(model)
     with tempfile.TemporaryDirectory() as cache:
         known = encoders.describe(model)
-        parts = [Wanted(model=known, source=s, cache=cache) for s in parts_of(opened.images)]
+        parts = [EmbeddingTask(model=known, source=s, cache=cache) for s in parts_of(opened.images)]
         texts = getattr(opened, "texts", None)
         for item in [*parts, *([embedding.wanted_texts(parts[0], texts)] if texts else [])]:
             Draft.begin(item.uri, embedding.KIND, item.plain, embedding.inputs(item))

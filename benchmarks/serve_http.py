@@ -30,7 +30,7 @@ from serve_load import new_text
 from serve_world import SETTINGS, WORDS, publish_index, publish_model
 
 from biovl.index.opened import Index
-from biovl.index.query import Part, Query
+from biovl.index.query import Query, QueryPart
 from biovl.models.encoder import load
 
 HERE = Path(__file__).parent
@@ -149,7 +149,7 @@ class InProcess:
         while time.perf_counter() - begun < seconds:
             texts = [new_text(self._random, WORDS) for _ in range(batch)]
             for vector_D in self._encoder.embed_tokens(self._encoder.preparation.encode(texts)):
-                query = Query(parts=(Part(vector_D=vector_D, kind="text"),), k=K)
+                query = Query(parts=(QueryPart(vector_D=vector_D, kind="text"),), k=K)
                 self._index.search(query)
             done += batch
         return {

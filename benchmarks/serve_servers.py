@@ -78,7 +78,7 @@ def plain(asked: dict[str, Any]) -> None:
     from pydantic import BaseModel
 
     from biovl.index.opened import Index
-    from biovl.index.query import Part, Query
+    from biovl.index.query import Query, QueryPart
     from biovl.models.encoder import load
     from serve.search.batcher import Batcher
 
@@ -99,7 +99,7 @@ def plain(asked: dict[str, Any]) -> None:
     @service.post("/v1/search")
     async def search(message: Asked) -> JSONResponse:
         (vector_D,) = await batcher(encoder.preparation.encode([message.text]))
-        query = Query(parts=(Part(vector_D=vector_D, kind="text"),), k=message.k)
+        query = Query(parts=(QueryPart(vector_D=vector_D, kind="text"),), k=message.k)
         results = await asyncio.to_thread(index.search, query)
         return JSONResponse(
             [{"rank": hit.rank, "score": hit.score, **hit.about} for hit in results.hits]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from biovl.chain import Link, read_chain
 from biovl.chain.job import STEPS, run_chain
-from biovl.concepts.votes import Vote, write_votes
+from biovl.concepts.votes import ReviewVote, write_votes
 from biovl.sample.kinds import CONCEPTS, kind_of, make_kinds
 
 _KINDS = (
@@ -62,7 +62,7 @@ def run(folder: Path, model: Path) -> tuple[list[Link], dict[str, float]]:
     return [link for link in done if link.step.name != "harvest"], seconds
 
 
-def planted_votes(concepts: Path) -> list[Vote]:
+def planted_votes(concepts: Path) -> list[ReviewVote]:
     """Return what three reviewers say of each cluster who know the kind of every image they see."""
     clusters = pq.read_table(concepts / "clusters.parquet", columns=["cluster_id", "key"])
     members = pq.read_table(concepts / "members.parquet", columns=["cluster_id", "rank", "row_id"])
@@ -77,7 +77,7 @@ def planted_votes(concepts: Path) -> list[Vote]:
             (kind, _), *_ = Counter(seen).most_common(1)
             topic, local = CONCEPTS[kind]
             votes.append(
-                Vote(
+                ReviewVote(
                     cluster_id=cluster["cluster_id"],
                     key=cluster["key"],
                     reviewer=reviewer,

@@ -27,7 +27,7 @@ _HEADROOM = 4_096
 limit; the application rejects them immediately with Retry-After."""
 
 
-class Refused(ConfigError, click.ClickException):
+class ApplicationError(ConfigError, click.ClickException):
     """Invalid settings or inputs. ``serve run`` prints the message without a traceback."""
 
 
@@ -49,7 +49,7 @@ def build(settings: Mapping[str, Any]) -> Application:
         find(own.model, own.index)
         Keys(own.auth)
     except BiovlError as error:
-        raise Refused(str(error)) from error
+        raise ApplicationError(str(error)) from error
     # Upload, processing, and 5 s to deliver the response.
     drain_before_exit(own.limits.body_s + own.limits.timeout_s + 5)
     plain = _with_absolute_paths(own.model_dump(mode="json"))

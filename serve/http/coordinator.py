@@ -15,7 +15,7 @@ from serve.http.rate import Buckets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ReleaseTarget:
     """A model and its index: their folders and the fingerprints expected there."""
 
     model: str
@@ -37,10 +37,10 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ReplicaReport:
     """Status report of a replica."""
 
-    serving: Wanted | None
+    serving: ReleaseTarget | None
     """None during start-up."""
     loaded: int = 0
     """The generation loaded in addition to the one served; 0 for none."""
@@ -53,9 +53,9 @@ class Report:
 class Orders:
     """The coordinator's response to a report."""
 
-    serving: Wanted | None
+    serving: ReleaseTarget | None
     """None if the coordinator has no state: the replica must send it again."""
-    next: Wanted | None
+    next: ReleaseTarget | None
     """The release to load in addition to the one served; None if no reload is in progress."""
     reason: str = ""
     """Why the last reload failed; empty after a new reload request."""
@@ -72,26 +72,26 @@ class Coordination:
     clock: Callable[[], float] = time.monotonic
     buckets: Buckets = field(default_factory=Buckets)
     """Of the rate limit."""
-    _serving: Wanted | None = None
-    _next: Wanted | None = None
+    _serving: ReleaseTarget | None = None
+    _next: ReleaseTarget | None = None
     _newest: int = 0
     """The highest generation assigned so far. Never reused: replicas identify releases that failed
     to load by their generation."""
     _reason: str = ""
-    _reports: dict[str, tuple[float, Report]] = field(default_factory=dict)
+    _reports: dict[str, tuple[float, ReplicaReport]] = field(default_factory=dict)
     _values: dict[tuple[str, str], tuple[float, Any]] = field(default_factory=dict)
 
-    def serving(self) -> Wanted | None:
+    def serving(self) -> ReleaseTarget | None:
         """Return the release being served; None before the first replica has started."""
         return self._serving
 
-    def begin(self, initial: Wanted) -> Wanted:
+    def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
         """Return the release to serve: ``initial`` if none is served yet."""
         if self._serving is None:
             self._serving = replace(initial, generation=max(1, initial.generation))
         return self._serving
 
-    def want(self, candidate: Wanted) -> Wanted:
+    def want(self, candidate: ReleaseTarget) -> ReleaseTarget:
         """Request a release from all replicas; return it with its generation.
 
         Requesting the same release twice has no effect. A different release replaces one that is
@@ -108,7 +108,7 @@ class Coordination:
         self._next = replace(candidate, generation=self._newest)
         return self._next
 
-    def exchange(self, replica: str, report: Report) -> Orders:
+    def exchange(self, replica: str, report: ReplicaReport) -> Orders:
         """Store the report of a replica and return which release it must serve."""
         now = self.clock()
         self._reports[replica] = now, report
@@ -179,10 +179,10 @@ class Coordination:
 class Coordinator(Protocol):
     """Asynchronous access to a ``Coordination``, local or remote."""
 
-    async def serving(self) -> Wanted | None: ...
-    async def begin(self, initial: Wanted) -> Wanted: ...
-    async def want(self, candidate: Wanted) -> Wanted: ...
-    async def exchange(self, replica: str, report: Report) -> Orders: ...
+    async def serving(self) -> ReleaseTarget | None: ...
+    async def begin(self, initial: ReleaseTarget) -> ReleaseTarget: ...
+    async def want(self, candidate: ReleaseTarget) -> ReleaseTarget: ...
+    async def exchange(self, replica: str, report: ReplicaReport) -> Orders: ...
     async def leave(self, replica: str) -> None: ...
     async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None: ...
     async def get_all(self, kind: str) -> Mapping[str, Any]: ...
@@ -195,16 +195,16 @@ class LocalCoordinator:
     def __init__(self, state: Coordination | None = None) -> None:
         self._state = state or Coordination()
 
-    async def serving(self) -> Wanted | None:
+    async def serving(self) -> ReleaseTarget | None:
         return self._state.serving()
 
-    async def begin(self, initial: Wanted) -> Wanted:
+    async def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
         return self._state.begin(initial)
 
-    async def want(self, candidate: Wanted) -> Wanted:
+    async def want(self, candidate: ReleaseTarget) -> ReleaseTarget:
         return self._state.want(candidate)
 
-    async def exchange(self, replica: str, report: Report) -> Orders:
+    async def exchange(self, replica: str, report: ReplicaReport) -> Orders:
         return self._state.exchange(replica, report)
 
     async def leave(self, replica: str) -> None:

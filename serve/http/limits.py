@@ -123,7 +123,7 @@ class Bodies:
             return
 
 
-class Places:
+class RequestSlots:
     """Limit of concurrent requests; further ones are rejected instead of queued."""
 
     def __init__(self, limits: Limits) -> None:

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from serve.auth import Keys
 from serve.http.draining import Draining
 from serve.http.exchanges import Exchange, exchange_in
-from serve.http.limits import Bodies, ClientGoneError, Places
+from serve.http.limits import Bodies, ClientGoneError, RequestSlots
 from serve.http.logs import failure_line, request_line
 from serve.http.metrics import Metrics
 from serve.http.problems import problem_answer, problem_of, timed_out, too_much_work
@@ -135,7 +135,7 @@ class Guarded:
         self._rate = rate
         self._metrics = metrics
         self._bodies = Bodies(limits)
-        self._places = Places(limits)
+        self._places = RequestSlots(limits)
         self._in_progress: Counter[str] = Counter()
         self._draining = draining or Draining()
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from serve.http.coordinator import Coordination, Orders, Report, Wanted
+from serve.http.coordinator import Coordination, Orders, ReleaseTarget, ReplicaReport
 
 
 class RayCoordinator:
@@ -50,19 +50,19 @@ class RayCoordinator:
                 await asyncio.sleep(0.2)
         raise ConnectionError(f"the coordinator {self._name} does not answer")
 
-    async def serving(self) -> Wanted | None:
-        wanted: Wanted | None = await self._ask("serving")
+    async def serving(self) -> ReleaseTarget | None:
+        wanted: ReleaseTarget | None = await self._ask("serving")
         return wanted
 
-    async def begin(self, initial: Wanted) -> Wanted:
-        wanted: Wanted = await self._ask("begin", initial)
+    async def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
+        wanted: ReleaseTarget = await self._ask("begin", initial)
         return wanted
 
-    async def want(self, candidate: Wanted) -> Wanted:
-        wanted: Wanted = await self._ask("want", candidate)
+    async def want(self, candidate: ReleaseTarget) -> ReleaseTarget:
+        wanted: ReleaseTarget = await self._ask("want", candidate)
         return wanted
 
-    async def exchange(self, replica: str, report: Report) -> Orders:
+    async def exchange(self, replica: str, report: ReplicaReport) -> Orders:
         orders: Orders = await self._ask("exchange", replica, report)
         return orders
 
@@ -99,16 +99,16 @@ class _Actor:
         # exit_actor() works only within an actor task, so the actor kills itself by handle.
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
-    async def serving(self) -> Wanted | None:
+    async def serving(self) -> ReleaseTarget | None:
         return self._state.serving()
 
-    async def begin(self, initial: Wanted) -> Wanted:
+    async def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
         return self._state.begin(initial)
 
-    async def want(self, candidate: Wanted) -> Wanted:
+    async def want(self, candidate: ReleaseTarget) -> ReleaseTarget:
         return self._state.want(candidate)
 
-    async def exchange(self, replica: str, report: Report) -> Orders:
+    async def exchange(self, replica: str, report: ReplicaReport) -> Orders:
         return self._state.exchange(replica, report)
 
     async def leave(self, replica: str) -> None:

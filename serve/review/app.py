@@ -35,7 +35,7 @@ _HEADROOM = 256
 """Requests beyond limits.concurrent_requests that reach a replica, which rejects them with 503."""
 
 
-class Refused(ConfigError, click.ClickException):
+class ReviewApplicationError(ConfigError, click.ClickException):
     """Invalid settings or inputs. ``serve run`` prints the message without a traceback."""
 
 
@@ -55,7 +55,7 @@ def build(settings: Mapping[str, Any]) -> Application:
         open_desk(own).database.close()
         Keys(own.auth, setting="reviewers_file", scopes="review")
     except BiovlError as error:
-        raise Refused(str(error)) from error
+        raise ReviewApplicationError(str(error)) from error
     drain_before_exit(own.limits.body_s + own.limits.timeout_s + 5)
     deployment = serve.deployment(name="Review")(_Review).options(
         num_replicas=own.replicas,

@@ -15,7 +15,7 @@ from typing import Literal
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from biovl.concepts.votes import Vote
+from biovl.concepts.votes import ReviewVote
 from serve.review.concepts import Cluster, order
 from serve.review.store import State, states_of
 from serve.review.tables import answered, reservations, skips, votes
@@ -135,7 +135,7 @@ def standing(
     )
 
 
-def note_answered(connection: Connection, vote: Vote, rules: Rules) -> None:
+def note_answered(connection: Connection, vote: ReviewVote, rules: Rules) -> None:
     """Note that somebody voted on a cluster that the list of ties asks for."""
     if vote.practice or vote.cluster_id not in rules.ties.fields:
         return

@@ -47,7 +47,7 @@ class Member:
     """JPEG; empty where the image could not be read."""
 
 
-class Concepts:
+class ReviewConcepts:
     """A published folder of clusters. Safe to use from several threads."""
 
     def __init__(self, uri: str) -> None:

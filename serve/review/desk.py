@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from biovl.concepts.taxonomy import Taxonomy, load_taxonomy
-from biovl.concepts.votes import Vote, checked, read_votes, write_votes
+from biovl.concepts.votes import ReviewVote, checked, read_votes, write_votes
 from biovl.core.errors import ConfigError
 from serve.http.problems import Problem
 from serve.review import assignment, messages, store
 from serve.review.assignment import Kind, Offer, Rules, Standing
-from serve.review.concepts import Cluster, Concepts, Member, practice_of
+from serve.review.concepts import Cluster, Member, ReviewConcepts, practice_of
 from serve.review.settings import ReviewSettings
 from serve.review.tables import Database, votes
 from serve.review.ties import TieList, read_ties
@@ -28,7 +28,7 @@ class Desk:
     """A review: its clusters, its taxonomy and its database. Safe to use from several threads."""
 
     settings: ReviewSettings
-    concepts: Concepts
+    concepts: ReviewConcepts
     taxonomy: Taxonomy
     database: Database
     rules: Rules
@@ -52,7 +52,7 @@ class Desk:
             reviewer=reviewer,
             concepts=self.concepts.fingerprint[:12],
             panels=[
-                messages.Panel(
+                messages.PanelAnswer(
                     panel_type=one.panel_type,
                     panel_subtype=one.panel_subtype,
                     question=one.question,
@@ -105,7 +105,7 @@ class Desk:
         """
         cluster = self.cluster(said.cluster_id, said.key)
         vote = self._checked(
-            Vote(
+            ReviewVote(
                 cluster_id=cluster.cluster_id,
                 key=cluster.key,
                 reviewer=reviewer,
@@ -140,7 +140,7 @@ class Desk:
         brought, broken = read_votes(data)
         refused = [messages.RefusedRow(line=line, reason=reason) for line, reason in broken]
 
-        def refuse(vote: Vote, reason: str) -> None:
+        def refuse(vote: ReviewVote, reason: str) -> None:
             refused.append(
                 messages.RefusedRow(
                     cluster_id=vote.cluster_id, reviewer=vote.reviewer[:64], reason=reason
@@ -192,13 +192,13 @@ class Desk:
         ties = self.rules.ties_of(cluster.cluster_id, state)
         return Offer(cluster.cluster_id, "again" if ties else "vote", ties)
 
-    def _checked(self, vote: Vote) -> Vote:
+    def _checked(self, vote: ReviewVote) -> ReviewVote:
         try:
             return checked(vote, self.taxonomy)
         except ConfigError as error:
             raise Problem(422, "invalid-vote", str(error)) from None
 
-    def _check_place(self, vote: Vote, now: Standing) -> None:
+    def _check_place(self, vote: ReviewVote, now: Standing) -> None:
         if vote.practice:
             if vote.cluster_id not in self.rules.practice:
                 raise Problem(
@@ -227,7 +227,7 @@ class Desk:
                 409, "enough", f"you have answered the {most} clusters one reviewer is asked for"
             )
 
-    def _own(self, connection: Connection, reviewer: str, offer: Offer) -> Vote | None:
+    def _own(self, connection: Connection, reviewer: str, offer: Offer) -> ReviewVote | None:
         cluster = self.concepts.clusters[offer.cluster_id]
         return store.vote_of(
             connection,
@@ -237,7 +237,7 @@ class Desk:
             practice=offer.kind == "practice",
         )
 
-    def _sheet(self, offer: Offer, own: Vote | None) -> messages.Sheet:
+    def _sheet(self, offer: Offer, own: ReviewVote | None) -> messages.Sheet:
         cluster = self.concepts.clusters[offer.cluster_id]
         kind: Kind = offer.kind
         return messages.Sheet(
@@ -264,14 +264,14 @@ class Desk:
             if self._keys.get(row.cluster_id) == row.key
         ]
 
-    def _progress(self, now: Standing) -> messages.Progress:
+    def _progress(self, now: Standing) -> messages.ReviewProgress:
         wanted = self.settings.votes_per_cluster
         counts = [min(state.votes, wanted) for state in now.states.values()]
         listed = {one for one in self.rules.ties.fields if one not in now.states}
         ties = {one for one, state in now.states.items() if self.rules.ties_of(one, state)}
         clusters = len(self.concepts.clusters)
-        return messages.Progress(
-            own=messages.Own(
+        return messages.ReviewProgress(
+            own=messages.ReviewerProgress(
                 practised=len(now.practised.intersection(self.rules.practice)),
                 practice=len(self.rules.practice),
                 votes=len(now.own),
@@ -293,7 +293,7 @@ def open_desk(settings: ReviewSettings) -> Desk:
     Raises:
         BiovlError: If its clusters, taxonomy, ties or database cannot be opened.
     """
-    concepts = Concepts(settings.concepts)
+    concepts = ReviewConcepts(settings.concepts)
     clusters = concepts.clusters
     rules = Rules(
         votes_per_cluster=settings.votes_per_cluster,
@@ -307,7 +307,7 @@ def open_desk(settings: ReviewSettings) -> Desk:
     return Desk(settings, concepts, taxonomy, Database(settings.database), rules)
 
 
-def _answers(vote: Vote) -> messages.Answers:
+def _answers(vote: ReviewVote) -> messages.Answers:
     return messages.Answers(
         panel_type=vote.panel_type,
         panel_subtype=vote.panel_subtype,

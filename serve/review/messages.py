@@ -5,13 +5,13 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Message(BaseModel):
+class ReviewMessage(BaseModel):
     """Base class that rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Place(Message):
+class Place(ReviewMessage):
     """A cluster as a reviewer saw it."""
 
     cluster_id: int = Field(ge=0, le=2**31 - 1)
@@ -20,14 +20,14 @@ class Place(Message):
     practice: bool = False
 
 
-class NextRequest(Message):
+class NextRequest(ReviewMessage):
     """Request for the next cluster."""
 
     skip: Place | None = None
     """The cluster to skip; it is assigned again when no other is left."""
 
 
-class Answers(Message):
+class Answers(ReviewMessage):
     """The three answers about a cluster."""
 
     panel_type: str = Field(min_length=1, max_length=200)
@@ -40,7 +40,7 @@ class VoteRequest(Place, Answers):
     """A reviewer's vote on a cluster."""
 
 
-class Own(BaseModel):
+class ReviewerProgress(BaseModel):
     """Progress of a reviewer."""
 
     practised: int
@@ -64,14 +64,14 @@ class Overall(BaseModel):
     """Clusters whose votes tie."""
 
 
-class Progress(BaseModel):
+class ReviewProgress(BaseModel):
     """Progress of the review."""
 
-    own: Own
+    own: ReviewerProgress
     overall: Overall
 
 
-class Panel(BaseModel):
+class PanelAnswer(BaseModel):
     """An answer to the first question."""
 
     panel_type: str
@@ -93,13 +93,13 @@ class Review(BaseModel):
     reviewer: str
     concepts: str
     """First 12 digits of the folder's fingerprint."""
-    panels: list[Panel]
+    panels: list[PanelAnswer]
     concepts_by_global: dict[str, list[str]]
     aliases: dict[str, str]
     """Synonyms, without case, spaces and dashes, and the concept of each."""
     votes_per_cluster: int
     reservation_s: float
-    progress: Progress
+    progress: ReviewProgress
     recent: list[Recent]
     """The latest first."""
 
@@ -136,14 +136,14 @@ class NextAnswer(BaseModel):
     """A cluster, or none if nothing is left."""
 
     cluster: Sheet | None
-    progress: Progress
+    progress: ReviewProgress
 
 
 class VoteAnswer(BaseModel):
     """Confirmation that a vote is in the database."""
 
     created: str
-    progress: Progress
+    progress: ReviewProgress
 
 
 class RefusedRow(BaseModel):

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from biovl.concepts.taxonomy import Taxonomy
-from biovl.concepts.votes import Vote, checked, moment
+from biovl.concepts.votes import ReviewVote, checked, moment
 from biovl.core.errors import ConfigError
 from serve.review.tables import history, names, reservations, skips, states, votes
 from serve.review.ties import tied_fields
@@ -41,7 +41,7 @@ def now() -> str:
 
 
 def save(
-    connection: Connection, vote: Vote, taxonomy: Taxonomy, *, is_again: bool, source: Source
+    connection: Connection, vote: ReviewVote, taxonomy: Taxonomy, *, is_again: bool, source: Source
 ) -> None:
     """Save a vote, replacing the reviewer's previous one, which remains in the history.
 
@@ -135,7 +135,7 @@ def _fold(name: str) -> str:
 
 def vote_of(
     connection: Connection, cluster_id: int, key: str, reviewer: str, *, practice: bool
-) -> Vote | None:
+) -> ReviewVote | None:
     """Return a reviewer's vote on a cluster, if any."""
     row = connection.execute(
         votes.select().where(
@@ -148,7 +148,7 @@ def vote_of(
     return None if row is None else _vote(row)
 
 
-def exported(connection: Connection) -> Iterable[Vote]:
+def exported(connection: Connection) -> Iterable[ReviewVote]:
     """Return all current votes, including practice, in a fixed order."""
     wanted = votes.select().order_by(
         votes.c.practice, votes.c.cluster_id, votes.c.key, votes.c.reviewer
@@ -168,11 +168,11 @@ class Imported:
 
 def bring(
     connection: Connection,
-    brought: Sequence[Vote],
+    brought: Sequence[ReviewVote],
     taxonomy: Taxonomy,
     *,
     keys: Mapping[int, str],
-    refuse: Callable[[Vote, str], None],
+    refuse: Callable[[ReviewVote, str], None],
 ) -> Imported:
     """Import votes; of two votes by one reviewer the later one is kept.
 
@@ -186,7 +186,7 @@ def bring(
         refuse: Called with each rejected vote and the reason.
     """
     done = Imported()
-    later: dict[tuple[Any, ...], Vote] = {}
+    later: dict[tuple[Any, ...], ReviewVote] = {}
     for vote in brought:
         try:
             fine = checked(replace(vote, reviewer=vote.reviewer.strip()), taxonomy)
@@ -213,13 +213,13 @@ def bring(
     return done
 
 
-def _stays(saved: Vote, brought: Vote) -> bool:
+def _stays(saved: ReviewVote, brought: ReviewVote) -> bool:
     """Return whether a stored vote is kept when another of the same reviewer is imported."""
     at, other = moment(saved.created), moment(brought.created)
     return at > other or (at == other and replace(saved, created=brought.created) == brought)
 
 
-def _save_all(connection: Connection, brought: Sequence[Vote], taxonomy: Taxonomy) -> None:
+def _save_all(connection: Connection, brought: Sequence[ReviewVote], taxonomy: Taxonomy) -> None:
     """Save many votes at once, one for each reviewer of a cluster."""
     rows = [_values(vote) | {"is_again": False} for vote in brought]
     connection.execute(
@@ -247,7 +247,7 @@ def _save_all(connection: Connection, brought: Sequence[Vote], taxonomy: Taxonom
     connection.execute(states.insert(), counted)
 
 
-def _check_cluster(vote: Vote, keys: Mapping[int, str]) -> None:
+def _check_cluster(vote: ReviewVote, keys: Mapping[int, str]) -> None:
     for name, most in _MAX_CHARS.items():
         if len(getattr(vote, name)) > most:
             raise ConfigError(f"{name} has {len(getattr(vote, name))} characters, at most {most}")
@@ -265,15 +265,15 @@ def _place(one: Any) -> tuple[Any, ...]:
     return tuple(getattr(one, name) for name in _KEYS)
 
 
-def _values(vote: Vote) -> dict[str, Any]:
+def _values(vote: ReviewVote) -> dict[str, Any]:
     values = {name: getattr(vote, name) for name in (*_KEYS, *_SAID)}
     for name in ("global_concepts", "local_concepts"):
         values[name] = list(values[name])
     return values
 
 
-def _vote(row: Any) -> Vote:
-    return Vote(
+def _vote(row: Any) -> ReviewVote:
+    return ReviewVote(
         cluster_id=row.cluster_id,
         key=row.key,
         reviewer=row.reviewer,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from biovl.concepts.agreement import FIELDS
 from biovl.concepts.resolution import resolve
 from biovl.concepts.taxonomy import Taxonomy
-from biovl.concepts.votes import Vote
+from biovl.concepts.votes import ReviewVote
 from biovl.core import spreadsheets
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.filesystems import open_location, translate_storage_errors
@@ -26,7 +26,7 @@ class TieList:
     """Of the file: another one asks anew."""
 
 
-def tied_fields(votes: Sequence[Vote], taxonomy: Taxonomy) -> tuple[str, ...]:
+def tied_fields(votes: Sequence[ReviewVote], taxonomy: Taxonomy) -> tuple[str, ...]:
     """Return the fields on which the votes for one cluster tie."""
     return tuple(tie.field for resolved in resolve(votes, taxonomy) for tie in resolved.ties)
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from biovl.models.encoder import Encoder
 from serve.search.batcher import Batcher
-from serve.search.engine import Embedded
+from serve.search.engine import EmbeddedVectors
 from serve.search.release import Release
-from serve.search.settings import Batch
+from serve.search.settings import BatchSettings
 
 Input = TypeVar("Input")
 
@@ -29,7 +29,7 @@ _TEXTS_INLINE = 4
 class Embedder:
     """Two queues before the towers of a model, and of the next while models are swapped."""
 
-    def __init__(self, batch: Batch, observe: Observe | None = None) -> None:
+    def __init__(self, batch: BatchSettings, observe: Observe | None = None) -> None:
         def told(kind: str) -> Callable[[int, float], None] | None:
             return None if observe is None else lambda size, waited: observe(kind, size, waited)
 
@@ -102,7 +102,7 @@ class TextVectors:
         embed: Callable[[Sequence[np.ndarray]], Awaitable[np.ndarray]],
         *,
         logit_scale: float,
-    ) -> Embedded:
+    ) -> EmbeddedVectors:
         """Return vectors of texts; those that are not kept are embedded, each once.
 
         Args:
@@ -127,7 +127,7 @@ class TextVectors:
                 known[text] = self._kept[version, text] = row_D.copy(), len(ids), is_cut
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)
-        return Embedded(
+        return EmbeddedVectors(
             rows_ND=np.stack([known[text][0] for text in texts]),
             model_version=version,
             logit_scale=logit_scale,

@@ -18,7 +18,7 @@ Size = Literal["thumbnail", "full"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedded:
+class EmbeddedVectors:
     """Embeddings and the version of their model: an index accepts only those of its own model."""
 
     rows_ND: np.ndarray
@@ -57,11 +57,11 @@ class Engine(Protocol):
         """
         ...
 
-    async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
+    async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
         """Return embeddings of preprocessed images."""
         ...
 
-    async def embed_texts(self, texts: Sequence[str]) -> Embedded:
+    async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         """Return embeddings of texts, truncated to the model's context length."""
         ...
 

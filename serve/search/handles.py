@@ -13,7 +13,7 @@ from ray.serve.handle import DeploymentHandle
 from biovl.index.query import Query, Results
 from serve.http.problems import Problem
 from serve.search.embedding import TextVectors
-from serve.search.engine import Embedded, ImageFile, Size, no_index, stale
+from serve.search.engine import EmbeddedVectors, ImageFile, Size, no_index, stale
 from serve.search.preparing import Preparer
 from serve.search.release import load_release
 from serve.search.replica import Replica
@@ -59,7 +59,7 @@ class ServeEngine:
         """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each."""
         return await self._prepare(images, self._holder.current.preparation)
 
-    async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
+    async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
         """Return embeddings of preprocessed images."""
         release = self._holder.current
         side = release.preparation.image_size
@@ -69,11 +69,11 @@ class ServeEngine:
         version = release.wanted.model_version
         at_once = max(1, _PORTION_BYTES // (3 * side * side))
         rows_ND = await self._embedded(self._encoder.embed_images, pixels, version, at_once)
-        return Embedded(
+        return EmbeddedVectors(
             rows_ND=rows_ND, model_version=version, logit_scale=self._logit_scale[version]
         )
 
-    async def embed_texts(self, texts: Sequence[str]) -> Embedded:
+    async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         """Return embeddings of texts, truncated to the model's context length."""
         release = self._holder.current
         version = release.wanted.model_version

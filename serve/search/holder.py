@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from biovl.core.errors import ArtifactError, BiovlError
-from serve.http.coordinator import Coordinator, Orders, Report, Wanted
+from serve.http.coordinator import Coordinator, Orders, ReleaseTarget, ReplicaReport
 from serve.http.problems import Problem
 from serve.search.release import Release, find
 
@@ -36,7 +36,7 @@ class Holder:
 
     def __init__(
         self,
-        load: Callable[[Wanted], Release],
+        load: Callable[[ReleaseTarget], Release],
         *,
         coordinator: Coordinator,
         replica: str,
@@ -101,7 +101,7 @@ class Holder:
             wanted = await self._coordinator.want(found)
         self._next = await asyncio.to_thread(self._load, wanted)
         while self._current is None:
-            said = Report(serving=None, loaded=wanted.generation)
+            said = ReplicaReport(serving=None, loaded=wanted.generation)
             orders = await self._coordinator.exchange(self._replica, said)
             if orders.serving is None:
                 await self._coordinator.begin(wanted)
@@ -206,7 +206,7 @@ class Holder:
 
     async def _report(self) -> Orders:
         failed = self._failed
-        report = Report(
+        report = ReplicaReport(
             serving=self.current.wanted,
             loaded=self._next.wanted.generation if self._next else 0,
             failed=failed.generation,
@@ -242,7 +242,7 @@ class Holder:
             self._next = None
         return False
 
-    def _begin_loading(self, wanted: Wanted) -> None:
+    def _begin_loading(self, wanted: ReleaseTarget) -> None:
         is_loading = self._loading is not None and not self._loading.done()
         is_there = self._next is not None and self._next.wanted == wanted
         failed = self._failed
@@ -253,7 +253,7 @@ class Holder:
             self._next = None
             self._loading = asyncio.create_task(self._load_next(wanted))
 
-    async def _load_next(self, wanted: Wanted) -> None:
+    async def _load_next(self, wanted: ReleaseTarget) -> None:
         work = asyncio.ensure_future(asyncio.to_thread(self._load, wanted))
         await asyncio.wait([work])
         error = work.exception()

@@ -13,7 +13,7 @@ from biovl.index.query import Query, Results
 from biovl.models.encoder import Encoder
 from serve.http.coordinator import Coordinator, LocalCoordinator
 from serve.search.embedding import Embedder, Observe, TextVectors
-from serve.search.engine import Embedded, ImageFile, Size, no_index, stale
+from serve.search.engine import EmbeddedVectors, ImageFile, Size, no_index, stale
 from serve.search.holder import Holder
 from serve.search.preparing import Preparer
 from serve.search.release import Release, load_release
@@ -84,7 +84,7 @@ class LocalEngine:
         """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each."""
         return await self._prepare(images, self._holder.current.preparation)
 
-    async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
+    async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
         """Return embeddings of preprocessed images."""
         release = self._holder.current
         side = release.preparation.image_size
@@ -93,13 +93,13 @@ class LocalEngine:
             raise stale("of another image size")
         encoder = encoder_of(release)
         rows_ND = await self._embed.images(encoder, pixels)
-        return Embedded(
+        return EmbeddedVectors(
             rows_ND=rows_ND,
             model_version=release.wanted.model_version,
             logit_scale=encoder.logit_scale,
         )
 
-    async def embed_texts(self, texts: Sequence[str]) -> Embedded:
+    async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         """Return embeddings of texts, truncated to the model's context length."""
         release = self._holder.current
         encoder = encoder_of(release)

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from biovl.index.query import Filter, Kind, Part, Query, Results
+from biovl.index.query import Filter, Kind, Query, QueryPart, Results
 from serve.http.exchanges import Exchange
 from serve.http.problems import Problem
 from serve.http.settings import Limits
 from serve.search.context import Context
-from serve.search.engine import Embedded
+from serve.search.engine import EmbeddedVectors
 from serve.search.messages import Weights
 from serve.search.preparing import prepare_images
 
@@ -109,7 +109,7 @@ class QueryParts:
 
 
 @dataclass(frozen=True)
-class Found:
+class QueryResult:
     """Search results, and whether the query text was truncated."""
 
     results: Results
@@ -133,7 +133,7 @@ async def again_if_stale(once: Callable[[], Awaitable[T]]) -> T:
     return await once()
 
 
-def one_version(*embedded: Embedded | None) -> str | None:
+def one_version(*embedded: EmbeddedVectors | None) -> str | None:
     """Return the common model version of all embeddings; None if there are none.
 
     Raises:
@@ -145,7 +145,9 @@ def one_version(*embedded: Embedded | None) -> str | None:
     return versions.pop() if versions else None
 
 
-async def find(context: Context, exchange: Exchange, asked: QueryParts, query: Query) -> Found:
+async def find(
+    context: Context, exchange: Exchange, asked: QueryParts, query: Query
+) -> QueryResult:
     """Embed the parts of ``asked`` and search with them; they replace the parts of ``query``.
 
     Raises:
@@ -156,7 +158,7 @@ async def find(context: Context, exchange: Exchange, asked: QueryParts, query: Q
     texts = [asked.text] if asked.text is not None else []
     exchange.inputs = len(images) + len(texts)
 
-    async def once() -> Found:
+    async def once() -> QueryResult:
         pixels = await prepare_images(engine, context.pixels, exchange, images)
         with exchange.stage("encode"):
             # Sequential, because queries with both are rare.
@@ -167,20 +169,22 @@ async def find(context: Context, exchange: Exchange, asked: QueryParts, query: Q
         with exchange.stage("search"):
             results = await engine.search(whole, model_version=version)
         truncated = bool(text and any(text.truncated))
-        return Found(results, truncated, version or results.model_version)
+        return QueryResult(results, truncated, version or results.model_version)
 
     return await again_if_stale(once)
 
 
-def _parts(asked: QueryParts, image: Embedded | None, text: Embedded | None) -> list[Part]:
+def _parts(
+    asked: QueryParts, image: EmbeddedVectors | None, text: EmbeddedVectors | None
+) -> list[QueryPart]:
     weights = asked.weights
     parts = []
     if text is not None:
-        parts.append(Part(vector_D=text.rows_ND[0], kind="text", weight=weights.text))
+        parts.append(QueryPart(vector_D=text.rows_ND[0], kind="text", weight=weights.text))
     if image is not None:
-        parts.append(Part(vector_D=image.rows_ND[0], weight=weights.image))
+        parts.append(QueryPart(vector_D=image.rows_ND[0], weight=weights.image))
     if asked.figure_id is not None:
-        parts.append(Part(figure_id=asked.figure_id, weight=weights.figure_id))
+        parts.append(QueryPart(figure_id=asked.figure_id, weight=weights.figure_id))
     if asked.embedding_D is not None:
-        parts.append(Part(vector_D=asked.embedding_D, weight=weights.embedding))
+        parts.append(QueryPart(vector_D=asked.embedding_D, weight=weights.embedding))
     return parts

@@ -9,12 +9,12 @@ import numpy as np
 from biovl.core import artifacts as storage
 from biovl.core.errors import ArtifactError
 from biovl.index.opened import Index
-from biovl.index.query import Part, Query
+from biovl.index.query import Query, QueryPart
 from biovl.models.encoder import Encoder, Preparation, load, load_preparation
-from serve.http.coordinator import Wanted
+from serve.http.coordinator import ReleaseTarget
 
 
-def find(model: str, index: str | None) -> Wanted:
+def find(model: str, index: str | None) -> ReleaseTarget:
     """Return the fingerprints of the model and index published in two folders.
 
     Raises:
@@ -23,7 +23,7 @@ def find(model: str, index: str | None) -> Wanted:
     storage.read_manifest(model, "model")
     model_fingerprint = storage.fingerprint(model)
     if index is None:
-        return Wanted(
+        return ReleaseTarget(
             model=model, index=None, model_fingerprint=model_fingerprint, index_fingerprint=None
         )
     manifest = storage.read_manifest(index, "index")
@@ -34,7 +34,7 @@ def find(model: str, index: str | None) -> Wanted:
             f"{index} is an index of the model {said}, but {model} is {model_fingerprint}: serve "
             "an index with the model that embedded it, or build an index with this model"
         )
-    return Wanted(
+    return ReleaseTarget(
         model=model,
         index=index,
         model_fingerprint=model_fingerprint,
@@ -46,7 +46,7 @@ def find(model: str, index: str | None) -> Wanted:
 class Release:
     """The parts of a model and its index that a replica has loaded."""
 
-    wanted: Wanted
+    wanted: ReleaseTarget
     preparation: Preparation
     encoder: Encoder | None
     index: Index | None
@@ -67,13 +67,15 @@ class Release:
             if abs(float(np.linalg.norm(vector_D)) - 1) > 1e-2:
                 raise ArtifactError(f"{self.wanted.model} embeds a text as no unit vector")
         if self.index is not None and self.index.manifest.notes["rows"]:
-            found = self.index.search(Query(parts=(Part(vector_D=vector_D, kind="text"),), k=1))
+            found = self.index.search(
+                Query(parts=(QueryPart(vector_D=vector_D, kind="text"),), k=1)
+            )
             if not found.hits:
                 raise ArtifactError(f"{self.wanted.index} finds nothing")
 
 
 def load_release(
-    wanted: Wanted,
+    wanted: ReleaseTarget,
     *,
     encoder: bool = True,
     index: bool = True,

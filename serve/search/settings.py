@@ -26,7 +26,7 @@ class Rights(Checked):
         return frozenset((rights.RETRACTED, *stated[self.images]))
 
 
-class Batch(Checked):
+class BatchSettings(Checked):
     """Dynamic batching of the encoder, over concurrent requests."""
 
     images_max: int = 32
@@ -66,7 +66,7 @@ class Settings(Checked):
     limits: Limits = Limits()
     rate: Rate = Rate()
     rights: Rights = Rights()
-    batch: Batch = Batch()
+    batch: BatchSettings = BatchSettings()
     replicas: Replicas = Replicas()
     cors_origins: tuple[str, ...] = ()
     proxy: bool = True

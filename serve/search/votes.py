@@ -41,7 +41,7 @@ MAX_REACH_CHARS = 60
 
 
 @dataclass
-class Tally:
+class LabelTally:
     """What speaks for a label."""
 
     weight: float = 0.0
@@ -70,13 +70,13 @@ def votes(
         neighbours: (figure id, cosine, labels) of each.
         names: Labels to be in the answer even without a vote.
     """
-    tallies = {name: Tally() for name in names}
+    tallies = {name: LabelTally() for name in names}
     whole = 0.0
     for figure_id, similarity, labels in neighbours:
         weight = max(similarity, 0.0)
         whole += weight
         for label in dict.fromkeys(labels):
-            tally = tallies.setdefault(label, Tally())
+            tally = tallies.setdefault(label, LabelTally())
             tally.weight += weight
             tally.figures.append(figure_id)
     found = [

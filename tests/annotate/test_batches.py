@@ -61,7 +61,7 @@ def test_batches_are_of_one_size_but_for_the_last_of_a_unit() -> None:
     assert list(unit.batches(3)) == [(10, 3), (13, 3), (16, 1)]
 
 
-def read(table_uri: Path, size: int, skip: set[int] = frozenset()) -> list[batches.Batch]:
+def read(table_uri: Path, size: int, skip: set[int] = frozenset()) -> list[batches.RowBatch]:
     table = open_table(str(table_uri))
     return [
         batches.batch_of(row, 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from biovl.articles.graphics import Files
+from biovl.articles.graphics import FileLookup
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ from biovl.articles.graphics import Files
     ],
 )
 def test_candidates(href: str, files: list[str], found: list[str]) -> None:
-    assert Files(files).candidates([href]) == found
+    assert FileLookup(files).candidates([href]) == found
 
 
 def test_all_alternatives_of_a_graphic_count_once() -> None:
-    files = Files(["full.jpg", "thumb.gif", "other.png"])
+    files = FileLookup(["full.jpg", "thumb.gif", "other.png"])
     assert files.candidates(["full", "thumb", "full"]) == ["full.jpg", "thumb.gif"]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from biovl.assemble import config as assemble_config
-from biovl.assemble.config import SplitConfig
+from biovl.assemble.config import SplitShares
 from biovl.assemble.splits import lay_out, shuffle_keys, split_of, splits_of
 
 
@@ -25,7 +25,7 @@ def test_the_recipe_of_pmc_15m_has_its_proportions() -> None:
     assert sum(found.values()) == 100_000
 
 
-def in_splits(ids: list[str], split: SplitConfig) -> dict[str, str]:
+def in_splits(ids: list[str], split: SplitShares) -> dict[str, str]:
     return dict(
         splits_of(
             ids,
@@ -54,7 +54,7 @@ def in_splits(ids: list[str], split: SplitConfig) -> dict[str, str]:
 def test_every_size_of_corpus_has_enough_to_validate_and_test_on(
     articles: int, fewest: int, most: int
 ) -> None:
-    found = Counter(in_splits([f"PMC{n}" for n in range(articles)], SplitConfig()).values())
+    found = Counter(in_splits([f"PMC{n}" for n in range(articles)], SplitShares()).values())
     for split in ("val", "test"):
         assert fewest <= found[split] <= most
     assert found["train"] >= articles / 3
@@ -62,7 +62,7 @@ def test_every_size_of_corpus_has_enough_to_validate_and_test_on(
 
 def test_between_the_bounds_the_split_of_an_article_follows_from_its_id_alone() -> None:
     ids = [f"PMC{number}" for number in range(20_000)]
-    whole, half = in_splits(ids, SplitConfig()), in_splits(ids[::2], SplitConfig())
+    whole, half = in_splits(ids, SplitShares()), in_splits(ids[::2], SplitShares())
     alone = {name: split_of(name, val_permyriad=500, test_permyriad=500) for name in ids}
     assert whole == alone
     assert half == {name: alone[name] for name in ids[::2]}
@@ -71,19 +71,19 @@ def test_between_the_bounds_the_split_of_an_article_follows_from_its_id_alone() 
 def test_filling_up_and_giving_way_follow_the_hashes_and_not_the_order_of_reading() -> None:
     ids = [f"PMC{number}" for number in range(400)]
     by_share = {name: split_of(name, val_permyriad=500, test_permyriad=500) for name in ids}
-    filled = in_splits(ids, SplitConfig(least_articles=40))
-    assert filled == in_splits(ids[::-1], SplitConfig(least_articles=40))
+    filled = in_splits(ids, SplitShares(least_articles=40))
+    assert filled == in_splits(ids[::-1], SplitShares(least_articles=40))
     assert Counter(filled.values()) == {"train": 320, "val": 40, "test": 40}
     # Who is in val or test by the share stays there.
     assert all(filled[name] == split for name, split in by_share.items() if split != "train")
-    fewer = in_splits(ids, SplitConfig(least_articles=0, most_articles=5))
+    fewer = in_splits(ids, SplitShares(least_articles=0, most_articles=5))
     assert Counter(fewer.values()) == {"train": 390, "val": 5, "test": 5}
     assert all(by_share[name] == split for name, split in fewer.items() if split != "train")
 
 
 def test_a_share_of_nothing_is_not_filled_up() -> None:
     ids = [f"PMC{number}" for number in range(400)]
-    assert set(in_splits(ids, SplitConfig(test_permyriad=0)).values()) == {"train", "val"}
+    assert set(in_splits(ids, SplitShares(test_permyriad=0)).values()) == {"train", "val"}
 
 
 def test_a_larger_share_only_takes_from_train() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from biovl.benchmark.tasks import Embedded
+from biovl.benchmark.tasks import EmbeddedBenchmark
 
 
 class Listed:
@@ -37,7 +37,7 @@ def embedded(
     *,
     unreadable: Mapping[int, str] | None = None,
     logit_scale: float = 10.0,
-) -> Embedded:
+) -> EmbeddedBenchmark:
     """Return a model's vectors, those of texts by the text."""
     rows = np.array(image_ND, np.float32)
     for row in unreadable or {}:
@@ -46,7 +46,7 @@ def embedded(
     def text(wanted: Sequence[str]) -> np.ndarray:
         return np.stack([texts[one] for one in wanted]).astype(np.float32)
 
-    return Embedded(
+    return EmbeddedBenchmark(
         image_ND=rows,
         unreadable=unreadable or {},
         text=text,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biovl.benchmark.tasks import Embedded
+from biovl.benchmark.tasks import EmbeddedBenchmark
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def embedded(image_ND, text_of=None, unreadable=()):
             raise AssertionError("no text is asked for")
         return np.stack([text_of[text] for text in texts]).astype(np.float32)
 
-    return Embedded(
+    return EmbeddedBenchmark(
         image_ND=image_ND,
         unreadable=dict.fromkeys(unreadable, "image does not decode"),
         text=text,

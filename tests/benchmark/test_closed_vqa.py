@@ -8,7 +8,7 @@ import pytest
 from biovl.benchmark import benchmarks, choices
 from biovl.benchmark import data as opening
 from biovl.benchmark.config import BenchmarkConfig
-from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.tasks import closed_vqa
 from biovl.core import config as configs
 from biovl.core import plugins
@@ -23,7 +23,7 @@ VECTORS = {
 
 
 def pets(images=300, seed=0):
-    return Labelled(
+    return LabelledImages(
         name="pets",
         images=MemoryImages((b"",) * images),
         labels=np.random.default_rng(seed).integers(0, 3, images),

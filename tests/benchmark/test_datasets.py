@@ -14,7 +14,7 @@ from PIL import Image
 
 from biovl.benchmark import data as opening
 from biovl.benchmark import selection as choosing
-from biovl.benchmark.stored_images import Chosen, Joined, parts_of
+from biovl.benchmark.stored_images import Chosen, JoinedImages, parts_of
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 
@@ -125,7 +125,7 @@ def test_medmnist_has_three_splits_and_the_names_of_its_labels(tmp_path: Path) -
     found = opening.labelled(npz(tmp_path / "pneumoniamnist_28.npz", **arrays))
     assert found.classes == ("normal", "pneumonia")
     assert found.splits.tolist() == ["train", "train", "val", "val", "test", "test"]
-    assert isinstance(found.images, Joined)
+    assert isinstance(found.images, JoinedImages)
     assert shades(found.images) == [0, 1, 10, 11, 20, 21]
     assert shades(Chosen(found.images, np.array([5, 1, 2]))) == [21, 1, 10]
 

@@ -73,7 +73,7 @@ def save_dinov2(folder: Path) -> Path:
     return folder
 
 
-def vectors(model: encoders.Model) -> np.ndarray:
+def vectors(model: encoders.BenchmarkModel) -> np.ndarray:
     return model.embed_pixels(np.stack([encoders.prepare(model, photo())] * 2))
 
 

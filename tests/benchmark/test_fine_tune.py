@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from biovl.benchmark import encoders, few_shot, probe
-from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import Learnt
 from biovl.benchmark.fine_tuning import Crops, Tuner, TuningConfig, judged
 from biovl.benchmark.tasks import fine_tune, linear_probe
@@ -20,7 +20,7 @@ from tests.benchmark.test_encoders import save_clip, save_dinov2, save_ours
 QUICK = TuningConfig(lrs=(3e-3,), epochs=1, least_steps=30, batch=8, warmup_share=0.1)
 
 
-def striped(train=16, val=8, test=16) -> Labelled:
+def striped(train=16, val=8, test=16) -> LabelledImages:
     """Stripes across or along, at any place and in any grey: no colour tells them apart."""
     rng, count, files = np.random.default_rng(0), train + val + test, []
     labels = np.arange(count) % 2
@@ -31,7 +31,7 @@ def striped(train=16, val=8, test=16) -> Labelled:
         stream = io.BytesIO()
         Image.fromarray(pixels).convert("RGB").save(stream, "PNG")
         files.append(stream.getvalue())
-    return Labelled(
+    return LabelledImages(
         name="stripes",
         images=MemoryImages(tuple(files)),
         labels=labels,
@@ -41,12 +41,14 @@ def striped(train=16, val=8, test=16) -> Labelled:
     )
 
 
-def vectors_of(model: encoders.Model, data: Labelled) -> np.ndarray:
+def vectors_of(model: encoders.BenchmarkModel, data: LabelledImages) -> np.ndarray:
     files = data.images.read(0, len(data.ids))
     return model.embed_pixels(np.stack([encoders.prepare(model, file) for file in files]))
 
 
-def tuner(folder: Path, data: Labelled, config: TuningConfig = QUICK, **changes: float) -> Tuner:
+def tuner(
+    folder: Path, data: LabelledImages, config: TuningConfig = QUICK, **changes: float
+) -> Tuner:
     model = encoders.load(str(folder))
     rows = np.arange(len(data.ids))
     before_ND = vectors_of(model, data)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.tasks import linear_probe
 from biovl.core.errors import ArtifactError
 from tests.benchmark.memory import MemoryImages, embedded, random_unit, unit
@@ -14,7 +14,7 @@ QUICK = {"strengths": (0.01, 1.0, 100.0)}
 
 def labelled(classes=3, train=300, val=60, test=150, seed=0):
     splits = np.repeat(["train", "val", "test"], [train, val, test])
-    return Labelled(
+    return LabelledImages(
         name="toy",
         images=MemoryImages((b"",) * len(splits)),
         labels=np.random.default_rng(seed).integers(0, classes, len(splits)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from biovl.benchmark.metrics import Places, info_nce, median_rank, places, recall_at_k
+from biovl.benchmark.metrics import MatchRanks, info_nce, median_rank, places, recall_at_k
 from biovl.benchmark.retrieval import evaluate_retrieval
 
 
@@ -23,7 +23,7 @@ def random_pairs(count, dim=16, seed=0):
 
 
 def placed(nearer, tied):
-    return Places(torch.tensor(nearer), torch.tensor(tied))
+    return MatchRanks(torch.tensor(nearer), torch.tensor(tied))
 
 
 def test_places_of_three_pairs_worked_out_by_hand() -> None:

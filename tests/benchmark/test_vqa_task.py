@@ -5,9 +5,9 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from biovl.benchmark.datasets import Questions
-from biovl.benchmark.stored_images import Files
-from biovl.benchmark.tasks import Embedded
-from biovl.benchmark.tasks.vqa import Answered, Config, build
+from biovl.benchmark.stored_images import ImageFiles
+from biovl.benchmark.tasks import EmbeddedBenchmark
+from biovl.benchmark.tasks.vqa import Config, VQAAnswers, build
 from biovl.core.errors import ArtifactError, ConfigError
 from tests.benchmark.toy_questions import write_vqa_rad
 
@@ -16,7 +16,7 @@ def questions(rows: list[tuple[str, str, str]]) -> Questions:
     """Of split, kind and answer, each about an image of its own."""
     return Questions(
         name="VQA-RAD",
-        images=Files("nowhere", tuple(str(n) for n in range(len(rows))), "x"),
+        images=ImageFiles("nowhere", tuple(str(n) for n in range(len(rows))), "x"),
         image_of=np.arange(len(rows)),
         questions=[f"question {n}" for n in range(len(rows))],
         answers=[answer for _, _, answer in rows],
@@ -37,7 +37,7 @@ ROWS = [
 def judged(predicted: list[str], rows=ROWS, unreadable=None):
     return build(Config(data="nowhere")).judge(
         questions(rows),
-        Answered(
+        VQAAnswers(
             rows=[7, 8, 9, 10, 11][: len(predicted)],
             predicted=predicted,
             probability=[0.5] * len(predicted),
@@ -112,7 +112,7 @@ def test_a_folder_of_questions_is_all_the_task_needs(tmp_path):
 
 
 def test_vectors_alone_are_refused():
-    embedded = Embedded(
+    embedded = EmbeddedBenchmark(
         image_ND=np.zeros((1, 2)),
         unreadable={},
         text=lambda texts: np.zeros((len(texts), 2)),

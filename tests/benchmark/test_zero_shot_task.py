@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 from biovl.benchmark import class_names
 from biovl.benchmark import selection as choosing
 from biovl.benchmark.class_names import normalize
-from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.prompts import PROMPTS, SPELLINGS
 from biovl.benchmark.tasks import zero_shot
 from biovl.benchmark.tasks.zero_shot import Config, ZeroShot
@@ -21,7 +21,7 @@ from biovl.core.errors import ArtifactError, ConfigError
 from tests.benchmark.encoded import Listed, embedded, random_rows, unit
 
 
-def labelled(labels: list[int] | np.ndarray, classes: int) -> Labelled:
+def labelled(labels: list[int] | np.ndarray, classes: int) -> LabelledImages:
     return choosing.labelled(
         name="set",
         images=Listed(len(labels)),
@@ -44,7 +44,7 @@ def texts_of(classes: int, templates: tuple[str, ...], seed: int = 9) -> dict[st
 TEMPLATES = ("{}", "a photo of {}")
 
 
-def judged(data: Labelled, image_ND: np.ndarray, texts: dict[str, np.ndarray], **more):
+def judged(data: LabelledImages, image_ND: np.ndarray, texts: dict[str, np.ndarray], **more):
     task = ZeroShot(Config(data="x", templates=TEMPLATES, resamples=200))
     return task.evaluate(data, embedded(image_ND, texts, **more))
 
@@ -140,7 +140,7 @@ def test_nothing_readable_is_an_error() -> None:
         )
 
 
-def named(*classes: str) -> Labelled:
+def named(*classes: str) -> LabelledImages:
     return replace(labelled([0, 1], len(classes)), classes=classes)
 
 

@@ -1,11 +1,11 @@
 """Votes in few words: ``vote("ann", "Maps/map")``."""
 
-from biovl.concepts.votes import Vote
+from biovl.concepts.votes import ReviewVote
 
 PLOTS = "biomedical imaging and plots"
 
 
-def vote(reviewer: str, concepts: str, panel: str | None = None, **values: object) -> Vote:
+def vote(reviewer: str, concepts: str, panel: str | None = None, **values: object) -> ReviewVote:
     """Return a vote; ``"Maps/map, Tables"`` names two global concepts and a local one.
 
     Args:
@@ -25,4 +25,4 @@ def vote(reviewer: str, concepts: str, panel: str | None = None, **values: objec
         "local_concepts": tuple(local for _, *rest in named for local in rest),
         "created": "2025-03-01T12:00:00Z",
     }
-    return Vote(**{**plain, **values})  # type: ignore[arg-type]
+    return ReviewVote(**{**plain, **values})  # type: ignore[arg-type]

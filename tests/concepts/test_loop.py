@@ -24,7 +24,7 @@ from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.cluster_job import cluster
 from biovl.concepts.resolve_config import ResolveConfig
 from biovl.concepts.resolve_job import resolve
-from biovl.concepts.votes import Vote, write_votes
+from biovl.concepts.votes import ReviewVote, write_votes
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.core.shards import read_pair
@@ -128,7 +128,7 @@ def votes(story: Path) -> Path:
         by_cluster.setdefault(number, Counter())[kind] += 1
     keys = pq.read_table(story / "concepts" / "clusters.parquet").to_pylist()
     made = [
-        Vote(
+        ReviewVote(
             cluster_id=row["cluster_id"],
             key=row["key"],
             reviewer="ann",

@@ -8,7 +8,7 @@ import pytest
 
 from biovl.concepts.blocks import Vectors, open_source, read_vectors
 from biovl.concepts.clusters import Concepts, check_embedding, open_concepts
-from biovl.concepts.propagation import SCHEMA, Labelled, Labels, labels_of, of_members, of_new
+from biovl.concepts.propagation import SCHEMA, LabelledRows, Labels, labels_of, of_members, of_new
 from biovl.concepts.resolution import resolve
 from biovl.concepts.taxonomy import load_taxonomy
 from biovl.core.errors import ArtifactError
@@ -48,7 +48,7 @@ def labels() -> Labels:
     return labels_of(resolve(VOTES, load_taxonomy()), 4)
 
 
-def rows(labelled: Labelled) -> list[dict]:
+def rows(labelled: LabelledRows) -> list[dict]:
     assert labelled.table.schema == SCHEMA
     found: list[dict] = labelled.table.to_pylist()
     return found

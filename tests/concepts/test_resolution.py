@@ -4,7 +4,7 @@ import pytest
 
 from biovl.concepts.resolution import Resolved, countable, resolve
 from biovl.concepts.taxonomy import load_taxonomy
-from biovl.concepts.votes import Vote
+from biovl.concepts.votes import ReviewVote
 from tests.concepts.ballots import PLOTS, vote
 
 ASSAYS = "biomedical imaging and assays"
@@ -127,7 +127,7 @@ def test_every_cluster_is_resolved_for_itself_in_order() -> None:
 )
 @pytest.mark.parametrize("comes_first", [True, False])
 def test_votes_that_do_not_count_are_told_with_the_reason(
-    refused: Vote, kind: str, reason: str, comes_first: bool
+    refused: ReviewVote, kind: str, reason: str, comes_first: bool
 ) -> None:
     good = vote("ann", "Maps")
     votes = [refused, good] if comes_first else [good, refused]

@@ -6,7 +6,14 @@ import io
 import pytest
 
 from biovl.concepts.taxonomy import load_taxonomy
-from biovl.concepts.votes import COLUMNS, Vote, checked, escape_formula, read_votes, write_votes
+from biovl.concepts.votes import (
+    COLUMNS,
+    ReviewVote,
+    checked,
+    escape_formula,
+    read_votes,
+    write_votes,
+)
 from biovl.core.errors import ConfigError
 from tests.concepts.ballots import PLOTS, vote
 
@@ -105,6 +112,6 @@ def test_names_of_a_vote_become_those_of_the_taxonomy() -> None:
         (vote("ann", "Maps", "plots"), "panels cannot be 'multiple' with 'plots'"),
     ],
 )
-def test_a_vote_that_cannot_be_is_refused(given: Vote, reason: str) -> None:
+def test_a_vote_that_cannot_be_is_refused(given: ReviewVote, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         checked(given, load_taxonomy())

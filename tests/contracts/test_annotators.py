@@ -10,7 +10,7 @@ import pytest
 
 from biovl.annotate import pieces
 from biovl.annotate.annotators import Annotator
-from biovl.annotate.batches import Batch
+from biovl.annotate.batches import RowBatch
 from biovl.core import plugins
 from biovl.core.plugins import Plugin, make
 from tests.annotate.small_models import png, save_clip, save_dinov2, scene
@@ -55,7 +55,7 @@ def computed(annotator: Annotator, rows: list[dict[str, Any]]) -> pa.Table:
     prepared = np.array(usable, object) if texts else np.stack(usable) if usable else np.empty(0)
     model = annotator.load("cpu", "float32")
     return pieces.compute(
-        annotator, model, Batch(part=0, first=0, prepared=prepared, defects=defects)
+        annotator, model, RowBatch(part=0, first=0, prepared=prepared, defects=defects)
     )
 
 

@@ -13,7 +13,7 @@ from packaging.version import Version
 from PIL import Image
 
 from biovl.core.errors import ArtifactError
-from biovl.core.shards import Place, ShardWriter, read_pair, read_shard
+from biovl.core.shards import PairLocation, ShardWriter, read_pair, read_shard
 
 LONG = "PMC1_" + "f" * 150
 Pairs = list[tuple[str, dict[str, bytes]]]
@@ -37,7 +37,7 @@ MIXED = [
 ]
 
 
-def shard_of(pairs: Pairs) -> tuple[bytes, list[Place]]:
+def shard_of(pairs: Pairs) -> tuple[bytes, list[PairLocation]]:
     stream = io.BytesIO()
     writer = ShardWriter(stream)
     places = [writer.add(key, files) for key, files in pairs]
@@ -45,7 +45,7 @@ def shard_of(pairs: Pairs) -> tuple[bytes, list[Place]]:
     return stream.getvalue(), places
 
 
-def saved(folder: Path, pairs: Pairs, name: str = "00000.tar") -> tuple[str, list[Place]]:
+def saved(folder: Path, pairs: Pairs, name: str = "00000.tar") -> tuple[str, list[PairLocation]]:
     data, places = shard_of(pairs)
     (folder / name).write_bytes(data)
     return str(folder / name), places

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from biovl.concepts.votes import Vote, write_votes
+from biovl.concepts.votes import ReviewVote, write_votes
 from tests.annotate.small_models import save_dinov2
 from tests.docs import terminal
 from tests.docs.checking import check
@@ -85,7 +85,7 @@ def votes(concepts: Path) -> bytes:
         "local_concepts": (),
         "created": "2025-03-01T12:00:00Z",
     }
-    return write_votes(Vote(**row, **said) for row in keys)
+    return write_votes(ReviewVote(**row, **said) for row in keys)
 
 
 @pytest.mark.ray

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from biovl.enrich.answers import read_records
-from biovl.enrich.client import Client, ServiceError, Unanswered
-from biovl.enrich.config import Service
+from biovl.enrich.client import EntrezClient, ServiceError, Unanswered
+from biovl.enrich.config import EntrezSettings
 from tests.enrich.eutils import (
     Eutils,
     article,
@@ -26,9 +26,9 @@ from tests.enrich.eutils import (
 ASKED = {"db": "pubmed", "retmode": "xml", "id": "11"}
 
 
-def client_of(service: Eutils, **settings: object) -> Client:
+def client_of(service: Eutils, **settings: object) -> EntrezClient:
     fast = {"url": service.url, "requests_per_s": 1000.0, "backoff_s": 0.01}
-    return Client(Service(**{**fast, **settings}))
+    return EntrezClient(EntrezSettings(**{**fast, **settings}))
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_waits_between_tries_are_drawn_below_a_limit_that_doubles():
     waits: list[float] = []
     with Eutils() as service:
         service.always = unavailable
-        settings = Service(url=service.url, requests_per_s=1000, tries=8, backoff_s=1)
+        settings = EntrezSettings(url=service.url, requests_per_s=1000, tries=8, backoff_s=1)
         with (
-            Client(settings, sleep=waits.append) as client,
+            EntrezClient(settings, sleep=waits.append) as client,
             pytest.raises(Unanswered, match="status 502"),
         ):
             client.ask("efetch", ASKED, read_records)
@@ -97,10 +97,10 @@ def test_a_service_that_wants_to_be_left_alone_for_ever_is_left_alone():
 
 def test_without_a_setting_the_limit_is_that_of_an_address_or_of_a_key(monkeypatch):
     monkeypatch.delenv("NCBI_API_KEY", raising=False)
-    assert Service().rate() == 3
-    assert Service(api_key="k").rate() == 10
+    assert EntrezSettings().rate() == 3
+    assert EntrezSettings(api_key="k").rate() == 10
     monkeypatch.setenv("NCBI_API_KEY", "k")
     monkeypatch.setenv("NCBI_EMAIL", "a@b.org")
-    assert Service().rate() == 10
-    assert Service().credentials() == {"tool": "biovl", "email": "a@b.org", "api_key": "k"}
-    assert "secret" not in repr(Service(api_key="secret"))
+    assert EntrezSettings().rate() == 10
+    assert EntrezSettings().credentials() == {"tool": "biovl", "email": "a@b.org", "api_key": "k"}
+    assert "secret" not in repr(EntrezSettings(api_key="secret"))

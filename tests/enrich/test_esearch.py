@@ -1,14 +1,14 @@
 import pytest
 
 from biovl.core.errors import SourceError
-from biovl.enrich.client import Client
-from biovl.enrich.config import Service
+from biovl.enrich.client import EntrezClient
+from biovl.enrich.config import EntrezSettings
 from biovl.enrich.searching import esearch
 from tests.enrich.eutils import Eutils, half_an_xml, with_body
 
 
-def client_of(service: Eutils) -> Client:
-    return Client(Service(url=service.url, requests_per_s=1000, backoff_s=0.01))
+def client_of(service: Eutils) -> EntrezClient:
+    return EntrezClient(EntrezSettings(url=service.url, requests_per_s=1000, backoff_s=0.01))
 
 
 def test_all_ids_of_pmc_are_found_page_after_page():

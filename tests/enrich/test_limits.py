@@ -1,6 +1,6 @@
 import contextlib
 
-from biovl.enrich.limits import Limiter
+from biovl.enrich.limits import RateLimiter
 
 
 class Clock:
@@ -13,7 +13,7 @@ class Clock:
         self.now += seconds
 
 
-def passes(limiter: Limiter, clock: Clock, count: int) -> list[float]:
+def passes(limiter: RateLimiter, clock: Clock, count: int) -> list[float]:
     times = []
     for _ in range(count):
         with limiter.turn():
@@ -23,13 +23,13 @@ def passes(limiter: Limiter, clock: Clock, count: int) -> list[float]:
 
 def test_no_second_sees_more_than_the_limit():
     clock = Clock()
-    times = passes(Limiter(3, clock=lambda: clock.now, sleep=clock.sleep), clock, 20)
+    times = passes(RateLimiter(3, clock=lambda: clock.now, sleep=clock.sleep), clock, 20)
     assert max(sum(t <= other < t + 1 for other in times) for t in times) == 3
 
 
 def test_time_that_was_not_used_is_not_saved_up():
     clock = Clock()
-    limiter = Limiter(3, clock=lambda: clock.now, sleep=clock.sleep)
+    limiter = RateLimiter(3, clock=lambda: clock.now, sleep=clock.sleep)
     passes(limiter, clock, 1)
     clock.now += 60
     times = passes(limiter, clock, 4)
@@ -38,7 +38,7 @@ def test_time_that_was_not_used_is_not_saved_up():
 
 def test_a_pause_holds_everybody():
     clock = Clock()
-    limiter = Limiter(3, clock=lambda: clock.now, sleep=clock.sleep)
+    limiter = RateLimiter(3, clock=lambda: clock.now, sleep=clock.sleep)
     passes(limiter, clock, 1)
     limiter.pause(7)
     assert passes(limiter, clock, 1) == [107]
@@ -46,7 +46,7 @@ def test_a_pause_holds_everybody():
 
 def test_the_time_counts_at_which_a_request_was_on_its_way():
     clock = Clock()
-    limiter = Limiter(1, clock=lambda: clock.now, sleep=clock.sleep)
+    limiter = RateLimiter(1, clock=lambda: clock.now, sleep=clock.sleep)
     with limiter.turn() as sent:
         # Connecting took long; the answer takes longer, and keeps nobody waiting.
         clock.now += 5
@@ -57,7 +57,7 @@ def test_the_time_counts_at_which_a_request_was_on_its_way():
 
 def test_who_fails_to_send_gives_the_turn_on():
     clock = Clock()
-    limiter = Limiter(1, clock=lambda: clock.now, sleep=clock.sleep)
+    limiter = RateLimiter(1, clock=lambda: clock.now, sleep=clock.sleep)
     with contextlib.suppress(OSError), limiter.turn():
         raise OSError
     assert passes(limiter, clock, 1)[0] > 101

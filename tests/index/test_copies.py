@@ -15,7 +15,7 @@ from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
 from biovl.index.copies import check_sizes
 from biovl.index.opened import Index
-from biovl.index.query import Part, Query
+from biovl.index.query import Query, QueryPart
 from tests.index.small_index import publish, unit
 
 VECTORS_ND = unit(np.random.default_rng(0), 50, 16)
@@ -39,7 +39,7 @@ def test_an_index_in_a_bucket_is_copied_once_and_opened(bucket_uri: str, tmp_pat
     cache = tmp_path / "cache"
     for _ in range(2):
         index = Index.open(f"{bucket_uri}/once", str(cache))
-        found = index.search(Query(parts=(Part(vector_D=VECTORS_ND[3]),), k=1))
+        found = index.search(Query(parts=(QueryPart(vector_D=VECTORS_ND[3]),), k=1))
         assert [hit.figure_id for hit in found.hits] == ["PMC1_f3"]
     (copy,) = cache.iterdir()
     assert sorted(os.listdir(copy)) == sorted(os.listdir(local))

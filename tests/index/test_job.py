@@ -29,7 +29,7 @@ from biovl.index.filters import FilterTable
 from biovl.index.job import index
 from biovl.index.metadata import MetadataTable
 from biovl.index.opened import Index
-from biovl.index.query import Filter, Part, Query
+from biovl.index.query import Filter, Query, QueryPart
 from biovl.index.vectors import VectorIndex
 from biovl.index.words import Words
 from biovl.models import encoder
@@ -218,7 +218,7 @@ def test_cells_are_searched_with_settings_that_reach_the_recall_wanted(
         exact = vectors @ vectors[row]
         exact[row] = -2
         (about,) = metadata.rows([row], ["figure_id"])
-        hits_K = found.search(Query(parts=(Part(figure_id=about["figure_id"]),), k=10)).hits
+        hits_K = found.search(Query(parts=(QueryPart(figure_id=about["figure_id"]),), k=10)).hits
         near = [found.row_of(hit.figure_id) for hit in hits_K]
         hits += int((exact[near] >= np.sort(exact)[-10] - 1e-5).sum())
     assert notes["recall"]["images"]["image"] == pytest.approx(hits / 200, abs=1e-4)

@@ -14,7 +14,7 @@ from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.shards import ShardWriter
 from biovl.index.corpus import NOTE, path_from_index
 from biovl.index.opened import Index
-from biovl.index.query import Filter, Hit, Part, Query, Results, Years
+from biovl.index.query import Filter, Hit, Query, QueryPart, Results, Years
 from tests.index.small_index import figure, publish, unit
 
 RNG = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def index(uri: str) -> Index:
 
 
 def near(vector_D: np.ndarray, **given: Any) -> Query:
-    return Query(parts=(Part(vector_D=vector_D),), **given)
+    return Query(parts=(QueryPart(vector_D=vector_D),), **given)
 
 
 def ids(found: Results) -> list[str]:
@@ -72,9 +72,9 @@ def test_an_exact_search_finds_what_brute_force_does(index: Index) -> None:
 
 def test_parts_are_added_by_weight(index: Index) -> None:
     parts = (
-        Part(vector_D=IMAGES_ND[1], weight=2),
-        Part(vector_D=CAPTIONS_ND[2], kind="text", weight=0.5),
-        Part(figure_id=name(3), weight=-1),
+        QueryPart(vector_D=IMAGES_ND[1], weight=2),
+        QueryPart(vector_D=CAPTIONS_ND[2], kind="text", weight=0.5),
+        QueryPart(figure_id=name(3), weight=-1),
     )
     total_D = 2 * IMAGES_ND[1] + 0.5 * CAPTIONS_ND[2] - IMAGES_ND[3].astype(np.float16)
     total_D /= np.linalg.norm(total_D)
@@ -82,7 +82,7 @@ def test_parts_are_added_by_weight(index: Index) -> None:
 
 
 def test_a_figure_alone_finds_others_like_it_and_not_itself(index: Index) -> None:
-    found = ids(index.search(Query(parts=(Part(figure_id=name(5)),), exact=True)))
+    found = ids(index.search(Query(parts=(QueryPart(figure_id=name(5)),), exact=True)))
     assert found == exact_ids(IMAGES_ND, IMAGES_ND[5], 21)[1:]
 
 
@@ -113,16 +113,16 @@ def test_words_alone_rank_by_bm25(index: Index) -> None:
 
 
 WAYS = {
-    "images": {"parts": (Part(vector_D=unit(RNG, 1, 32)[0]),)},
-    "similar": {"parts": (Part(figure_id=name(9)),)},
+    "images": {"parts": (QueryPart(vector_D=unit(RNG, 1, 32)[0]),)},
+    "similar": {"parts": (QueryPart(figure_id=name(9)),)},
     "joined": {
-        "parts": (Part(vector_D=unit(RNG, 1, 32)[0], kind="text"),),
+        "parts": (QueryPart(vector_D=unit(RNG, 1, 32)[0], kind="text"),),
         "over": ("images", "captions"),
         "words": "heart IL-6",
     },
     "words": {"words": "heart"},
     "filtered": {
-        "parts": (Part(vector_D=unit(RNG, 1, 32)[0]),),
+        "parts": (QueryPart(vector_D=unit(RNG, 1, 32)[0]),),
         "filter": Filter(license_group=("commercial", "other"), year=Years(gte=2001)),
     },
 }
@@ -188,12 +188,15 @@ def test_settings_are_those_of_the_manifest_unless_given(index: Index) -> None:
         (near(np.ones(16, np.float32)), "of another model"),
         (near(np.zeros(32, np.float32)), "add up to nothing"),
         (
-            Query(parts=(Part(figure_id=name(0)), Part(figure_id=name(0), weight=-1))),
+            Query(parts=(QueryPart(figure_id=name(0)), QueryPart(figure_id=name(0), weight=-1))),
             "add up to nothing",
         ),
-        (Query(parts=(Part(figure_id="nobody"),)), "no figure 'nobody'"),
-        (Query(parts=(Part(),)), "either a vector or the id"),
-        (Query(parts=(Part(figure_id=name(0), weight=float("nan")),)), "weight must be finite"),
+        (Query(parts=(QueryPart(figure_id="nobody"),)), "no figure 'nobody'"),
+        (Query(parts=(QueryPart(),)), "either a vector or the id"),
+        (
+            Query(parts=(QueryPart(figure_id=name(0), weight=float("nan")),)),
+            "weight must be finite",
+        ),
         (near(IMAGES_ND[0], k=0), "k must be positive"),
         (near(IMAGES_ND[0], offset=-1), "offset not negative"),
     ],
@@ -218,7 +221,7 @@ def test_an_index_of_hardly_anything(count: int, tmp_path: Path) -> None:
     found = index.search(near(IMAGES_ND[0], k=5, over=("images",), words="lung"))
     assert set(ids(found)) == {name(row) for row in range(count)}
     assert index.figures([name(0), "nobody"]) == [figure(0) if count else None, None]
-    similar = Query(parts=(Part(figure_id=name(0)),))
+    similar = Query(parts=(QueryPart(figure_id=name(0)),))
     if count:
         assert len(index.search(similar).hits) == count - 1
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from biovl.index.opened import Index
-from biovl.index.query import Part, Query
+from biovl.index.query import Query, QueryPart
 from biovl.index.recall import choose_and_score, halves, interval, measured, recall_of
 from biovl.index.vectors import VectorIndex
 from tests.index.small_index import publish, unit
@@ -36,7 +36,11 @@ def test_recall_is_that_of_searches_as_they_are_served(
             exact_N = stored_ND.astype(np.float32) @ query_D
             exact_N[own] = -2 if own >= 0 else exact_N[own]
             nearest = {f"PMC{i // 3}_f{i}" for i in np.argsort(-exact_N)[:10]}
-            part = Part(figure_id=f"PMC{own // 3}_f{own}") if own >= 0 else Part(vector_D=query_D)
+            part = (
+                QueryPart(figure_id=f"PMC{own // 3}_f{own}")
+                if own >= 0
+                else QueryPart(vector_D=query_D)
+            )
             found = index.search(Query(parts=(part,), k=10, settings=settings)).hits
             hits += len(nearest & {hit.figure_id for hit in found})
         assert row["recall_at_10"] == pytest.approx(hits / (10 * QUERIES), abs=0.006)

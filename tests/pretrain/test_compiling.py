@@ -10,7 +10,7 @@ from timm.layers import DropPath
 from torch._dynamo.utils import counters
 
 from biovl.models.towers import TextTower
-from biovl.models.towers.attention import Layout, _attend_one_by_one, attend
+from biovl.models.towers.attention import CaptionLayout, _attend_one_by_one, attend
 from biovl.pretrain import compiling
 from biovl.pretrain.prepare import blocks_of
 
@@ -88,7 +88,7 @@ def test_a_packed_tower_compiles_once_whatever_the_lengths(graphs) -> None:
 @pytest.mark.parametrize(("causal", "reach"), [(False, None), (True, None), (False, 2)])
 def test_attention_in_a_compiled_block_has_the_gradients_of_attention(causal, reach) -> None:
     lengths_B = torch.tensor([5, 1, 8], dtype=torch.int32)
-    layout = Layout.of(lengths_B, torch.device("cpu"))
+    layout = CaptionLayout.of(lengths_B, torch.device("cpu"))
     torch.manual_seed(0)
     inputs = [torch.rand(14, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     weights = torch.rand(14, 2, 4, dtype=torch.float64)

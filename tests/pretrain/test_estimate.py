@@ -10,7 +10,7 @@ from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.activations import Activations, TowerActivations
-from biovl.pretrain.config import BatchConfig, PretrainConfig, StepConfig, WorkersConfig
+from biovl.pretrain.config import BatchConfig, PretrainConfig, PretrainWorkers, StepConfig
 from biovl.pretrain.dry_run import render
 from biovl.pretrain.estimate import estimate
 from biovl.pretrain.flops import ForwardCost, TextCost
@@ -55,7 +55,7 @@ def config(*, pairs=100, step=None, workers=1, epochs=2, later=None) -> Pretrain
         epochs=epochs,
         batch=BatchConfig(pairs=pairs, later=later or {}),
         step=step or StepConfig(),
-        workers=WorkersConfig(count=workers),
+        workers=PretrainWorkers(count=workers),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from biovl.core.errors import TrainingError
 from biovl.pretrain.config import TroubleConfig
 from biovl.pretrain.guard import Guard, chance
-from biovl.pretrain.schedule import Place
+from biovl.pretrain.schedule import StepPosition
 
 N = 4096
 LN_N = math.log(N)
@@ -26,7 +26,7 @@ def ended_after(
     """Return after how many steps a run with these losses is ended, and why; None if it is not."""
     guard = Guard(loss, warmup_pairs=warmup * pairs, warmup_steps=warmup)
     for step, value in enumerate(losses):
-        place = Place(epoch=0, step=step, pairs_before=step * pairs, batch_pairs=pairs)
+        place = StepPosition(epoch=0, step=step, pairs_before=step * pairs, batch_pairs=pairs)
         try:
             guard.see(float(value), place, trouble or TroubleConfig(), skipped=False)
         except TrainingError as error:
@@ -152,14 +152,16 @@ def test_more_pairs_in_a_step_are_no_jump_and_fewer_are_another_run() -> None:
         guard, trouble = Guard("infonce", warmup_pairs=0, warmup_steps=0), TroubleConfig()
         for step in range(600):
             pairs = first if step < 300 else then
-            guard.see(math.log(pairs) * 0.6, Place(0, step, pairs, step), trouble, skipped=False)
+            guard.see(
+                math.log(pairs) * 0.6, StepPosition(0, step, pairs, step), trouble, skipped=False
+            )
 
 
 def test_a_loss_that_is_skipped_for_long_ends_the_run() -> None:
     guard = Guard("infonce", warmup_pairs=0, warmup_steps=0)
     with pytest.raises(TrainingError, match="100 steps in a row"):
         for step in range(100):
-            guard.see(math.nan, Place(0, step, N, step), TroubleConfig(), skipped=True)
+            guard.see(math.nan, StepPosition(0, step, N, step), TroubleConfig(), skipped=True)
 
 
 def test_the_chance_of_siglip_is_the_least_that_equal_logits_lose() -> None:

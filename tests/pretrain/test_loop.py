@@ -20,9 +20,9 @@ from biovl.pretrain.config import (
     StepConfig,
     TroubleConfig,
 )
-from biovl.pretrain.loop import Report, Trainer, allow_tf32, train
+from biovl.pretrain.loop import StepReport, Trainer, allow_tf32, train
 from biovl.pretrain.optimizer import decays
-from biovl.pretrain.schedule import Place, Plan
+from biovl.pretrain.schedule import Plan, StepPosition
 from biovl.runtime.workers import Workers
 from tests.pretrain.tiny_clip import pairs, tiny_model, towers_of
 
@@ -48,7 +48,9 @@ def stream(start: int = 0, stop: int = 40) -> Iterator[Batch]:
     return (pairs(8, seed=number) for number in range(start, stop))
 
 
-def run(loop: Trainer, batches: Iterator[Batch], config: PretrainConfig = CONFIG) -> list[Report]:
+def run(
+    loop: Trainer, batches: Iterator[Batch], config: PretrainConfig = CONFIG
+) -> list[StepReport]:
     return list(train(loop, batches, config.trouble))
 
 
@@ -138,7 +140,7 @@ def test_a_run_that_does_no_better_than_guessing_ends(
 
 
 def test_a_run_that_was_killed_after_its_loss_jumped_is_compared_with_what_it_was() -> None:
-    loop, place = trainer(), Place(epoch=0, step=9, batch_pairs=4096, pairs_before=9 * 4096)
+    loop, place = trainer(), StepPosition(epoch=0, step=9, batch_pairs=4096, pairs_before=9 * 4096)
     for step in range(300):
         loop.guard.see(1.0 + 0.01 * (step % 7), place, CONFIG.trouble, skipped=False)
     resumed = trainer()

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from biovl.pretrain.meter import Meter, Step, duration, memory_bytes, short
+from biovl.pretrain.meter import Meter, StepRecord, duration, memory_bytes, short
 
 
 class Clock:
@@ -28,7 +28,7 @@ def meter(clock: Clock, **changes) -> Meter:
     return Meter(**{**usual, **changes})
 
 
-def step(done: int, **changes) -> Step:
+def step(done: int, **changes) -> StepRecord:
     usual = {
         "done": done,
         "epoch": 0,
@@ -42,7 +42,7 @@ def step(done: int, **changes) -> Step:
         "waited_s": 0.5,
         "seconds": 2.0,
     }
-    return Step(**{**usual, **changes})
+    return StepRecord(**{**usual, **changes})
 
 
 def test_a_record_has_the_numbers_of_its_step() -> None:

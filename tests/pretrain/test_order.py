@@ -8,13 +8,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.pretrain.order import Places, batch_of, epoch_order, read_places, rows_of, steps_of_epoch
+from biovl.pretrain.order import (
+    PairLocations,
+    batch_of,
+    epoch_order,
+    read_places,
+    rows_of,
+    steps_of_epoch,
+)
 
 
-def places(*pairs_of_shard: int) -> Places:
+def places(*pairs_of_shard: int) -> PairLocations:
     shard = np.repeat(np.arange(len(pairs_of_shard), dtype=np.int32), pairs_of_shard)
     count = len(shard)
-    return Places(
+    return PairLocations(
         shards=tuple(f"train/{number:05d}.tar" for number in range(len(pairs_of_shard))),
         shard=shard,
         offset=np.concatenate([np.arange(n) * 1024 for n in pairs_of_shard]).astype(np.int64),

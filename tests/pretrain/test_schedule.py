@@ -6,7 +6,7 @@ from open_clip_train.scheduler import const_lr, cosine_lr
 
 from biovl.core.errors import ConfigError
 from biovl.pretrain.config import BatchConfig, OptimConfig
-from biovl.pretrain.schedule import Place, Plan, learning_rate
+from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 
 
 def test_a_plan_leaves_out_what_is_no_whole_batch() -> None:
@@ -18,10 +18,10 @@ def test_a_plan_leaves_out_what_is_no_whole_batch() -> None:
 
 def test_the_steps_done_say_where_a_run_is() -> None:
     plan = Plan.of(103, BatchConfig(pairs=10, later={2: 40}), epochs=4)
-    assert plan.place(0) == Place(epoch=0, step=0, batch_pairs=10, pairs_before=0)
-    assert plan.place(13) == Place(epoch=1, step=3, batch_pairs=10, pairs_before=130)
-    assert plan.place(20) == Place(epoch=2, step=0, batch_pairs=40, pairs_before=200)
-    assert plan.place(23) == Place(epoch=3, step=1, batch_pairs=40, pairs_before=320)
+    assert plan.place(0) == StepPosition(epoch=0, step=0, batch_pairs=10, pairs_before=0)
+    assert plan.place(13) == StepPosition(epoch=1, step=3, batch_pairs=10, pairs_before=130)
+    assert plan.place(20) == StepPosition(epoch=2, step=0, batch_pairs=40, pairs_before=200)
+    assert plan.place(23) == StepPosition(epoch=3, step=1, batch_pairs=40, pairs_before=320)
 
 
 def test_a_corpus_smaller_than_a_batch_is_refused_with_both_numbers() -> None:

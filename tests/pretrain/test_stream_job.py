@@ -25,7 +25,7 @@ from biovl.pretrain.config import BatchConfig, DataConfig
 from biovl.pretrain.order import epoch_order, read_places, rows_of
 from biovl.pretrain.pairs import load_pairs
 from biovl.pretrain.schedule import Plan
-from biovl.pretrain.stream_job import Source, Stream, stream
+from biovl.pretrain.stream_job import PairSource, Stream, stream
 
 pytestmark = pytest.mark.ray
 
@@ -63,13 +63,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_corpus(tmp_path_factory.mktemp("stream"))
 
 
-def put(corpus: str, data: DataConfig) -> "ray.ObjectRef[Source]":
+def put(corpus: str, data: DataConfig) -> "ray.ObjectRef[PairSource]":
     places = read_places(corpus, "train")
-    return Source.put(corpus, places, seed=7, image_px=PX, data=data, tokenizer=TOKENIZER)
+    return PairSource.put(corpus, places, seed=7, image_px=PX, data=data, tokenizer=TOKENIZER)
 
 
 @pytest.fixture(scope="module")
-def source(corpus: str, ray_session: None) -> "ray.ObjectRef[Source]":
+def source(corpus: str, ray_session: None) -> "ray.ObjectRef[PairSource]":
     return put(corpus, DataConfig(run_pairs=3))
 
 
@@ -78,7 +78,7 @@ def texts(batch: Batch) -> list[np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def whole(source: "ray.ObjectRef[Source]") -> list[Batch]:
+def whole(source: "ray.ObjectRef[PairSource]") -> list[Batch]:
     """All batches of a run on one worker."""
     return list(stream(source, PLAN, steps_done=0, rank=0, workers=1))
 
@@ -112,7 +112,7 @@ def same(one: Batch, other: Batch) -> bool:
 
 
 def test_two_workers_have_the_halves_of_every_batch(
-    source: "ray.ObjectRef[Source]", whole: list[Batch]
+    source: "ray.ObjectRef[PairSource]", whole: list[Batch]
 ) -> None:
     # Both at the same time, as they run.
     streams = [stream(source, PLAN, steps_done=0, rank=rank, workers=2) for rank in range(2)]
@@ -138,7 +138,7 @@ def test_no_pair_comes_twice_in_an_epoch(whole: list[Batch]) -> None:
 
 @pytest.mark.parametrize("steps_done", [3, 5, 6])
 def test_a_stream_that_begins_later_gives_the_rest(
-    source: "ray.ObjectRef[Source]", whole: list[Batch], steps_done: int
+    source: "ray.ObjectRef[PairSource]", whole: list[Batch], steps_done: int
 ) -> None:
     rest = list(stream(source, PLAN, steps_done=steps_done, rank=0, workers=1))
     assert len(rest) == len(whole) - steps_done
@@ -146,7 +146,7 @@ def test_a_stream_that_begins_later_gives_the_rest(
 
 
 def test_small_pieces_and_short_pipelines_give_the_same(
-    source: "ray.ObjectRef[Source]", whole: list[Batch], monkeypatch: pytest.MonkeyPatch
+    source: "ray.ObjectRef[PairSource]", whole: list[Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pieces, "PIECE_PAIRS", 5)
     monkeypatch.setattr(pair_stream, "LEG_PIECES", 4)
@@ -154,7 +154,7 @@ def test_small_pieces_and_short_pipelines_give_the_same(
 
 
 def test_batches_may_be_written_to_and_torch_has_no_doubt(
-    source: "ray.ObjectRef[Source]",
+    source: "ray.ObjectRef[PairSource]",
 ) -> None:
     with warnings.catch_warnings(), _closing(source) as batches:
         warnings.simplefilter("error")
@@ -165,7 +165,7 @@ def test_batches_may_be_written_to_and_torch_has_no_doubt(
 
 
 class _closing:
-    def __init__(self, source: "ray.ObjectRef[Source]") -> None:
+    def __init__(self, source: "ray.ObjectRef[PairSource]") -> None:
         self._stream = stream(source, Plan.of(PAIRS, BATCHES, 500), steps_done=0, rank=0, workers=1)
 
     def __enter__(self) -> Stream:
@@ -175,7 +175,7 @@ class _closing:
         self._stream.close()
 
 
-def test_a_stream_that_is_closed_stops_loading(source: "ray.ObjectRef[Source]") -> None:
+def test_a_stream_that_is_closed_stops_loading(source: "ray.ObjectRef[PairSource]") -> None:
     with _closing(source) as batches:
         next(batches)
     thread = batches._thread
@@ -231,7 +231,7 @@ def test_a_process_that_is_killed_while_it_loads_changes_nothing(
     corpus: str, whole: list[Batch], tmp_path: Path
 ) -> None:
     places, data = read_places(corpus, "train"), DataConfig(run_pairs=3)
-    dying = Source.put(
+    dying = PairSource.put(
         corpus, places, seed=7, image_px=PX, data=data, tokenizer=DiesOnce(str(tmp_path / "mark"))
     )
     found = list(stream(dying, PLAN, steps_done=0, rank=0, workers=1))

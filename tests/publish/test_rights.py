@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from biovl.publish.rights import Wanted, figure_reasons, reasons
+from biovl.publish.rights import RequestedRows, figure_reasons, reasons
 
 FREE: dict[str, Any] = {
     "license": "CC-BY-4.0",
@@ -32,7 +32,7 @@ def row(**changes: Any) -> pa.Table:
 
 
 def reason(table: pa.Table, *groups: str, third_party: bool = False) -> str | None:
-    (found,) = reasons(table, Wanted(groups, third_party)).to_pylist()
+    (found,) = reasons(table, RequestedRows(groups, third_party)).to_pylist()
     return found
 
 
@@ -85,7 +85,7 @@ def test_a_cut_panel_needs_a_licence_that_allows_changes() -> None:
     panels = pa.concat_tables(
         [row(derivatives_allowed=False), row(derivatives_allowed=False), row()]
     ).append_column("box_px", boxes)
-    assert reasons(panels, Wanted()).to_pylist() == [
+    assert reasons(panels, RequestedRows()).to_pylist() == [
         "panel cut out, and licence does not allow derivatives",
         None,
         None,
@@ -97,7 +97,7 @@ def test_a_figure_stays_with_its_article_whose_text_it_carries() -> None:
     figures = pa.concat_tables(
         [row(source_uri="held"), row(source_uri="free"), row(source_uri="held", third_party=True)]
     )
-    assert figure_reasons(figures, articles, Wanted()).to_pylist() == [
+    assert figure_reasons(figures, articles, RequestedRows()).to_pylist() == [
         "its article: retracted",
         None,
         "credits a third party",

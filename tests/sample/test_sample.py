@@ -20,7 +20,7 @@ from biovl.sample.canvas import WIDTH
 from biovl.sample.figures import PHOTOGRAPHS, PLOTS
 from biovl.sample.plots import bars
 from biovl.sample.scans import chest
-from biovl.sample.words import COLOURS, TOPICS, Panel, Rng, Topic
+from biovl.sample.words import COLOURS, TOPICS, PanelContent, Rng, Topic
 
 ROOT = Path(__file__).parents[2]
 FLAVOURS = 6
@@ -247,7 +247,7 @@ def _contents(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("draw", PLOTS + PHOTOGRAPHS, ids=lambda draw: draw.__name__)
-def test_a_panel_is_an_image_with_words_in_jats(draw: Callable[[Topic, Rng], Panel]) -> None:
+def test_a_panel_is_an_image_with_words_in_jats(draw: Callable[[Topic, Rng], PanelContent]) -> None:
     panels = [draw(TOPICS[i], np.random.default_rng(i)) for i in range(4)]
     for panel in panels:
         assert panel.kind == draw.__name__

@@ -11,7 +11,7 @@ from biovl.core.artifacts import Folder
 from biovl.pretrain.config import PretrainConfig
 from biovl.sweep import plots, report, tables
 from biovl.sweep.config import SweepConfig
-from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, Outcome
+from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, TrialOutcome
 from biovl.sweep.trials import Trial, trials_of
 from tests.sweep.corpora import index_only
 
@@ -33,22 +33,24 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> SweepConfig:
     return configs.build(SweepConfig, values)
 
 
-def scored(trial: Trial, recall: float) -> Outcome:
+def scored(trial: Trial, recall: float) -> TrialOutcome:
     scores: dict[str, Any] = {"loss": 1 - recall, "pairs": 20}
     for k in KS:
         scores[f"chance_recall_at_{k}"] = k / 20
         scores[f"image_to_text_recall_at_{k}"] = recall
         scores[f"text_to_image_recall_at_{k}"] = recall
     values: dict[str, Any] = {"status": FINISHED, "reason": "", "seconds": 2.0, "epoch": 1}
-    return Outcome(trial=trial, scores={0: scores, 1: scores}, **values)
+    return TrialOutcome(trial=trial, scores={0: scores, 1: scores}, **values)
 
 
-def unfinished(trial: Trial, status: str, reason: str) -> Outcome:
-    return Outcome(trial=trial, status=status, reason=reason, scores={}, epoch=None, seconds=None)
+def unfinished(trial: Trial, status: str, reason: str) -> TrialOutcome:
+    return TrialOutcome(
+        trial=trial, status=status, reason=reason, scores={}, epoch=None, seconds=None
+    )
 
 
 @pytest.fixture
-def outcomes(config: SweepConfig) -> list[Outcome]:
+def outcomes(config: SweepConfig) -> list[TrialOutcome]:
     short, other_short, long, other_long = trials_of(config)
     return [
         scored(short, 0.1),
@@ -59,7 +61,7 @@ def outcomes(config: SweepConfig) -> list[Outcome]:
 
 
 def test_a_row_has_the_mean_of_its_seeds_and_the_papers_number(
-    config: SweepConfig, outcomes: list[Outcome]
+    config: SweepConfig, outcomes: list[TrialOutcome]
 ) -> None:
     head, _, short, long = tables.paper_table(config, outcomes).splitlines()
     assert [cell.strip() for cell in head.split("|")[1:5]] == [
@@ -71,7 +73,7 @@ def test_a_row_has_the_mean_of_its_seeds_and_the_papers_number(
 
 
 def test_a_trial_that_failed_is_told_with_its_reason(
-    config: SweepConfig, outcomes: list[Outcome]
+    config: SweepConfig, outcomes: list[TrialOutcome]
 ) -> None:
     *_, long = tables.paper_table(config, outcomes).splitlines()
     assert "1 of 2; seed 1 failed: step 3 of 4: the loss is nan |" in long
@@ -82,7 +84,7 @@ def test_a_trial_that_failed_is_told_with_its_reason(
 
 
 def test_the_best_row_is_a_recipe_for_pretrain(
-    config: SweepConfig, outcomes: list[Outcome], tmp_path: Path
+    config: SweepConfig, outcomes: list[TrialOutcome], tmp_path: Path
 ) -> None:
     best = report.write(Folder(str(tmp_path)), config, outcomes)
     assert best == outcomes[2].trial.name
@@ -116,14 +118,14 @@ def test_a_file_that_is_no_recipe_is_told(
 
 
 def test_plots_are_drawn_along_what_varies_and_again_in_the_same_bytes(
-    outcomes: list[Outcome],
+    outcomes: list[TrialOutcome],
 ) -> None:
     drawn = plots.plots(outcomes)
     assert set(drawn) == {"context.png", "settings.png", "curves.png", "tokens.png"}
     assert drawn == plots.plots(outcomes)
 
 
-def test_there_are_plots_where_nothing_was_scored(outcomes: list[Outcome]) -> None:
+def test_there_are_plots_where_nothing_was_scored(outcomes: list[TrialOutcome]) -> None:
     nothing = [unfinished(outcome.trial, STOPPED, "") for outcome in outcomes]
     assert plots.plots(nothing)
     assert tables.best_row(nothing) is None

@@ -20,7 +20,7 @@ from biovl.annotate.articles import PREFIX, articles_of
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import storage_problem
-from biovl.core.tables import Part, Table
+from biovl.core.tables import Table, TablePart
 
 _PLANNERS = 16
 """Parquet footers read concurrently: in a bucket each takes a tenth of a second."""
@@ -72,7 +72,7 @@ def plan(table: Table, rows_per_unit: int) -> list[Unit]:
     """
     folder = Folder(table.uri)
 
-    def group_rows(part: Part) -> list[int]:
+    def group_rows(part: TablePart) -> list[int]:
         with folder.filesystem.open_input_file(folder.at(part.path)) as file:
             try:
                 metadata = pq.read_metadata(file)
@@ -219,7 +219,7 @@ def _as_row(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class RowBatch:
     """Rows prepared for the model."""
 
     part: int
@@ -230,7 +230,7 @@ class Batch:
     """Defect of every row, or None."""
 
 
-def batch_of(table: pa.Table, row: int) -> Batch:
+def batch_of(table: pa.Table, row: int) -> RowBatch:
     """Return the batch in one row of a table, without a copy."""
     buffer = table["prepared"][row].as_buffer()
     shape, dtype = table["shape"][row].as_py(), table["dtype"][row].as_py()
@@ -240,7 +240,7 @@ def batch_of(table: pa.Table, row: int) -> Batch:
         prepared = np.array(texts, object)
     else:
         prepared = np.frombuffer(buffer, np.dtype(dtype)).reshape(shape)
-    return Batch(
+    return RowBatch(
         part=table["part"][row].as_py(),
         first=table["first"][row].as_py(),
         prepared=prepared,

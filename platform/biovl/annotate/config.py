@@ -16,7 +16,7 @@ from biovl.core.tables import COLUMNS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers:
+class AnnotateWorkers:
     """Those that hold a copy of the model. More of them change nothing but the time."""
 
     count: int = 0
@@ -57,7 +57,7 @@ class AnnotateConfig:
     """Rows that go through the model at a time, and that a killed job keeps or does again."""
     rows_per_task: int = 1_024
     """Rows that a task prepares, at least one row group of the table."""
-    workers: Workers = field(default_factory=Workers)
+    workers: AnnotateWorkers = field(default_factory=AnnotateWorkers)
 
     may_be_empty: bool = False
     """Whether a result without anything usable is published; else it is an error."""

@@ -23,7 +23,7 @@ from ray.data import ActorPoolStrategy
 
 from biovl.annotate import articles, batches, pieces
 from biovl.annotate import longcap_job as longcap_engine
-from biovl.annotate.annotators import Annotator, Model
+from biovl.annotate.annotators import Annotator, LoadedModel
 from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.batches import BATCH, Unit
 from biovl.annotate.config import AnnotateConfig
@@ -258,7 +258,7 @@ class _Compute:
 
     # Loaded with the first batch, to report errors: a failing constructor kills the actor.
     @functools.cached_property
-    def _model(self) -> Model:
+    def _model(self) -> LoadedModel:
         if not self._config.has_weights:
             return self._annotator.load("cpu", self._config.precision)
         import torch

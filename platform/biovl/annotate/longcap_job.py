@@ -19,8 +19,8 @@ from biovl.annotate import batches
 from biovl.annotate.annotators.longcap import EngineConfig, LongCap
 from biovl.annotate.batches import Unit
 from biovl.annotate.config import AnnotateConfig
-from biovl.annotate.longcap.spending import Cache
-from biovl.annotate.longcap.steps import Answer, body_of
+from biovl.annotate.longcap.spending import AnswerCache
+from biovl.annotate.longcap.steps import ModelAnswer, body_of
 from biovl.core.tables import Table
 from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.progress import Progress
@@ -124,7 +124,7 @@ def _next_requests(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
     """Yield the next requests of the figures of a unit."""
     config, annotator, table, units = ray.get(shared)
     (number,) = numbers["item"].to_pylist()
-    cache = Cache(annotator.config.cache)
+    cache = AnswerCache(annotator.config.cache)
     rows = batches.rows_of(table, units[number], annotator.reads, config.batch)
     while True:
 
@@ -144,7 +144,7 @@ def _next_requests(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
             yield pa.Table.from_pylist([step["next"]], _ASKED)
 
 
-def _next(annotator: LongCap, cache: Cache, row: dict[str, Any]) -> dict[str, Any] | None:
+def _next(annotator: LongCap, cache: AnswerCache, row: dict[str, Any]) -> dict[str, Any] | None:
     prepared = annotator.prepare(row)
     if isinstance(prepared, str):
         return None
@@ -170,7 +170,7 @@ def _store_answer(uri: str, row: dict[str, Any]) -> dict[str, Any]:
         return {"kept": 0, "failed": None}
     most = json.loads(row["body"])["max_tokens"]
     output_tokens = int(row["num_generated_tokens"])
-    answer = Answer(
+    answer = ModelAnswer(
         text=row["generated_text"],
         # The engine's rows do not include the finish reason.
         finish="length" if output_tokens >= most else "stop",
@@ -180,6 +180,6 @@ def _store_answer(uri: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"failed": None, **run_task(uri, lambda: _put(uri, row["key"], answer))}
 
 
-def _put(uri: str, key: str, answer: Answer) -> dict[str, Any]:
-    Cache(uri).put(key, answer)
+def _put(uri: str, key: str, answer: ModelAnswer) -> dict[str, Any]:
+    AnswerCache(uri).put(key, answer)
     return {"kept": 1}

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.annotate.annotators import NOT_FINITE, Annotator, Model
-from biovl.annotate.batches import Batch, Unit, piece
+from biovl.annotate.annotators import NOT_FINITE, Annotator, LoadedModel
+from biovl.annotate.batches import RowBatch, Unit, piece
 from biovl.core.artifacts import Draft
-from biovl.core.tables import Part
+from biovl.core.tables import TablePart
 
 # Shapes: B rows of a batch, K usable ones, D embedding.
 
@@ -30,7 +30,7 @@ def defect_column(annotator: Annotator) -> str:
     return f"{annotator.name}_defect"
 
 
-def compute(annotator: Annotator, model: Model, batch: Batch) -> pa.Table:
+def compute(annotator: Annotator, model: LoadedModel, batch: RowBatch) -> pa.Table:
     """Compute the columns of a batch."""
     defects = np.array(batch.defects, object)
     usable_K = np.flatnonzero([defect is None for defect in batch.defects])
@@ -54,7 +54,7 @@ def compute(annotator: Annotator, model: Model, batch: Batch) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema_of(annotator))
 
 
-def write(out: str, annotator: Annotator, model: Model, batch: Batch) -> int:
+def write(out: str, annotator: Annotator, model: LoadedModel, batch: RowBatch) -> int:
     """Compute the columns of a batch and write them; return the number of rows."""
     with Draft(out).folder.writer(piece(batch.part, batch.first)) as stream:
         pq.write_table(compute(annotator, model, batch), stream, compression="none")
@@ -62,7 +62,7 @@ def write(out: str, annotator: Annotator, model: Model, batch: Batch) -> int:
 
 
 def join(
-    out: str, annotator: Annotator, part: Part, units: Sequence[Unit], size: int
+    out: str, annotator: Annotator, part: TablePart, units: Sequence[Unit], size: int
 ) -> dict[str, Any]:
     """Write a part from its pieces.
 

@@ -38,7 +38,7 @@ _MAX_RANGE = 20
 
 
 @dataclass(frozen=True)
-class Place:
+class FigureContext:
     """A ``<fig>`` and its context in the published article."""
 
     figure: etree._Element
@@ -52,7 +52,7 @@ class Place:
     abstract: etree._Element | None
 
 
-def figure_places(article: etree._Element) -> list[Place]:
+def figure_places(article: etree._Element) -> list[FigureContext]:
     """Return every ``<fig>`` in document order, floats and supplements included."""
     keys: dict[etree._Element, str] = {}
     taken: set[str] = set()
@@ -71,7 +71,7 @@ def figure_places(article: etree._Element) -> list[Place]:
         parent = parents.get("fig")
         titles = [section.find("title") for section in figure.iterancestors("sec")]
         places.append(
-            Place(
+            FigureContext(
                 figure=figure,
                 key=key,
                 parent_key=keys[parent] if parent is not None else None,
@@ -84,7 +84,7 @@ def figure_places(article: etree._Element) -> list[Place]:
     return places
 
 
-def cited_figures(article: etree._Element, places: list[Place]) -> list[list[Mention]]:
+def cited_figures(article: etree._Element, places: list[FigureContext]) -> list[list[Mention]]:
     """Return the paragraphs that cite each figure, in document order.
 
     Marks the references and superscripts of those paragraphs in place.
@@ -119,7 +119,9 @@ def cited_figures(article: etree._Element, places: list[Place]) -> list[list[Men
     return found
 
 
-def _references_to(article: etree._Element, places: list[Place]) -> dict[etree._Element, list[int]]:
+def _references_to(
+    article: etree._Element, places: list[FigureContext]
+) -> dict[etree._Element, list[int]]:
     """Return the xrefs to figures in document order, and the figures of each."""
     targets: dict[tuple[etree._Element | None, str], list[int]] = defaultdict(list)
     for index, place in enumerate(places):
@@ -168,7 +170,7 @@ def _named(content: str, cited: list[tuple[list[int], Span]]) -> Iterator[tuple[
 class _Numbering:
     """Figures by the number of their label, to expand ranges."""
 
-    def __init__(self, places: list[Place]) -> None:
+    def __init__(self, places: list[FigureContext]) -> None:
         self.of: dict[int, tuple[etree._Element | None, str, int]] = {}
         self.figure: dict[tuple[etree._Element | None, str, int], int] = {}
         for index, place in enumerate(places):

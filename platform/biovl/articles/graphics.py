@@ -15,7 +15,7 @@ _BOUNDARY = "._-"
 _LONGEST_SUFFIX = 8
 
 
-class Files:
+class FileLookup:
     """The files of one package, looked up by the names in its XML."""
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lxml import etree
 
 from biovl.articles import licenses, text
-from biovl.articles.citations import Place, cited_figures, figure_places
+from biovl.articles.citations import FigureContext, cited_figures, figure_places
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
 from biovl.articles.front import GRAPHICAL_ABSTRACTS, front_matter
 from biovl.articles.glossary import abbreviations
@@ -57,7 +57,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedArticle:
     """An article's content, or the reason there is none."""
 
     content: ArticleContent | None
@@ -65,7 +65,7 @@ class Reading:
     detail: str | None = None
 
 
-def read_article(xml: bytes) -> Reading:
+def read_article(xml: bytes) -> ParsedArticle:
     """Parse one article.
 
     Args:
@@ -73,26 +73,26 @@ def read_article(xml: bytes) -> Reading:
             wrapper of an E-utilities or OAI-PMH response.
     """
     if (need := tree_bytes(xml)) > MAX_TREE_BYTES:
-        return Reading(None, TOO_LARGE, f"its tree would take {need / 1e6:.0f} MB")
+        return ParsedArticle(None, TOO_LARGE, f"its tree would take {need / 1e6:.0f} MB")
     try:
         root = parse_xml(xml.lstrip())
     except (etree.XMLSyntaxError, ValueError) as error:
         # A bomb exceeds libxml2's limits before its declarations can be inspected.
         bomb = b"<!ENTITY" in xml[:_PROLOG_BYTES]
-        return Reading(None, DECLARES_ENTITIES if bomb else MALFORMED, str(error)[:300])
+        return ParsedArticle(None, DECLARES_ENTITIES if bomb else MALFORMED, str(error)[:300])
     declared = _declared_entities(root)
     if declared:
-        return Reading(None, DECLARES_ENTITIES, declared)
+        return ParsedArticle(None, DECLARES_ENTITIES, declared)
     articles = _articles(root)
     if len(articles) != 1:
         if articles:
-            return Reading(None, SEVERAL_ARTICLES, str(len(articles)))
-        return Reading(None, NOT_AN_ARTICLE, f"root element {etree.QName(root).localname}")
+            return ParsedArticle(None, SEVERAL_ARTICLES, str(len(articles)))
+        return ParsedArticle(None, NOT_AN_ARTICLE, f"root element {etree.QName(root).localname}")
     article = articles[0]
     unknown = text.resolve_entities(article)
     if unknown:
-        return Reading(None, UNKNOWN_ENTITY, unknown)
-    return Reading(_content(article))
+        return ParsedArticle(None, UNKNOWN_ENTITY, unknown)
+    return ParsedArticle(_content(article))
 
 
 def _declared_entities(root: etree._Element) -> str | None:
@@ -162,7 +162,7 @@ def _move_floats(article: etree._Element) -> None:
         around.insert(around.index(host) + 1, element)
 
 
-def _figure(place: Place, mentions: list[Mention], language: str | None) -> FigureContent:
+def _figure(place: FigureContext, mentions: list[Mention], language: str | None) -> FigureContent:
     figure = place.figure
     marked = "\n".join(filter(None, _captions(place, language)))
     caption, spans = text.without_marks(_GLUED_LABEL.sub(r"\1 ", marked))
@@ -202,7 +202,7 @@ def _figure(place: Place, mentions: list[Mention], language: str | None) -> Figu
     )
 
 
-def _captions(place: Place, language: str | None) -> list[str]:
+def _captions(place: FigureContext, language: str | None) -> list[str]:
     """Return the texts of a caption in reading order, including marks.
 
     The caption of a group applies to all its members. Paragraphs next to a caption are the end of
@@ -225,7 +225,7 @@ def _captions(place: Place, language: str | None) -> list[str]:
     return [text.with_marks(part) for part in words]
 
 
-def _kind(place: Place, label: str, *, has_graphics: bool) -> str:
+def _kind(place: FigureContext, label: str, *, has_graphics: bool) -> str:
     if place.scope is not None:
         return "author-response"
     if place.parent_key is not None or place.figure.get("specific-use") == "child-fig":

@@ -26,7 +26,7 @@ _REASON_CHARACTERS = 54
 
 
 @dataclass(frozen=True)
-class Step:
+class CohortStage:
     """A box of the diagram, and the exclusions between it and the next one."""
 
     title: str
@@ -36,7 +36,7 @@ class Step:
     note: str = ""
 
 
-def steps(stats: Mapping[str, Any]) -> list[Step]:
+def steps(stats: Mapping[str, Any]) -> list[CohortStage]:
     """Return the boxes from the first to the pairs of the corpus.
 
     The exclusions after each box add up to the difference to the next box of the same unit.
@@ -47,24 +47,30 @@ def steps(stats: Mapping[str, Any]) -> list[Step]:
     without = articles["defects"].get(NO_FIGURES, 0)
     dropped, corpus = dict(stats["dropped"]), stats["corpus"]
     result = [
-        Step("Articles seen", articles["seen"], "could not be read", unreadable),
-        Step("Articles read", readable, "without figures", {NO_FIGURES: without}),
-        Step("Articles with figures", readable - without),
+        CohortStage("Articles seen", articles["seen"], "could not be read", unreadable),
+        CohortStage("Articles read", readable, "without figures", {NO_FIGURES: without}),
+        CohortStage("Articles with figures", readable - without),
     ]
     # Drops exclude defective figures only if the rule for defects dropped all of them.
     by_defect = rules.usable_image().name
     if dropped.get(by_defect, 0) == figures["defective"]:
         dropped.pop(by_defect, None)
         result += [
-            Step("Published figure images", figures["seen"], "not usable", figures["defects"]),
-            Step("Usable figure images", figures["usable"], "left out of the corpus", dropped),
+            CohortStage(
+                "Published figure images", figures["seen"], "not usable", figures["defects"]
+            ),
+            CohortStage(
+                "Usable figure images", figures["usable"], "left out of the corpus", dropped
+            ),
         ]
     else:
         result += [
-            Step("Published figure images", figures["seen"], "left out of the corpus", dropped)
+            CohortStage(
+                "Published figure images", figures["seen"], "left out of the corpus", dropped
+            )
         ]
     of = _from_articles(corpus["articles"])
-    return [*result, Step("Pairs in the corpus", corpus["images"], note=of)]
+    return [*result, CohortStage("Pairs in the corpus", corpus["images"], note=of)]
 
 
 def cohort(stats: Mapping[str, Any]) -> bytes:
@@ -99,7 +105,7 @@ def _from_articles(count: int) -> str:
     return f"from {count:,} article{'' if count == 1 else 's'}"
 
 
-def _reason_lines(step: Step) -> list[tuple[str, str]]:
+def _reason_lines(step: CohortStage) -> list[tuple[str, str]]:
     """Return count and text of each line of a side box; long reasons wrap to two lines."""
     ordered = sorted(step.reasons.items(), key=lambda item: (-item[1], item[0]))
     found = [(reason, count) for reason, count in ordered if count]
@@ -123,7 +129,7 @@ def _side(
     axes: Axes,
     from_x: float,
     centre: float,
-    step: Step,
+    step: CohortStage,
     lines: list[tuple[str, str]],
     height_in: float,
 ) -> None:

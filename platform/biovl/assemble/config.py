@@ -44,7 +44,7 @@ class ImageConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitConfig:
+class SplitShares:
     """Which share of the articles, or of the groups of a table, is kept from training."""
 
     val_permyriad: int = 500
@@ -169,7 +169,7 @@ class AssembleConfig:
     annotate wrote in a column of that name (in ``columns``), which else stands beside the text."""
 
     image: ImageConfig = field(default_factory=ImageConfig)
-    split: SplitConfig = field(default_factory=SplitConfig)
+    split: SplitShares = field(default_factory=SplitShares)
     duplicates: DuplicateConfig = field(default_factory=DuplicateConfig)
     balance: BalanceConfig = field(default_factory=BalanceConfig)
     shard: ShardConfig = field(default_factory=ShardConfig)
@@ -248,13 +248,13 @@ def concept_balanced() -> AssembleConfig:
 def pmc_15m() -> AssembleConfig:
     """PMC-15M of BiomedCLIP: training, 9 and 496 of 10,000 articles to val and test."""
     # Section 2: 13.9 M, 13.6 k and 726 k pairs (Zhang et al. 2023, arXiv:2303.00915).
-    split = SplitConfig(val_permyriad=9, test_permyriad=496, least_articles=0, most_articles=None)
+    split = SplitShares(val_permyriad=9, test_permyriad=496, least_articles=0, most_articles=None)
     return replace(training(), split=split)
 
 
 def small() -> AssembleConfig:
     """The default for a few articles: a tenth of them to val, a tenth to test."""
-    return replace(default(), split=SplitConfig(val_permyriad=1_000, test_permyriad=1_000))
+    return replace(default(), split=SplitShares(val_permyriad=1_000, test_permyriad=1_000))
 
 
 RECIPES: dict[str, Recipe[AssembleConfig]] = {

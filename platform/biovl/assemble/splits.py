@@ -84,7 +84,7 @@ def shuffle_keys(ids: Iterable[str], seed: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardLayout:
     """Shard and position of each pair."""
 
     shard: np.ndarray
@@ -101,7 +101,7 @@ def lay_out(
     *,
     max_bytes: int,
     max_pairs: int,
-) -> Layout:
+) -> ShardLayout:
     """Return a shuffled layout of one split's pairs with the figures of each article far apart.
 
     Of an article with n pairs, at most n / shards, rounded up, are in one shard, at even distances:
@@ -119,7 +119,7 @@ def lay_out(
     """
     rows = len(pair_keys)
     if rows == 0:
-        return Layout(np.empty(0, np.int64), np.empty(0, np.int64))
+        return ShardLayout(np.empty(0, np.int64), np.empty(0, np.int64))
     order = np.lexsort((pair_keys, article_keys))
     keys, counted = article_keys[order], size_bytes[order]
     shards = _shards(np.where(counted > max_bytes, 0, counted), max_bytes, max_pairs)
@@ -139,7 +139,7 @@ def lay_out(
     along = np.lexsort(((turn + beginning) / turns, shard))
     place = np.empty(rows, np.int64)
     place[along] = dealt - np.searchsorted(shard[along], shard[along])
-    layout = Layout(np.empty(rows, np.int64), np.empty(rows, np.int64))
+    layout = ShardLayout(np.empty(rows, np.int64), np.empty(rows, np.int64))
     layout.shard[order], layout.place[order] = shard, place
     return layout
 

@@ -13,7 +13,7 @@ from biovl.assemble.tally import (
     PIXEL_BINS,
     PIXEL_BINS_PER_OCTAVE,
     SEPARATOR,
-    Tally,
+    PairTally,
     ValueCounts,
     grouped,
     numbers,
@@ -52,7 +52,7 @@ CONVENTIONS = {
 
 
 def statistics(
-    whole: Tally,
+    whole: PairTally,
     *,
     harvested: Mapping[str, Any],
     dropped: Mapping[str, int],
@@ -155,7 +155,7 @@ def _sum(table: pa.Table, name: str) -> int:
     return int(pc.sum(table[name]).as_py() or 0)
 
 
-def _by_split(whole: Tally) -> dict[str, dict[str, int]]:
+def _by_split(whole: PairTally) -> dict[str, dict[str, int]]:
     pairs = grouped(whole.pairs, ("split",), ("pairs", "size_bytes"))
     articles = grouped(whole.articles, ("split", "article_id"), ())
     counted = {split: len(articles.filter(pc.equal(articles["split"], split))) for split in SPLITS}

@@ -1,7 +1,7 @@
 """Mergeable counts of pairs: counts of pieces of an index, in any order, add up to the whole.
 
-Counts are exact. A ``Tally`` holds a count per distinct length and a row per article, so its size
-grows with the articles and not with the pairs.
+Counts are exact. A ``PairTally`` holds a count per distinct length and a row per article, so its
+size grows with the articles and not with the pairs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +102,7 @@ class ValueCounts:
 
 
 @dataclass(frozen=True)
-class Tally:
+class PairTally:
     """Counts of some pairs; add tallies with ``merge``."""
 
     lengths: Mapping[str, ValueCounts]
@@ -115,7 +115,7 @@ class Tally:
     """One row per article, split, licence and licence group: its pairs, and article metadata."""
 
 
-def tally(pairs: pa.Table | pa.RecordBatch) -> Tally:
+def tally(pairs: pa.Table | pa.RecordBatch) -> PairTally:
     """Return the counts of some rows of the index; only the columns ``READS`` are used."""
     table = pa.table({name: pairs[name] for name in READS}).cast(_COLUMNS)
     lengths = {name: ValueCounts.of(numbers(table, name)) for name in LENGTHS}
@@ -132,16 +132,16 @@ def tally(pairs: pa.Table | pa.RecordBatch) -> Tally:
         .append_column("size_bytes", table["size"])
         .append_column("mesh", pc.binary_join(table["mesh_terms"], SEPARATOR))
     )
-    return Tally(lengths, _grouped_pairs(table), _grouped_articles(table))
+    return PairTally(lengths, _grouped_pairs(table), _grouped_articles(table))
 
 
-def merge(tallies: Iterable[Tally]) -> Tally:
+def merge(tallies: Iterable[PairTally]) -> PairTally:
     """Return the sum of tallies, with few of them in memory at a time.
 
     Tallies are merged in pairs of similar size, as in merge sort: each row is copied a logarithmic
     number of times.
     """
-    waiting: list[tuple[int, Tally]] = []
+    waiting: list[tuple[int, PairTally]] = []
     for piece in tallies:
         rank = 0
         while waiting and waiting[-1][0] == rank:
@@ -179,8 +179,8 @@ def grouped(
     return rows.rename_columns([*keys, *sums, *minima])
 
 
-def _merge(pieces: Sequence[Tally]) -> Tally:
-    return Tally(
+def _merge(pieces: Sequence[PairTally]) -> PairTally:
+    return PairTally(
         {
             name: ValueCounts.merge([piece.lengths[name] for piece in pieces])
             for name in pieces[0].lengths

@@ -31,7 +31,7 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class IntervalEstimate:
     """A score and its interval."""
 
     value: float
@@ -40,7 +40,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class ScoreDifference:
     """By how much one model is ahead of another on the same examples."""
 
     value: float
@@ -75,7 +75,7 @@ def estimate(
     resamples: int = RESAMPLES,
     seed: int = 0,
     confidence: float = CONFIDENCE,
-) -> Estimate:
+) -> IntervalEstimate:
     """Return a score with its interval: bias-corrected and accelerated (BCa), SciPy's default.
 
     Where no resample differs, as of one example or of answers that are all right, the interval is
@@ -99,7 +99,7 @@ def estimate(
     value, scores = _resampled(drawn_K, count_K, statistic, resamples, seed)
     left_out_J, size_J = _jackknife(drawn_K, count_K, statistic, seed)
     low, high = _bca(value, scores, left_out_J, size_J, confidence)
-    return Estimate(value=value, low=low, high=high)
+    return IntervalEstimate(value=value, low=low, high=high)
 
 
 def interval(
@@ -123,7 +123,7 @@ def paired_difference(
     resamples: int = RESAMPLES,
     seed: int = 0,
     confidence: float = CONFIDENCE,
-) -> Difference:
+) -> ScoreDifference:
     """Return by how much ``ours`` is ahead: both are judged on the same resamples.
 
     What is hard for both models cancels, so this tells models apart whose intervals overlap.
@@ -156,7 +156,7 @@ def paired_difference(
     low, high = _bca(value, scores, left_out_J, size_J, confidence)
     rarer = min((scores <= 0).sum(), (scores >= 0).sum())
     p = min(1.0, 2 * (1 + float(rarer)) / (1 + len(scores)))
-    return Difference(value=value, low=low, high=high, p=p)
+    return ScoreDifference(value=value, low=low, high=high, p=p)
 
 
 def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from biovl.benchmark import class_names
-from biovl.benchmark.datasets import Images, Labelled
+from biovl.benchmark.datasets import Images, LabelledImages
 from biovl.benchmark.metrics import TIE
 from biovl.core.errors import ConfigError
 
@@ -64,7 +64,7 @@ class Choices:
         return float((1 / (self.option_VEO >= 0).sum(2)).mean())
 
 
-def of_classes(data: Labelled, captions: Mapping[str, Sequence[str]]) -> Choices:
+def of_classes(data: LabelledImages, captions: Mapping[str, Sequence[str]]) -> Choices:
     """Return a question for each image, whose options are the captions of all classes.
 
     Args:
@@ -97,14 +97,16 @@ def of_classes(data: Labelled, captions: Mapping[str, Sequence[str]]) -> Choices
     )
 
 
-def _named(data: Labelled, captions: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+def _named(
+    data: LabelledImages, captions: Mapping[str, Sequence[str]]
+) -> Mapping[str, Sequence[str]]:
     """Return captions by the data's own names of the classes; case and separators may differ."""
     known = dict.fromkeys(captions, ())
     names = class_names.match(data.classes, known, where=data.name, whose="the captions")
     return {own: captions[name] for own, name in zip(data.classes, names, strict=True)}
 
 
-def _check(data: Labelled, captions: Mapping[str, Sequence[str]]) -> None:
+def _check(data: LabelledImages, captions: Mapping[str, Sequence[str]]) -> None:
     if len(data.classes) < 2:
         raise ConfigError(f"{data.name} has one class: there is nothing to choose from")
     numbers = {name: len(captions[name]) for name in data.classes}

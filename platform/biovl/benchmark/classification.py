@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from biovl.benchmark import bootstrap
-from biovl.benchmark.bootstrap import Estimate
+from biovl.benchmark.bootstrap import IntervalEstimate
 from biovl.benchmark.metrics import TIE
 
 # Shapes: N images, C classes, K answers that differ, R resamples.
@@ -117,7 +117,7 @@ def estimates(
     *,
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
-) -> Mapping[str, Estimate]:
+) -> Mapping[str, IntervalEstimate]:
     """Return accuracy, balanced_accuracy and macro_f1 of predictions, with their intervals."""
     given_N2 = answers(labels_N, predicted_N)
     measures = {
@@ -137,7 +137,7 @@ def auroc_estimate(
     *,
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
-) -> Estimate:
+) -> IntervalEstimate:
     """Return the AUROC of two classes with its interval.
 
     Raises:

@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkersConfig:
+class BenchmarkWorkers:
     """Who embeds, and who trains where a task does."""
 
     count: int = 1
@@ -74,7 +74,7 @@ class BenchmarkConfig:
     """Images or texts that a model sees at a time."""
     per_unit: int = 1_024
     """Images or texts embedded by one task: what is lost when a worker is."""
-    workers: WorkersConfig = field(default_factory=WorkersConfig)
+    workers: BenchmarkWorkers = field(default_factory=BenchmarkWorkers)
 
     def __post_init__(self) -> None:
         if is_unfinished(self):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from biovl.benchmark.datasets import Labelled, Pairs, choices
+from biovl.benchmark.datasets import LabelledImages, Pairs, choices
 from biovl.core import plugins
 from biovl.core.artifacts import Folder, find_manifest
 from biovl.core.errors import ArtifactError
@@ -64,14 +64,14 @@ def opened(data: str | Plugin) -> Any:
     return plugins.make(KIND, described(data))
 
 
-def labelled(data: str | Plugin) -> Labelled:
+def labelled(data: str | Plugin) -> LabelledImages:
     """Return images with classes.
 
     Raises:
         ArtifactError: If it is something else.
     """
     found = opened(data if isinstance(data, Plugin) else with_classes(described(data)))
-    if not isinstance(found, Labelled):
+    if not isinstance(found, LabelledImages):
         raise ArtifactError(f"{_where(data)} has no classes: it holds {type(found).__name__}")
     return found
 

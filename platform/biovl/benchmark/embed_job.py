@@ -10,8 +10,8 @@ from ray.data import ActorPoolStrategy
 
 from biovl.benchmark import embedding, encoders
 from biovl.benchmark.config import BenchmarkConfig
-from biovl.benchmark.embedding import Wanted
-from biovl.benchmark.encoders import Known, Model
+from biovl.benchmark.embedding import EmbeddingTask
+from biovl.benchmark.encoders import BenchmarkModel, ModelDescription
 from biovl.core.artifacts import Draft
 from biovl.core.leases import acquire_lease
 from biovl.runtime.failures import raise_task_error, run_task
@@ -21,7 +21,7 @@ from biovl.runtime.progress import Progress
 class _Embed:
     """One copy of a model on a worker, which embeds unit after unit."""
 
-    def __init__(self, config: BenchmarkConfig, known: Known, todo: list[Any]) -> None:
+    def __init__(self, config: BenchmarkConfig, known: ModelDescription, todo: list[Any]) -> None:
         self._config, self._known, self._todo = config, known, todo
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -33,18 +33,20 @@ class _Embed:
         return {"rows": receipt["rows"]}
 
     @functools.cached_property
-    def _wanted(self) -> dict[str, Wanted]:
-        found: dict[str, Wanted] = ray.get(self._todo[0])
+    def _wanted(self) -> dict[str, EmbeddingTask]:
+        found: dict[str, EmbeddingTask] = ray.get(self._todo[0])
         return found
 
     # Loaded with the first unit, which can say why it fails: an actor that cannot begin only dies.
     @functools.cached_property
-    def _model(self) -> Model:
+    def _model(self) -> BenchmarkModel:
         device = "cuda" if self._config.workers.gpus else "cpu"
         return encoders.load(self._known.uri, device=device, precision=self._config.precision)
 
 
-def embed(config: BenchmarkConfig, name: str, wanted: Sequence[Wanted], say: Progress) -> None:
+def embed(
+    config: BenchmarkConfig, name: str, wanted: Sequence[EmbeddingTask], say: Progress
+) -> None:
     """Embed for one model what is not kept yet; for use within ``connect_ray``.
 
     Args:

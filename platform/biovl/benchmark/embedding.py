@@ -22,8 +22,8 @@ import pyarrow.fs as pafs
 
 from biovl.benchmark import encoders
 from biovl.benchmark.datasets import Images
-from biovl.benchmark.encoders import Known, Model
-from biovl.benchmark.tasks import Embedded
+from biovl.benchmark.encoders import BenchmarkModel, ModelDescription
+from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, find_manifest, to_json
 from biovl.core.errors import BiovlError
 from biovl.models.encoder import Precision
@@ -61,10 +61,10 @@ class Texts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class EmbeddingTask:
     """Something to be embedded by a model."""
 
-    model: Known
+    model: ModelDescription
     source: Images | Texts
     cache: str
     precision: Precision = "auto"
@@ -104,7 +104,9 @@ class Wanted:
         return found is not None and found.kind == KIND
 
 
-def embed_unit(wanted: Wanted, model: Model, number: int, threads: int) -> dict[str, Any]:
+def embed_unit(
+    wanted: EmbeddingTask, model: BenchmarkModel, number: int, threads: int
+) -> dict[str, Any]:
     """Embed one unit into the draft of its folder; return the receipt."""
     start = number * wanted.per_unit
     stop = min(start + wanted.per_unit, len(wanted.source))
@@ -132,7 +134,7 @@ def embed_unit(wanted: Wanted, model: Model, number: int, threads: int) -> dict[
 
 
 def _pixels(
-    images: Images, model: Model, start: int, stop: int, pool: ThreadPoolExecutor
+    images: Images, model: BenchmarkModel, start: int, stop: int, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[int, np.ndarray | str]]:
     """Yield what the model sees of each image, or why there is nothing."""
 
@@ -148,7 +150,7 @@ def _pixels(
 
 
 def _embed_waiting(
-    model: Model, waiting: list[tuple[int, np.ndarray]], rows_ND: np.ndarray
+    model: BenchmarkModel, waiting: list[tuple[int, np.ndarray]], rows_ND: np.ndarray
 ) -> None:
     if waiting:
         at = [row for row, _ in waiting]
@@ -156,7 +158,7 @@ def _embed_waiting(
         waiting.clear()
 
 
-def _embed_texts(model: Model, texts: Sequence[str], batch: int) -> np.ndarray:
+def _embed_texts(model: BenchmarkModel, texts: Sequence[str], batch: int) -> np.ndarray:
     # Those of similar length together: a batch is as wide as its longest.
     rows_ND = np.zeros((len(texts), model.dim), np.float32)
     order = np.argsort([len(text) for text in texts], kind="stable")
@@ -170,7 +172,7 @@ def _unit(number: int) -> str:
     return f".draft/units/{number:06d}.bin"
 
 
-def publish(wanted: Wanted) -> Manifest:
+def publish(wanted: EmbeddingTask) -> Manifest:
     """Join the units of a draft, all of which are there, and publish the vectors."""
     draft = Draft(wanted.uri)
     receipts: list[Any] = [
@@ -185,7 +187,9 @@ def publish(wanted: Wanted) -> Manifest:
     return draft.publish(_manifest(wanted, facts, unreadable))
 
 
-def _manifest(wanted: Wanted, facts: Mapping[str, Any], unreadable: Mapping[str, str]) -> Manifest:
+def _manifest(
+    wanted: EmbeddingTask, facts: Mapping[str, Any], unreadable: Mapping[str, str]
+) -> Manifest:
     return Manifest(
         kind=KIND,
         config=wanted.plain,
@@ -195,7 +199,7 @@ def _manifest(wanted: Wanted, facts: Mapping[str, Any], unreadable: Mapping[str,
     )
 
 
-def inputs(wanted: Wanted) -> list[Input]:
+def inputs(wanted: EmbeddingTask) -> list[Input]:
     """Return what the vectors are made by."""
     known = wanted.model
     return [Input(name="model", uri=known.fingerprint, fingerprint=known.fingerprint)]
@@ -224,7 +228,7 @@ def vectors(uri: str) -> np.ndarray:
         return copied
 
 
-def embedded(name: str, parts: Sequence[Wanted]) -> Embedded:
+def embedded(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenchmark:
     """Return the vectors of images whose parts are all kept, and what embeds texts.
 
     Args:
@@ -251,7 +255,7 @@ def embedded(name: str, parts: Sequence[Wanted]) -> Embedded:
     def truncated(texts: Sequence[str]) -> np.ndarray:
         return opened(known.uri, parts[0].precision).truncated(texts)
 
-    return Embedded(
+    return EmbeddedBenchmark(
         image_ND=rows[0] if len(rows) == 1 else np.concatenate(rows),
         unreadable=unreadable,
         text=text,
@@ -263,9 +267,9 @@ def embedded(name: str, parts: Sequence[Wanted]) -> Embedded:
     )
 
 
-def wanted_texts(like: Wanted, texts: Sequence[str]) -> Wanted:
+def wanted_texts(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
     """Return texts as something to be embedded by the same model."""
-    return Wanted(
+    return EmbeddingTask(
         model=like.model,
         source=Texts(tuple(texts)),
         cache=like.cache,
@@ -275,7 +279,7 @@ def wanted_texts(like: Wanted, texts: Sequence[str]) -> Wanted:
     )
 
 
-def _kept_texts(like: Wanted, texts: Sequence[str]) -> np.ndarray:
+def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
     """Return vectors of texts: those that are kept, or new ones, which are kept."""
     wanted = wanted_texts(like, texts)
     if wanted.published():
@@ -293,10 +297,10 @@ def _kept_texts(like: Wanted, texts: Sequence[str]) -> np.ndarray:
     return rows_MD
 
 
-_opened: OrderedDict[tuple[str, Precision], Model] = OrderedDict()
+_opened: OrderedDict[tuple[str, Precision], BenchmarkModel] = OrderedDict()
 
 
-def opened(uri: str, precision: Precision) -> Model:
+def opened(uri: str, precision: Precision) -> BenchmarkModel:
     """Return a model on the CPU; a process keeps the last two it used."""
     key = (uri, precision)
     if key not in _opened:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from biovl.benchmark import interpolated as between
 from biovl.benchmark import open_clip_models, transformers_models
-from biovl.benchmark.image_tower import ImageTower
+from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.core.artifacts import MANIFEST, Folder, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
@@ -36,7 +36,7 @@ from biovl.models.weight_files import local_copy
 UNTRAINED = "untrained"
 
 
-class Model(Protocol):
+class BenchmarkModel(Protocol):
     """A model put to use."""
 
     has_text: bool
@@ -61,13 +61,13 @@ class Model(Protocol):
         """Return which texts have more tokens than the context. bool, [B]."""
         ...
 
-    def image_tower(self) -> ImageTower:
+    def image_tower(self) -> TrainableImageTower:
         """Return the image tower to be trained; this model changes with it."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class ModelDescription:
     """A model before its weights are read."""
 
     uri: str
@@ -78,7 +78,7 @@ class Known:
     """Of its weights and settings."""
 
 
-def prepare(model: Model, data: bytes) -> np.ndarray:
+def prepare(model: BenchmarkModel, data: bytes) -> np.ndarray:
     """Return the pixels of an encoded image that a model sees.
 
     Decoding is ours for every model: models differ by what they make of the same pixels. Images are
@@ -95,7 +95,7 @@ def prepare(model: Model, data: bytes) -> np.ndarray:
     return model.crop(decoded.pixels)
 
 
-def describe(uri: str) -> Known:
+def describe(uri: str) -> ModelDescription:
     """Return what is known of a model without loading it.
 
     Raises:
@@ -105,20 +105,24 @@ def describe(uri: str) -> Known:
     if uri.startswith(between.SCHEME):
         ends = [describe(folder) for folder in between.folders(uri)]
         whole = between.fingerprint(uri, [end.fingerprint for end in ends])
-        return Known(uri=uri, kind="between", has_text=True, fingerprint=whole)
+        return ModelDescription(uri=uri, kind="between", has_text=True, fingerprint=whole)
     if uri.startswith("hf-hub:"):
-        return Known(uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri))
+        return ModelDescription(uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri))
     if not uri.startswith("local-dir:") and not _is_folder(uri):
         name, _, weights = uri.partition("/")
         open_clip_models.check(name, weights, UNTRAINED)
-        return Known(uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri, weights))
+        return ModelDescription(
+            uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri, weights)
+        )
     folder = uri.removeprefix("local-dir:")
     with local_copy(folder, with_weights=False) as path:
         if path is None or not path.is_dir():
             raise ArtifactError(f"{uri} is not there: expected the folder of a model")
         if (path / ours.CONFIG).is_file():
             kind = "open_clip" if uri.startswith("local-dir:") else "ours"
-            return Known(uri=uri, kind=kind, has_text=True, fingerprint=_of_folder(folder))
+            return ModelDescription(
+                uri=uri, kind=kind, has_text=True, fingerprint=_of_folder(folder)
+            )
         if not (path / "config.json").is_file():
             raise ArtifactError(
                 f"{uri} has neither {ours.CONFIG} nor config.json: it is not a model, or not "
@@ -126,7 +130,9 @@ def describe(uri: str) -> Known:
             )
         model_type = json.loads((path / "config.json").read_text()).get("model_type", "")
         has_text = transformers_models.has_text(model_type, uri)
-    return Known(uri=uri, kind="transformers", has_text=has_text, fingerprint=_of_folder(folder))
+    return ModelDescription(
+        uri=uri, kind="transformers", has_text=has_text, fingerprint=_of_folder(folder)
+    )
 
 
 def _is_folder(uri: str) -> bool:
@@ -136,7 +142,7 @@ def _is_folder(uri: str) -> bool:
     return uri.startswith(("/", ".", "~"))
 
 
-def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> Model:
+def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> BenchmarkModel:
     """Return a model for use.
 
     Raises:
@@ -181,7 +187,7 @@ class Ours:
         """Return which texts have more tokens than the context."""
         return np.array([self._encoder.preparation.truncated(text) for text in texts], bool)
 
-    def image_tower(self) -> ImageTower:
+    def image_tower(self) -> TrainableImageTower:
         """Return the image tower."""
         encoder = self._encoder
         seen = encoder.preparation
@@ -193,7 +199,7 @@ class Ours:
             feature_BD: Tensor = encoder.model.encode_image((image_BCHW - mean_C11) / std_C11)
             return feature_BD
 
-        return ImageTower(encoder.model, features)
+        return TrainableImageTower(encoder.model, features)
 
 
 def _of_name(uri: str, weights: str = "") -> str:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from biovl.benchmark import bootstrap, classification
 from biovl.benchmark import data as opening
 from biovl.benchmark.bootstrap import Statistic
-from biovl.benchmark.datasets import SPLITS, Labelled
-from biovl.benchmark.tasks import Outcome, Score
+from biovl.benchmark.datasets import SPLITS, LabelledImages
+from biovl.benchmark.tasks import Score, TaskOutcome
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
 
@@ -74,7 +74,7 @@ def draws(fractions: Sequence[float], seeds: Sequence[int]) -> list[Draw]:
     ]
 
 
-def labelled(data: str | Plugin, what: str) -> Labelled:
+def labelled(data: str | Plugin, what: str) -> LabelledImages:
     """Return images of classes with a split to learn from and one to be judged on.
 
     Args:
@@ -94,7 +94,7 @@ def labelled(data: str | Plugin, what: str) -> Labelled:
     return found
 
 
-def readable_rows(data: Labelled, image_ND: np.ndarray) -> dict[str, np.ndarray]:
+def readable_rows(data: LabelledImages, image_ND: np.ndarray) -> dict[str, np.ndarray]:
     """Return the readable images of each split; all others have a NaN in their vector.
 
     Raises:
@@ -109,13 +109,13 @@ def readable_rows(data: Labelled, image_ND: np.ndarray) -> dict[str, np.ndarray]
 
 
 def outcome(
-    data: Labelled,
+    data: LabelledImages,
     rows: Mapping[str, np.ndarray],
     learnt: Sequence[Learnt],
     *,
     resamples: int,
     validation: str = HELD_OUT,
-) -> Outcome:
+) -> TaskOutcome:
     """Return the scores of all draws, and what was said of every image of test.
 
     Args:
@@ -147,7 +147,7 @@ def outcome(
         scores += found
         table = table.append_column(f"accuracy{part}", _column(right_E, asked_E))
     unreadable = len(data.ids) - sum(len(own) for own in rows.values())
-    return Outcome(
+    return TaskOutcome(
         scores=tuple(scores),
         predictions=table,
         notes={

@@ -18,12 +18,12 @@ import torch
 from biovl.benchmark import embedding, encoders, few_shot, probe
 from biovl.benchmark import fine_tuning as tuning
 from biovl.benchmark.benchmarks import TASKS
-from biovl.benchmark.config import WorkersConfig
-from biovl.benchmark.datasets import Labelled
-from biovl.benchmark.embedding import Wanted
+from biovl.benchmark.config import BenchmarkWorkers
+from biovl.benchmark.datasets import LabelledImages
+from biovl.benchmark.embedding import EmbeddingTask
 from biovl.benchmark.few_shot import Learnt
 from biovl.benchmark.fine_tuning import Crops, Tuner
-from biovl.benchmark.tasks.fine_tune import FineTune, Training
+from biovl.benchmark.tasks.fine_tune import FineTune, FineTuneRun
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import BiovlError, ConfigError, TrainingError
@@ -37,9 +37,9 @@ Say = Callable[[str], None]
 
 def train(
     plugin: Plugin,
-    data: Labelled,
-    images: Sequence[Wanted],
-    workers: WorkersConfig,
+    data: LabelledImages,
+    images: Sequence[EmbeddingTask],
+    workers: BenchmarkWorkers,
     precision: Precision,
     place: str,
     say: Say,
@@ -68,7 +68,9 @@ def train(
     _run([one for one, _ in _chosen(task, place, tries)], shared, workers, place, say)
 
 
-def learnt(plugin: Plugin, data: Labelled, images: Sequence[Wanted], place: str) -> list[Learnt]:
+def learnt(
+    plugin: Plugin, data: LabelledImages, images: Sequence[EmbeddingTask], place: str
+) -> list[Learnt]:
     """Return what came of ``train``, in the order of the draws.
 
     Raises:
@@ -93,21 +95,21 @@ def learnt(plugin: Plugin, data: Labelled, images: Sequence[Wanted], place: str)
 
 
 def _chosen(
-    task: FineTune, place: str, tries: Sequence[Training]
-) -> list[tuple[Training, dict[str, float]]]:
+    task: FineTune, place: str, tries: Sequence[FineTuneRun]
+) -> list[tuple[FineTuneRun, dict[str, float]]]:
     draft = Draft(place)
     told = {one: (draft.read_note(f"trained/{one.name}") or {}).get("val") for one in tries}
     return task.chosen({one: tuple(val) if val else None for one, val in told.items()})
 
 
 def _run(
-    trainings: Sequence[Training], shared: Any, workers: WorkersConfig, place: str, say: Say
+    trainings: Sequence[FineTuneRun], shared: Any, workers: BenchmarkWorkers, place: str, say: Say
 ) -> None:
     """Train what has not been, so many at a time as there are workers."""
     draft = Draft(place)
     waiting = [one for one in trainings if draft.read_note(f"trained/{one.name}") is None]
     work = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus)(_trained)
-    running: dict[Any, Training] = {}
+    running: dict[Any, FineTuneRun] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers.count:
@@ -124,7 +126,7 @@ def _run(
             ray.cancel(task)
 
 
-def _trained(shared: Any, training: Training) -> dict[str, Any]:
+def _trained(shared: Any, training: FineTuneRun) -> dict[str, Any]:
     """Train on a worker; keep what is said of test, and the receipt."""
     plugin, data, images, workers, precision, place = shared
     return run_task(
@@ -134,12 +136,12 @@ def _trained(shared: Any, training: Training) -> dict[str, Any]:
 
 def _tuned(
     plugin: Plugin,
-    data: Labelled,
-    images: Sequence[Wanted],
-    workers: WorkersConfig,
+    data: LabelledImages,
+    images: Sequence[EmbeddingTask],
+    workers: BenchmarkWorkers,
     precision: Precision,
     place: str,
-    training: Training,
+    training: FineTuneRun,
 ) -> dict[str, Any]:
     if workers.gpus and not torch.cuda.is_available():
         raise ConfigError(
@@ -203,5 +205,5 @@ def _learn(tuner: Tuner, place: str, save_every_s: float) -> float | None:
     return loss
 
 
-def _logits(training: Training) -> str:
+def _logits(training: FineTuneRun) -> str:
     return f".draft/logits/{training.name}.npy"

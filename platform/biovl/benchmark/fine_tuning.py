@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from biovl.benchmark import encoders
 from biovl.benchmark.datasets import Images
-from biovl.benchmark.encoders import Model
+from biovl.benchmark.encoders import BenchmarkModel
 from biovl.benchmark.fusion.learning import on_host, rate
 from biovl.benchmark.open_clip_models import computing
 from biovl.benchmark.probe import Scaling
@@ -73,7 +73,7 @@ class Crops:
     """
 
     def __init__(
-        self, model: Model, images: Images, rows: np.ndarray, held_bytes: int, threads: int
+        self, model: BenchmarkModel, images: Images, rows: np.ndarray, held_bytes: int, threads: int
     ) -> None:
         self._model, self._images, self._threads = model, images, threads
         self._held: dict[int, np.ndarray] = {}
@@ -122,7 +122,7 @@ class Tuner:
 
     def __init__(
         self,
-        model: Model,
+        model: BenchmarkModel,
         crops: Crops,
         labels_N: np.ndarray,
         classes: int,

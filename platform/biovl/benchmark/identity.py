@@ -10,7 +10,7 @@ import numpy as np
 from biovl.benchmark import data as opening
 from biovl.benchmark.benchmarks import TASKS
 from biovl.benchmark.config import BenchmarkConfig
-from biovl.benchmark.encoders import Known
+from biovl.benchmark.encoders import ModelDescription
 from biovl.core import config as configs
 from biovl.core import plugins
 from biovl.core.artifacts import Input, fingerprint
@@ -72,7 +72,7 @@ def _defaults(kind: str, plugin: Plugin, *within: str) -> dict[tuple[str, ...], 
 
 
 def inputs(
-    config: BenchmarkConfig, known: Mapping[str, Known], data: Mapping[str, Any]
+    config: BenchmarkConfig, known: Mapping[str, ModelDescription], data: Mapping[str, Any]
 ) -> list[Input]:
     """Return the models and data of a run, ``data`` by task."""
     models = [

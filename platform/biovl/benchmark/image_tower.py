@@ -9,7 +9,7 @@ from biovl.core.errors import ConfigError
 # Shapes: B images, D features.
 
 
-class ImageTower(nn.Module):
+class TrainableImageTower(nn.Module):
     """What a model makes of images, with gradients.
 
     It stays in evaluation: no dropout, and batch norms keep their statistics, so that what comes of

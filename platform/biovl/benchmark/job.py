@@ -23,8 +23,8 @@ from biovl.benchmark import fine_tune_job as fine_tune
 from biovl.benchmark.benchmarks import TASKS
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.embed_job import embed
-from biovl.benchmark.embedding import Wanted
-from biovl.benchmark.encoders import Known
+from biovl.benchmark.embedding import EmbeddingTask
+from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.report import Judged
 from biovl.benchmark.stored_images import parts_of
 from biovl.benchmark.tasks import Task
@@ -42,7 +42,7 @@ from biovl.runtime.progress import Progress
 
 
 @dataclass(frozen=True)
-class Asked:
+class PreparedTask:
     """A task with its opened data, ready to run."""
 
     name: str
@@ -130,7 +130,7 @@ def _folders(config: BenchmarkConfig) -> dict[str, str]:
 
 def _opened(
     described: Mapping[str, Plugin], say: Progress
-) -> tuple[list[Asked], list[tuple[str, str]]]:
+) -> tuple[list[PreparedTask], list[tuple[str, str]]]:
     """Return the tasks whose data can be read, and why that of others cannot."""
     asked, refused = [], []
     say.stage("opening", len(described))
@@ -144,13 +144,13 @@ def _opened(
             refused.append((name, str(error)))
         else:
             learns = task if isinstance(task, Vqa | FineTune) else None
-            asked.append(Asked(name, plugin, data, task.needs_text, learns))
+            asked.append(PreparedTask(name, plugin, data, task.needs_text, learns))
         say.add(name)
     return asked, refused
 
 
 def _wanted(
-    config: BenchmarkConfig, known: Mapping[str, Known], asked: Sequence[Asked]
+    config: BenchmarkConfig, known: Mapping[str, ModelDescription], asked: Sequence[PreparedTask]
 ) -> dict[tuple[str, str], "_Vectors"]:
     """Return what must be embedded for each model and task."""
     found = {}
@@ -162,7 +162,7 @@ def _wanted(
                 found[name, task.name] = _Vectors([], None)
                 continue
             parts = [
-                Wanted(
+                EmbeddingTask(
                     model=model,
                     source=part,
                     cache=config.cache_uri(),
@@ -182,18 +182,18 @@ def _wanted(
 class _Vectors:
     """What a task needs of a model."""
 
-    images: list[Wanted]
-    texts: Wanted | None
+    images: list[EmbeddingTask]
+    texts: EmbeddingTask | None
 
-    def all(self) -> list[Wanted]:
+    def all(self) -> list[EmbeddingTask]:
         return [*self.images, *([self.texts] if self.texts is not None else [])]
 
 
 def _learn(
     config: BenchmarkConfig,
     draft: Draft,
-    known: Mapping[str, Known],
-    asked: Sequence[Asked],
+    known: Mapping[str, ModelDescription],
+    asked: Sequence[PreparedTask],
     wanted: Mapping[tuple[str, str], "_Vectors"],
     say: Progress,
 ) -> None:
@@ -239,8 +239,8 @@ def _place(draft: Draft, model: str, task: str) -> str:
 def _judge(
     config: BenchmarkConfig,
     draft: Draft,
-    known: Mapping[str, Known],
-    asked: Sequence[Asked],
+    known: Mapping[str, ModelDescription],
+    asked: Sequence[PreparedTask],
     wanted: Mapping[tuple[str, str], _Vectors],
     say: Progress,
 ) -> list[Judged]:
@@ -284,7 +284,7 @@ def _judged(
     plugin: Plugin,
     data: Any,
     model: str,
-    images: list[Wanted],
+    images: list[EmbeddingTask],
 ) -> dict[str, Any]:
     """Judge one model by one task on a worker; write predictions, plots and the receipt."""
 

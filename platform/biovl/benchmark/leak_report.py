@@ -7,14 +7,16 @@ import pyarrow as pa
 from biovl.benchmark import image_hashes as looks
 from biovl.benchmark import leakage
 from biovl.benchmark.leakage import Leaks
-from biovl.benchmark.tasks import Embedded, Score
+from biovl.benchmark.tasks import EmbeddedBenchmark, Score
 from biovl.index.opened import Index
 
 PART = "/without near duplicates"
 """What stands after the name of a score of the images that did not leak."""
 
 
-def leaks_of(data: Any, embedded: Embedded, index_uri: str, figures_uri: str, model: str) -> Leaks:
+def leaks_of(
+    data: Any, embedded: EmbeddedBenchmark, index_uri: str, figures_uri: str, model: str
+) -> Leaks:
     """Return which images of a benchmark are near duplicates of the corpus of an index.
 
     By file; by perceptual hash where ``figures/`` is given, in which hashes stand; and by vector

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from biovl.benchmark import bootstrap
 from biovl.benchmark.tasks import Score
 from biovl.index.opened import Index
-from biovl.index.query import Filter, Part, Query
+from biovl.index.query import Filter, Query, QueryPart
 
 # Shapes: N images of the benchmark, M of the corpus, m of a chunk, D embedding, P pairs.
 
@@ -112,7 +112,7 @@ def near_in_index(
     for row, vector_D in enumerate(np.asarray(image_ND, np.float32)):
         if np.isfinite(vector_D).all():
             trained = Filter(split=("train",))
-            query = Query(parts=(Part(vector_D=vector_D),), k=k, filter=trained)
+            query = Query(parts=(QueryPart(vector_D=vector_D),), k=k, filter=trained)
             hits = [hit for hit in index.search(query).hits if hit.score >= similarity]
             yield Near(
                 by=EMBEDDING,

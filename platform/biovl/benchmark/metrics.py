@@ -24,7 +24,7 @@ _LOSS_ROWS = 1_024
 
 
 @dataclass(frozen=True)
-class Places:
+class MatchRanks:
     """Rank of each query's match among all items."""
 
     nearer_N: Tensor
@@ -34,7 +34,9 @@ class Places:
     """Number of other items tied with the match. int64, on the CPU."""
 
 
-def places(image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None) -> tuple[Places, Places]:
+def places(
+    image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None
+) -> tuple[MatchRanks, MatchRanks]:
     """Return the ranks for image-to-text and for text-to-image retrieval.
 
     Similarities are float32, computed once for both directions and ``tile x tile`` at a time.
@@ -69,10 +71,10 @@ def places(image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None) -> tup
     nearer_2N = (total - not_nearer_2N).cpu()
     # The match itself is neither farther nor nearer.
     tied_2N = (not_nearer_2N - farther_2N - 1).clamp_(min=0).cpu()
-    return Places(nearer_2N[0], tied_2N[0]), Places(nearer_2N[1], tied_2N[1])
+    return MatchRanks(nearer_2N[0], tied_2N[0]), MatchRanks(nearer_2N[1], tied_2N[1])
 
 
-def recall_at_k(found: Places, k: int) -> float:
+def recall_at_k(found: MatchRanks, k: int) -> float:
     """Return the share of queries whose match is among the ``k`` nearest items.
 
     Ties are broken at random, and the expectation over all orders is returned: with t tied and m
@@ -92,7 +94,7 @@ def recall_at_k(found: Places, k: int) -> float:
     return float(hit_N.mean())
 
 
-def median_rank(found: Places) -> float:
+def median_rank(found: MatchRanks) -> float:
     """Return the median of the matches' expected ranks, counted from 1.
 
     Half of the items tied with a match stand before it. Of an even number of queries, the mean of

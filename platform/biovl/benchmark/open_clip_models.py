@@ -9,7 +9,7 @@ import open_clip
 import torch
 from PIL import Image
 
-from biovl.benchmark.image_tower import ImageTower
+from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.models.encoder import Precision
 from biovl.models.weight_files import local_copy
@@ -117,9 +117,9 @@ class OpenClip:
             counts = [len(self._tokenizer.encode(text)) + 2 for text in texts]
         return np.array(counts, np.int64) > self.context
 
-    def image_tower(self) -> ImageTower:
+    def image_tower(self) -> TrainableImageTower:
         """Return the image tower."""
-        return ImageTower(self._model, self._model.encode_image)
+        return TrainableImageTower(self._model, self._model.encode_image)
 
 
 def unit(rows_BD: torch.Tensor) -> np.ndarray:

@@ -12,7 +12,7 @@ PLACE = "{}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prompts:
+class ClassPrompts:
     """How a benchmark's classes are put into words."""
 
     name: str
@@ -39,35 +39,35 @@ _AN_IMAGE_OF = ("this is an image of {}", "{} presented in image")
 _A_PHOTO_OF = ("a photo of {}", "{} presented in image")
 
 _ALL = (
-    Prompts(
+    ClassPrompts(
         name="pcam",
         title="PatchCamelyon",
         classes=("normal lymph node", "lymph node metastasis"),
         templates=_AN_IMAGE_OF,
         source=_BIOMEDCLIP,
     ),
-    Prompts(
+    ClassPrompts(
         name="lc25000_lung",
         title="LC25000 (Lung)",
         classes=("lung adenocarcinomas", "normal lung tissue", "lung squamous cell carcinomas"),
         templates=_AN_IMAGE_OF,
         source=_BIOMEDCLIP,
     ),
-    Prompts(
+    ClassPrompts(
         name="lc25000_colon",
         title="LC25000 (Colon)",
         classes=("colon adenocarcinomas", "normal colonic tissue"),
         templates=_A_PHOTO_OF,
         source=_BIOMEDCLIP,
     ),
-    Prompts(
+    ClassPrompts(
         name="tcga_til",
         title="TCGA-TIL",
         classes=("none", "tumor infiltrating lymphocytes"),
         templates=_A_PHOTO_OF,
         source=_BIOMEDCLIP,
     ),
-    Prompts(
+    ClassPrompts(
         name="rsna",
         title="RSNA pneumonia",
         classes=("normal lung", "pneumonia"),
@@ -76,7 +76,7 @@ _ALL = (
     ),
 )
 
-PROMPTS: Mapping[str, Prompts] = {prompts.name: prompts for prompts in _ALL}
+PROMPTS: Mapping[str, ClassPrompts] = {prompts.name: prompts for prompts in _ALL}
 
 SPELLINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "pcam": {

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 
 from biovl.benchmark import comparison, leak_report, report
 from biovl.benchmark.config import BenchmarkConfig
-from biovl.benchmark.encoders import Known
+from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.interpolated import WiseFt, name_of
 from biovl.benchmark.merge_plots import between_plot
 from biovl.benchmark.report import Judged
-from biovl.benchmark.tasks import Embedded, Outcome
+from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
 from biovl.core.artifacts import Draft, Folder, Input, Manifest, to_json
 from biovl.core.errors import NothingUsable
 
@@ -34,7 +34,7 @@ def leaks(model: str, task: str) -> str:
 
 
 def kept(
-    folder: Folder, model: str, task: str, outcome: Outcome, unreadable: Mapping[str, int]
+    folder: Folder, model: str, task: str, outcome: TaskOutcome, unreadable: Mapping[str, int]
 ) -> dict[str, Any]:
     """Write predictions and plots; return the receipt."""
     with folder.writer(predictions(model, task)) as stream:
@@ -51,12 +51,12 @@ def kept(
 def with_leaks(
     config: BenchmarkConfig,
     draft: Draft,
-    outcome: Outcome,
+    outcome: TaskOutcome,
     data: Any,
-    vectors: Embedded,
-    model: Known,
+    vectors: EmbeddedBenchmark,
+    model: ModelDescription,
     task: str,
-) -> Outcome:
+) -> TaskOutcome:
     """Return an outcome with the near duplicates of the corpus, and scores without them."""
     found = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
     with draft.folder.writer(leaks(vectors.model, task)) as stream:

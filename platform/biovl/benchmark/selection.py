@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from biovl.benchmark.datasets import SPLITS, Images, Labelled, Pairs
-from biovl.benchmark.stored_images import Chosen, Joined, parts_of
+from biovl.benchmark.datasets import SPLITS, Images, LabelledImages, Pairs
+from biovl.benchmark.stored_images import Chosen, JoinedImages, parts_of
 from biovl.core.errors import ArtifactError
 
 # Shapes: N images.
@@ -36,7 +36,7 @@ def labelled(
     splits: Sequence[str] | np.ndarray,
     ids: Sequence[str],
     left_out: Mapping[str, int] | None = None,
-) -> Labelled:
+) -> LabelledImages:
     """Return checked labels, sorted by split: each split's images are a part of their own.
 
     Raises:
@@ -69,9 +69,9 @@ def labelled(
     rows = [np.flatnonzero(split_N == split) for split in SPLITS]
     order = np.concatenate(rows)
     parts: list[Images] = [_rows(images, part) for part in rows if len(part)]
-    return Labelled(
+    return LabelledImages(
         name=name,
-        images=parts[0] if len(parts) == 1 else Joined(tuple(parts)),
+        images=parts[0] if len(parts) == 1 else JoinedImages(tuple(parts)),
         labels=label_N[order],
         classes=tuple(classes),
         splits=split_N[order],
@@ -89,7 +89,7 @@ def _rows(images: Images, row_N: np.ndarray) -> Images:
     return Chosen(images, row_N)
 
 
-def only(data: Labelled, split: str) -> Labelled:
+def only(data: LabelledImages, split: str) -> LabelledImages:
     """Return the images of a split.
 
     Raises:

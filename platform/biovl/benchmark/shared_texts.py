@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from biovl.benchmark.metrics import TIE, Places
+from biovl.benchmark.metrics import TIE, MatchRanks
 from biovl.models.precision import full_precision
 
 # Shapes: N images, M texts, D embedding, q images and i texts of a tile.
@@ -19,7 +19,7 @@ _CPU_TILE, _GPU_TILE = 1_024, 8_192
 
 def places(
     image_ND: np.ndarray, text_MD: np.ndarray, text_of_image_N: np.ndarray, *, device: str = "cpu"
-) -> tuple[Places, Places]:
+) -> tuple[MatchRanks, MatchRanks]:
     """Return the places of images' texts among all texts, and of texts' images among all images.
 
     Args:
@@ -75,13 +75,13 @@ def _counted(
     return of_images, of_texts
 
 
-def _placed(counted: Tensor, items: int, own: Tensor | int) -> Places:
+def _placed(counted: Tensor, items: int, own: Tensor | int) -> MatchRanks:
     farther, not_nearer = counted
     tied = (not_nearer - farther - own).clamp(min=0)
-    return Places((items - not_nearer).cpu(), tied.cpu())
+    return MatchRanks((items - not_nearer).cpu(), tied.cpu())
 
 
-def hits(found: Places, k: int) -> np.ndarray:
+def hits(found: MatchRanks, k: int) -> np.ndarray:
     """Return by query the chance that its match is among the k nearest, tied items in any order.
 
     Their mean is ``metrics.recall_at_k``. float64, [N].
@@ -91,7 +91,7 @@ def hits(found: Places, k: int) -> np.ndarray:
     return hit_N
 
 
-def reciprocal_ranks(found: Places) -> np.ndarray:
+def reciprocal_ranks(found: MatchRanks) -> np.ndarray:
     """Return by query the mean of 1 / rank over all orders of tied items. float64, [N]."""
     nearer_N, tied_N = found.nearer_N.numpy(), found.tied_N.numpy()
     most = int((nearer_N + tied_N).max()) + 1
@@ -100,6 +100,6 @@ def reciprocal_ranks(found: Places) -> np.ndarray:
     return mean_N
 
 
-def ranks(found: Places) -> np.ndarray:
+def ranks(found: MatchRanks) -> np.ndarray:
     """Return by query the expected rank of its match, counted from 1. float64, [N]."""
     return np.asarray(1 + found.nearer_N.numpy() + found.tied_N.numpy() / 2)

@@ -47,7 +47,7 @@ def version_of(folder: Folder, name: str) -> tuple[str, int, int]:
 
 
 @dataclass(frozen=True)
-class Files:
+class ImageFiles:
     """A file for each image."""
 
     uri: str
@@ -281,7 +281,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedImages:
     """Images one after the other. Each part is embedded for itself, once for all that use it."""
 
     parts: tuple[Images, ...]
@@ -308,7 +308,7 @@ class Joined:
 
 def parts_of(images: Images) -> Sequence[Images]:
     """Return what images are joined from, or themselves."""
-    return images.parts if isinstance(images, Joined) else (images,)
+    return images.parts if isinstance(images, JoinedImages) else (images,)
 
 
 def parquet_parts(uri: str) -> tuple[tuple[tuple[str, int], ...], pa.Schema, str]:

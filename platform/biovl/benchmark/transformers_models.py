@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from biovl.benchmark.image_tower import ImageTower
+from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.benchmark.open_clip_models import computing, unit
 from biovl.core.errors import ArtifactError
 from biovl.images import dinov2
@@ -159,9 +159,9 @@ class Transformers:
         counts = [len(self._tokenizer(text)["input_ids"]) for text in texts]
         return np.array(counts, np.int64) > self.context
 
-    def image_tower(self) -> ImageTower:
+    def image_tower(self) -> TrainableImageTower:
         """Return the image tower."""
-        return ImageTower(self._model, self._features)
+        return TrainableImageTower(self._model, self._features)
 
     def _features(self, seen: torch.Tensor) -> torch.Tensor:
         pixels_BCHW = dinov2.normalize(seen) if self._processor is None else seen

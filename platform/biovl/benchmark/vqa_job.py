@@ -18,13 +18,13 @@ import ray.train
 import ray.train.torch
 import torch
 
-from biovl.benchmark.config import WorkersConfig
+from biovl.benchmark.config import BenchmarkWorkers
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.config import LearningConfig
 from biovl.benchmark.fusion.learning import Learner
 from biovl.benchmark.fusion.opened import open_encoder
-from biovl.benchmark.tasks import Outcome
-from biovl.benchmark.tasks.vqa import Answered, Vqa
+from biovl.benchmark.tasks import TaskOutcome
+from biovl.benchmark.tasks.vqa import Vqa, VQAAnswers
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ConfigError, TrainingError
@@ -41,10 +41,10 @@ def answered_and_judged(
     task: Vqa,
     data: Questions,
     model: str,
-    workers: WorkersConfig,
+    workers: BenchmarkWorkers,
     place: str,
     say: Callable[[str], None],
-) -> Outcome:
+) -> TaskOutcome:
     """Return what comes of a task for a model: it learns, is asked, and judged. See ``train``."""
     return task.judge(data, train(data, model, task.learning, workers, place, say))
 
@@ -53,10 +53,10 @@ def train(
     data: Questions,
     model: str,
     learning: LearningConfig,
-    workers: WorkersConfig,
+    workers: BenchmarkWorkers,
     place: str,
     say: Callable[[str], None],
-) -> Answered:
+) -> VQAAnswers:
     """Return what a model says to the questions of val and test, having learnt from train.
 
     For use within ``connect_ray``. Begun again, it resumes from the last checkpoint in ``place``,
@@ -78,14 +78,14 @@ def train(
     if draft.read_note(_ANSWERED) is None:
         with _listening(say) as queue:
             _fit(data, model, learning, workers, place, queue)
-    return Answered(**(draft.read_note(_ANSWERED) or {}))
+    return VQAAnswers(**(draft.read_note(_ANSWERED) or {}))
 
 
 def _fit(
     data: Questions,
     model: str,
     learning: LearningConfig,
-    workers: WorkersConfig,
+    workers: BenchmarkWorkers,
     place: str,
     queue: Any,
 ) -> None:
@@ -169,7 +169,7 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
     rows = np.flatnonzero(can_be_asked & np.isin(data.splits, ("val", "test")))
     index, probability = learner.ask(rows)
     if is_first:
-        answered = Answered(
+        answered = VQAAnswers(
             rows=rows.tolist(),
             predicted=[learner.answers[number] for number in index],
             probability=probability.tolist(),

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from biovl.concepts.votes import Vote
+from biovl.concepts.votes import ReviewVote
 
 FIELDS = ("panel", "global_concepts", "local_concepts")
 """The three questions."""
 
 
-def answer(vote: Vote, field: str) -> Hashable:
+def answer(vote: ReviewVote, field: str) -> Hashable:
     """Return the answer of a vote to a question: one value, also for several concepts."""
     if field == "panel":
         return vote.panel_type, vote.panel_subtype
@@ -33,7 +33,7 @@ def disagreement(answers: Sequence[Hashable]) -> float:
     return 100 * (1 - max(Counter(answers).values()) / len(answers))
 
 
-def summary(votes_of_clusters: Iterable[Sequence[Vote]]) -> dict[str, dict[str, Any]]:
+def summary(votes_of_clusters: Iterable[Sequence[ReviewVote]]) -> dict[str, dict[str, Any]]:
     """Return the statistics of table 9 for each question, and alpha.
 
     Clusters with one vote are skipped: they cannot have disagreement.
@@ -49,7 +49,7 @@ def summary(votes_of_clusters: Iterable[Sequence[Vote]]) -> dict[str, dict[str, 
     return {field: _of_field(field, several) for field in FIELDS}
 
 
-def _of_field(field: str, clusters: Sequence[Sequence[Vote]]) -> dict[str, Any]:
+def _of_field(field: str, clusters: Sequence[Sequence[ReviewVote]]) -> dict[str, Any]:
     answers = [[answer(vote, field) for vote in votes] for votes in clusters]
     names = ("min", "max", "mean", "median", "iqr")
     found: dict[str, Any] = dict.fromkeys(names)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Folder, Input, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
-from biovl.core.tables import COLUMNS, Part, Table, columns_of, open_table
+from biovl.core.tables import COLUMNS, Table, TablePart, columns_of, open_table
 
 # Shapes: N rows, U those with a usable embedding, D embedding.
 
@@ -27,7 +27,7 @@ _DEFAULT = "dinov2"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class EmbeddedTable:
     """A table and the embedding of its images."""
 
     table: Table
@@ -44,7 +44,7 @@ class Source:
         return [self.table.as_input(), read]
 
 
-def open_source(table_uri: str, embedding_uri: str | None) -> Source:
+def open_source(table_uri: str, embedding_uri: str | None) -> EmbeddedTable:
     """Open a table with its embedding.
 
     Raises:
@@ -75,7 +75,7 @@ def open_source(table_uri: str, embedding_uri: str | None) -> Source:
     with folder.filesystem.open_input_file(folder.at(table.parts[0].name)) as stream:
         schema = pq.read_schema(stream)
     defect = f"{column}_defect"
-    return Source(
+    return EmbeddedTable(
         table=table,
         uri=uri,
         column=column,
@@ -105,7 +105,9 @@ def block_range(table: Table, block_rows: int, number: int) -> tuple[int, int]:
     return number * block_rows, min((number + 1) * block_rows, table.rows)
 
 
-def stretches(parts: Sequence[Part], first: int, stop: int) -> Iterator[tuple[Part, int, int]]:
+def stretches(
+    parts: Sequence[TablePart], first: int, stop: int
+) -> Iterator[tuple[TablePart, int, int]]:
     """Yield the locations of rows of the table: part, first row and end (exclusive)."""
     begin = 0
     for part in parts:
@@ -161,7 +163,7 @@ class Vectors:
     """Defects of the other rows."""
 
 
-def read_vectors(source: Source, first: int, stop: int) -> Iterator[Vectors]:
+def read_vectors(source: EmbeddedTable, first: int, stop: int) -> Iterator[Vectors]:
     """Yield the embeddings of rows of the table, in order, a few thousand rows at a time."""
     folder = Folder(source.uri)
     columns = [source.column, *([source.defect] if source.defect else [])]
@@ -170,7 +172,7 @@ def read_vectors(source: Source, first: int, stop: int) -> Iterator[Vectors]:
             yield _usable(batch, source)
 
 
-def _usable(batch: pa.RecordBatch, source: Source) -> Vectors:
+def _usable(batch: pa.RecordBatch, source: EmbeddedTable) -> Vectors:
     column = batch.column(source.column)
     is_there = column.is_valid().to_numpy(zero_copy_only=False)
     # flatten() skips null lists; a null component becomes NaN.

@@ -6,7 +6,7 @@ from biovl.core.config import REQUIRED, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkersConfig:
+class ClusterWorkers:
     """Who clusters. Decides nothing about the result."""
 
     count: int | None = None
@@ -54,7 +54,7 @@ class ClusterConfig:
     block_rows: int = 65_536
     """Rows of the table that are worked on together. Memory of a task follows it."""
 
-    workers: WorkersConfig = field(default_factory=WorkersConfig)
+    workers: ClusterWorkers = field(default_factory=ClusterWorkers)
 
     def __post_init__(self) -> None:
         whole = float(self.components).is_integer()

@@ -25,7 +25,7 @@ import ray
 
 from biovl.concepts import cluster_steps as steps
 from biovl.concepts import finishing, kmeans, members
-from biovl.concepts.blocks import Source, block_count, open_source
+from biovl.concepts.blocks import EmbeddedTable, block_count, open_source
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.summary import summarise
 from biovl.core import config as configs
@@ -156,7 +156,7 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
         return draft.publish(manifest)
 
 
-def _check(config: ClusterConfig, source: Source) -> None:
+def _check(config: ClusterConfig, source: EmbeddedTable) -> None:
     """Check settings against the table before Ray starts."""
     if config.clusters > source.table.rows:
         raise ConfigError(

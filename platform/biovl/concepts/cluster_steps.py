@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from biovl.concepts import kmeans, pca
 from biovl.concepts.blocks import (
-    Source,
+    EmbeddedTable,
     block_count,
     block_range,
     read_rows,
@@ -41,7 +41,7 @@ COLUMN_SCHEMA = pa.schema(
 )
 
 
-def measure(config: ClusterConfig, source: Source, number: int) -> dict[str, Any]:
+def measure(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, Any]:
     """Write the moments of a block; return the number of usable rows, and defects of others."""
     found, reasons = pca.empty_moments(source.dim), Counter[str]()
     for vectors in read_vectors(source, *block_range(source.table, config.block_rows, number)):
@@ -53,7 +53,7 @@ def measure(config: ClusterConfig, source: Source, number: int) -> dict[str, Any
     return {"usable": found.count, "without_embedding": dict(reasons)}
 
 
-def fit(config: ClusterConfig, source: Source, number: int) -> dict[str, Any]:
+def fit(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, Any]:
     """Write ``pca.npz``, from the moments of all blocks in order.
 
     Raises:
@@ -82,7 +82,7 @@ def fit(config: ClusterConfig, source: Source, number: int) -> dict[str, Any]:
     return {"components": len(fitted.components_CD), "kept": fitted.kept}
 
 
-def project(config: ClusterConfig, source: Source, number: int) -> dict[str, Any]:
+def project(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, Any]:
     """Write the coordinates of a block's usable rows; return their number, and the largest."""
     folder = Draft(config.out).folder
     fitted = pca.from_bytes(folder.read("pca.npz"))

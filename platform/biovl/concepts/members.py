@@ -15,7 +15,7 @@ from biovl.concepts.blocks import read_rows
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.cluster_steps import read_array, row_name
 from biovl.core.artifacts import Draft, Folder
-from biovl.core.tables import Part, Table
+from biovl.core.tables import Table, TablePart
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 
@@ -104,7 +104,7 @@ def _read(table: Table, own: np.ndarray) -> Iterator[dict[str, Any]]:
 
 
 def _of_part(
-    folder: Folder, part: Part, rows: np.ndarray, own: np.ndarray, names: list[str]
+    folder: Folder, part: TablePart, rows: np.ndarray, own: np.ndarray, names: list[str]
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     with folder.filesystem.open_input_file(folder.at(part.path)) as stream:
         metadata = pq.ParquetFile(stream).metadata

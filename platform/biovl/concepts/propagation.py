@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.concepts.blocks import NO_EMBEDDING, Source, Vectors, read_vectors
+from biovl.concepts.blocks import NO_EMBEDDING, EmbeddedTable, Vectors, read_vectors
 from biovl.concepts.clusters import Concepts
 from biovl.concepts.kmeans import nearest
 from biovl.concepts.resolution import Resolved
@@ -78,7 +78,7 @@ def labels_of(resolved: Iterable[Resolved], clusters: int) -> Labels:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labelled:
+class LabelledRows:
     """Rows with their clusters and labels, and reasons for missing labels."""
 
     table: pa.Table
@@ -86,7 +86,7 @@ class Labelled:
     unlabelled: Counter[str]
 
 
-def of_members(assigned: pa.Table, labels: Labels) -> Labelled:
+def of_members(assigned: pa.Table, labels: Labels) -> LabelledRows:
     """Label clustered images by their cluster.
 
     Args:
@@ -109,10 +109,14 @@ def of_members(assigned: pa.Table, labels: Labels) -> Labelled:
         }
     )
     distance = assigned["cluster_distance"].combine_chunks()
-    return Labelled(table=_table(ids_N, distance, place_N, labels, VOTES), unlabelled=+unlabelled)
+    return LabelledRows(
+        table=_table(ids_N, distance, place_N, labels, VOTES), unlabelled=+unlabelled
+    )
 
 
-def of_new(vectors: Vectors, concepts: Concepts, labels: Labels, limits_K: np.ndarray) -> Labelled:
+def of_new(
+    vectors: Vectors, concepts: Concepts, labels: Labels, limits_K: np.ndarray
+) -> LabelledRows:
     """Label images that were not clustered by the nearest labelled cluster.
 
     Args:
@@ -141,7 +145,9 @@ def of_new(vectors: Vectors, concepts: Concepts, labels: Labels, limits_K: np.nd
         place_N[vectors.is_usable_N] = np.where(is_near_U, place_U, _NONE)
         unlabelled[FAR] += int((~is_near_U).sum())
     distance = pa.array(distance_N, mask=ids_N == _NONE)
-    return Labelled(table=_table(ids_N, distance, place_N, labels, NEAREST), unlabelled=+unlabelled)
+    return LabelledRows(
+        table=_table(ids_N, distance, place_N, labels, NEAREST), unlabelled=+unlabelled
+    )
 
 
 def _table(
@@ -189,7 +195,7 @@ def write_new(
     concepts: Concepts,
     labels: Labels,
     limits_K: np.ndarray,
-    source: Source,
+    source: EmbeddedTable,
     number: int,
 ) -> Receipt:
     """Write the labels of a part of another table."""
@@ -199,7 +205,7 @@ def write_new(
     return _write(out, part.name, (of_new(vectors, concepts, labels, limits_K) for vectors in read))
 
 
-def _write(out: str, part: str, pieces: Iterator[Labelled]) -> Receipt:
+def _write(out: str, part: str, pieces: Iterator[LabelledRows]) -> Receipt:
     folder, unlabelled, concepts = Folder(out), Counter[str](), Counter[str]()
     rows = labelled = 0
     with folder.writer(part) as stream, contextlib.ExitStack() as stack:

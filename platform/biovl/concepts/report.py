@@ -7,7 +7,7 @@ import numpy as np
 
 from biovl.concepts.agreement import FIELDS
 from biovl.concepts.clusters import Concepts
-from biovl.concepts.resolution import Refused, Resolved
+from biovl.concepts.resolution import RefusedVote, Resolved
 from biovl.concepts.votes import COLUMNS, cells_of, to_csv
 from biovl.core.charts import BLUE, draw_empty, plot_figure, png, style, thousands
 
@@ -62,7 +62,7 @@ def ties_csv(resolved: Iterable[Resolved]) -> bytes:
     )
 
 
-def refused_csv(refused: Iterable[Refused]) -> bytes:
+def refused_csv(refused: Iterable[RefusedVote]) -> bytes:
     """Return a row per vote that does not count, and per invalid row of the file."""
     return to_csv(
         ("kind", "reason", "line", *COLUMNS),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from biovl.concepts.agreement import FIELDS, answer, disagreement
 from biovl.concepts.taxonomy import Taxonomy
-from biovl.concepts.votes import Vote, checked, moment
+from biovl.concepts.votes import ReviewVote, checked, moment
 from biovl.core.errors import ConfigError
 
 PRACTICE = "practice"
@@ -19,14 +19,14 @@ NO_ROW = "row is no vote"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
+class RefusedVote:
     """A vote, or a row of a file, that does not count."""
 
     kind: str
     """One of the constants above, for counts."""
     reason: str
     """Explanation for the reviewer."""
-    vote: Vote | None = None
+    vote: ReviewVote | None = None
     line: int | None = None
     """Line of the file, if the row is not a vote."""
 
@@ -46,7 +46,7 @@ class Resolved:
 
     cluster_id: int
     key: str
-    votes: tuple[Vote, ...]
+    votes: tuple[ReviewVote, ...]
     """Counted votes, by reviewer."""
     panel_type: str | None
     panel_subtype: str | None
@@ -63,8 +63,8 @@ class Resolved:
 
 
 def countable(
-    votes: Iterable[Vote], taxonomy: Taxonomy, keys: Mapping[int, str] | None = None
-) -> tuple[list[Vote], list[Refused]]:
+    votes: Iterable[ReviewVote], taxonomy: Taxonomy, keys: Mapping[int, str] | None = None
+) -> tuple[list[ReviewVote], list[RefusedVote]]:
     """Return the votes that count, with the taxonomy's spelling; and the others, with reasons.
 
     A vote does not count if it is a practice vote; if its cluster does not exist or has changed
@@ -76,24 +76,24 @@ def countable(
         taxonomy: Allowed names.
         keys: Keys of the existing clusters, by id; None accepts all clusters.
     """
-    counted: dict[tuple[int, str], Vote] = {}
-    refused: list[Refused] = []
+    counted: dict[tuple[int, str], ReviewVote] = {}
+    refused: list[RefusedVote] = []
     for vote in votes:
         if vote.practice:
-            refused.append(Refused(kind=PRACTICE, reason="given for practice", vote=vote))
+            refused.append(RefusedVote(kind=PRACTICE, reason="given for practice", vote=vote))
             continue
         if keys is not None and vote.cluster_id not in keys:
             reason = f"there is no cluster {vote.cluster_id}, only 0 to {max(keys, default=-1)}"
-            refused.append(Refused(kind=UNKNOWN_CLUSTER, reason=reason, vote=vote))
+            refused.append(RefusedVote(kind=UNKNOWN_CLUSTER, reason=reason, vote=vote))
             continue
         if keys is not None and vote.key != keys[vote.cluster_id]:
             reason = f"the cluster has changed since: its key is {keys[vote.cluster_id]} now"
-            refused.append(Refused(kind=CLUSTER_CHANGED, reason=reason, vote=vote))
+            refused.append(RefusedVote(kind=CLUSTER_CHANGED, reason=reason, vote=vote))
             continue
         try:
             good = checked(vote, taxonomy)
         except ConfigError as error:
-            refused.append(Refused(kind=CONTRADICTORY, reason=str(error), vote=vote))
+            refused.append(RefusedVote(kind=CONTRADICTORY, reason=str(error), vote=vote))
             continue
         place = good.cluster_id, good.reviewer.strip().casefold()
         before = counted.get(place)
@@ -101,12 +101,12 @@ def countable(
             later = moment(good.created) >= moment(before.created)
             old, good = (before, good) if later else (good, before)
             reason = f"its reviewer voted again: {good.created or 'further down'}"
-            refused.append(Refused(kind=SUPERSEDED, reason=reason, vote=old))
+            refused.append(RefusedVote(kind=SUPERSEDED, reason=reason, vote=old))
         counted[place] = good
     return [counted[place] for place in sorted(counted)], refused
 
 
-def resolve(votes: Iterable[Vote], taxonomy: Taxonomy) -> list[Resolved]:
+def resolve(votes: Iterable[ReviewVote], taxonomy: Taxonomy) -> list[Resolved]:
     """Return the result of the votes for every cluster with a counted vote, by id.
 
     * Panels: type and subtype are one answer; it needs more than half of the voters. Otherwise a
@@ -129,7 +129,7 @@ def resolve(votes: Iterable[Vote], taxonomy: Taxonomy) -> list[Resolved]:
     return [_resolve_cluster(tuple(group), taxonomy) for _, group in groups]
 
 
-def _resolve_cluster(votes: tuple[Vote, ...], taxonomy: Taxonomy) -> Resolved:
+def _resolve_cluster(votes: tuple[ReviewVote, ...], taxonomy: Taxonomy) -> Resolved:
     ties: list[Tie] = []
     panels = Counter((vote.panel_type, vote.panel_subtype) for vote in votes)
     (panel, most), *_ = panels.most_common(1)

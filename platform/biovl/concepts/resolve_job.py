@@ -14,9 +14,9 @@ from typing import Any, TextIO
 
 from biovl.concepts import agreement, propagation, report
 from biovl.concepts import label_sheets as sheets
-from biovl.concepts.blocks import Source, open_source
+from biovl.concepts.blocks import EmbeddedTable, open_source
 from biovl.concepts.clusters import Concepts, check_embedding, open_concepts
-from biovl.concepts.resolution import NO_ROW, Refused, Resolved, countable
+from biovl.concepts.resolution import NO_ROW, RefusedVote, Resolved, countable
 from biovl.concepts.resolution import resolve as resolved_of
 from biovl.concepts.resolve_config import ResolveConfig
 from biovl.concepts.taxonomy import Taxonomy, load_taxonomy
@@ -65,7 +65,7 @@ class _Outcome:
     """Result of the votes."""
 
     resolved: Sequence[Resolved]
-    refused: Sequence[Refused]
+    refused: Sequence[RefusedVote]
     counted: int
 
 
@@ -151,7 +151,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
         return draft.publish(manifest)
 
 
-def _new_table(config: ResolveConfig, concepts: Concepts) -> Source | None:
+def _new_table(config: ResolveConfig, concepts: Concepts) -> EmbeddedTable | None:
     """Return the table to label with its embedding, or None for the clustered table."""
     if config.table is None:
         return None
@@ -204,7 +204,7 @@ def _outcome(
     votes, defects = read_votes(data)
     keys = dict(enumerate(concepts.keys))
     counted, others = countable(votes, taxonomy, keys)
-    no_rows = [Refused(kind=NO_ROW, reason=reason, line=line) for line, reason in defects]
+    no_rows = [RefusedVote(kind=NO_ROW, reason=reason, line=line) for line, reason in defects]
     refused = [*no_rows, *others]
     if not counted:
         kinds = Counter(item.kind for item in refused)

@@ -25,7 +25,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vote:
+class ReviewVote:
     """A reviewer's description of most images of a cluster."""
 
     cluster_id: int
@@ -42,7 +42,7 @@ class Vote:
     """Time in ISO 8601; UTC by default. Empty counts as earlier than any other."""
 
 
-def checked(vote: Vote, taxonomy: Taxonomy) -> Vote:
+def checked(vote: ReviewVote, taxonomy: Taxonomy) -> ReviewVote:
     """Return a vote with the taxonomy's spelling and order, without duplicates.
 
     Raises:
@@ -70,7 +70,7 @@ def checked(vote: Vote, taxonomy: Taxonomy) -> Vote:
     )
 
 
-def read_votes(data: bytes) -> tuple[list[Vote], list[tuple[int, str]]]:
+def read_votes(data: bytes) -> tuple[list[ReviewVote], list[tuple[int, str]]]:
     """Return the votes of a CSV file, and its invalid rows.
 
     All of ``COLUMNS`` are required, in any order; other columns are ignored. Names are not compared
@@ -102,7 +102,7 @@ def read_votes(data: bytes) -> tuple[list[Vote], list[tuple[int, str]]]:
             f"votes need a column {', '.join(missing)}, each once and separated by commas; the "
             f"header has: {', '.join(names)[:500] or 'nothing'}"
         )
-    votes: list[Vote] = []
+    votes: list[ReviewVote] = []
     defects: list[tuple[int, str]] = []
     for line, cells in rows:
         if isinstance(cells, str):
@@ -115,12 +115,12 @@ def read_votes(data: bytes) -> tuple[list[Vote], list[tuple[int, str]]]:
     return votes, defects
 
 
-def write_votes(votes: Iterable[Vote]) -> bytes:
+def write_votes(votes: Iterable[ReviewVote]) -> bytes:
     """Return votes as CSV, readable by ``read_votes``."""
     return to_csv(COLUMNS, map(cells_of, votes))
 
 
-def cells_of(vote: Vote) -> list[str]:
+def cells_of(vote: ReviewVote) -> list[str]:
     """Return a vote as the cells of a row."""
     return [
         str(vote.cluster_id),
@@ -175,7 +175,7 @@ def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]
         begin += used
 
 
-def _vote(names: Sequence[str], cells: Sequence[str]) -> Vote:
+def _vote(names: Sequence[str], cells: Sequence[str]) -> ReviewVote:
     """Return the vote of a row.
 
     Raises:
@@ -192,7 +192,7 @@ def _vote(names: Sequence[str], cells: Sequence[str]) -> Vote:
             raise ValueError(f"{name} is empty")
     if row["practice"].lower() not in ("true", "false"):
         raise ValueError(f"practice must be true or false, got {row['practice']!r:.100}")
-    return Vote(
+    return ReviewVote(
         cluster_id=_cluster_id(row["cluster_id"]),
         key=row["key"],
         reviewer=row["reviewer"],

@@ -48,7 +48,7 @@ class _TooLargeError(Exception):
 
 
 @dataclass
-class Folder:
+class ArchiveFolder:
     """A folder of an archive with all files below it."""
 
     path: str
@@ -63,7 +63,7 @@ class Folder:
     is_part: bool = False
     """Whether another part of the same folder was yielded before or will follow."""
 
-    def take(self, inner: "Folder") -> None:
+    def take(self, inner: "ArchiveFolder") -> None:
         """Take over the files of a folder below this one."""
         prefix = f"{inner.path}/"[len(self.path) + 1 if self.path else 0 :]
         self.files |= {prefix + name: place for name, place in inner.files.items()}
@@ -73,12 +73,12 @@ class Folder:
 def folders(
     stream: BinaryIO,
     *,
-    is_whole: Callable[[Folder], bool],
-    is_part: Callable[[Folder], bool],
+    is_whole: Callable[[ArchiveFolder], bool],
+    is_part: Callable[[ArchiveFolder], bool],
     ignored: Callable[[str], bool],
     max_bytes: int,
     max_files: int,
-) -> Iterator[Folder]:
+) -> Iterator[ArchiveFolder]:
     """Yield an archive's folders in stream order, each once and with everything below it.
 
     Args:
@@ -93,7 +93,7 @@ def folders(
     with tempfile.TemporaryDirectory(prefix="biovl-") as scratch:
         reader = _Reader(Path(scratch), is_whole, is_part, ignored, max_bytes, max_files)
         # One folder is held back: a defect of the archive belongs to its only package.
-        held: tuple[Folder, Path] | None = None
+        held: tuple[ArchiveFolder, Path] | None = None
         is_only = True
         for whole in reader.read(stream):
             if held is not None:
@@ -101,13 +101,13 @@ def folders(
                 yield held[0]
                 shutil.rmtree(held[1])
             held = whole
-        last = held[0] if held is not None else Folder("")
+        last = held[0] if held is not None else ArchiveFolder("")
         if reader.failure is None and reader.unsafe:
             reader.failure = UNSAFE, ", ".join(reader.unsafe[:5])
             if not is_only:
                 # An unsafe member cannot be attributed to one of several packages.
                 yield last
-                last = Folder("")
+                last = ArchiveFolder("")
         if reader.failure is not None:
             last.defect, last.detail = reader.failure
         last.is_only = is_only
@@ -120,8 +120,8 @@ class _Reader:
     def __init__(
         self,
         scratch: Path,
-        is_whole: Callable[[Folder], bool],
-        is_part: Callable[[Folder], bool],
+        is_whole: Callable[[ArchiveFolder], bool],
+        is_part: Callable[[ArchiveFolder], bool],
         ignored: Callable[[str], bool],
         max_bytes: int,
         max_files: int,
@@ -129,7 +129,7 @@ class _Reader:
         self._scratch, self._ignored = scratch, ignored
         self._is_whole, self._is_part = is_whole, is_part
         self._max_bytes, self._max_files = max_bytes, max_files
-        self._open = [Folder("")]
+        self._open = [ArchiveFolder("")]
         self._given_out = self._passed_over = 0
         self._new_place()
         self.failure: tuple[str, str] | None = None
@@ -141,7 +141,7 @@ class _Reader:
         self._place = Path(tempfile.mkdtemp(dir=self._scratch))
         self._bytes = self._count = 0
 
-    def read(self, stream: BinaryIO) -> Iterator[tuple[Folder, Path]]:
+    def read(self, stream: BinaryIO) -> Iterator[tuple[ArchiveFolder, Path]]:
         """Yield each complete folder and where its files are; the remaining files come last."""
         try:
             for member, source in _members(stream, self._max_bytes):
@@ -169,7 +169,7 @@ class _Reader:
         if self._open[0].files or not self._given_out:
             yield self._open[0], self._place
 
-    def _enter(self, path: str) -> Iterator[tuple[Folder, Path]]:
+    def _enter(self, path: str) -> Iterator[tuple[ArchiveFolder, Path]]:
         """Leave folders that do not contain a path, enter those that do; yield complete ones."""
         while not _is_below(path, self._open[-1].path):
             left = self._open.pop()
@@ -186,13 +186,13 @@ class _Reader:
         for part in path[len(here) :].strip("/").split("/"):
             if part:
                 here = f"{here}/{part}" if here else part
-                self._open.append(Folder(here))
+                self._open.append(ArchiveFolder(here))
 
-    def _part(self) -> tuple[Folder, Path]:
+    def _part(self) -> tuple[ArchiveFolder, Path]:
         """Detach the files of the innermost folder so far, and continue with it empty."""
         part, place = self._open[-1], self._place
         part.is_part = True
-        self._open[-1] = Folder(part.path, is_part=True)
+        self._open[-1] = ArchiveFolder(part.path, is_part=True)
         self._move_rest()
         self._given_out += 1
         return part, place
@@ -215,7 +215,7 @@ class _Reader:
         if self._passed_over > self._max_bytes:
             raise _TooLargeError(f"{self._passed_over / 1e6:.0f} MB that are not read")
 
-    def _unfinished(self) -> Folder:
+    def _unfinished(self) -> ArchiveFolder:
         """Return the name of the member that was being read when the stream ended."""
         while len(self._open) > 1 and not self._is_whole(self._open[-1]):
             left = self._open.pop()

@@ -23,7 +23,7 @@ value are covered by ``HEADROOM``."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class RequestLimits:
     """Limits of a service for all workers together."""
 
     requests_per_s: float
@@ -49,7 +49,7 @@ class Limiter(Protocol):
 class LocalLimiter:
     """Limits the requests of a single process."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
         self._free = threading.BoundedSemaphore(limits.concurrent)
         self._gap_s, self._lock, self._next = limits.gap_s, threading.Lock(), 0.0
 

@@ -26,7 +26,7 @@ _MAX_PAX_BYTES = 64 * _BLOCK
 
 
 @dataclass(frozen=True)
-class Place:
+class PairLocation:
     """Byte range of a pair in its shard."""
 
     offset: int
@@ -43,7 +43,7 @@ class StoredPair:
     key: str
     files: dict[str, bytes]
     """By kind: ``jpg``, ``txt``, ``json`` …"""
-    place: Place
+    place: PairLocation
 
 
 class ShardWriter:
@@ -53,7 +53,7 @@ class ShardWriter:
         self._stream = stream
         self._offset = 0
 
-    def add(self, key: str, files: Mapping[str, bytes]) -> Place:
+    def add(self, key: str, files: Mapping[str, bytes]) -> PairLocation:
         """Write a pair and return where it is.
 
         Args:
@@ -74,9 +74,9 @@ class ShardWriter:
             self._write(header.tobuf(tarfile.PAX_FORMAT))
             self._write(data)
             self._write(bytes(-len(data) % _BLOCK))
-        return Place(start, self._offset - start)
+        return PairLocation(start, self._offset - start)
 
-    def copy(self, stored: bytes) -> Place:
+    def copy(self, stored: bytes) -> PairLocation:
         """Write a pair copied from another shard, and return its byte range in this one.
 
         Args:
@@ -84,7 +84,7 @@ class ShardWriter:
         """
         if len(stored) % _BLOCK:
             raise ValueError(f"a stored pair is a multiple of {_BLOCK} bytes, not {len(stored)}")
-        place = Place(self._offset, len(stored))
+        place = PairLocation(self._offset, len(stored))
         self._write(stored)
         return place
 
@@ -132,7 +132,7 @@ def parse_pair(data: bytes, where: str) -> dict[str, bytes]:
         ArtifactError: If it is not exactly one pair.
     """
     pairs = list(_pairs(_Stream(io.BytesIO(data).read, where)))
-    if len(pairs) != 1 or pairs[0].place != Place(0, len(data)):
+    if len(pairs) != 1 or pairs[0].place != PairLocation(0, len(data)):
         raise ArtifactError(
             f"{where}: {len(data)} bytes hold {len(pairs)} pairs, expected exactly one"
         )
@@ -191,7 +191,7 @@ def _pairs(stream: _Stream) -> Iterator[StoredPair]:
         if member is None:
             raise ArtifactError(f"{stream.name}: {name!r:.200} is not the name of a pair's file")
         if member[1] != key and files:
-            yield StoredPair(key, files, Place(start, offset - start))
+            yield StoredPair(key, files, PairLocation(start, offset - start))
             files = {}
         if not files:
             key, start = member[1], offset
@@ -200,7 +200,7 @@ def _pairs(stream: _Stream) -> Iterator[StoredPair]:
         files[member[2]] = data
     if files:
         end = stream.offset - (_BLOCK if stream.has_end else 0)
-        yield StoredPair(key, files, Place(start, end - start))
+        yield StoredPair(key, files, PairLocation(start, end - start))
 
 
 def _members(stream: _Stream) -> Iterator[tuple[str, int, bytes]]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from biovl.core.artifacts import COLUMNS, Folder, Input, find_manifest, fingerprint
 from biovl.core.errors import ArtifactError
 
-__all__ = ["COLUMNS", "Part", "Table", "columns_of", "open_table"]
+__all__ = ["COLUMNS", "Table", "TablePart", "columns_of", "open_table"]
 
 _TABLES = {"figures": "figures/", "panels": "figures/"}
 """Published kinds that are tables, and the folder of their parts."""
@@ -25,7 +25,7 @@ _NAMED = ("figure_id", "panel_id", "pair_id", "image_id", "id")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class TablePart:
     """One file of a table."""
 
     name: str
@@ -40,7 +40,7 @@ class Table:
     """The metadata of a table of images; opening it reads no image."""
 
     uri: str
-    parts: tuple[Part, ...]
+    parts: tuple[TablePart, ...]
     """Sorted by name."""
     fingerprint: str
     """Identifies the content: additional columns must come from a table with the same fingerprint.
@@ -79,7 +79,7 @@ def open_table(uri: str) -> Table:
     if not found:
         raise ArtifactError(f"{uri} holds no parts of {manifest.kind}")
     parts = tuple(
-        Part(name=name.removeprefix(begin), path=name, rows=manifest.files[name]["rows"])
+        TablePart(name=name.removeprefix(begin), path=name, rows=manifest.files[name]["rows"])
         for name in found
     )
     names = tuple(_metadata(folder, found[0]).schema.to_arrow_schema().names)
@@ -121,7 +121,7 @@ def _plain_table(folder: Folder) -> Table:
         # same rows in another order, or with other values of equal length.
         known.update(repr((name, info.size, info.mtime_ns, metadata.to_dict())).encode())
         schemas.append(metadata.schema.to_arrow_schema())
-        parts.append(Part(name=name, path=name, rows=metadata.num_rows))
+        parts.append(TablePart(name=name, path=name, rows=metadata.num_rows))
     for name, (before, after) in zip(found[1:], itertools.pairwise(schemas), strict=True):
         if before.names != after.names:
             raise ArtifactError(

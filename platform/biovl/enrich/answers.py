@@ -66,7 +66,7 @@ class PubmedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """A response of esearch."""
 
     count: int
@@ -121,7 +121,7 @@ def read_citations(data: bytes) -> dict[int, list[int]]:
     return citing
 
 
-def read_found(data: bytes) -> Found:
+def read_found(data: bytes) -> SearchResult:
     """Return the results of esearch, from XML or JSON.
 
     Raises:
@@ -136,7 +136,7 @@ def read_found(data: bytes) -> Found:
     refused = text_of(root.find("ERROR"))
     if not refused and not count.isdecimal():
         raise NotAnAnswer("a search without its count")
-    return Found(
+    return SearchResult(
         count=int(count) if count.isdecimal() else 0,
         ids=[text_of(element) for element in root.iterfind("IdList/Id")],
         webenv=text_of(root.find("WebEnv")),
@@ -145,7 +145,7 @@ def read_found(data: bytes) -> Found:
     )
 
 
-def _found_in_json(data: bytes) -> Found:
+def _found_in_json(data: bytes) -> SearchResult:
     try:
         # NCBI writes line breaks into the strings of its errors.
         answer = json.loads(data, strict=False)
@@ -158,7 +158,7 @@ def _found_in_json(data: bytes) -> Found:
     count = str(result.get("count", ""))
     if not refused and not count.isdecimal():
         raise NotAnAnswer("a search without its count")
-    return Found(
+    return SearchResult(
         count=int(count) if count.isdecimal() else 0,
         ids=[str(number) for number in result.get("idlist", [])],
         webenv=str(result.get("webenv", "")),

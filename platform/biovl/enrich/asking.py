@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from biovl.enrich.answers import CITED_IN, PubmedRecord, read_citations, read_records
-from biovl.enrich.cache import FAILED, Cache
-from biovl.enrich.client import Client, ServiceError, Unanswered
+from biovl.enrich.cache import FAILED, RecordCache
+from biovl.enrich.client import EntrezClient, ServiceError, Unanswered
 
 IDS_PER_REQUEST = 200
 """Ids per request, as NCBI recommends."""
@@ -36,7 +36,7 @@ Ask = Callable[[list[int], Counter[str], int | None], tuple[list[Row], list[int]
 class Asker:
     """Client of one service. Thread-safe."""
 
-    def __init__(self, client: Client, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, client: EntrezClient, *, clock: Callable[[], float] = time.time) -> None:
         """Prepare requests.
 
         Args:
@@ -47,7 +47,7 @@ class Asker:
         self._lock = threading.Lock()
         self._failures = 0
 
-    def records(self, pmids: Sequence[int], cache: Cache) -> None:
+    def records(self, pmids: Sequence[int], cache: RecordCache) -> None:
         """Resolve the records of at most 200 PMIDs.
 
         Raises:
@@ -55,7 +55,7 @@ class Asker:
         """
         self._settle(pmids, self._ask_records, cache)
 
-    def citations(self, pmids: Sequence[int], cache: Cache) -> None:
+    def citations(self, pmids: Sequence[int], cache: RecordCache) -> None:
         """Resolve the citations of at most 200 PMIDs.
 
         Raises:
@@ -63,7 +63,7 @@ class Asker:
         """
         self._settle(pmids, self._ask_citations, cache)
 
-    def _settle(self, pmids: Sequence[int], ask: Ask, cache: Cache) -> None:
+    def _settle(self, pmids: Sequence[int], ask: Ask, cache: RecordCache) -> None:
         groups, troubles = [list(pmids)], Counter[str]()
         while groups:
             group = groups.pop()

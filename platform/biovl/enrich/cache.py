@@ -57,7 +57,7 @@ _TROUBLES = b"troubles"
 
 
 @dataclass(frozen=True)
-class Index:
+class RowIndex:
     """Maps each PMID to the file with its row. Sorted by PMID; shape [N] each."""
 
     pmids_N: np.ndarray
@@ -85,7 +85,7 @@ class Index:
 
 
 _NONE = np.zeros(0, np.int64)
-NOTHING = Index(_NONE, _NONE, _NONE, (), ())
+NOTHING = RowIndex(_NONE, _NONE, _NONE, (), ())
 """An empty index."""
 
 
@@ -95,7 +95,7 @@ def first_of_each(pmids: np.ndarray) -> np.ndarray:
     return pmids[np.sort(first)]
 
 
-class Cache:
+class RecordCache:
     """Responses of one kind in a folder, local or ``s3://``."""
 
     def __init__(self, folder: Folder, prefix: str, schema: pa.Schema) -> None:
@@ -121,7 +121,7 @@ class Cache:
         # Expired responses had the same name.
         self._entries.pop(f"{name}.parquet", None)
 
-    def index(self, *, oldest: float, began: float) -> Index:
+    def index(self, *, oldest: float, began: float) -> RowIndex:
         """Return an index of the stored rows.
 
         Args:
@@ -144,7 +144,7 @@ class Cache:
         order_N = order_N[good_N[order_N]]
         last = order_N[np.diff(pmids_N[order_N], append=-1) != 0]
         troubles = [self._entries[name][1] for name in names]
-        return Index(pmids_N[last], answered_N[last], files_N[last], names, troubles)
+        return RowIndex(pmids_N[last], answered_N[last], files_N[last], names, troubles)
 
     def _entry(self, name: str) -> tuple[np.ndarray, dict[str, int]]:
         """Return PMID, time, returned PMID and failure of each row; and failed attempts."""
@@ -157,7 +157,7 @@ class Cache:
         metadata = table.schema.metadata or {}
         return np.stack(columns, axis=1), json.loads(metadata.get(_TROUBLES, b"{}"))
 
-    def row(self, index: Index, pmid: int) -> dict[str, Any]:
+    def row(self, index: RowIndex, pmid: int) -> dict[str, Any]:
         """Return the row of a PMID that is in the index."""
         return self._rows(index.file_of(pmid))[pmid]
 

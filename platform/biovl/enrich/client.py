@@ -16,8 +16,8 @@ import httpx
 from biovl.core.errors import BiovlError
 from biovl.core.http import retry_after_s
 from biovl.enrich.answers import NotAnAnswer
-from biovl.enrich.config import Service
-from biovl.enrich.limits import Limiter
+from biovl.enrich.config import EntrezSettings
+from biovl.enrich.limits import RateLimiter
 
 Value = TypeVar("Value")
 
@@ -40,10 +40,12 @@ class ServiceError(BiovlError):
     """The service is unreachable or rejects everything; earlier responses are cached."""
 
 
-class Client:
+class EntrezClient:
     """One rate limit and a few connections, thread-safe; close it when done."""
 
-    def __init__(self, service: Service, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, service: EntrezSettings, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         """Prepare requests; nothing is sent yet.
 
         Args:
@@ -52,7 +54,7 @@ class Client:
         """
         self._service, self._sleep = service, sleep
         self._said = service.credentials()
-        self._limiter = Limiter(service.rate())
+        self._limiter = RateLimiter(service.rate())
         self._http = httpx.Client(
             timeout=service.timeout_s,
             limits=httpx.Limits(max_connections=service.connections),
@@ -178,7 +180,7 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> "EntrezClient":
         return self
 
     def __exit__(

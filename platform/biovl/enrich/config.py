@@ -13,7 +13,7 @@ PER_SECOND, PER_SECOND_WITH_KEY = 3.0, 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class EntrezSettings:
     """The E-utilities. These settings do not change the result, so no manifest contains them."""
 
     url: str = NCBI
@@ -78,7 +78,7 @@ class EnrichConfig:
     folder is published."""
     max_age_days: int = 30
     """Cached responses that are older at the start of a job are requested again."""
-    entrez: Service = field(default_factory=Service)
+    entrez: EntrezSettings = field(default_factory=EntrezSettings)
 
     may_be_empty: bool = False
     """Whether a result without usable rows is published instead of an error."""

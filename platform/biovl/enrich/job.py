@@ -35,10 +35,10 @@ from biovl.core.errors import ArtifactError
 from biovl.core.leases import acquire_lease
 from biovl.core.tables import COLUMNS
 from biovl.enrich.asking import IDS_PER_REQUEST, Asker
-from biovl.enrich.cache import CITATIONS, NOTHING, RECORDS, Cache, Index, first_of_each
-from biovl.enrich.client import Client
+from biovl.enrich.cache import CITATIONS, NOTHING, RECORDS, RecordCache, RowIndex, first_of_each
+from biovl.enrich.client import EntrezClient
 from biovl.enrich.config import EnrichConfig
-from biovl.enrich.joining import ARTICLE_COLUMNS, Answers, pmids_of, schema
+from biovl.enrich.joining import ARTICLE_COLUMNS, PubMedAnswers, pmids_of, schema
 from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
 from biovl.runtime.progress import Progress
 
@@ -132,7 +132,9 @@ def estimate(config: EnrichConfig) -> str:
     known = 0
     if config.cache:
         oldest = time.time() - config.max_age_days * _DAY_S
-        index = Cache(Folder(config.cache), "records", RECORDS).index(oldest=oldest, began=math.inf)
+        index = RecordCache(Folder(config.cache), "records", RECORDS).index(
+            oldest=oldest, began=math.inf
+        )
         known = len(pmids) - len(index.missing(pmids))
     requests = math.ceil((len(pmids) - known) / IDS_PER_REQUEST) * (2 if config.citations else 1)
     rate = config.entrez.rate()
@@ -152,21 +154,21 @@ class _Work:
         self._source = Folder(config.articles)
         folder = Folder(config.cache) if config.cache else draft.folder
         prefix = "" if config.cache else ".draft/entrez/"
-        self._records = Cache(folder, f"{prefix}records", RECORDS)
-        self._citations = Cache(folder, f"{prefix}citations", CITATIONS)
+        self._records = RecordCache(folder, f"{prefix}records", RECORDS)
+        self._citations = RecordCache(folder, f"{prefix}citations", CITATIONS)
         # Stored, so that a resumed job considers the same responses expired.
         self._began = int(draft.once("began", lambda: int(time.time())))
         self._oldest = self._began - config.max_age_days * _DAY_S
         self._pmids = self._citable = np.zeros(0, np.int64)
         self._found = NOTHING
-        self._cited: Index | None = None
+        self._cited: RowIndex | None = None
 
     def ask(self) -> None:
         """Request what neither an earlier run nor an earlier job has cached."""
         pmids = pmids_of_harvest(self._config, self._names)
         if "email" not in self._config.entrez.credentials():
             self._report.say("NCBI requires a contact address: set NCBI_EMAIL")
-        with Client(self._config.entrez) as client:
+        with EntrezClient(self._config.entrez) as client:
             asker = Asker(client)
             self._pmids = pmids
             self._found = self._settle("records", pmids, asker.records, self._records)
@@ -181,9 +183,9 @@ class _Work:
         self,
         name: str,
         pmids: np.ndarray,
-        ask: Callable[[Sequence[int], Cache], None],
-        cache: Cache,
-    ) -> Index:
+        ask: Callable[[Sequence[int], RecordCache], None],
+        cache: RecordCache,
+    ) -> RowIndex:
         """Return the index of all requested ids, after requesting the missing ones."""
         index = cache.index(oldest=self._oldest, began=self._began)
         missing = index.missing(pmids).tolist()
@@ -207,7 +209,7 @@ class _Work:
     def join(self) -> list[dict[str, Any]]:
         """Write the parts without a receipt; return the receipts of all."""
         cited = (self._citations, self._cited) if self._cited is not None else None
-        answers = Answers((self._records, self._found), cited)
+        answers = PubMedAnswers((self._records, self._found), cited)
         finished = set(self._draft.note_names("joined"))
         keys = [f"joined/{number:06d}" for number in range(len(self._names))]
         pending = [number for number, key in enumerate(keys) if key not in finished]
@@ -217,7 +219,7 @@ class _Work:
                 self._report.add()
         return [self._draft.read_note(key) or {} for key in keys]
 
-    def _join(self, answers: Answers, key: str, number: int) -> None:
+    def _join(self, answers: PubMedAnswers, key: str, number: int) -> None:
         name = self._names[number]
         table, counts = answers.join(_read(self._source, name, ARTICLE_COLUMNS))
         folder, out = self._draft.folder, name.removeprefix(_ARTICLES)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from biovl.enrich.asking import MERGED
-from biovl.enrich.cache import RECORDS, Cache, Index
+from biovl.enrich.cache import RECORDS, RecordCache, RowIndex
 
 ARTICLE_COLUMNS = ["article_id", "pmid", "doi"]
 """Columns read from ``articles/``."""
@@ -55,11 +55,13 @@ def pmids_of(articles: pa.Table) -> np.ndarray:
     return np.array([pmid_of(text) for text in articles["pmid"].to_pylist()], np.int64)
 
 
-class Answers:
+class PubMedAnswers:
     """Cached responses about PMIDs: records, and citing articles."""
 
     def __init__(
-        self, records: tuple[Cache, Index], citations: tuple[Cache, Index] | None = None
+        self,
+        records: tuple[RecordCache, RowIndex],
+        citations: tuple[RecordCache, RowIndex] | None = None,
     ) -> None:
         """Prepare the join; nothing is read yet."""
         self._records, self._citations = records, citations

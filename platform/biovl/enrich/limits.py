@@ -10,7 +10,7 @@ _MARGIN = 1.1
 is delayed on its way."""
 
 
-class Limiter:
+class RateLimiter:
     """Grants turns at even intervals, never more than the limit in any second."""
 
     def __init__(

@@ -3,8 +3,8 @@
 from datetime import date, timedelta
 
 from biovl.core.errors import SourceError
-from biovl.enrich.answers import Found, read_found
-from biovl.enrich.client import Client
+from biovl.enrich.answers import SearchResult, read_found
+from biovl.enrich.client import EntrezClient
 
 PAGE = 9_999
 """Ids per response: NCBI documents 10,000 as the maximum, but PubMed truncates to 9,999."""
@@ -12,7 +12,7 @@ PAGE = 9_999
 _FIRST_DAY, _LAST_DAY = date(1700, 1, 1), date(2199, 12, 31)
 
 
-def esearch(client: Client, db: str, term: str, *, limit: int | None = None) -> list[str]:
+def esearch(client: EntrezClient, db: str, term: str, *, limit: int | None = None) -> list[str]:
     """Return the ids of a database that match a query, without duplicates, in the service's order.
 
     Pages are read from the history server, where the result is a snapshot. PubMed returns only the
@@ -50,7 +50,7 @@ def esearch(client: Client, db: str, term: str, *, limit: int | None = None) -> 
     return unique
 
 
-def _rest(client: Client, db: str, term: str, first: Found, wanted: int) -> list[str]:
+def _rest(client: EntrezClient, db: str, term: str, first: SearchResult, wanted: int) -> list[str]:
     """Return at least ``wanted`` ids of a result, page by page, if it has so many."""
     ids = list(first.ids)
     while len(ids) < wanted:
@@ -64,7 +64,7 @@ def _rest(client: Client, db: str, term: str, first: Found, wanted: int) -> list
     return ids
 
 
-def _by_windows(client: Client, term: str, begin: date, end: date) -> list[str]:
+def _by_windows(client: EntrezClient, term: str, begin: date, end: date) -> list[str]:
     window = {
         "datetype": "edat",
         "mindate": begin.strftime("%Y/%m/%d"),
@@ -85,7 +85,7 @@ def _by_windows(client: Client, term: str, begin: date, end: date) -> list[str]:
     ]
 
 
-def _page(client: Client, db: str, term: str, more: dict[str, str]) -> Found:
+def _page(client: EntrezClient, db: str, term: str, more: dict[str, str]) -> SearchResult:
     asked = {"db": db, "term": term, "retmax": str(PAGE), "retmode": "xml", "retstart": "0"}
     found = client.ask("esearch", {**asked, **more}, read_found)
     if found.refused:

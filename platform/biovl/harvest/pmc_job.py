@@ -13,7 +13,7 @@ from biovl.core.errors import ArtifactError
 from biovl.core.limits import LocalLimiter
 from biovl.core.plugins import Plugin
 from biovl.harvest.pmc import listing, outcome, steps
-from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.settings import HOW, Config
 from biovl.harvest.pmc.unfetched import Unfetched
 from biovl.harvest.sources import Package
@@ -102,19 +102,21 @@ def refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def place_of(config: Config, out: str) -> Iterator[Place]:
+def place_of(config: Config, out: str) -> Iterator[AcquisitionContext]:
     """Yield the context of a job's tasks, with their shared limiter. Needs Ray."""
     with limiter.shared_limiter(config.limits) as shared:
-        yield Place(config=config, out=out, limiter=shared)
+        yield AcquisitionContext(config=config, out=out, limiter=shared)
 
 
 def plan(config: Config, out: str) -> dict[str, Any]:
     """Return the bucket, inventory and articles to harvest; see ``listing.plan``. Needs no Ray."""
-    return listing.plan(Place(config=config, out=out, limiter=LocalLimiter(config.limits)))
+    return listing.plan(
+        AcquisitionContext(config=config, out=out, limiter=LocalLimiter(config.limits))
+    )
 
 
 def acquire(
-    place: Place,
+    place: AcquisitionContext,
     plan: Mapping[str, Any],
     draft: Draft,
     packages_per_unit: int,
@@ -207,7 +209,7 @@ def _told(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
 
 
-def packages(place: Place, url: str, unit: int, rows: Unit) -> Iterator[Package]:
+def packages(place: AcquisitionContext, url: str, unit: int, rows: Unit) -> Iterator[Package]:
     """Yield the packages of a unit, downloaded into its own scope of the store."""
     config = place.config
     chunk, start, stop = rows
@@ -223,11 +225,11 @@ def packages(place: Place, url: str, unit: int, rows: Unit) -> Iterator[Package]
     outcome.write_unfetched(place, unit, unfetched.table())
 
 
-def publish_unfetched(place: Place) -> dict[str, dict[str, int]]:
+def publish_unfetched(place: AcquisitionContext) -> dict[str, dict[str, int]]:
     """Publish the files of all units that failed to download, if any."""
     return outcome.publish_unfetched(place)
 
 
-def forget(place: Place, unit: int) -> None:
+def forget(place: AcquisitionContext, unit: int) -> None:
     """Delete the downloads of a finished unit."""
     place.store(f"unit-{unit:06d}").drop()

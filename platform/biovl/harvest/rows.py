@@ -9,7 +9,7 @@ from typing import Any
 
 from biovl.articles import licenses
 from biovl.articles.content import ArticleContent, FigureContent, Graphic, License
-from biovl.articles.graphics import Files
+from biovl.articles.graphics import FileLookup
 from biovl.articles.jats import read_article
 from biovl.core.errors import StorageError
 from biovl.core.records import Article, Figure
@@ -168,7 +168,7 @@ def _article(
 
 
 def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
-    files = Files(package.files)
+    files = FileLookup(package.files)
     article, standing = article_id(package, content), _Standing.of(package, content)
     taken: set[str] = set()
     ids: dict[str, str] = {}
@@ -212,7 +212,7 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
             )
 
 
-def _image(package: Package, files: Files, graphic: Graphic, figure: FigureContent) -> _Image:
+def _image(package: Package, files: FileLookup, graphic: Graphic, figure: FigureContent) -> _Image:
     """Return the largest usable image of a graphic, or the defect."""
     if not graphic.hrefs and not graphic.lesser:
         return _Image(defect=VIDEO if figure.has_video else NO_GRAPHIC)

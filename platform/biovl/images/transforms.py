@@ -18,7 +18,7 @@ would exhaust memory."""
 
 
 @dataclass(frozen=True)
-class Box:
+class CropBox:
     """A part of an image, in pixels."""
 
     left: int
@@ -33,7 +33,7 @@ def random_box(
     scale: tuple[float, float],
     ratio: tuple[float, float],
     rng: np.random.Generator,
-) -> Box:
+) -> CropBox:
     """Return the crop of RandomResizedCrop.
 
     Args:
@@ -52,14 +52,14 @@ def random_box(
         w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < w <= width and 0 < h <= height:
             top, left = _below(height - h + 1, rng), _below(width - w + 1, rng)
-            return Box(left, top, w, h)
+            return CropBox(left, top, w, h)
     # Fallback: the largest center crop with an allowed ratio.
     w, h = width, height
     if width / height < ratio[0]:
         h = round(width / ratio[0])
     elif width / height > ratio[1]:
         w = round(height * ratio[1])
-    return Box((width - w) // 2, (height - h) // 2, w, h)
+    return CropBox((width - w) // 2, (height - h) // 2, w, h)
 
 
 def random_resized_crop(

@@ -32,7 +32,7 @@ class Held:
 
 
 @dataclass(frozen=True, eq=False)
-class Nearest:
+class NearestCells:
     """Cells that hold rows which fit, the nearest to a query first."""
 
     cells_H: np.ndarray
@@ -76,7 +76,7 @@ class Cells:
                 known = self._held[selection] = self._computed(selection)
         return known
 
-    def nearest(self, query_D: np.ndarray, held: Held) -> Nearest:
+    def nearest(self, query_D: np.ndarray, held: Held) -> NearestCells:
         """Return those cells by their distance from a query, float32, shape [D]."""
         # Where few hold anything the others' centres need not be read.
         few = len(held.cells_H) * 8 < len(self._centres_CD)
@@ -86,7 +86,7 @@ class Cells:
         else:
             products_H = (self._centres_CD @ query_1D[0])[held.cells_H]
         order = np.argsort(-products_H, kind="stable")
-        return Nearest(
+        return NearestCells(
             held.cells_H[order],
             products_H[order],
             np.cumsum(held.fits_H[order]),
@@ -97,7 +97,7 @@ class Cells:
         self,
         query_D: np.ndarray,
         k: int,
-        within: Nearest,
+        within: NearestCells,
         first: int,
         end: int,
         selection: Selection,

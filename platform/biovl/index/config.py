@@ -9,7 +9,7 @@ from biovl.index.vectors import Profile
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers:
+class IndexWorkers:
     """Those that embed, each with a copy of the model. More of them change nothing but the time."""
 
     count: int = 1
@@ -88,7 +88,7 @@ class IndexConfig:
     seed: int = 0
     """Draws the vectors that an index is trained on, and the queries recall is measured with."""
 
-    workers: Workers = field(default_factory=Workers)
+    workers: IndexWorkers = field(default_factory=IndexWorkers)
     pairs_per_unit: int = 8_192
     """Pairs embedded by one task: what a killed job keeps."""
     rows_per_part: int = 262_144
@@ -117,7 +117,7 @@ def low_memory() -> IndexConfig:
 
 def on_gpus() -> IndexConfig:
     """The default, embedded by a GPU with 8 cores; set workers.count to how many there are."""
-    return replace(every_figure(), workers=Workers(count=1, gpus=1, cpus=8), batch=256)
+    return replace(every_figure(), workers=IndexWorkers(count=1, gpus=1, cpus=8), batch=256)
 
 
 RECIPES: dict[str, Recipe[IndexConfig]] = {

@@ -49,7 +49,7 @@ _CACHE_CHARS = 4_096
 Storage = Literal["codes", "rows"]
 
 
-class Table(Protocol):
+class FilterSource(Protocol):
     """A ``MetadataTable``, or a ``pa.Table`` of ``metadata.SCHEMA``."""
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -100,7 +100,7 @@ class FilterTable:
         self._lock = threading.Lock()
 
     @classmethod
-    def build(cls, table: Table, folder: str | os.PathLike[str]) -> None:
+    def build(cls, table: FilterSource, folder: str | os.PathLike[str]) -> None:
         """Write what filters need of a table into a folder, which is made if it is not there."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ from biovl.index.corpus import NOTE, find_corpus
 from biovl.index.filters import FilterTable, Selection
 from biovl.index.mapped import mapped
 from biovl.index.metadata import MetadataTable
-from biovl.index.query import Hit, Kind, Over, Part, Query, Results
+from biovl.index.query import Hit, Kind, Over, Query, QueryPart, Results
 from biovl.index.ranking import Ranking, deepening, joined
 from biovl.index.vectors import VectorIndex
 from biovl.index.words import Words
@@ -368,7 +368,7 @@ class Index:
 
         return near
 
-    def _query_vector(self, parts: Sequence[Part]) -> np.ndarray:
+    def _query_vector(self, parts: Sequence[QueryPart]) -> np.ndarray:
         """Return the weighted sum of parts, brought to unit length. Shape [D], float32."""
         total_D = np.zeros(self.dim, np.float64)
         for part in parts:

@@ -47,7 +47,7 @@ class Filter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class QueryPart:
     """A part of a query: a vector, or the image of a figure in the index."""
 
     vector_D: np.ndarray | None = None
@@ -66,7 +66,7 @@ class Query:
     rank fusion; without parts only the BM25 ranking is used.
     """
 
-    parts: Sequence[Part] = ()
+    parts: Sequence[QueryPart] = ()
     words: str | None = None
     over: tuple[Over, ...] = ("images",)
     """With both, the two rankings are merged by reciprocal rank fusion."""

@@ -143,7 +143,7 @@ _ABOUT = (
 
 
 @dataclass(frozen=True)
-class Answered:
+class QueryKindRecall:
     """How an index answers a kind of query."""
 
     settings: dict[str, int]
@@ -161,7 +161,7 @@ def choose_and_score(
     query_QD: np.ndarray,
     own_Q: np.ndarray,
     wanted: float,
-) -> Answered:
+) -> QueryKindRecall:
     """Choose settings on one half of the queries, and measure recall on the other half.
 
     Args:
@@ -178,7 +178,7 @@ def choose_and_score(
         name: chosen[name] for name in ("nprobe", "k_factor") if name in chosen
     }
     recall = recall_of(index, vectors_ND, query_QD[scoring], own_Q[scoring], settings)
-    return Answered(settings, recall, interval(recall, len(scoring)), table)
+    return QueryKindRecall(settings, recall, interval(recall, len(scoring)), table)
 
 
 def halves(count: int) -> tuple[np.ndarray, np.ndarray]:

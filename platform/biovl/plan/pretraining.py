@@ -15,7 +15,7 @@ from biovl.models.builders import open_clip
 from biovl.plan.config import PretrainPlan
 from biovl.pretrain import hardware
 from biovl.pretrain.config import RECIPES, PretrainConfig
-from biovl.pretrain.estimate import Estimate, Forecast, estimate
+from biovl.pretrain.estimate import Forecast, RunEstimate, estimate
 from biovl.pretrain.flops import TRAINING_PER_FORWARD
 from biovl.pretrain.hardware import Accelerator
 from biovl.pretrain.memory import ModelInfo, describe
@@ -28,7 +28,7 @@ _BATCHES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class TrainingCost:
     """A run on some accelerators."""
 
     forecast: Forecast
@@ -59,7 +59,7 @@ def training(
     accelerator: Accelerator,
     workers: int,
     utilisation: float,
-) -> Training:
+) -> TrainingCost:
     """Return what a run takes.
 
     Args:
@@ -87,7 +87,7 @@ def training(
     if speed is not None:
         speed *= utilisation
     seen = pairs * config.epochs
-    return Training(
+    return TrainingCost(
         forecast=replace(forecast, pairs_per_s=speed, hours=None),
         hours=math.inf if speed is None else seen / speed / 3600,
         flops_per_pair=found.flops,
@@ -131,7 +131,7 @@ def _largest_batch(config: PretrainConfig) -> int:
 @functools.lru_cache(64)
 def _estimated(
     recipe: str, changes: str, caption_tokens: float, accelerator: Accelerator, workers: int
-) -> Estimate:
+) -> RunEstimate:
     config, info = _described(recipe, changes)
     eager = accelerator.expected_utilisation or SHARED_EXPECTATION
     compiled = accelerator.compiled_utilisation or eager * hardware.COMPILED_OVER_EAGER

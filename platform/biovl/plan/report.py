@@ -12,7 +12,7 @@ from biovl.plan import papers
 from biovl.plan.config import PlanConfig, TrainingFleet
 from biovl.plan.papers import Row
 from biovl.plan.sensitivity import Swing, Total, mid, spread, swings, total
-from biovl.plan.steps import Cost, Planner, Sizes, storage_dollars
+from biovl.plan.steps import Cost, DataSizes, Planner, storage_dollars
 from biovl.plan.tables import prices
 
 _OTHER_GPUS = ("p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5en.48xlarge")
@@ -32,11 +32,11 @@ class Alternative:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CostPlan:
     """Estimate of a run: sizes and costs of all steps."""
 
     config: PlanConfig
-    sizes: Sizes
+    sizes: DataSizes
     costs: list[Cost]
     storage_dollars: float
     total: Total
@@ -51,7 +51,7 @@ class Plan:
     warnings: list[str]
 
 
-def reckon(config: PlanConfig, *, compare_all: bool = False) -> Plan:
+def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
     """Return a plan.
 
     Raises:
@@ -67,7 +67,7 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> Plan:
     found = swings(config)
     wanted = papers.names() if compare_all else [config.paper] if config.paper else []
     others = alternatives(planner)
-    return Plan(
+    return CostPlan(
         config=config,
         sizes=planner.sizes,
         costs=costs,
@@ -172,7 +172,7 @@ def _warnings(planner: Planner, costs: Sequence[Cost]) -> Iterable[str]:
 # --- as text ----------------------------------------------------------------------------------
 
 
-def render(plan: Plan) -> str:
+def render(plan: CostPlan) -> str:
     """Return a plan as text."""
     config, sizes = plan.config, plan.sizes
     lines = [
@@ -194,7 +194,7 @@ def render(plan: Plan) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _jobs(plan: Plan) -> list[str]:
+def _jobs(plan: CostPlan) -> list[str]:
     heads = ("job", "machines", "time", "GPU-hours", "CPU-hours", "dollars", "bound by")
     rows: list[Sequence[str]] = [heads]
     for cost in plan.costs:
@@ -235,7 +235,7 @@ def _jobs(plan: Plan) -> list[str]:
     ]
 
 
-def _storage(plan: Plan) -> list[str]:
+def _storage(plan: CostPlan) -> list[str]:
     rows: list[Sequence[str]] = [
         ("job", "leaves", "a month", "reads", "requests: open data", "get", "put")
     ]
@@ -260,7 +260,7 @@ def _storage(plan: Plan) -> list[str]:
     ]
 
 
-def _alternatives(plan: Plan) -> list[str]:
+def _alternatives(plan: CostPlan) -> list[str]:
     if not plan.alternatives:
         return []
     rows: list[Sequence[str]] = [
@@ -281,7 +281,7 @@ def _alternatives(plan: Plan) -> list[str]:
     return ["", *_table(rows, left={0, 1})]
 
 
-def _tornado(plan: Plan) -> list[str]:
+def _tornado(plan: CostPlan) -> list[str]:
     rows: list[Sequence[str]] = [("assumption", "low", "mid", "high", "how", "dollars", "hours")]
     for each in plan.swings[:_SWINGS_SHOWN]:
         own = each.assumption
@@ -372,7 +372,7 @@ def _time(hours: float) -> str:
 # --- as JSON ----------------------------------------------------------------------------------
 
 
-def to_json(plan: Plan) -> dict[str, Any]:
+def to_json(plan: CostPlan) -> dict[str, Any]:
     """Return a plan as JSON-ready values; hours are hours, sizes GB, money US dollars."""
     return {
         "config": configs.to_plain(plan.config),

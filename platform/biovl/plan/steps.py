@@ -14,7 +14,7 @@ from biovl.core.limits import HEADROOM
 from biovl.harvest.config import RECIPES
 from biovl.harvest.pmc.settings import Config
 from biovl.plan.config import Fleet, HarvestPlan, PlanConfig
-from biovl.plan.pretraining import Training, accelerator_named, cores, training
+from biovl.plan.pretraining import TrainingCost, accelerator_named, cores, training
 from biovl.plan.tables import prices
 
 MS_PER_HOUR = 3.6e6
@@ -77,7 +77,7 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
+class DataSizes:
     """How much there is of everything."""
 
     articles: float
@@ -97,7 +97,7 @@ class Planner:
         figures = corpus.articles * assumed["figures_per_article"]
         pairs = figures * assumed["kept_share"]
         train = config.pretrain.pairs or int(pairs * corpus.train_share)
-        self.sizes = Sizes(
+        self.sizes = DataSizes(
             articles=corpus.articles, figures=figures, pairs=pairs, train_pairs=train
         )
 
@@ -243,7 +243,7 @@ class Planner:
             )
         return self._with_requests(cost)
 
-    def training(self, fleet: Fleet | None = None, gpus: int | None = None) -> Training:
+    def training(self, fleet: Fleet | None = None, gpus: int | None = None) -> TrainingCost:
         """Return the run on the plan's machines, or on others."""
         a = self.assumed
         fleet = fleet or self.config.train

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from biovl.models.towers import ImageTower, TextTower, texts
-from biovl.models.towers.attention import Layout
+from biovl.models.towers.attention import CaptionLayout
 from biovl.models.towers.texts import TextCompute
 from biovl.pretrain.flops import copied_to
 from biovl.pretrain.prepare import blocks_of, checkpoint_activations
@@ -204,7 +204,7 @@ def _text_features(
         tower = TextTower(text, "packed", context)
         return tower.packed(
             torch.ones(count * tokens, dtype=torch.long, device="cuda"),
-            Layout(
+            CaptionLayout(
                 [tokens] * count,
                 tokens,
                 torch.zeros(count + 1, dtype=torch.int32, device="cuda"),

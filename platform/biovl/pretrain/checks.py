@@ -5,7 +5,7 @@ from typing import Any
 
 from biovl.core.artifacts import Manifest
 from biovl.core.errors import ConfigError
-from biovl.pretrain.config import PretrainConfig, WorkersConfig
+from biovl.pretrain.config import PretrainConfig, PretrainWorkers
 from biovl.pretrain.models import check_weights
 from biovl.pretrain.resolution import check_resolution
 from biovl.pretrain.schedule import Plan
@@ -53,7 +53,7 @@ def check_settings(config: PretrainConfig, assembled: Mapping[str, Any], *, imag
         )
 
 
-def _check_workers(workers: WorkersConfig, plan: Plan) -> None:
+def _check_workers(workers: PretrainWorkers, plan: Plan) -> None:
     smallest = min(pairs for pairs, _ in plan.epochs)
     most = workers.count if isinstance(workers.count, int) else workers.count[1]
     if most > smallest:

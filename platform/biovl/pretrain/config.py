@@ -186,7 +186,7 @@ class TroubleConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkersConfig:
+class PretrainWorkers:
     """Where the run is computed."""
 
     count: int | tuple[int, int] = 1
@@ -256,7 +256,7 @@ class PretrainConfig:
     save: SaveConfig = field(default_factory=SaveConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     trouble: TroubleConfig = field(default_factory=TroubleConfig)
-    workers: WorkersConfig = field(default_factory=WorkersConfig)
+    workers: PretrainWorkers = field(default_factory=PretrainWorkers)
 
     publish: Literal["last", "best"] = "best"
     """Which weights become the model: those of the best validated epoch, by the mean of both

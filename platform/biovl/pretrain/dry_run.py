@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from biovl.pretrain import hardware
-from biovl.pretrain.estimate import Estimate, Forecast
+from biovl.pretrain.estimate import Forecast, RunEstimate
 from biovl.pretrain.flops import TRAINING_PER_FORWARD
 
 DECODE_S = (0.004, 0.0065)
@@ -25,7 +25,7 @@ _SOURCES = (
 )
 
 
-def render(estimate: Estimate) -> str:
+def render(estimate: RunEstimate) -> str:
     """Return an estimate as text."""
     lines = [
         "Configuration",
@@ -49,7 +49,7 @@ def render(estimate: Estimate) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _model(estimate: Estimate) -> Iterable[tuple[str, str]]:
+def _model(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
     info = estimate.model
     text_flops = float(info.cost.text([info.context])[0])
     yield (
@@ -68,7 +68,7 @@ def _model(estimate: Estimate) -> Iterable[tuple[str, str]]:
     )
 
 
-def _work(estimate: Estimate) -> Iterable[tuple[str, str]]:
+def _work(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
     yield "corpus", f"{estimate.corpus_pairs:,} pairs to train on"
     for (pairs, steps), epochs in itertools.groupby(estimate.plan.epochs):
         yield "epochs", f"{len(list(epochs)):,} of {steps:,} steps of {pairs:,} pairs"
@@ -84,7 +84,7 @@ def _work(estimate: Estimate) -> Iterable[tuple[str, str]]:
         yield "recomputed", f"{more:.0%} more than that, to save memory"
 
 
-def _memory(estimate: Estimate) -> Iterable[tuple[str, str]]:
+def _memory(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
     held = estimate.held
     yield (
         "pairs",
@@ -99,7 +99,7 @@ def _memory(estimate: Estimate) -> Iterable[tuple[str, str]]:
     yield "sum", f"{_gb(held.total):>9}"
 
 
-def _heads(estimate: Estimate) -> Sequence[str]:
+def _heads(estimate: RunEstimate) -> Sequence[str]:
     star = ("", "*") if estimate.config["step"]["compile"] else ("*", "")
     return (
         *("GPUs", "", "pairs/s*", "per GPU*"),
@@ -111,7 +111,7 @@ _LEFT = {0, 1, 7}
 """Text columns, aligned to the left; the others are numbers."""
 
 
-def _row(estimate: Estimate, each: Forecast) -> Sequence[str]:
+def _row(estimate: RunEstimate, each: Forecast) -> Sequence[str]:
     gpus, held = f"{each.workers} x {each.accelerator.name}", _gb(each.held.total)
     machine = each.accelerator.instance
     if each.micro_batch is None:
@@ -133,7 +133,7 @@ def _row(estimate: Estimate, each: Forecast) -> Sequence[str]:
     )
 
 
-def _decoding(estimate: Estimate) -> Iterable[str]:
+def _decoding(estimate: RunEstimate) -> Iterable[str]:
     fastest = max((each.pairs_per_s or 0.0 for each in estimate.forecasts), default=0.0)
     if fastest:
         few, many = (math.ceil(fastest * seconds) for seconds in DECODE_S)

@@ -49,7 +49,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class RunEstimate:
     """Estimate of a run before it starts."""
 
     config: dict[str, Any]
@@ -87,7 +87,7 @@ def estimate(
     lengths_N: np.ndarray,
     *,
     accelerators: Sequence[Accelerator] = NAMED,
-) -> Estimate:
+) -> RunEstimate:
     """Return an estimate of a run.
 
     Args:
@@ -114,7 +114,7 @@ def estimate(
     local = math.ceil(batch / fewest)
     micro = min(config.step.micro_batch or local, local)
     autocast = config.step.precision != "fp32"
-    return Estimate(
+    return RunEstimate(
         config=configs.to_plain(config),
         model=info,
         corpus_pairs=len(lengths_N),

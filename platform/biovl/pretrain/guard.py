@@ -20,7 +20,7 @@ from typing import Any
 
 from biovl.core.errors import TrainingError
 from biovl.pretrain.config import TroubleConfig
-from biovl.pretrain.schedule import Place
+from biovl.pretrain.schedule import StepPosition
 
 SMOOTHED_STEPS = 100
 """Steps of a median: half of them must be bad before a run counts as diverged."""
@@ -76,7 +76,9 @@ class Guard:
         self._lowest = {"warmup": math.inf, "after": math.inf}
         self._after: deque[float] = deque(maxlen=self._chance_steps)
 
-    def see(self, loss: float, place: Place, trouble: TroubleConfig, *, skipped: bool) -> None:
+    def see(
+        self, loss: float, place: StepPosition, trouble: TroubleConfig, *, skipped: bool
+    ) -> None:
         """Add the loss of a step.
 
         Raises:

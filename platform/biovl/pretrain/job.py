@@ -263,7 +263,7 @@ def _fit(
 ) -> None:
     """Train until the checkpoint of the last step exists."""
     workers = config.workers
-    source = pair_stream.Source.put(
+    source = pair_stream.PairSource.put(
         config.corpus,
         read_places(config.corpus, "train"),
         seed=config.seed,

@@ -16,19 +16,19 @@ from biovl.pretrain.config import PretrainConfig, TroubleConfig
 from biovl.pretrain.guard import Guard
 from biovl.pretrain.losses import LOSSES
 from biovl.pretrain.optimizer import clamp_logit_scale, clip, make_optimizer
-from biovl.pretrain.schedule import Place, Plan, learning_rate
+from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 from biovl.pretrain.step import Towers, gradients
 from biovl.runtime.workers import Workers
 
 
 @dataclass(frozen=True)
-class Report:
+class StepReport:
     """Result of one step."""
 
     steps_done: int
     """Steps of the run completed, this one included."""
 
-    place: Place
+    place: StepPosition
     loss: float
     """Mean over the pairs of all workers."""
 
@@ -53,7 +53,7 @@ class Report:
 
 
 class Update(NamedTuple):
-    """Result of one optimizer update. Fields as in ``Report``."""
+    """Result of one optimizer update. Fields as in ``StepReport``."""
 
     loss: float
     lr: float
@@ -99,7 +99,7 @@ class Trainer:
         )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StepPosition:
         """Position of the next step."""
         return self._plan.place(self.steps_done)
 
@@ -171,7 +171,9 @@ class Trainer:
             self.guard.load(state["guard"])
 
 
-def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) -> Iterator[Report]:
+def train(
+    trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig
+) -> Iterator[StepReport]:
     """Run one step per batch and yield its report, until the batches end.
 
     Raises:
@@ -191,7 +193,7 @@ def train(trainer: Trainer, batches: Iterator[Batch], trouble: TroubleConfig) ->
         update = trainer.update(loss)
         trainer.guard.see(update.loss, place, trouble, skipped=update.skipped)
         now = time.monotonic()
-        yield Report(
+        yield StepReport(
             steps_done=trainer.steps_done,
             place=place,
             loss=update.loss,

@@ -17,7 +17,7 @@ Record = dict[str, float | int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class StepRecord:
     """One step of the whole run, over all workers."""
 
     done: int
@@ -85,11 +85,11 @@ class Meter:
         self._memory_bytes, self._every_s, self._clock = memory_bytes, every_s, clock
         self._unit = unit
         self._last_line_s: float | None = None
-        self._since: list[Step] = []
+        self._since: list[StepRecord] = []
         self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT_LINES)
         """Pairs and seconds of the last lines."""
 
-    def add(self, step: Step) -> Record:
+    def add(self, step: StepRecord) -> Record:
         """Add a step and return its record."""
         self._since.append(step)
         self._pairs_done += step.pairs

@@ -24,7 +24,7 @@ PHASES, RUNS, PAIR, REPLACEMENT = range(4)
 
 
 @dataclass(frozen=True)
-class Places:
+class PairLocations:
     """Locations of the pairs of a split, by shard and offset. 24 million take about 1 GB."""
 
     shards: tuple[str, ...]
@@ -49,7 +49,7 @@ class Places:
         return len(self.offset)
 
 
-def read_places(corpus: str, split: str) -> Places:
+def read_places(corpus: str, split: str) -> PairLocations:
     """Return the locations of the pairs of a split, in the order of its shards.
 
     Args:
@@ -84,7 +84,7 @@ def read_places(corpus: str, split: str) -> Places:
     offset = table["offset"].to_numpy().astype(np.int64, copy=False)
     order = np.lexsort((offset, shard))
     used = np.unique(shard)
-    return Places(
+    return PairLocations(
         shards=tuple(shards[used].tolist()),
         shard=np.searchsorted(used, shard[order]).astype(np.int32),
         offset=offset[order],
@@ -94,7 +94,7 @@ def read_places(corpus: str, split: str) -> Places:
     )
 
 
-def epoch_order(places: Places, *, seed: int, epoch: int, run_pairs: int) -> np.ndarray:
+def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int) -> np.ndarray:
     """Return the order of an epoch: a permutation of the pairs. Shape [n], int64.
 
     Runs of ``run_pairs`` consecutive pairs of a shard stay together, so that one request reads

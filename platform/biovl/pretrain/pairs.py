@@ -17,7 +17,7 @@ from biovl.core.errors import ArtifactError
 from biovl.images.decode import decode_rgb
 from biovl.images.transforms import random_resized_crop, resize_center_crop
 from biovl.pretrain.config import TEXT_FIELDS, DataConfig
-from biovl.pretrain.order import PAIR, REPLACEMENT, Places, generator
+from biovl.pretrain.order import PAIR, REPLACEMENT, PairLocations, generator
 from biovl.pretrain.stored import Unreadable, read_stored
 
 # Shapes: B pairs of a call, H height, W width.
@@ -57,7 +57,7 @@ class _Drawn:
 
 def load_pairs(
     corpus: str,
-    places: Places,
+    places: PairLocations,
     rows: np.ndarray,
     *,
     seed: int,
@@ -110,7 +110,7 @@ def load_pairs(
 
 def load_validation(
     corpus: str,
-    places: Places,
+    places: PairLocations,
     rows: np.ndarray,
     *,
     image_px: int,
@@ -159,7 +159,7 @@ def _loaded(
 
 def _replacement(
     corpus: str,
-    places: Places,
+    places: PairLocations,
     lost: Unreadable,
     taken: set[int],
     key: tuple[int, int],
@@ -181,11 +181,11 @@ def _replacement(
     )
 
 
-def _named(places: Places, pair: Unreadable) -> str:
+def _named(places: PairLocations, pair: Unreadable) -> str:
     return f"{places.shards[places.shard[pair.row]]}: {pair.reason}"
 
 
-def _refusal(corpus: str, places: Places, pair: Unreadable) -> ArtifactError:
+def _refusal(corpus: str, places: PairLocations, pair: Unreadable) -> ArtifactError:
     shard, offset = places.shards[places.shard[pair.row]], places.offset[pair.row]
     detail = f" ({pair.detail})" if pair.detail else ""
     return ArtifactError(
@@ -194,7 +194,9 @@ def _refusal(corpus: str, places: Places, pair: Unreadable) -> ArtifactError:
     )
 
 
-def _read(corpus: str, places: Places, rows: np.ndarray, take: _Take) -> list[_Drawn | Unreadable]:
+def _read(
+    corpus: str, places: PairLocations, rows: np.ndarray, take: _Take
+) -> list[_Drawn | Unreadable]:
     """Return the result of ``take`` for each pair, in the order of ``rows``."""
     found: dict[int, _Drawn | Unreadable] = {}
     for at, stored in read_stored(corpus, places, rows):

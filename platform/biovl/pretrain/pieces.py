@@ -11,7 +11,7 @@ import torch
 
 from biovl.core.errors import ArtifactError
 from biovl.pretrain.batches import Batch
-from biovl.pretrain.order import Places, batch_of, epoch_order
+from biovl.pretrain.order import PairLocations, batch_of, epoch_order
 from biovl.pretrain.pairs import Loaded
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.workers import share
@@ -23,7 +23,7 @@ PIECE_PAIRS = 128
 
 
 @dataclass(frozen=True)
-class Step:
+class StepPieces:
     """One step of this worker, divided into pieces."""
 
     epoch: int
@@ -40,7 +40,7 @@ class Step:
 
 
 def steps_of_run(
-    places: Places,
+    places: PairLocations,
     plan: Plan,
     *,
     seed: int,
@@ -48,7 +48,7 @@ def steps_of_run(
     steps_done: int,
     rank: int,
     workers: int,
-) -> Iterator[Step]:
+) -> Iterator[StepPieces]:
     """Yield the steps of one worker from ``steps_done`` to the end of the run."""
     while steps_done < plan.steps:
         place = plan.place(steps_done)
@@ -56,13 +56,15 @@ def steps_of_run(
         own = share(pairs, rank, workers)
         order = epoch_order(places, seed=seed, epoch=place.epoch, run_pairs=run_pairs)
         for step in range(place.step, steps):
-            yield Step(place.epoch, batch_of(order, step, pairs), own, -(-len(own) // PIECE_PAIRS))
+            yield StepPieces(
+                place.epoch, batch_of(order, step, pairs), own, -(-len(own) // PIECE_PAIRS)
+            )
         steps_done += steps - place.step
 
 
-def legs(steps: Iterator[Step], least_pieces: int) -> Iterator[list[Step]]:
+def legs(steps: Iterator[StepPieces], least_pieces: int) -> Iterator[list[StepPieces]]:
     """Yield groups of consecutive steps with at least so many pieces; the last may have fewer."""
-    leg: list[Step] = []
+    leg: list[StepPieces] = []
     for step in steps:
         leg.append(step)
         if sum(step.pieces for step in leg) >= least_pieces:
@@ -100,14 +102,14 @@ def packed(number: int, loaded: Loaded | str) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedBatch:
     """A batch of one worker, and the counts of replaced pairs in it."""
 
     batch: Batch
     replaced: dict[str, int]
 
 
-def joined(pieces: Sequence[pa.Table], image_px: int) -> Joined:
+def joined(pieces: Sequence[pa.Table], image_px: int) -> JoinedBatch:
     """Return the batch of a step from its pieces, in newly allocated memory.
 
     Raises:
@@ -136,7 +138,7 @@ def joined(pieces: Sequence[pa.Table], image_px: int) -> Joined:
         torch.from_numpy(tokens_T),
         torch.from_numpy(lengths_B),
     )
-    return Joined(batch, dict(replaced))
+    return JoinedBatch(batch, dict(replaced))
 
 
 def _pixels(piece: pa.Table) -> np.ndarray:

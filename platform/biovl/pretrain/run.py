@@ -18,8 +18,8 @@ from biovl.pretrain.batches import Batch
 from biovl.pretrain.compiling import CompileWatch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.loop import Report, Trainer, allow_tf32, train, uses_bf16
-from biovl.pretrain.meter import Meter, Step, memory_bytes
+from biovl.pretrain.loop import StepReport, Trainer, allow_tf32, train, uses_bf16
+from biovl.pretrain.meter import Meter, StepRecord, memory_bytes
 from biovl.pretrain.models import build, describe
 from biovl.pretrain.prepare import towers_of
 from biovl.pretrain.publishing import HARDWARE
@@ -152,8 +152,8 @@ def run(
 
 
 def _note_failure(
-    reports: Iterator[Report], trainer: Trainer, workers: Workers, draft: Draft
-) -> Iterator[Report]:
+    reports: Iterator[StepReport], trainer: Trainer, workers: Workers, draft: Draft
+) -> Iterator[StepReport]:
     """Yield reports; note a training error in the draft before raising it."""
     try:
         yield from reports
@@ -189,7 +189,7 @@ class _Saver:
         self._saved_steps = trainer.steps_done
         self.journal: Journal | None = None
 
-    def write(self, meter: Meter, step: Step) -> None:
+    def write(self, meter: Meter, step: StepRecord) -> None:
         """Add a step to the journal, and log a line at intervals."""
         record = meter.add(step)
         if self.journal is not None:
@@ -198,7 +198,7 @@ class _Saver:
         if line is not None:
             self._callbacks.say(line)
 
-    def after(self, report: Report) -> None:
+    def after(self, report: StepReport) -> None:
         """Save a checkpoint at the end of an epoch, or when one is due."""
         if report.skipped:
             self._callbacks.say(f"step {report.steps_done} skipped: its loss is {report.loss}")
@@ -244,10 +244,10 @@ class _Saver:
         self._checkpoints.save(self._trainer.state(), then)
 
 
-def _step_of(report: Report, cost: flops.ForwardCost) -> Step:
+def _step_of(report: StepReport, cost: flops.ForwardCost) -> StepRecord:
     # Caption lengths on the other workers are assumed equal on average.
     share = report.place.batch_pairs / len(report.lengths_B)
-    return Step(
+    return StepRecord(
         done=report.steps_done,
         epoch=report.place.epoch,
         pairs=report.place.batch_pairs,

@@ -10,7 +10,7 @@ from biovl.pretrain.config import BatchConfig, OptimConfig
 
 
 @dataclass(frozen=True)
-class Place:
+class StepPosition:
     """Position of a step in its run."""
 
     epoch: int
@@ -62,16 +62,16 @@ class Plan:
         """Return the number of completed steps at the end of each epoch."""
         return [sum(steps for _, steps in self.epochs[: n + 1]) for n in range(len(self.epochs))]
 
-    def place(self, steps_done: int) -> Place:
+    def place(self, steps_done: int) -> StepPosition:
         """Return the position of the step after ``steps_done`` others."""
         epoch = bisect.bisect_right(self.ends(), steps_done)
         before = self.epochs[:epoch]
         size, _ = self.epochs[epoch]
         step = steps_done - sum(steps for _, steps in before)
-        return Place(epoch, step, size, sum(s * n for s, n in before) + step * size)
+        return StepPosition(epoch, step, size, sum(s * n for s, n in before) + step * size)
 
 
-def learning_rate(optim: OptimConfig, plan: Plan, place: Place) -> float:
+def learning_rate(optim: OptimConfig, plan: Plan, place: StepPosition) -> float:
     """Return the learning rate of a step.
 
     For one batch size it is open_clip's: ``peak * (k + 1) / warmup`` in warm-up step k, then

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location, storage_problem
 from biovl.core.shards import parse_pair
-from biovl.pretrain.order import Places
+from biovl.pretrain.order import PairLocations
 
 _READERS = 8
 _MAX_REQUEST_BYTES = 1 << 24
@@ -32,7 +32,7 @@ class Unreadable:
 
 
 def read_stored(
-    corpus: str, places: Places, rows: np.ndarray
+    corpus: str, places: PairLocations, rows: np.ndarray
 ) -> Iterator[tuple[int, dict[str, bytes] | Unreadable]]:
     """Yield the index in ``rows`` of each pair and its files by extension, in arbitrary order.
 
@@ -55,7 +55,7 @@ def read_stored(
                     yield at, _parsed(int(rows[at]), data)
 
 
-def _runs(places: Places, rows: np.ndarray) -> Iterator[np.ndarray]:
+def _runs(places: PairLocations, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Yield groups of rows that are read with one request: consecutive pairs of a shard."""
     order = np.argsort(rows, kind="stable")
     shard, offset, size = places.shard[rows], places.offset[rows], places.size[rows]
@@ -75,7 +75,7 @@ def _runs(places: Places, rows: np.ndarray) -> Iterator[np.ndarray]:
         start = at
 
 
-def _request(corpus: str, places: Places, rows: np.ndarray) -> list[bytes | Unreadable]:
+def _request(corpus: str, places: PairLocations, rows: np.ndarray) -> list[bytes | Unreadable]:
     """Return the stored bytes of consecutive pairs of one shard."""
     start = int(places.offset[rows[0]])
     ends = places.offset[rows] + places.size[rows] - start

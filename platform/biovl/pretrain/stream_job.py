@@ -26,9 +26,9 @@ from ray.data import ExecutionResources
 from biovl.core.errors import ArtifactError
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import DataConfig
-from biovl.pretrain.order import Places
+from biovl.pretrain.order import PairLocations
 from biovl.pretrain.pairs import Encodes, load_pairs
-from biovl.pretrain.pieces import Joined, Step, joined, legs, packed, steps_of_run
+from biovl.pretrain.pieces import JoinedBatch, StepPieces, joined, legs, packed, steps_of_run
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.connection import connect_ray
 
@@ -43,11 +43,11 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Source:
+class PairSource:
     """Input of all loading tasks, in the object store once for all workers: see ``put``."""
 
     corpus: str
-    places: Places
+    places: PairLocations
     seed: int
     image_px: int
     data: DataConfig
@@ -58,13 +58,13 @@ class Source:
     def put(
         cls,
         corpus: str,
-        places: Places,
+        places: PairLocations,
         *,
         seed: int,
         image_px: int,
         data: DataConfig,
         tokenizer: Encodes,
-    ) -> "ray.ObjectRef[Source]":
+    ) -> "ray.ObjectRef[PairSource]":
         """Put the source into the object store, one copy per node, and return its reference."""
         return ray.put(cls(corpus, places, seed, image_px, data, pickle.dumps(tokenizer)))
 
@@ -87,7 +87,7 @@ class Stream(Iterator[Batch]):
         asked = time.monotonic()
         item = self._next_item()
         self.waited_s += time.monotonic() - asked
-        if isinstance(item, Joined):
+        if isinstance(item, JoinedBatch):
             self.replaced.update(item.replaced)
             return item.batch
         self.close()
@@ -116,11 +116,11 @@ class Stream(Iterator[Batch]):
         self._stop.set()
 
 
-_Item = Joined | BaseException | None
+_Item = JoinedBatch | BaseException | None
 
 
 def stream(
-    source: "ray.ObjectRef[Source]",
+    source: "ray.ObjectRef[PairSource]",
     plan: Plan,
     *,
     steps_done: int,
@@ -132,7 +132,7 @@ def stream(
     """Return the batches of one worker from ``steps_done`` to the end of the run.
 
     Args:
-        source: Result of ``Source.put``.
+        source: Result of ``PairSource.put``.
         plan: Batch sizes and steps of every epoch.
         steps_done: Steps of the run before the first batch.
         rank: Of this worker.
@@ -161,7 +161,7 @@ def stream(
 def _fill(
     batches: "queue.Queue[_Item]",
     stop: threading.Event,
-    source: "ray.ObjectRef[Source]",
+    source: "ray.ObjectRef[PairSource]",
     plan: Plan,
     steps_done: int,
     rank: int,
@@ -177,7 +177,7 @@ def _fill(
 
     try:
         with connect_ray():
-            known: Source = ray.get(source)
+            known: PairSource = ray.get(source)
             expected = cpus or _cpus(ray.cluster_resources) / workers
             # So that no CPU is idle between two pipelines.
             least = max(LEG_PIECES, int(4 * expected))
@@ -206,8 +206,8 @@ class _Pipeline:
 
     def __init__(
         self,
-        source: "ray.ObjectRef[Source]",
-        leg: list[Step],
+        source: "ray.ObjectRef[PairSource]",
+        leg: list[StepPieces],
         cpus: float | None,
         starter: ThreadPoolExecutor,
     ) -> None:
@@ -247,7 +247,7 @@ class _Pipeline:
 
 
 def _loaded(
-    source: "ray.ObjectRef[Source]", legs_left: Iterator[list[Step]], cpus: float | None
+    source: "ray.ObjectRef[PairSource]", legs_left: Iterator[list[StepPieces]], cpus: float | None
 ) -> Generator[list[pa.Table]]:
     """Yield the pieces of each step. The next group starts when most of the last one is loaded."""
     current: _Pipeline | None = None
@@ -275,13 +275,13 @@ def _loaded(
 
 
 def _load(
-    source: "ray.ObjectRef[Source]",
-    parts: "ray.ObjectRef[list[tuple[Step, int]]]",
+    source: "ray.ObjectRef[PairSource]",
+    parts: "ray.ObjectRef[list[tuple[StepPieces, int]]]",
     block: pa.Table,
 ) -> pa.Table:
     """Load one piece, on any node. The error of a pair is returned as a value."""
     (number,) = block["id"].to_pylist()
-    known: Source = ray.get(source)
+    known: PairSource = ray.get(source)
     step, part = ray.get(parts)[number]
     try:
         loaded = load_pairs(

@@ -22,7 +22,7 @@ from biovl.assemble import pairs as pairing
 from biovl.core import shards
 from biovl.core.artifacts import Draft, Folder, Manifest, to_json
 from biovl.core.errors import ArtifactError
-from biovl.publish.rights import READS, Wanted, groups_of, reasons
+from biovl.publish.rights import READS, RequestedRows, groups_of, reasons
 
 INDEX, DROPPED = "index.parquet", "dropped.parquet"
 SPLITS = ("train", "val", "test")
@@ -41,7 +41,9 @@ _PLAN = pa.schema(
 """A pair: its row of the index, where it stands, and where it will."""
 
 
-def plan(uri: str, out: str, wanted: Wanted, *, max_bytes: int, max_pairs: int) -> dict[str, int]:
+def plan(
+    uri: str, out: str, wanted: RequestedRows, *, max_bytes: int, max_pairs: int
+) -> dict[str, int]:
     """Lay the pairs that may go out over shards, and write a plan for each.
 
     Args:
@@ -134,7 +136,7 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
         yield kept
 
 
-def dropped(uri: str, wanted: Wanted) -> Iterator[pa.Table]:
+def dropped(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
     """Yield the figures left out before, and the pairs left out now."""
     source = Folder(uri)
     with source.filesystem.open_input_file(source.at(DROPPED)) as stream:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Draft, Folder
 from biovl.publish.rights import (
-    Wanted,
+    RequestedRows,
     article_reasons,
     figure_reasons,
     groups_of,
@@ -26,7 +26,9 @@ def part_paths(uri: str) -> list[str]:
     return part_names(folder, "articles") + part_names(folder, "figures")
 
 
-def select(uri: str, out: str, wanted: Wanted, names: Sequence[str], number: int) -> dict[str, Any]:
+def select(
+    uri: str, out: str, wanted: RequestedRows, names: Sequence[str], number: int
+) -> dict[str, Any]:
     """Write the rows of one part that may go. One row group is in memory at a time.
 
     Returns:

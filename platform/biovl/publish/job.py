@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from biovl.assemble import statistics
 from biovl.assemble.hub import hub_license
-from biovl.assemble.tally import Tally, merge, tally
+from biovl.assemble.tally import PairTally, merge, tally
 from biovl.core.artifacts import (
     Draft,
     Folder,
@@ -31,7 +31,7 @@ from biovl.publish import corpora, figures
 from biovl.publish.config import PublishConfig
 from biovl.publish.hub import Repository
 from biovl.publish.kinds import CARD, KINDS, Kind, contents, has_credentials, kind_of
-from biovl.publish.rights import Wanted, rights_of
+from biovl.publish.rights import RequestedRows, rights_of
 from biovl.publish.sending import upload
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume
@@ -202,7 +202,7 @@ def _select_corpus(
     labels = before.get("labels", {})
     found: dict[str, Counter[str]] = {name: Counter() for name in labels}
 
-    def indexed() -> Iterator[Tally]:
+    def indexed() -> Iterator[PairTally]:
         with corpora.written(draft.folder, corpora.INDEX) as write:
             for rows in corpora.index(uri, out, shards_of):
                 write(rows)
@@ -261,7 +261,7 @@ def _card(config: PublishConfig, kind: str, uri: str) -> dict[str, bytes]:
     """Return the card of a folder that has none of its own."""
     if kind not in ("figures", "panels"):
         return {}
-    licenses = rights_of(uri, kind, Wanted(third_party=True)).licenses
+    licenses = rights_of(uri, kind, RequestedRows(third_party=True)).licenses
     known = sorted({hub_license(name) for name in licenses}) or ["other"]
     return {CARD: figures.card(kind, config.repo.partition("/")[2], known)}
 
@@ -270,11 +270,11 @@ def _shown(config: PublishConfig) -> str:
     return without_credentials(config.folder)
 
 
-def _wanted(config: PublishConfig) -> Wanted:
-    return Wanted(config.license_groups, config.third_party)
+def _wanted(config: PublishConfig) -> RequestedRows:
+    return RequestedRows(config.license_groups, config.third_party)
 
 
-def _note(wanted: Wanted) -> str:
+def _note(wanted: RequestedRows) -> str:
     others = "third parties' among them" if wanted.third_party else "without third parties'"
     return f"rows of licence group {' or '.join(wanted.groups)} that may be given on, {others}"
 

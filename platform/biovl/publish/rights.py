@@ -22,7 +22,7 @@ READS = (*rights.READS, "source_uri")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedRows:
     """Which of the rows that may be given on are asked for."""
 
     groups: tuple[LicenseGroup, ...] = ()
@@ -31,7 +31,7 @@ class Wanted:
 
 
 @dataclass
-class Rights:
+class RightsCount:
     """How many rows there are, and how many may not go for which reason."""
 
     groups: Counter[str] = field(default_factory=Counter)
@@ -68,7 +68,7 @@ class Rights:
         ]
 
 
-def reasons(rows: pa.Table, wanted: Wanted) -> pa.Array:
+def reasons(rows: pa.Table, wanted: RequestedRows) -> pa.Array:
     """Return for each row why it may not go, null where it may.
 
     Args:
@@ -91,7 +91,7 @@ def reasons(rows: pa.Table, wanted: Wanted) -> pa.Array:
     return pa.array(found, pa.string())
 
 
-def rights_of(uri: str, kind: str, wanted: Wanted) -> Rights:
+def rights_of(uri: str, kind: str, wanted: RequestedRows) -> RightsCount:
     """Return what may be given on of a folder, reading no image.
 
     Args:
@@ -99,7 +99,7 @@ def rights_of(uri: str, kind: str, wanted: Wanted) -> Rights:
         kind: Which it is.
         wanted: Which rows are asked for.
     """
-    found, folder = Rights(), Folder(uri)
+    found, folder = RightsCount(), Folder(uri)
     if kind == "corpus":
         for rows in groups_of(folder, "index.parquet", READS):
             found.add(rows, reasons(rows, wanted))
@@ -111,7 +111,7 @@ def rights_of(uri: str, kind: str, wanted: Wanted) -> Rights:
     return found
 
 
-def article_reasons(folder: Folder, part: str, wanted: Wanted) -> pa.Table:
+def article_reasons(folder: Folder, part: str, wanted: RequestedRows) -> pa.Table:
     """Return ``source_uri`` and ``reason`` of those articles that may not go.
 
     Args:
@@ -133,7 +133,7 @@ def article_reasons(folder: Folder, part: str, wanted: Wanted) -> pa.Table:
     return pa.concat_tables(pieces)
 
 
-def figure_reasons(rows: pa.Table, of_articles: pa.Table, wanted: Wanted) -> pa.Array:
+def figure_reasons(rows: pa.Table, of_articles: pa.Table, wanted: RequestedRows) -> pa.Array:
     """Return for each figure why it may not go: its own reason, else its article's.
 
     Args:

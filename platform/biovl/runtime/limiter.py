@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from biovl.core.limits import LATE_S, Limits
+from biovl.core.limits import LATE_S, RequestLimits
 
 SILENT_S = 60.0
 """Seconds without a sign of life after which a request is attributed to a dead worker."""
@@ -24,7 +24,7 @@ proceed."""
 class Turns:
     """Grants turns in order of request; for use in one event loop."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
         self._waiting: deque[asyncio.Future[tuple[int, float]]] = deque()
         self._open: dict[int, float] = {}
@@ -108,7 +108,7 @@ class SharedLimiter:
 
 
 @contextlib.contextmanager
-def shared_limiter(limits: Limits) -> Iterator[SharedLimiter]:
+def shared_limiter(limits: RequestLimits) -> Iterator[SharedLimiter]:
     """Share one limit among workers during the block. Needs Ray."""
     # The actor needs next to no CPU, and must not wait for a free one.
     actor: Any = ray.remote(Turns).options(num_cpus=0, max_concurrency=10_000).remote(limits)

@@ -7,13 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
 from biovl.sample.canvas import BARE, plot_pixels
-from biovl.sample.words import COLOURS, Panel, Rng, Topic, count, pick
+from biovl.sample.words import COLOURS, PanelContent, Rng, Topic, count, pick
 
 P = "<italic>P</italic>"
 N = "<italic>n</italic>"
 
 
-def survival(topic: Topic, rng: Rng) -> Panel:
+def survival(topic: Topic, rng: Rng) -> PanelContent:
     """Draw Kaplan–Meier curves of two groups."""
     first, second = (COLOURS[i] for i in rng.permutation(len(COLOURS))[:2])
     differ = bool(rng.integers(3))
@@ -30,7 +30,7 @@ def survival(topic: Topic, rng: Rng) -> Panel:
         axes.set(xlabel="Months", ylabel="Overall survival (%)", ylim=(0, 103), xlim=(0, 60))
 
     result = "is shorter" if differ else "does not differ"
-    return Panel(
+    return PanelContent(
         "survival",
         plot_pixels(draw),
         f"Survival {result} with high <italic>{topic.gene}</italic>",
@@ -43,7 +43,7 @@ def survival(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def roc(topic: Topic, rng: Rng) -> Panel:
+def roc(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a receiver operating characteristic curve."""
     colour, power = pick(rng, COLOURS), float(pick(rng, (1.15, 2.2, 5.0, 14.0)))
     auc = power / (1 + power)
@@ -56,7 +56,7 @@ def roc(topic: Topic, rng: Rng) -> Panel:
         axes.set(xlabel="1 − specificity", ylabel="Sensitivity", xlim=(0, 1), ylim=(0, 1.02))
 
     grade = {1.15: "barely", 2.2: "moderately", 5.0: "well", 14.0: "almost perfectly"}[power]
-    return Panel(
+    return PanelContent(
         "roc",
         plot_pixels(draw),
         f"{topic.marker} separates patients with {topic.disease} from controls {grade}",
@@ -67,7 +67,7 @@ def roc(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def forest(topic: Topic, rng: Rng) -> Panel:
+def forest(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a forest plot of a meta-analysis."""
     studies, helps = int(rng.integers(4, 10)), bool(rng.integers(2))
     effects = np.exp(rng.normal(-0.55 if helps else 0.55, 0.18, studies))
@@ -85,7 +85,7 @@ def forest(topic: Topic, rng: Rng) -> Panel:
         axes.set(xlabel="Odds ratio (95% CI)", xlim=(0, 3))
 
     side = "left" if helps else "right"
-    return Panel(
+    return PanelContent(
         "forest",
         plot_pixels(draw),
         f"{topic.drug.capitalize()} {'lowers' if helps else 'raises'} mortality in {topic.disease}",
@@ -96,7 +96,7 @@ def forest(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def flow_diagram(topic: Topic, rng: Rng) -> Panel:
+def flow_diagram(topic: Topic, rng: Rng) -> PanelContent:
     """Draw the flow of participants through a study."""
     arms, screened = int(rng.integers(2, 4)), int(rng.integers(300, 900))
     kept = screened - int(rng.integers(40, 200))
@@ -121,7 +121,7 @@ def flow_diagram(topic: Topic, rng: Rng) -> Panel:
             box(x, 0.14, f"{('Placebo', topic.drug, 'Both')[i]}\n(n = {kept // arms})", 0.27)
             axes.annotate("", (x, 0.23), (0.5, 0.47), arrowprops={"arrowstyle": "->"})
 
-    return Panel(
+    return PanelContent(
         "flow_diagram",
         plot_pixels(draw, BARE),
         f"Participants of the trial of {topic.drug} in {topic.disease}",
@@ -131,7 +131,7 @@ def flow_diagram(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def electrocardiogram(topic: Topic, rng: Rng) -> Panel:
+def electrocardiogram(topic: Topic, rng: Rng) -> PanelContent:
     """Draw one lead of an electrocardiogram on its paper."""
     rate, words, words_es = pick(
         rng,
@@ -160,7 +160,7 @@ def electrocardiogram(topic: Topic, rng: Rng) -> Panel:
         axes.plot(t, wave + rng.normal(0, 0.015, len(t)), color="black", lw=0.9)
         axes.text(0.05, 1.5, lead, fontsize=9)
 
-    return Panel(
+    return PanelContent(
         "electrocardiogram",
         plot_pixels(draw, BARE),
         f"{words.capitalize()} in a patient with {topic.disease}",
@@ -170,7 +170,7 @@ def electrocardiogram(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-CLINICAL_PLOTS: tuple[Callable[[Topic, Rng], Panel], ...] = (
+CLINICAL_PLOTS: tuple[Callable[[Topic, Rng], PanelContent], ...] = (
     survival,
     roc,
     forest,

@@ -10,7 +10,7 @@ from biovl.sample.clinical_plots import CLINICAL_PLOTS
 from biovl.sample.micrographs import MICROGRAPHS
 from biovl.sample.plots import LABORATORY_PLOTS
 from biovl.sample.scans import SCANS
-from biovl.sample.words import METHODS, Panel, Rng, Topic, font, pick, upper_first
+from biovl.sample.words import METHODS, PanelContent, Rng, Topic, font, pick, upper_first
 
 PLOTS = LABORATORY_PLOTS + CLINICAL_PLOTS
 PHOTOGRAPHS = MICROGRAPHS + SCANS
@@ -23,7 +23,7 @@ _GAP_PX = 30
 class Drawn:
     """A figure before publication."""
 
-    panels: tuple[Panel, ...]
+    panels: tuple[PanelContent, ...]
     letters: str
     """The labels drawn next to the panels, one character each; empty for a single panel."""
     pixels: np.ndarray
@@ -31,7 +31,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Caption:
+class CaptionText:
     """The title and the paragraphs of a caption, as inline JATS."""
 
     title: str | None
@@ -52,7 +52,7 @@ def draw_figure(topic: Topic, rng: Rng, *, panels: int, letters: str = "ABCDEF")
     return Drawn(drawn, letters, _composed(drawn, letters, rng))
 
 
-def _composed(panels: tuple[Panel, ...], letters: str, rng: Rng) -> np.ndarray:
+def _composed(panels: tuple[PanelContent, ...], letters: str, rng: Rng) -> np.ndarray:
     rows, columns = _GRID[len(panels)]
     if len(panels) == 2 and rng.integers(2):
         rows, columns = columns, rows
@@ -87,7 +87,7 @@ _LABELS = (
 
 def caption_of(
     drawn: Drawn, rng: Rng, *, flow: str = "paragraph", spanish: bool = False
-) -> Caption:
+) -> CaptionText:
     """Return a caption that describes a figure, short, middling or long.
 
     Args:
@@ -120,11 +120,11 @@ def caption_of(
             f"<list-item><label>({letter})</label><p>{subject}. {detail}</p></list-item>"
             for letter, (subject, detail) in zip(drawn.letters, texts, strict=False)
         )
-        return Caption(f"{title}.", (f'<list list-type="simple">{items}</list>',))
+        return CaptionText(f"{title}.", (f'<list list-type="simple">{items}</list>',))
     if spanish and not drawn.letters:
-        return Caption(f"{title}.", ())
+        return CaptionText(f"{title}.", ())
     paragraphs = tuple(parts) if flow == "paragraphs" else (" ".join(parts),)
-    return Caption(f"{title}.", paragraphs)
+    return CaptionText(f"{title}.", paragraphs)
 
 
 def encode(pixels: np.ndarray, image_format: str, *, mode: str = "RGB", quality: int = 88) -> bytes:

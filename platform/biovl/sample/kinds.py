@@ -19,7 +19,7 @@ from biovl.sample.figures import encode
 from biovl.sample.micrographs import MICROGRAPHS
 from biovl.sample.plots import LABORATORY_PLOTS
 from biovl.sample.scans import SCANS
-from biovl.sample.words import TOPICS, Panel, Rng, Topic, pick, upper_first
+from biovl.sample.words import TOPICS, PanelContent, Rng, Topic, pick, upper_first
 
 CONCEPTS = {
     "bars": ("Plots and Charts", "bar plot"),
@@ -43,7 +43,7 @@ CONCEPTS = {
 }
 """The kinds, and the global and the local concept of each in the paper's taxonomy."""
 
-_DRAW: dict[str, Callable[[Topic, Rng], Panel]] = {
+_DRAW: dict[str, Callable[[Topic, Rng], PanelContent]] = {
     draw.__name__: draw for draw in (*LABORATORY_PLOTS, *CLINICAL_PLOTS, *MICROGRAPHS, *SCANS)
 }
 _MARKUP = re.compile(r"<[^>]+>")

@@ -22,7 +22,7 @@ from biovl.sample.canvas import (
     to_rgb,
     with_scale_bar,
 )
-from biovl.sample.words import Panel, Rng, Topic, count, font, pick
+from biovl.sample.words import PanelContent, Rng, Topic, count, font, pick
 
 
 @cache
@@ -30,7 +30,7 @@ def _bundled(name: str) -> np.ndarray:
     return np.asarray(getattr(data, name)())
 
 
-def histology(topic: Topic, rng: Rng) -> Panel:
+def histology(topic: Topic, rng: Rng) -> PanelContent:
     """Draw stained tissue, glandular or solid."""
     stain, ground, fibre, nucleus, tint, tint_es = pick(
         rng,
@@ -63,7 +63,7 @@ def histology(topic: Topic, rng: Rng) -> Panel:
     image = blur(image + rng.normal(0, 0.02, (HEIGHT, WIDTH, 1)), (0.7, 0.7, 0))
     pattern = "round glands with white lumina" if glandular else "solid sheets of cells"
     nuclei_word = "densely packed" if dense else "sparse"
-    return Panel(
+    return PanelContent(
         "histology",
         with_scale_bar(to_rgb(image), 0),
         f"Histology of the {topic.organ} in {topic.disease}",
@@ -74,7 +74,7 @@ def histology(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def immunohistochemistry(topic: Topic, rng: Rng) -> Panel:
+def immunohistochemistry(topic: Topic, rng: Rng) -> PanelContent:
     """Crop the bundled DAB-stained colon and make the brown stain stronger or weaker."""
     strength, words, words_es = pick(
         rng, ((0.25, "weak", "débil"), (1.0, "moderate", "moderada"), (1.9, "strong", "intensa"))
@@ -83,7 +83,7 @@ def immunohistochemistry(topic: Topic, rng: Rng) -> Panel:
     photo = photo[:: pick(rng, (1, -1)), :: pick(rng, (1, -1))]
     stains = color.rgb2hed(photo)
     stains[..., 2] *= strength
-    return Panel(
+    return PanelContent(
         "immunohistochemistry",
         with_scale_bar(to_rgb(color.hed2rgb(stains)), 0),
         f"{words.capitalize()} expression of {topic.gene} in glandular epithelium",
@@ -93,7 +93,7 @@ def immunohistochemistry(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def fluorescence(topic: Topic, rng: Rng) -> Panel:
+def fluorescence(topic: Topic, rng: Rng) -> PanelContent:
     """Draw nuclei and one labelled protein, nuclear, filamentous or in spots."""
     name, name_es, tint = pick(
         rng,
@@ -122,7 +122,7 @@ def fluorescence(topic: Topic, rng: Rng) -> Panel:
     image = image + protein[..., None] * tint + np.abs(rng.normal(0, 0.015, (HEIGHT, WIDTH, 1)))
     number = {4: "few large", 12: "a dozen", 40: "many small"}[cells]
     number_es = {4: "pocas", 12: "una docena de", 40: "muchas"}[cells]
-    return Panel(
+    return PanelContent(
         "fluorescence",
         with_scale_bar(to_rgb(image), 255),
         f"{topic.gene} localises outside the nucleus in {topic.cells}",
@@ -133,7 +133,7 @@ def fluorescence(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def phase_image(topic: Topic, rng: Rng) -> Panel:
+def phase_image(topic: Topic, rng: Rng) -> PanelContent:
     """Show the bundled quantitative phase image, in grey or pseudo-colour."""
     cell = _bundled("cell")
     angle = float(rng.integers(360))
@@ -150,7 +150,7 @@ def phase_image(topic: Topic, rng: Rng) -> Panel:
         ),
     )
     image = np.array(low) + photo[..., None] * (np.array(high) - np.array(low))
-    return Panel(
+    return PanelContent(
         "phase_image",
         with_scale_bar(to_rgb(image), 255),
         f"Phase map of a cell treated with {topic.drug}",
@@ -160,7 +160,7 @@ def phase_image(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def electron_micrograph(topic: Topic, rng: Rng) -> Panel:
+def electron_micrograph(topic: Topic, rng: Rng) -> PanelContent:
     """Draw mitochondria, with or without their cristae."""
     number, swollen = int(rng.integers(2, 9)), bool(rng.integers(2))
     image = 0.66 + 0.05 * noise(rng, 1) + 0.05 * noise(rng, 5)
@@ -177,7 +177,7 @@ def electron_micrograph(topic: Topic, rng: Rng) -> Panel:
         image[body] = 0.8 if swollen else (0.42 + 0.2 * (np.sin(along * 0.95) > 0.1))[body]
     image = blur(image, 0.8) + rng.normal(0, 0.03, (HEIGHT, WIDTH))
     state = "swollen and pale, without cristae" if swollen else "elongated and dark, with cristae"
-    return Panel(
+    return PanelContent(
         "electron_micrograph",
         with_scale_bar(to_rgb(image), 0),
         f"Mitochondria of the {topic.organ} are {'swollen' if swollen else 'intact'} after "
@@ -189,7 +189,7 @@ def electron_micrograph(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def western_blot(topic: Topic, rng: Rng) -> Panel:
+def western_blot(topic: Topic, rng: Rng) -> PanelContent:
     """Draw immunoblot bands of a protein and its loading control."""
     lanes, fades = int(rng.integers(3, 8)), bool(rng.integers(2))
     strength = np.linspace(0.95, 0.12, lanes) if fades else np.linspace(0.12, 0.95, lanes)
@@ -212,7 +212,7 @@ def western_blot(topic: Topic, rng: Rng) -> Panel:
         draw.text((100 + step * (i + 0.4), 32), f"{2**i >> 1}", fill="black", font=font(11))
     draw.text((12, 32), f"{topic.drug[:9]} µM", fill="black", font=font(11))
     verb = "fades" if fades else "grows"
-    return Panel(
+    return PanelContent(
         "western_blot",
         np.array(page),
         f"{topic.drug.capitalize()} {'lowers' if fades else 'raises'} {topic.gene} protein",
@@ -224,7 +224,7 @@ def western_blot(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-MICROGRAPHS: tuple[Callable[[Topic, Rng], Panel], ...] = (
+MICROGRAPHS: tuple[Callable[[Topic, Rng], PanelContent], ...] = (
     histology,
     immunohistochemistry,
     fluorescence,

@@ -6,13 +6,13 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from biovl.sample.canvas import plot_pixels
-from biovl.sample.words import COLOURS, Panel, Rng, Topic, count, pick
+from biovl.sample.words import COLOURS, PanelContent, Rng, Topic, count, pick
 
 P = "<italic>P</italic>"
 N = "<italic>n</italic>"
 
 
-def bars(topic: Topic, rng: Rng) -> Panel:
+def bars(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a dose-response bar chart."""
     colour, groups = pick(rng, COLOURS), int(rng.integers(2, 7))
     rises = bool(rng.integers(2))
@@ -29,7 +29,7 @@ def bars(topic: Topic, rng: Rng) -> Panel:
         axes.set(xlabel=f"{topic.drug} (µM)", ylabel=f"{topic.marker} (pg/ml)", ylim=(0, 115))
 
     verb = "rises" if rises else "falls"
-    return Panel(
+    return PanelContent(
         "bars",
         plot_pixels(draw),
         f"{topic.marker} {verb} with the dose of {topic.drug}",
@@ -42,7 +42,7 @@ def bars(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def time_course(topic: Topic, rng: Rng) -> Panel:
+def time_course(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a line chart of two to four treatments over time."""
     lines = int(rng.integers(2, 5))
     colours = [COLOURS[i] for i in rng.permutation(len(COLOURS))[:lines]]
@@ -66,7 +66,7 @@ def time_course(topic: Topic, rng: Rng) -> Panel:
 
     names_en = ", ".join(colour.name for colour in colours)
     when = {"rises": "over 24 h", "falls": "over 24 h", "peaks": "at about 10 h"}[shape]
-    return Panel(
+    return PanelContent(
         "time_course",
         plot_pixels(draw),
         f"Expression of <italic>{topic.gene}</italic> {shape} {when}",
@@ -77,7 +77,7 @@ def time_course(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def correlation(topic: Topic, rng: Rng) -> Panel:
+def correlation(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a scatter plot with its regression line."""
     colour, sign = pick(rng, COLOURS), int(rng.integers(-1, 2))
     n = int(rng.integers(25, 140))
@@ -94,7 +94,7 @@ def correlation(topic: Topic, rng: Rng) -> Panel:
     words = {-1: "falls with", 0: "does not depend on", 1: "rises with"}[sign]
     kind = {-1: "a negative", 0: "no", 1: "a positive"}[sign]
     kind_es = {-1: "correlación negativa", 0: "sin correlación", 1: "correlación positiva"}[sign]
-    return Panel(
+    return PanelContent(
         "correlation",
         plot_pixels(draw),
         f"Severity of {topic.disease} {words} {topic.marker}",
@@ -106,7 +106,7 @@ def correlation(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def boxes(topic: Topic, rng: Rng) -> Panel:
+def boxes(topic: Topic, rng: Rng) -> PanelContent:
     """Draw box plots of patients against controls."""
     colour, groups = pick(rng, COLOURS[:6]), int(rng.integers(2, 6))
     higher = bool(rng.integers(2))
@@ -121,7 +121,7 @@ def boxes(topic: Topic, rng: Rng) -> Panel:
         axes.set(xlabel="Stage", ylabel=f"{topic.marker} (U/ml)")
 
     word = "higher" if higher else "lower"
-    return Panel(
+    return PanelContent(
         "boxes",
         plot_pixels(draw),
         f"{topic.marker} is {word} in {topic.disease} than in controls",
@@ -134,7 +134,7 @@ def boxes(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def heat_map(topic: Topic, rng: Rng) -> Panel:
+def heat_map(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a clustered expression map."""
     colours, words, words_es = pick(
         rng,
@@ -154,7 +154,7 @@ def heat_map(topic: Topic, rng: Rng) -> Panel:
         axes.figure.colorbar(image, ax=axes, fraction=0.06, label="z score")
         axes.set(xlabel="Samples", ylabel="Genes", xticks=[], yticks=[])
 
-    return Panel(
+    return PanelContent(
         "heat_map",
         plot_pixels(draw, (0.12, 0.14, 0.74, 0.78)),
         f"Gene expression in {topic.disease} forms {count(clusters)} clusters",
@@ -165,7 +165,7 @@ def heat_map(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def volcano(topic: Topic, rng: Rng) -> Panel:
+def volcano(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a volcano plot of differential expression."""
     first, second = pick(rng, ((1, 0), (3, 4), (2, 0)))
     raised, lowered = COLOURS[first], COLOURS[second]
@@ -180,7 +180,7 @@ def volcano(topic: Topic, rng: Rng) -> Panel:
         axes.axhline(1.3, color="black", ls=":", lw=0.8)
         axes.set(xlabel="log2 fold change", ylabel="−log10 P")
 
-    return Panel(
+    return PanelContent(
         "volcano",
         plot_pixels(draw),
         f"More genes are {'raised' if more_raised else 'lowered'} than "
@@ -194,7 +194,7 @@ def volcano(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-LABORATORY_PLOTS: tuple[Callable[[Topic, Rng], Panel], ...] = (
+LABORATORY_PLOTS: tuple[Callable[[Topic, Rng], PanelContent], ...] = (
     bars,
     time_course,
     correlation,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from biovl.sample.figures import Caption
+from biovl.sample.figures import CaptionText
 from biovl.sample.flavours import Flavour, Slot
 from biovl.sample.words import Topic, upper_first
 
@@ -17,7 +17,7 @@ class Placed:
     xml_id: str | None
     label: str | None
     hrefs: tuple[str, ...]
-    caption: Caption
+    caption: CaptionText
     letters: str
     subject: str
 

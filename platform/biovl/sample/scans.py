@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 from skimage import data
 
 from biovl.sample.canvas import HEIGHT, WIDTH, X, Y, blur, crop, ellipse, noise, to_rgb
-from biovl.sample.words import Panel, Rng, Topic, pick
+from biovl.sample.words import PanelContent, Rng, Topic, pick
 
 
 @cache
@@ -16,7 +16,7 @@ def _bundled(name: str) -> np.ndarray:
     return np.asarray(getattr(data, name)())
 
 
-def fundus(topic: Topic, rng: Rng) -> Panel:
+def fundus(topic: Topic, rng: Rng) -> PanelContent:
     """Crop the bundled fundus photograph, in colour or red-free, with or without lesions."""
     photo = crop(_bundled("retina"), rng, (0.55, 1.0)).copy()
     photo = np.ascontiguousarray(photo[:: pick(rng, (1, -1)), :: pick(rng, (1, -1))])
@@ -29,7 +29,7 @@ def fundus(topic: Topic, rng: Rng) -> Panel:
         photo = np.array(page)
     image = np.dstack([photo[..., 1]] * 3) if red_free else photo
     mode = "red-free (grey)" if red_free else "colour"
-    return Panel(
+    return PanelContent(
         "fundus",
         image,
         f"Retinal {'haemorrhages' if lesions else 'vessels without lesions'} in a patient with "
@@ -43,7 +43,7 @@ def fundus(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def brain_scan(topic: Topic, rng: Rng) -> Panel:
+def brain_scan(topic: Topic, rng: Rng) -> PanelContent:
     """Draw an axial head from the Shepp–Logan phantom, as CT or MRI, with a lesion."""
     # An axial image is seen from the feet: the patient's left is on the right.
     left, bright = bool(rng.integers(2)), bool(rng.integers(2))
@@ -68,7 +68,7 @@ def brain_scan(topic: Topic, rng: Rng) -> Panel:
     image = blur(image, 0.8) + rng.normal(0, 0.025, (HEIGHT, WIDTH))
     side, side_es = ("left", "izquierdo") if left else ("right", "derecho")
     tone = ("hyper" if bright else "hypo") + ("dense" if modality == "CT" else "intense")
-    return Panel(
+    return PanelContent(
         "brain_scan",
         to_rgb(image),
         f"{side.capitalize()}-sided brain lesion in a patient with {topic.disease}",
@@ -80,7 +80,7 @@ def brain_scan(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def chest(topic: Topic, rng: Rng) -> Panel:
+def chest(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a chest radiograph or an axial chest CT with an opacity on one side."""
     left, is_ct = bool(rng.integers(2)), bool(rng.integers(2))
     lower = bool(rng.integers(2))
@@ -112,7 +112,7 @@ def chest(topic: Topic, rng: Rng) -> Panel:
     modality = "axial chest CT" if is_ct else "chest radiograph"
     what = "nodule" if is_ct else "opacity"
     where = ("posterior" if lower else "anterior") if is_ct else ("lower" if lower else "upper")
-    return Panel(
+    return PanelContent(
         "chest",
         to_rgb(image),
         f"{what.capitalize()} in the {side} lung of a patient with {topic.disease}",
@@ -124,7 +124,7 @@ def chest(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-def ultrasound(topic: Topic, rng: Rng) -> Panel:
+def ultrasound(topic: Topic, rng: Rng) -> PanelContent:
     """Draw a sector of speckle with a cyst or a mass."""
     cyst = bool(rng.integers(2))
     depth = np.hypot(X - WIDTH / 2, Y + 40)
@@ -140,7 +140,7 @@ def ultrasound(topic: Topic, rng: Rng) -> Panel:
     size = f"{rx / 10:.1f} × {ry / 10:.1f} cm"
     what = "anechoic (black) cyst" if cyst else "echogenic (bright) mass"
     what_es = "quiste anecoico (negro)" if cyst else "masa ecogénica (brillante)"
-    return Panel(
+    return PanelContent(
         "ultrasound",
         to_rgb(image * sector),
         f"{'Cyst' if cyst else 'Mass'} of the {topic.organ} on ultrasound",
@@ -151,7 +151,7 @@ def ultrasound(topic: Topic, rng: Rng) -> Panel:
     )
 
 
-SCANS: tuple[Callable[[Topic, Rng], Panel], ...] = (
+SCANS: tuple[Callable[[Topic, Rng], PanelContent], ...] = (
     fundus,
     brain_scan,
     chest,

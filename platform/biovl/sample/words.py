@@ -52,7 +52,7 @@ TOPICS = tuple(
 
 
 @dataclass(frozen=True)
-class Panel:
+class PanelContent:
     """One drawn image and its words. The words are inline JATS: escaped, possibly with markup."""
 
     kind: str

@@ -117,9 +117,9 @@ def train(config: DetectorConfig, drawer: Drawer) -> Iterator[dict[str, Any]]:
     """Train, and write the folder without its manifest. The last row has the manifest's content."""
     # Drawing workers do not need PyTorch.
     from biovl.split.detector.publishing import write
-    from biovl.split.detector.training import Trainer
+    from biovl.split.detector.training import DetectorTrainer
 
-    trainer = Trainer(config, drawer)
+    trainer = DetectorTrainer(config, drawer)
     yield {"before": trainer.steps}
     for result in trainer.run():
         note = f"loss {result.loss:.3f}"

@@ -24,7 +24,7 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, find_published, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError, TrainingError
 from biovl.core.leases import STALE_S, acquire_lease
-from biovl.pretrain.config import PretrainConfig, WorkersConfig
+from biovl.pretrain.config import PretrainConfig, PretrainWorkers
 from biovl.pretrain.job import pretrain
 from biovl.runtime import ray_train
 from biovl.runtime.connection import connect_ray
@@ -154,7 +154,7 @@ def at_once(trials: Sequence[Trial], resources: Mapping[str, float]) -> int:
 
 
 def _needs(config: PretrainConfig) -> dict[str, float]:
-    workers: WorkersConfig = config.workers
+    workers: PretrainWorkers = config.workers
     count = workers.count if isinstance(workers.count, int) else workers.count[0]
     # One CPU is shared by loading and validation.
     beside = max(1.0, 0.0 if config.validation.gpus else config.validation.cpus)

@@ -17,7 +17,7 @@ FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TrialOutcome:
     """Result of a trial."""
 
     trial: Trial
@@ -53,7 +53,7 @@ def scores_of(uri: str) -> dict[int, dict[str, Any]]:
     return {int(epoch) - 1: scores for epoch, scores in found.items()}
 
 
-def outcome_of(trial: Trial, ended: Mapping[str, str]) -> Outcome:
+def outcome_of(trial: Trial, ended: Mapping[str, str]) -> TrialOutcome:
     """Return the outcome of a trial.
 
     Args:
@@ -70,7 +70,7 @@ def outcome_of(trial: Trial, ended: Mapping[str, str]) -> Outcome:
     else:
         status, reason = ended["status"], ended["reason"]
         epoch = max(scores, default=None)
-    return Outcome(
+    return TrialOutcome(
         trial=trial,
         status=status,
         reason=reason,

@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.ticker import NullLocator, PercentFormatter
 
 from biovl.core.charts import BLUE, GREY, ROSE, draw_empty, plot_figure, png, style, two_lines
-from biovl.sweep.outcomes import FINISHED, Outcome
+from biovl.sweep.outcomes import FINISHED, TrialOutcome
 from biovl.sweep.tables import by_row, values_of
 from biovl.sweep.trials import Trial
 
@@ -26,7 +26,7 @@ _AXES: dict[str, tuple[str, Callable[[Trial], int]]] = {
 }
 
 
-def plots(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
+def plots(outcomes: Sequence[TrialOutcome]) -> dict[str, bytes]:
     """Return every plot as PNG, by file name; settings that do not vary have no plot."""
     drawn = {}
     with style():
@@ -39,7 +39,7 @@ def plots(outcomes: Sequence[Outcome]) -> dict[str, bytes]:
     return drawn
 
 
-def against(outcomes: Sequence[Outcome], label: str, of: Callable[[Trial], int]) -> bytes:
+def against(outcomes: Sequence[TrialOutcome], label: str, of: Callable[[Trial], int]) -> bytes:
     """Plot R@1 of both directions and the loss against a numeric setting.
 
     Points are trials; a line joins the means at each number.
@@ -71,7 +71,7 @@ def against(outcomes: Sequence[Outcome], label: str, of: Callable[[Trial], int])
     return png(figure)
 
 
-def settings(outcomes: Sequence[Outcome]) -> bytes:
+def settings(outcomes: Sequence[TrialOutcome]) -> bytes:
     """Plot R@1 of every row of the table, with the spread of its seeds."""
     rows = by_row(outcomes)
     figure = plot_figure(10, 1.4 + 0.5 * len(rows))
@@ -107,7 +107,7 @@ def settings(outcomes: Sequence[Outcome]) -> bytes:
     return png(figure)
 
 
-def curves(outcomes: Sequence[Outcome]) -> bytes:
+def curves(outcomes: Sequence[TrialOutcome]) -> bytes:
     """Plot the mean of both R@1 of every trial by epoch; a cross marks unfinished trials."""
     figure = plot_figure(10, 4.6)
     axes = figure.subplots()
@@ -152,7 +152,7 @@ def curves(outcomes: Sequence[Outcome]) -> bytes:
     return png(figure)
 
 
-def tokens(outcomes: Sequence[Outcome]) -> bytes:
+def tokens(outcomes: Sequence[TrialOutcome]) -> bytes:
     """Plot the share of tokens that each context cuts off, and the share that stays empty."""
     figure = plot_figure(10, 3.6)
     axes = figure.subplots()
@@ -178,7 +178,7 @@ def tokens(outcomes: Sequence[Outcome]) -> bytes:
 
 def _points(
     axes: Axes,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[TrialOutcome],
     of: Callable[[Trial], int],
     name: str,
     colour: str,

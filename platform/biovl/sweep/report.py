@@ -11,13 +11,13 @@ from biovl.core.artifacts import Folder
 from biovl.pretrain.config import PretrainConfig
 from biovl.sweep import plots, tables
 from biovl.sweep.config import SweepConfig
-from biovl.sweep.outcomes import FINISHED, Outcome
+from biovl.sweep.outcomes import FINISHED, TrialOutcome
 from biovl.sweep.trials import Trial
 
 BEST = "best.yaml"
 
 
-def write(folder: Folder, config: SweepConfig, outcomes: Sequence[Outcome]) -> str | None:
+def write(folder: Folder, config: SweepConfig, outcomes: Sequence[TrialOutcome]) -> str | None:
     """Write the reports of a sweep; return the name of the best trial.
 
     Args:
@@ -91,7 +91,7 @@ def _hours(hours: float | None) -> str:
     return f"{hours:,.1f}" if hours >= 0.1 else f"{hours:.4f}"
 
 
-def _corpora(outcomes: Sequence[Outcome]) -> str:
+def _corpora(outcomes: Sequence[TrialOutcome]) -> str:
     pairs = {outcome.trial.config.corpus: outcome.trial.train_pairs for outcome in outcomes}
     sizes = " and ".join(f"{count:,}" for count in pairs.values())
     if len(pairs) == 1:
@@ -100,7 +100,7 @@ def _corpora(outcomes: Sequence[Outcome]) -> str:
 
 
 def _readme(
-    config: SweepConfig, outcomes: Sequence[Outcome], best: Trial | None, drawn: Sequence[str]
+    config: SweepConfig, outcomes: Sequence[TrialOutcome], best: Trial | None, drawn: Sequence[str]
 ) -> str:
     base = ", ".join(f"`{name}={value}`" for name, value in configs.flat(config.base).items())
     pool = next((int(o.final["pairs"]) for o in outcomes if o.final), 0)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from biovl.core import markdown
 from biovl.sweep.config import COLUMNS, SweepConfig
-from biovl.sweep.outcomes import FINISHED, Outcome
+from biovl.sweep.outcomes import FINISHED, TrialOutcome
 
 _SCORES = (
     "loss",
@@ -20,7 +20,7 @@ _SCORES = (
 )
 
 
-def trials_table(outcomes: Sequence[Outcome]) -> pa.Table:
+def trials_table(outcomes: Sequence[TrialOutcome]) -> pa.Table:
     """Return a row per trial: settings, outcome, scores (recalls as fractions)."""
     rows = []
     for outcome in outcomes:
@@ -61,7 +61,7 @@ def trials_table(outcomes: Sequence[Outcome]) -> pa.Table:
     return table
 
 
-def curves_table(outcomes: Sequence[Outcome]) -> pa.Table:
+def curves_table(outcomes: Sequence[TrialOutcome]) -> pa.Table:
     """Return a row per validated epoch of every trial."""
     rows = [
         {
@@ -78,7 +78,7 @@ def curves_table(outcomes: Sequence[Outcome]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema)
 
 
-def paper_table(config: SweepConfig, outcomes: Sequence[Outcome]) -> str:
+def paper_table(config: SweepConfig, outcomes: Sequence[TrialOutcome]) -> str:
     """Return the table of a paper in Markdown, with our scores next to the published ones.
 
     Scores of several seeds are shown as mean and sample standard deviation.
@@ -109,17 +109,17 @@ def paper_table(config: SweepConfig, outcomes: Sequence[Outcome]) -> str:
     return markdown.table(heads, body)
 
 
-def by_row(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+def by_row(outcomes: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
     """Return the outcomes of each row: the seeds of a setting together."""
-    rows: dict[int, list[Outcome]] = {}
+    rows: dict[int, list[TrialOutcome]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.trial.row, []).append(outcome)
     return [rows[number] for number in sorted(rows)]
 
 
-def best_row(outcomes: Sequence[Outcome]) -> list[Outcome] | None:
+def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
     """Return the finished row with the best mean R@1; ties go to the first."""
-    best: list[Outcome] | None = None
+    best: list[TrialOutcome] | None = None
     highest = float("-inf")
     for row in by_row(outcomes):
         found = [o.mean_recall for o in row if o.status == FINISHED and o.mean_recall is not None]
@@ -128,7 +128,7 @@ def best_row(outcomes: Sequence[Outcome]) -> list[Outcome] | None:
     return best
 
 
-def values_of(row: Sequence[Outcome], name: str) -> list[float]:
+def values_of(row: Sequence[TrialOutcome], name: str) -> list[float]:
     """Return a score of every finished trial of a row."""
     return [
         float(outcome.final[name])
@@ -151,11 +151,11 @@ def csv(table: pa.Table) -> bytes:
     return stream.getvalue()
 
 
-def _setting_text(outcome: Outcome) -> str:
+def _setting_text(outcome: TrialOutcome) -> str:
     return ", ".join(f"{name} {value}" for name, value in outcome.trial.shown.items()) or "base"
 
 
-def _score(column: str, row: list[Outcome], first: list[Outcome]) -> str | None:
+def _score(column: str, row: list[TrialOutcome], first: list[TrialOutcome]) -> str | None:
     name, factor, decimals = COLUMNS[column]
     if name == "relative_seconds":
         mine, others = _seconds(row), _seconds(first)
@@ -169,18 +169,18 @@ def _score(column: str, row: list[Outcome], first: list[Outcome]) -> str | None:
     return f"{mean} ± {statistics.stdev(values):.{decimals}f}"
 
 
-def _seconds(row: list[Outcome]) -> float | None:
+def _seconds(row: list[TrialOutcome]) -> float | None:
     found = [o.seconds for o in row if o.status == FINISHED and o.seconds]
     return statistics.fmean(found) if found else None
 
 
-def _paper(column: str, row: list[Outcome]) -> str | None:
+def _paper(column: str, row: list[TrialOutcome]) -> str | None:
     value = row[0].trial.paper.get(column)
     _, _, decimals = COLUMNS[column]
     return None if value is None else f"{value:.{decimals}f}"
 
 
-def _status_text(row: list[Outcome]) -> str:
+def _status_text(row: list[TrialOutcome]) -> str:
     """Return how many trials finished, and the reasons of the others."""
     finished = sum(outcome.status == FINISHED for outcome in row)
     said = [f"{finished} of {len(row)}"] if finished != len(row) else [str(finished)]

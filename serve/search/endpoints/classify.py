@@ -13,7 +13,7 @@ from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, refusals
 from serve.search.bodies import ParsedRequest, documented, parse_request
 from serve.search.context import Context
-from serve.search.engine import Embedded
+from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer, ClassifyRequest
 from serve.search.preparing import prepare_images
 from serve.search.queries import again_if_stale, check_text, invalid, one_version
@@ -84,7 +84,7 @@ async def _answer(
     prompts = [filled(template, name) for name in classes for template in templates]
     exchange.inputs = len(images) + len(prompts)
 
-    async def once() -> tuple[Embedded, Embedded]:
+    async def once() -> tuple[EmbeddedVectors, EmbeddedVectors]:
         return await _embedded(context, exchange, images, prompts)
 
     image, text = await again_if_stale(once)
@@ -197,7 +197,7 @@ def _images(parsed: ParsedRequest[ClassifyRequest], limits: Limits) -> list[byte
 
 async def _embedded(
     context: Context, exchange: Exchange, images: list[bytes], prompts: list[str]
-) -> tuple[Embedded, Embedded]:
+) -> tuple[EmbeddedVectors, EmbeddedVectors]:
     """Return vectors of images and prompts by one and the same model.
 
     Raises:

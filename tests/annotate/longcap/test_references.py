@@ -2,7 +2,7 @@
 
 import pytest
 
-from biovl.annotate.longcap.references import Own, without_references
+from biovl.annotate.longcap.references import OwnReference, without_references
 from biovl.core.records import Span
 
 CASES = [
@@ -41,7 +41,7 @@ CASES = [
 def test_references_apart_go_and_the_rest_reads_on(
     written: str, panels: list[str], wanted: str
 ) -> None:
-    own = Own(written.index("|"), tuple(panels))
+    own = OwnReference(written.index("|"), tuple(panels))
     assert without_references(written.replace("|", ""), [own]) == wanted
 
 
@@ -60,4 +60,4 @@ def test_a_sentence_made_to_be_slow_is_read_all_the_same() -> None:
         "[1,2] " * 9_000,
         " " * 20_000,
     ):
-        without_references(hostile, [Own(3)])
+        without_references(hostile, [OwnReference(3)])

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from biovl.core.errors import SourceError, StorageError
-from biovl.core.limits import Limits, LocalLimiter
+from biovl.core.limits import LocalLimiter, RequestLimits
 from biovl.harvest.pmc import catalogue, inventory, listing
-from biovl.harvest.pmc.place import Place
-from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.place import AcquisitionContext
+from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import Config
 from tests.harvest.pmc.bucket import Bucket, Fault, serving
 
@@ -80,8 +80,8 @@ def test_the_newest_inventory_that_is_complete_is_taken() -> None:
     bucket.put(
         "inventory-reports/pmc-oa-opendata/metadata/2026-10-02T01-00Z/manifest.checksum", b""
     )
-    limiter = LocalLimiter(Limits(requests_per_s=1_000, concurrent=1))
-    with serving(bucket) as server, Service(server.url, limiter) as service:
+    limiter = LocalLimiter(RequestLimits(requests_per_s=1_000, concurrent=1))
+    with serving(bucket) as server, BucketClient(server.url, limiter) as service:
         where = "inventory-reports/pmc-oa-opendata/metadata"
         found = inventory.newest(service, where)
         assert (found.date, found.manifest_key, len(found.files)) == ("2026-10-01", older, 2)
@@ -109,10 +109,10 @@ def test_a_list_that_lacks_a_part_is_none(
         bucket.put(f"metadata/PMC{number}.1.json", b"{}")
     bucket.put_inventory("2026-10-01")
     key = next(key for key in bucket.objects if key.endswith(".csv.gz"))
-    limiter = LocalLimiter(Limits(requests_per_s=1_000, concurrent=1))
+    limiter = LocalLimiter(RequestLimits(requests_per_s=1_000, concurrent=1))
     with serving(bucket) as server:
         config = Config(endpoint=server.url, tries=2, first_wait_s=0.01)
-        place = Place(config=config, out=str(tmp_path), limiter=limiter)
+        place = AcquisitionContext(config=config, out=str(tmp_path), limiter=limiter)
         plan = listing.plan(place)
         server.faults[key] = Fault(fault)
         with pytest.raises(error, match="part of the inventory"):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from biovl.harvest.pmc import records
-from biovl.harvest.pmc.choosing import Filters, Known, chosen, is_cleared
+from biovl.harvest.pmc.choosing import CatalogueVersion, Filters, chosen, is_cleared
 from biovl.harvest.pmc.records import Record, RecordError
 
 MD5 = "0123456789abcdef0123456789ABCDEF"
@@ -23,7 +23,7 @@ def record(version: int = 1, *, media: tuple[str, ...] = ("a.jpg",), **values: o
 
 def choose(*found: Record | str, filters: Filters | None = None) -> list[str]:
     """Return what becomes of versions 1, 2, …"""
-    versions = [Known(7, number, "2026-09-01") for number in range(1, len(found) + 1)]
+    versions = [CatalogueVersion(7, number, "2026-09-01") for number in range(1, len(found) + 1)]
     return chosen(versions, lambda v: found[v.version - 1], filters or Filters()).states
 
 
@@ -35,11 +35,15 @@ def test_the_highest_version_that_is_no_manuscript_and_has_media_is_taken() -> N
 def test_no_record_is_read_that_the_choice_does_not_need() -> None:
     asked: list[int] = []
 
-    def record_of(known: Known) -> Record:
+    def record_of(known: CatalogueVersion) -> Record:
         asked.append(known.version)
         return record(known.version)
 
-    chosen([Known(7, 1, ""), Known(7, 3, ""), Known(7, 2, "")], record_of, Filters())
+    chosen(
+        [CatalogueVersion(7, 1, ""), CatalogueVersion(7, 3, ""), CatalogueVersion(7, 2, "")],
+        record_of,
+        Filters(),
+    )
     assert asked == [3]
 
 

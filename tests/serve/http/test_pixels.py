@@ -28,7 +28,7 @@ from serve.http.pixels import (
 from serve.http.problems import Problem
 from serve.http.rate import Buckets
 from serve.http.settings import Limits, Rate
-from serve.search.engine import Embedded
+from serve.search.engine import EmbeddedVectors
 from serve.search.preparing import Preparer
 from tests.serve.search.small_engine import SmallEngine, drawn, jpeg, make_app, make_client, png
 
@@ -215,7 +215,7 @@ class NeverEnds(SmallEngine):
         super().__init__()
         self.begun = asyncio.Event()
 
-    async def embed_texts(self, texts: Sequence[str]) -> Embedded:
+    async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         self.begun.set()
         await asyncio.Event().wait()
         raise AssertionError

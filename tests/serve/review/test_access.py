@@ -11,7 +11,7 @@ import yaml
 
 from biovl.core.errors import ConfigError
 from serve.review.app import build, main, settings_of
-from serve.review.concepts import Concepts
+from serve.review.concepts import ReviewConcepts
 from tests.serve.review.small_review import Reviewer, key_of, publish_concepts, review
 
 TOKENS = {"ann": "token-of-ann", "boss": "token-of-boss", "searcher": "token-of-searcher"}
@@ -205,7 +205,7 @@ def test_a_sheet_reads_the_row_group_of_its_cluster_alone(
 ) -> None:
     import pyarrow.parquet as pq
 
-    opened = Concepts(str(concepts))
+    opened = ReviewConcepts(str(concepts))
     read: list[list[int]] = []
     whole = pq.ParquetFile.read_row_groups
 

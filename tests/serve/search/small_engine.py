@@ -21,9 +21,9 @@ from fastapi.testclient import TestClient
 from PIL import Image, ImageDraw
 
 from biovl.images.decode import decode_rgb
-from biovl.index.query import Filter, Hit, Part, Query, Results
+from biovl.index.query import Filter, Hit, Query, QueryPart, Results
 from serve.http.problems import Problem
-from serve.search.engine import Embedded, ImageFile, Size, no_index
+from serve.search.engine import EmbeddedVectors, ImageFile, Size, no_index
 from serve.search.settings import Settings
 
 COLOURS = {
@@ -188,15 +188,17 @@ class SmallEngine:
             raise Problem(422, "invalid-image", f"image {number}: {decoded.defect}")
         return _prepared(Image.fromarray(decoded.pixels))
 
-    async def embed_images(self, pixels: Sequence[np.ndarray]) -> Embedded:
+    async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
         return self._embedded([image_vector(one) for one in pixels])
 
-    async def embed_texts(self, texts: Sequence[str]) -> Embedded:
+    async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         return self._embedded([text_vector(text) for text in texts])
 
-    def _embedded(self, rows: list[np.ndarray]) -> Embedded:
+    def _embedded(self, rows: list[np.ndarray]) -> EmbeddedVectors:
         rows_ND = np.stack(rows) if rows else np.empty((0, DIM), np.float32)
-        return Embedded(rows_ND=rows_ND, model_version=MODEL_VERSION, logit_scale=LOGIT_SCALE)
+        return EmbeddedVectors(
+            rows_ND=rows_ND, model_version=MODEL_VERSION, logit_scale=LOGIT_SCALE
+        )
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
         self.queries.append(query)
@@ -241,7 +243,7 @@ class SmallEngine:
             timings_ms={"search": 0.1, "metadata": 0.1},
         )
 
-    def _query_vector(self, parts: Sequence[Part]) -> np.ndarray:
+    def _query_vector(self, parts: Sequence[QueryPart]) -> np.ndarray:
         total = np.zeros(DIM)
         for part in parts:
             vector = part.vector_D

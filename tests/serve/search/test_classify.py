@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from biovl.benchmark.prompts import PROMPTS, filled
 from serve.search.endpoints.classify import class_vectors, softmax
-from serve.search.engine import Embedded
+from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer
 from tests.serve.search.small_engine import (
     LOGIT_SCALE,
@@ -195,7 +195,7 @@ class Exchanged(SmallEngine):
         self.versions = iter(versions)
         self.version = ""
 
-    def _embedded(self, rows: list[np.ndarray]) -> Embedded:
+    def _embedded(self, rows: list[np.ndarray]) -> EmbeddedVectors:
         self.version = next(self.versions)
         return replace(super()._embedded(rows), model_version=self.version)
 

@@ -9,17 +9,17 @@ import pytest
 from fastapi.testclient import TestClient
 
 from serve.search.answers import nine_digits
-from serve.search.engine import Embedded
+from serve.search.engine import EmbeddedVectors
 from tests.serve.search.small_engine import DIM, SmallEngine, drawn, make_client, png, text_vector
 
 
 class Counting(SmallEngine):
     """Counts tokens, one for each word."""
 
-    async def embed_texts(self, texts: Sequence[str]) -> Embedded:
+    async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         one = await super().embed_texts(texts)
         tokens = [len(text.split()) for text in texts]
-        return Embedded(
+        return EmbeddedVectors(
             rows_ND=one.rows_ND,
             model_version=one.model_version,
             logit_scale=one.logit_scale,

@@ -13,12 +13,12 @@ import pytest
 from PIL import Image
 
 from biovl.core import artifacts as storage
-from biovl.index.query import Part, Query
+from biovl.index.query import Query, QueryPart
 from biovl.models import encoder
 from serve.http.problems import Problem
 from serve.http.settings import Limits
 from serve.search.local import LocalEngine
-from serve.search.settings import Batch, Settings
+from serve.search.settings import BatchSettings, Settings
 from tests.serve.search.published import a_picture, publish_index, publish_model
 
 LONG = "a word " * 40
@@ -70,7 +70,7 @@ def test_many_requests_at_a_time_are_answered_each_with_its_own(model: Path) -> 
         rows_ND = np.concatenate([one.rows_ND for one in found])
         np.testing.assert_allclose(rows_ND, alone.embed_texts(texts), atol=1e-5)
 
-    run(model, test, batch=Batch(texts_max=16))
+    run(model, test, batch=BatchSettings(texts_max=16))
 
 
 def test_a_call_of_more_texts_than_the_queue_holds_is_answered(model: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_call_of_more_texts_than_the_queue_holds_is_answered(model: Path) -> N
         found = await engine.embed_texts([f"class {number}" for number in range(700)])
         assert found.rows_ND.shape == (700, 16)
 
-    run(model, test, batch=Batch(queue_max=64))
+    run(model, test, batch=BatchSettings(queue_max=64))
 
 
 def png_that_claims(width: int, height: int) -> bytes:
@@ -141,7 +141,7 @@ def test_every_kind_of_image_is_prepared_to_the_size_of_the_model(model: Path) -
 def test_without_an_index_there_is_nothing_to_search(model: Path) -> None:
     async def test(engine: LocalEngine) -> None:
         vector_D = (await engine.embed_texts(["liver"])).rows_ND[0]
-        for ask in (engine.search(Query(parts=(Part(vector_D=vector_D),))), engine.facets()):
+        for ask in (engine.search(Query(parts=(QueryPart(vector_D=vector_D),))), engine.facets()):
             with pytest.raises(Problem, match="no index") as caught:
                 await ask
             assert caught.value.status == 503
@@ -157,11 +157,11 @@ def test_figures_are_found_by_the_vectors_of_the_model(model: Path, tmp_path: Pa
         assert (await engine.about())["index"]["figures"] == 40
         pixels = await engine.prepare([a_picture(7)])
         image = await engine.embed_images(pixels)
-        query = Query(parts=(Part(vector_D=image.rows_ND[0]),), k=5)
+        query = Query(parts=(QueryPart(vector_D=image.rows_ND[0]),), k=5)
         found = await engine.search(query, model_version=image.model_version)
         assert found.hits[0].figure_id == "pictures_7"
         assert found.model_version == image.model_version
-        like = await engine.search(Query(parts=(Part(figure_id="pictures_7"),), k=40))
+        like = await engine.search(Query(parts=(QueryPart(figure_id="pictures_7"),), k=40))
         assert len(like.hits) == 39
         assert (await engine.image("pictures_7", "full")).data == a_picture(7)
         small = await engine.image("pictures_7", "thumbnail")
@@ -217,7 +217,7 @@ def test_a_model_and_its_index_are_exchanged_together(model: Path, tmp_path: Pat
         await engine.reload(model=str(other), index=str(second))
         after = await engine.embed_texts(["liver"])
         for text, index in ((before, "first"), (after, "second")):
-            query = Query(parts=(Part(vector_D=text.rows_ND[0], kind="text"),), k=3)
+            query = Query(parts=(QueryPart(vector_D=text.rows_ND[0], kind="text"),), k=3)
             found = await engine.search(query, model_version=text.model_version)
             assert found.model_version == text.model_version
             assert all(hit.figure_id.startswith(f"{index}_") for hit in found.hits)
@@ -228,7 +228,7 @@ def test_a_model_and_its_index_are_exchanged_together(model: Path, tmp_path: Pat
 
 
 def of_figure(figure_id: str) -> Query:
-    return Query(parts=(Part(figure_id=figure_id),))
+    return Query(parts=(QueryPart(figure_id=figure_id),))
 
 
 def test_what_is_served_is_told(model: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from biovl.core import artifacts as storage
 from biovl.core.artifacts import Draft, Input, Manifest
 from biovl.core.errors import ArtifactError
-from serve.http.coordinator import Coordination, LocalCoordinator, Report, Wanted
+from serve.http.coordinator import Coordination, LocalCoordinator, ReleaseTarget, ReplicaReport
 from serve.http.problems import Problem
 from serve.search.holder import Holder
 from serve.search.release import Release, find, load_release
@@ -75,7 +75,7 @@ def test_many_who_ask_after_its_health_at_once_cost_one_check(first: Path) -> No
             checks.append(1)
             super().check()
 
-    def load(wanted: Wanted) -> Counted:
+    def load(wanted: ReleaseTarget) -> Counted:
         return Counted(**vars(load_release(wanted)))
 
     async def test() -> None:
@@ -121,7 +121,7 @@ def test_a_request_keeps_the_release_that_it_began_with(first: Path, second: Pat
 
 
 def test_what_cannot_be_loaded_by_one_replica_is_served_by_none(first: Path, second: Path) -> None:
-    def without_memory(wanted: Wanted) -> Any:
+    def without_memory(wanted: ReleaseTarget) -> Any:
         if wanted.generation > 1:
             raise MemoryError("12 GB are not to be had")
         return load_release(wanted)
@@ -325,8 +325,8 @@ def test_a_replica_that_begins_after_a_folder_was_replaced_has_all_reload(
     run(test())
 
 
-def wanted(generation: int) -> Wanted:
-    return Wanted(
+def wanted(generation: int) -> ReleaseTarget:
+    return ReleaseTarget(
         model=f"m{generation}",
         index=None,
         model_fingerprint=str(generation) * 64,
@@ -340,36 +340,36 @@ def test_a_replica_that_died_is_not_waited_for() -> None:
     state = Coordination(silent_s=10, clock=lambda: now[0])
     first, second = wanted(1), wanted(2)
     for name in ("lives", "dies"):
-        state.exchange(name, Report(serving=first))
+        state.exchange(name, ReplicaReport(serving=first))
     assert state.want(second) == second
-    assert state.exchange("lives", Report(serving=first, loaded=2)).serving == first
+    assert state.exchange("lives", ReplicaReport(serving=first, loaded=2)).serving == first
     now[0] = 11
-    assert state.exchange("lives", Report(serving=first, loaded=2)).serving == second
+    assert state.exchange("lives", ReplicaReport(serving=first, loaded=2)).serving == second
 
 
 def test_no_generation_is_assigned_twice() -> None:
     state = Coordination()
-    state.exchange("one", Report(serving=wanted(1)))
+    state.exchange("one", ReplicaReport(serving=wanted(1)))
     assigned = []
     for number in (2, 3, 4):
         pending = state.want(wanted(number))
         assigned.append(pending.generation)
-        failed = Report(serving=wanted(1), failed=pending.generation, reason="no memory")
+        failed = ReplicaReport(serving=wanted(1), failed=pending.generation, reason="no memory")
         assert state.exchange("one", failed).reason == "no memory"
     assert assigned == [2, 3, 4]
     # One that knows of a later failure than a coordinator that was restarted.
     fresh = Coordination()
-    fresh.exchange("one", Report(serving=wanted(1), failed=4))
+    fresh.exchange("one", ReplicaReport(serving=wanted(1), failed=4))
     assert fresh.want(wanted(2)).generation == 5
 
 
 def test_a_coordinator_that_was_restarted_learns_from_its_replicas() -> None:
     state = Coordination()
     assert state.serving() is None
-    orders = state.exchange("one", Report(serving=wanted(3)))
+    orders = state.exchange("one", ReplicaReport(serving=wanted(3)))
     assert orders.serving == wanted(3)
     # One that has missed the last exchange follows.
-    assert state.exchange("two", Report(serving=wanted(2))).serving == wanted(3)
+    assert state.exchange("two", ReplicaReport(serving=wanted(2))).serving == wanted(3)
 
 
 def test_values_of_replicas_are_kept_for_a_while() -> None:

@@ -20,7 +20,7 @@ from biovl.split.detector.fitting import fit, square, view
 from biovl.split.detector.model import Output, PanelNetwork
 from biovl.split.detector.scoring import score
 from biovl.split.detector.targets import boxes_of, loss_of, targets_of
-from biovl.split.detector.training import Trainer
+from biovl.split.detector.training import DetectorTrainer
 from biovl.split.detector_job import train
 
 SETTINGS: dict[str, Any] = {
@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_learns_four_figures(tmp_path: Path) -> None:
-    trainer = Trainer(config(tmp_path, **{"optim.steps": 1000}), draw_locally)
+    trainer = DetectorTrainer(config(tmp_path, **{"optim.steps": 1000}), draw_locally)
     figures = draw([(seed, "plain") for seed in range(4)], 128)
     pages = [square(figure.pixels_HWC, 128) for figure in figures]
     moved = [
@@ -215,10 +215,10 @@ def test_backbones_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
-    steps = Trainer(config(tmp_path), draw_locally).run()
+    steps = DetectorTrainer(config(tmp_path), draw_locally).run()
     assert [next(steps).steps for _ in range(3)] == [1, 2, 3]
     last = tmp_path / ".draft" / "checkpoints" / "000000003.pt"
     changed = bytearray(last.read_bytes())
     changed[len(changed) // 2] ^= 1
     last.write_bytes(changed)
-    assert Trainer(config(tmp_path), draw_locally).steps == 2
+    assert DetectorTrainer(config(tmp_path), draw_locally).steps == 2

@@ -35,7 +35,7 @@ _LONGEST = 64
 few pixels would exhaust the memory."""
 
 
-class Model(Protocol):
+class LoadedModel(Protocol):
     """One copy of a model on a worker."""
 
     def __call__(self, prepared: np.ndarray) -> Mapping[str, Any]:
@@ -73,7 +73,7 @@ class Annotator(Protocol):
         Runs on CPU workers, without weights. Never raises because of a row's content.
         """
 
-    def load(self, device: str, precision: Precision) -> Model:
+    def load(self, device: str, precision: Precision) -> LoadedModel:
         """Return the model with its weights.
 
         Raises:

@@ -44,12 +44,12 @@ class Config:
         return "context_caption"
 
 
-def build(config: Config) -> "Context":
+def build(config: Config) -> "ContextModel":
     """Return the annotator."""
-    return Context(config)
+    return ContextModel(config)
 
 
-class Context:
+class ContextModel:
     """Builds context captions."""
 
     reads = READS
@@ -75,7 +75,7 @@ class Context:
         """Return the article's texts about the figure, as JSON."""
         return texts_as_json(row, READS) or NO_TEXT
 
-    def load(self, device: str, precision: Precision) -> "Context":
+    def load(self, device: str, precision: Precision) -> "ContextModel":
         """Return itself: there is no model."""
         return self
 

@@ -102,13 +102,13 @@ class Dinov2:
             return fitted(pixels_HWC, size)
         return preparation.crop(pixels_HWC, resize_px=self._config.resize_px, size_px=size)
 
-    def load(self, device: str, precision: Precision) -> "Embedder":
+    def load(self, device: str, precision: Precision) -> "DINOv2Model":
         """Return the model with its weights."""
         backbone = _with_weights(self._described, self._config.weights)
-        return Embedder(self.name, backbone, device, precision)
+        return DINOv2Model(self.name, backbone, device, precision)
 
 
-class Embedder:
+class DINOv2Model:
     """A loaded DINOv2."""
 
     def __init__(self, name: str, backbone: "_Backbone", device: str, precision: Precision) -> None:

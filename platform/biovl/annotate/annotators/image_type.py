@@ -112,7 +112,7 @@ class ImageType:
         pixels_HWC = pixels_of(row["image"])
         return pixels_HWC if isinstance(pixels_HWC, str) else self._preparation.crop(pixels_HWC)
 
-    def load(self, device: str, precision: Precision) -> "Nearest":
+    def load(self, device: str, precision: Precision) -> "NearestKeyword":
         """Return the model with the embedded keywords."""
         model = encoders.load(self._config.weights, device=device, precision=precision)
         types = [name for name, words in self._keywords.items() for _ in words]
@@ -121,10 +121,10 @@ class ImageType:
             for words in self._keywords.values()
             for word in words
         ]
-        return Nearest(model, np.array(types, object), model.embed_texts(texts))
+        return NearestKeyword(model, np.array(types, object), model.embed_texts(texts))
 
 
-class Nearest:
+class NearestKeyword:
     """Finds the nearest keyword of images."""
 
     def __init__(self, encoder: Encoder, types_K: np.ndarray, keywords_KD: np.ndarray) -> None:

@@ -23,12 +23,12 @@ from biovl.annotate.longcap.asking import Enriching
 from biovl.annotate.longcap.context import ABSTRACT, CAPTION, acronyms_in, context_of
 from biovl.annotate.longcap.endpoint import CHARS_PER_TOKEN, EndpointConfig, estimate_input_tokens
 from biovl.annotate.longcap.expansion import used
-from biovl.annotate.longcap.prompts import Prompts
+from biovl.annotate.longcap.prompts import PromptTemplates
 from biovl.annotate.longcap.spending import Budget, Ledger
 from biovl.annotate.longcap.steps import (
-    Answer,
     Asking,
     Bounds,
+    ModelAnswer,
     Sampling,
     Subject,
     body_of,
@@ -140,7 +140,7 @@ class LongCap:
     )
     counted = ("long_caption_status",)
 
-    def __init__(self, config: Config, prompts: Prompts) -> None:
+    def __init__(self, config: Config, prompts: PromptTemplates) -> None:
         self.config, self._prompts = config, prompts
         self.name = config.column
         self.notes: dict[str, Any] = {
@@ -205,7 +205,7 @@ class LongCap:
                 }
             )
             try:
-                ask = steps.send(Answer(text=text))
+                ask = steps.send(ModelAnswer(text=text))
             except StopIteration:
                 break
         return total

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from biovl.annotate.longcap.endpoint import Endpoint, EndpointConfig
-from biovl.annotate.longcap.spending import Budget, Cache, Ledger
+from biovl.annotate.longcap.spending import AnswerCache, Budget, Ledger
 from biovl.annotate.longcap.steps import OK, Ask, Asking, Enriched
 from biovl.core.errors import BiovlError
 
@@ -50,10 +50,10 @@ class Enriching:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._endpoint = asyncio.run_coroutine_threadsafe(
-            self._open(endpoint, Cache(cache)), self._loop
+            self._open(endpoint, AnswerCache(cache)), self._loop
         ).result()
 
-    async def _open(self, endpoint: EndpointConfig, cache: Cache) -> Endpoint:
+    async def _open(self, endpoint: EndpointConfig, cache: AnswerCache) -> Endpoint:
         return Endpoint(endpoint, cache, self._ledger)
 
     def __call__(self, prepared: np.ndarray) -> dict[str, list[Any]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from biovl.annotate.longcap.references import Own, says_nothing, without_references
+from biovl.annotate.longcap.references import OwnReference, says_nothing, without_references
 from biovl.articles.acronyms import Acronym, acronyms_of
 from biovl.articles.captions import readable
 from biovl.articles.sentences import sentences
@@ -144,7 +144,7 @@ def _citing(mention: Mapping[str, Any]) -> list[Piece]:
     found = []
     for sentence in _relevant_sentences(mention, text, split):
         own = [
-            Own(ref["start"] - sentence.start, tuple(ref["panels"]))
+            OwnReference(ref["start"] - sentence.start, tuple(ref["panels"]))
             for ref in mention["refs"]
             if sentence.start <= ref["start"] < sentence.end
         ]

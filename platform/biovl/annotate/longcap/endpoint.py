@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 
-from biovl.annotate.longcap.spending import Cache, Ledger
-from biovl.annotate.longcap.steps import Answer
+from biovl.annotate.longcap.spending import AnswerCache, Ledger
+from biovl.annotate.longcap.steps import ModelAnswer
 from biovl.core.errors import ConfigError
 from biovl.core.http import retry_after_s
 
@@ -86,11 +86,11 @@ class Pace:
 class Endpoint:
     """Sends requests, or returns cached answers. Used in one event loop."""
 
-    def __init__(self, config: EndpointConfig, cache: Cache, ledger: Ledger) -> None:
+    def __init__(self, config: EndpointConfig, cache: AnswerCache, ledger: Ledger) -> None:
         self._config, self._cache, self._ledger = config, cache, ledger
         self._key = os.environ.get(config.key_variable, "") if config.key_variable else ""
         self._pace, self._room = Pace(config), asyncio.Semaphore(config.concurrent)
-        self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._asked: dict[str, asyncio.Future[ModelAnswer]] = {}
         self._client = httpx.AsyncClient(
             timeout=config.timeout_s,
             limits=httpx.Limits(
@@ -102,7 +102,7 @@ class Endpoint:
         )
         self._stopped: BaseException | None = None
 
-    async def ask(self, body: Mapping[str, Any]) -> Answer:
+    async def ask(self, body: Mapping[str, Any]) -> ModelAnswer:
         """Return the answer to a request; a failed answer has the reason as text.
 
         Raises:
@@ -112,7 +112,7 @@ class Endpoint:
         # Two figures may send the same request concurrently.
         if key in self._asked:
             return await asyncio.shield(self._asked[key])
-        asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[ModelAnswer] = asyncio.get_running_loop().create_future()
         self._asked[key] = asked
         try:
             answer = await self._cached_or_sent(key, body)
@@ -126,12 +126,12 @@ class Endpoint:
         finally:
             del self._asked[key]
 
-    async def _cached_or_sent(self, key: str, body: Mapping[str, Any]) -> Answer:
+    async def _cached_or_sent(self, key: str, body: Mapping[str, Any]) -> ModelAnswer:
         known = await asyncio.to_thread(self._cache.get, key)
         if known is not None:
             return known
         if not self._config.url:
-            return Answer(finish="failed", text="not in the cache")
+            return ModelAnswer(finish="failed", text="not in the cache")
         data = json.dumps(body).encode()
         input_tokens, output_tokens = estimate_input_tokens(body), int(body["max_tokens"])
         async with self._room:
@@ -148,7 +148,7 @@ class Endpoint:
                 self._ledger.settle(input_tokens, output_tokens, answer)
         return answer
 
-    async def _send_with_retries(self, data: bytes, tokens: int) -> Answer:
+    async def _send_with_retries(self, data: bytes, tokens: int) -> ModelAnswer:
         wait_s, last = self._config.first_wait_s, ""
         for attempt in range(self._config.tries):
             if attempt:
@@ -175,12 +175,12 @@ class Endpoint:
                 continue
             self._raise_if_fatal(response)
             if response.status_code not in _RETRIED:
-                return Answer(finish="failed", text=f"{DECLINED} ({response.status_code})")
+                return ModelAnswer(finish="failed", text=f"{DECLINED} ({response.status_code})")
             last = str(response.status_code)
             asked_s = retry_after_s(response.headers)
             if asked_s:
                 self._pace.pause(min(asked_s, _LONGEST_WAIT_S))
-        return Answer(finish="failed", text=f"{GAVE_UP} ({last})")
+        return ModelAnswer(finish="failed", text=f"{GAVE_UP} ({last})")
 
     def _raise_if_fatal(self, response: httpx.Response) -> None:
         """Raise an error if all other requests would fail as well."""
@@ -215,7 +215,7 @@ def estimate_input_tokens(body: Mapping[str, Any]) -> int:
     return int(tokens) + 1
 
 
-def _read(response: httpx.Response) -> Answer | None:
+def _read(response: httpx.Response) -> ModelAnswer | None:
     """Return the answer in a response; None if it does not follow the protocol."""
     try:
         values = response.json()
@@ -229,7 +229,7 @@ def _read(response: httpx.Response) -> Answer | None:
     if not isinstance(text, str) and not isinstance(refusal, str):
         return None
     finish = "content_filter" if refusal else str(choice.get("finish_reason") or "stop")
-    return Answer(
+    return ModelAnswer(
         text=refusal or text or "",
         finish=finish,
         input_tokens=tokens[0],

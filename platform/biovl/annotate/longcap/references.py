@@ -64,7 +64,7 @@ _FEWEST_WORDS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnReference:
     """Position of a reference to the figure in a sentence, and the panels it names."""
 
     start: int
@@ -83,7 +83,7 @@ class _Found:
 
 
 def without_references(
-    sentence: str, own: Sequence[Own] = (), superscripts: Sequence[Span] = ()
+    sentence: str, own: Sequence[OwnReference] = (), superscripts: Sequence[Span] = ()
 ) -> str:
     """Return a sentence without parenthetical references and without clauses on other figures.
 
@@ -138,7 +138,7 @@ def _works(sentence: str, superscripts: Sequence[Span]) -> list[Span]:
     return found
 
 
-def _brackets(sentence: str, own: Sequence[Own]) -> Iterator[_Found]:
+def _brackets(sentence: str, own: Sequence[OwnReference]) -> Iterator[_Found]:
     for bracket in _BRACKET.finditer(sentence):
         if _NEEDS_MORE.search(sentence[max(0, bracket.start() - 16) : bracket.start()]):
             continue
@@ -159,7 +159,7 @@ def _brackets(sentence: str, own: Sequence[Own]) -> Iterator[_Found]:
         yield _Found(bracket.start(), bracket.end(), kind, "; ".join(dict.fromkeys(kept)))
 
 
-def _part(part: str, own: Sequence[Own]) -> tuple[str, str]:
+def _part(part: str, own: Sequence[OwnReference]) -> tuple[str, str]:
     """Return what a part of a bracket refers to, and its other text."""
     text = part.strip()
     panels = ", ".join(dict.fromkeys(label.replace(".", "") for ref in own for label in ref.panels))

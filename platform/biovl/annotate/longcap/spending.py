@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from biovl.annotate.longcap.steps import Answer
+from biovl.annotate.longcap.steps import ModelAnswer
 from biovl.core.artifacts import Folder
 from biovl.core.errors import BiovlError
 
@@ -49,7 +49,7 @@ class Budget:
         ) / 1e6
 
 
-class Cache:
+class AnswerCache:
     """Answers by the hash of their request. One file each, written atomically."""
 
     def __init__(self, uri: str) -> None:
@@ -61,14 +61,14 @@ class Cache:
         plain = json.dumps(body, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(plain.encode()).hexdigest()
 
-    def get(self, key: str) -> Answer | None:
+    def get(self, key: str) -> ModelAnswer | None:
         """Return the cached answer, or None."""
         name = self._name(key)
         if not self._folder.exists(name):
             return None
-        return Answer(**json.loads(self._folder.read(name)))
+        return ModelAnswer(**json.loads(self._folder.read(name)))
 
-    def put(self, key: str, answer: Answer) -> None:
+    def put(self, key: str, answer: ModelAnswer) -> None:
         """Store an answer."""
         self._folder.write(self._name(key), json.dumps(asdict(answer)).encode())
 
@@ -111,7 +111,7 @@ class Ledger:
             for kind, count in asked.items():
                 self._open[kind] += count
 
-    def settle(self, input_tokens: int, output_tokens: int, answer: Answer | None) -> None:
+    def settle(self, input_tokens: int, output_tokens: int, answer: ModelAnswer | None) -> None:
         """Replace a reservation by the actual usage of the request."""
         with self._lock:
             self._open["input_tokens"] -= input_tokens

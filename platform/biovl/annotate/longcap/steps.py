@@ -12,7 +12,7 @@ from typing import Any
 from biovl.annotate.longcap import answers
 from biovl.annotate.longcap.answers import Feature, Malformed, read_caption, read_features
 from biovl.annotate.longcap.expansion import expanded
-from biovl.annotate.longcap.prompts import Prompts
+from biovl.annotate.longcap.prompts import PromptTemplates
 from biovl.articles.acronyms import Acronym
 
 OK = "ok"
@@ -77,7 +77,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ModelAnswer:
     """An answer of the model."""
 
     text: str = ""
@@ -107,11 +107,13 @@ class _Failed(Exception):
     pass
 
 
-Asking = Generator[Ask, Answer, Enriched]
-_Step = Generator[Ask, Answer, Any]
+Asking = Generator[Ask, ModelAnswer, Enriched]
+_Step = Generator[Ask, ModelAnswer, Any]
 
 
-def enrich_steps(subject: Subject, prompts: Prompts, sampling: Sampling, bounds: Bounds) -> Asking:
+def enrich_steps(
+    subject: Subject, prompts: PromptTemplates, sampling: Sampling, bounds: Bounds
+) -> Asking:
     """Request a long caption step by step; return it, or the original caption and the reason.
 
     Args:
@@ -131,7 +133,7 @@ def enrich_steps(subject: Subject, prompts: Prompts, sampling: Sampling, bounds:
 
 
 def _written(
-    made: Enriched, subject: Subject, prompts: Prompts, sampling: Sampling, bounds: Bounds
+    made: Enriched, subject: Subject, prompts: PromptTemplates, sampling: Sampling, bounds: Bounds
 ) -> _Step:
     known = "; ".join(f"{item.short}: {item.long}" for item in subject.acronyms)
     least = min(bounds.least_words, len(subject.caption.split()))
@@ -177,7 +179,7 @@ def _written(
 def _read(
     made: Enriched,
     step: str,
-    prompts: Prompts,
+    prompts: PromptTemplates,
     asked: dict[str, Any],
     max_tokens: int,
     read: Any,
@@ -185,7 +187,7 @@ def _read(
     """Send a request and parse the answer; repeat once if it is malformed."""
     messages = [{"role": "system", "content": prompts.fill("system")}, asked]
     for name in (step, f"repair {step}"):
-        answer: Answer = yield Ask(step=name, messages=messages, max_tokens=max_tokens)
+        answer: ModelAnswer = yield Ask(step=name, messages=messages, max_tokens=max_tokens)
         made.steps.append(
             {
                 "step": name,

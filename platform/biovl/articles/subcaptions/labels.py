@@ -43,7 +43,7 @@ LIST = "(?:" + "|".join(rf"{one}(?:{_JOINT}{one}){{0,30}}" for one in _ALIKE) + 
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class LabelValue:
     """One label as a position in an alphabet."""
 
     name: str
@@ -52,31 +52,31 @@ class Label:
     """From 1."""
 
 
-def readings(text: str, kind: str | None = None) -> Iterator[Label]:
+def readings(text: str, kind: str | None = None) -> Iterator[LabelValue]:
     """Yield the interpretations of one label: ``i`` is the ninth letter or the first numeral."""
     plain = unicodedata.normalize("NFKC", text.strip()).replace("’", "'")
     core = plain.rstrip("'′″")
     for name, index in _INDEX.items():
         if core in index and kind in (None, name):
-            yield Label(plain, name, index[core])
+            yield LabelValue(plain, name, index[core])
     if len(core) > 1 and core[0].isascii() and core[0].isalpha():
         letter, rest = core[0], core[1:]
         name = "upper" if letter.isupper() else "lower"
         if kind not in (None, name):
             return
         if rest.isdigit():
-            yield Label(plain, name, _INDEX[name][letter])
+            yield LabelValue(plain, name, _INDEX[name][letter])
         elif rest in _INDEX["roman"] and core not in _INDEX["roman"]:
-            yield Label(f"{letter}.{rest}", name, _INDEX[name][letter])
+            yield LabelValue(f"{letter}.{rest}", name, _INDEX[name][letter])
 
 
 _ITEM = re.compile(rf"(?P<joint>{_JOINT})?(?P<label>{LABEL})")
 _RANGE_JOINT = re.compile(rf"[{DASH}]|\bto\b|\bthrough\b")
 
 
-def expand(text: str, kind: str) -> tuple[Label, ...]:
+def expand(text: str, kind: str) -> tuple[LabelValue, ...]:
     """Return the labels of a list such as ``A, C–E``, or nothing if they are not of one kind."""
-    found: list[Label] = []
+    found: list[LabelValue] = []
     for match in _ITEM.finditer(text):
         label = next(readings(match["label"], kind), None)
         if label is None:
@@ -97,20 +97,20 @@ def expand(text: str, kind: str) -> tuple[Label, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _between(first: Label, last: Label) -> list[Label] | None:
+def _between(first: LabelValue, last: LabelValue) -> list[LabelValue] | None:
     """Return the labels inside a range, or nothing if it does not ascend."""
     letters = ALPHABETS[first.kind]
     if len(first.name) > 1 and first.name[1:].isdigit() and first.kind in ("upper", "lower"):
         if first.index == last.index and last.name[1:].isdigit():
             numbers = range(int(first.name[1:]) + 1, int(last.name[1:]))
-            return [Label(f"{first.name[0]}{n}", first.kind, first.index) for n in numbers]
+            return [LabelValue(f"{first.name[0]}{n}", first.kind, first.index) for n in numbers]
         suffix = first.name[1:]
     else:
         suffix = ""
     if last.index <= first.index:
         return None
     return [
-        Label(letters[index - 1] + suffix, first.kind, index)
+        LabelValue(letters[index - 1] + suffix, first.kind, index)
         for index in range(first.index + 1, last.index)
     ]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from biovl.articles.subcaptions.labels import DASH, LABEL, LIST, Label, expand, kinds_of
+from biovl.articles.subcaptions.labels import DASH, LABEL, LIST, LabelValue, expand, kinds_of
 from biovl.core.records import Span
 
 Family = Literal[
@@ -74,7 +74,7 @@ class Marker:
     end: int
     family: Family
     kind: str
-    labels: tuple[Label, ...]
+    labels: tuple[LabelValue, ...]
     tail_start: int
     """Start of words in the marker that are text: ``left)`` of ``(A, left)``; else ``end``."""
     opens: bool
@@ -275,7 +275,7 @@ def _sides(caption: str, openings: set[int], heavy: _Stretches) -> Iterator[Mark
                 end=match.end(),
                 family="word",
                 kind="bracket" if pattern is _WORD_BRACKET else "bare",
-                labels=(Label(side, "word", 0),),
+                labels=(LabelValue(side, "word", 0),),
                 tail_start=_tail(match),
                 opens=opens,
                 starts=_starts(caption, match.start()),

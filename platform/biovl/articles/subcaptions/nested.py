@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from biovl.articles.subcaptions.clauses import Segment
-from biovl.articles.subcaptions.labels import Label
+from biovl.articles.subcaptions.labels import LabelValue
 from biovl.articles.subcaptions.markers import Marker
 from biovl.core.records import Span
 
@@ -71,7 +71,7 @@ def clockwise(caption: str) -> list[Marker]:
             end=place.end,
             family="word",
             kind="clockwise",
-            labels=(Label(f"{row} {side}", "word", 0),),
+            labels=(LabelValue(f"{row} {side}", "word", 0),),
             tail_start=place.end,
             opens=True,
             starts=False,

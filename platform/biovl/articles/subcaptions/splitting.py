@@ -19,7 +19,7 @@ _WORDS_BEHIND = (*_WORDS_BEFORE, "while", "whereas", "but")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CaptionPart:
     """The text about one panel, or about several together."""
 
     labels: tuple[str, ...]
@@ -35,7 +35,7 @@ class SplitCaption:
     """A split caption; without parts it is not compound."""
 
     preamble: str
-    parts: tuple[Part, ...]
+    parts: tuple[CaptionPart, ...]
     """In the caption's order; a label may have several."""
     trailing: str
     system: str | None
@@ -100,7 +100,7 @@ def _assembled(caption: str, system: System, found: Sequence[Segment]) -> SplitC
     )
 
 
-def _part(caption: str, segment: Segment, every: tuple[str, ...]) -> Part:
+def _part(caption: str, segment: Segment, every: tuple[str, ...]) -> CaptionPart:
     pieces = []
     at = segment.start
     for cut in segment.cuts:
@@ -110,7 +110,7 @@ def _part(caption: str, segment: Segment, every: tuple[str, ...]) -> Part:
         at = cut.end
     pieces.append(caption[at : segment.end])
     text = " ".join(filter(None, map(_trimmed, pieces)))
-    return Part(segment.labels or every, (Span(segment.start, segment.end),), _trimmed(text))
+    return CaptionPart(segment.labels or every, (Span(segment.start, segment.end),), _trimmed(text))
 
 
 def _trimmed(text: str) -> str:
@@ -139,7 +139,7 @@ def _trimmed(text: str) -> str:
     return text
 
 
-def _confidence(system: System, parts: Sequence[Part]) -> float:
+def _confidence(system: System, parts: Sequence[CaptionPart]) -> float:
     """Return the confidence of a split: many labels, clearly marked, each with its own text."""
     labels = len({label for part in parts for label in part.labels})
     empty = sum(not part.text for part in parts) / len(parts)

@@ -34,7 +34,7 @@ class Images(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labelled:
+class LabelledImages:
     """Images, each of one class."""
 
     name: str

@@ -14,7 +14,7 @@ from pyarrow import csv
 
 from biovl.benchmark import selection as choosing
 from biovl.benchmark.datasets import Pairs
-from biovl.benchmark.stored_images import Files, hash_of, version_of
+from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
 from biovl.core import spreadsheets
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
@@ -71,7 +71,7 @@ def build(config: Config) -> Pairs:
     versions = [version_of(folder, file) for file in files]
     return choosing.pairs(
         name=name.rpartition(".")[0],
-        images=Files(uri or ".", files, hash_of(versions)),
+        images=ImageFiles(uri or ".", files, hash_of(versions)),
         texts=table[config.caption].cast(pa.string()).to_pylist(),
         ids=[f"{row}/{file}" for row, file in zip(kept, files, strict=True)],
         about=table.drop_columns([config.image, config.caption]),

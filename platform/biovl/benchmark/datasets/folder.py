@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from biovl.benchmark import selection as choosing
 from biovl.benchmark.class_names import normalize
-from biovl.benchmark.datasets import Labelled
-from biovl.benchmark.stored_images import Files, hash_of, version_of
+from biovl.benchmark.datasets import LabelledImages
+from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree
@@ -31,7 +31,7 @@ class Config:
     """What images belong to where there are no folders train, val, test."""
 
 
-def build(config: Config) -> Labelled:
+def build(config: Config) -> LabelledImages:
     """Return the images with the classes of their folders; links out of the folder are left out.
 
     Raises:
@@ -79,7 +79,9 @@ def build(config: Config) -> Labelled:
     folder_of = Folder(config.path)
     return choosing.labelled(
         name=config.path.rstrip("/").rpartition("/")[2],
-        images=Files(config.path, names, hash_of([version_of(folder_of, name) for name in names])),
+        images=ImageFiles(
+            config.path, names, hash_of([version_of(folder_of, name) for name in names])
+        ),
         labels=[number for _, number, _ in rows],
         classes=[name.replace("_", " ") for name in classes],
         splits=[split for _, _, split in rows],

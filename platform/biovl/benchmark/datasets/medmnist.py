@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from biovl.benchmark import selection as choosing
-from biovl.benchmark.datasets import SPLITS, Labelled
+from biovl.benchmark.datasets import SPLITS, LabelledImages
 from biovl.benchmark.stored_images import (
     Array,
-    Joined,
+    JoinedImages,
     array_names,
     hash_of,
     open_array,
@@ -31,7 +31,7 @@ class Config:
     """Names of the labels 0, 1 …; empty takes the known ones of this name, else the numbers."""
 
 
-def build(config: Config) -> Labelled:
+def build(config: Config) -> LabelledImages:
     """Return the images of all splits. Nothing is unpickled.
 
     Raises:
@@ -71,7 +71,7 @@ def build(config: Config) -> Labelled:
         classes = tuple(f"class {number}" for number in range(int(label_N.max(initial=0)) + 1))
     return choosing.labelled(
         name=name.removesuffix(".npz"),
-        images=Joined(tuple(parts)),
+        images=JoinedImages(tuple(parts)),
         labels=label_N,
         classes=classes,
         splits=splits,

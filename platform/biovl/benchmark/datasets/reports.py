@@ -13,7 +13,7 @@ import pyarrow as pa
 from biovl.benchmark import selection as choosing
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
-from biovl.benchmark.stored_images import Files, hash_of, version_of
+from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree
@@ -74,7 +74,9 @@ def build(config: Config) -> Pairs:
     names = tuple(image for image, _, _ in rows)
     return choosing.pairs(
         name=config.path.rstrip("/").rpartition("/")[2],
-        images=Files(config.path, names, hash_of([version_of(folder, name) for name in names])),
+        images=ImageFiles(
+            config.path, names, hash_of([version_of(folder, name) for name in names])
+        ),
         texts=[text for _, text, _ in rows],
         ids=names,
         about=pa.table({"report": [report for _, _, report in rows]}),

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.benchmark import selection as choosing
-from biovl.benchmark.datasets import Images, Labelled, Pairs
+from biovl.benchmark.datasets import Images, LabelledImages, Pairs
 from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
@@ -48,7 +48,7 @@ class Config:
     """Columns that retrieval is broken down by."""
 
 
-def build(config: Config) -> Labelled | Pairs:
+def build(config: Config) -> LabelledImages | Pairs:
     """Return what the table says of its images; reads no image.
 
     Raises:

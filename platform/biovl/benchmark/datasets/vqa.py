@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from biovl.benchmark.datasets import SPLITS, Questions
-from biovl.benchmark.stored_images import Files, hash_of
+from biovl.benchmark.stored_images import ImageFiles, hash_of
 from biovl.benchmark.vqa_answers import normalised
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
@@ -62,7 +62,7 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found(Questions):
+class QuestionSet(Questions):
     """Questions, and what was found where they were read."""
 
     fingerprint: str
@@ -82,7 +82,7 @@ class _Row:
     kind: str
 
 
-def build(config: Config) -> Found:
+def build(config: Config) -> QuestionSet:
     """Return the questions of a folder.
 
     Raises:
@@ -236,15 +236,15 @@ def _questions(
     sizes: Mapping[str, int],
     images: str,
     form: str,
-) -> Found:
+) -> QuestionSet:
     names = sorted({row.image for row in rows})
     place = {name: number for number, name in enumerate(names)}
     # By names and sizes: a copy of the folder is the same set.
     known = hash_of([(name, sizes[name]) for name in names])
     counts = Counter((row.split, row.kind) for row in rows)
-    return Found(
+    return QuestionSet(
         name="SLAKE" if form == "slake" else "VQA-RAD",
-        images=Files(config.path, tuple(f"{images}/{name}" for name in names), known),
+        images=ImageFiles(config.path, tuple(f"{images}/{name}" for name in names), known),
         image_of=np.array([place[row.image] for row in rows], np.int64),
         questions=[row.question for row in rows],
         answers=[row.answer for row in rows],

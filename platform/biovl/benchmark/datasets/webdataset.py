@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from biovl.benchmark import selection as choosing
-from biovl.benchmark.datasets import Labelled, Pairs
+from biovl.benchmark.datasets import LabelledImages, Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import Ranges, hash_of, version_of
 from biovl.core.artifacts import Folder
@@ -45,7 +45,7 @@ class _Row:
     text: str = ""
 
 
-def build(config: Config) -> Labelled | Pairs:
+def build(config: Config) -> LabelledImages | Pairs:
     """Return what the tars hold; reads their headers, labels and texts.
 
     Raises:

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from biovl.benchmark.datasets import Labelled, Pairs, Questions
+from biovl.benchmark.datasets import LabelledImages, Pairs, Questions
 
 # Shapes: N images, M texts, D embedding.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedded:
+class EmbeddedBenchmark:
     """A benchmark's images as a model sees them, and the model's texts."""
 
     image_ND: np.ndarray
@@ -55,7 +55,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TaskOutcome:
     """What came of a task for one model."""
 
     scores: tuple[Score, ...]
@@ -77,10 +77,10 @@ class Task(Protocol):
     needs_text: bool
     """Whether texts are embedded: a model without a text tower is refused before any work."""
 
-    def data(self) -> Labelled | Pairs | Questions:
+    def data(self) -> LabelledImages | Pairs | Questions:
         """Return what is asked about; opens files, decodes no image."""
         ...
 
-    def evaluate(self, data: Any, embedded: Embedded) -> Outcome:
+    def evaluate(self, data: Any, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Judge a model by its vectors; ``data`` is what ``data()`` returns."""
         ...

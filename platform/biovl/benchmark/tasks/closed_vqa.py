@@ -20,10 +20,10 @@ import pyarrow as pa
 from biovl.benchmark import bootstrap, choices
 from biovl.benchmark.choices import Choices
 from biovl.benchmark.data import opened
-from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.prompts import filled
 from biovl.benchmark.selection import only
-from biovl.benchmark.tasks import Embedded, Outcome, Score
+from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
 
@@ -68,7 +68,7 @@ class ClosedVqa:
             ConfigError: If the captions are not those of its classes.
         """
         found = opened(self.config.data)
-        if isinstance(found, Labelled):
+        if isinstance(found, LabelledImages):
             given = self.config.captions or {
                 name: tuple(filled(template, name) for template in self.config.templates)
                 for name in found.classes
@@ -81,7 +81,7 @@ class ClosedVqa:
             )
         return choices.permuted(found, self.config.seed)
 
-    def evaluate(self, data: Choices, embedded: Embedded) -> Outcome:
+    def evaluate(self, data: Choices, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Answer by the nearest option.
 
         Raises:
@@ -110,7 +110,7 @@ class ClosedVqa:
         table = _predictions(data, chosen_VE)
         for name, value_E in values.items():
             table = table.append_column(name, pa.array(value_E, mask=~counted[name]))
-        return Outcome(
+        return TaskOutcome(
             scores=tuple(scores),
             predictions=table,
             notes={"chance": data.chance, "left_out": left_out, "seed": self.config.seed},

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from biovl.benchmark import bootstrap, few_shot, probe
-from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import Draw, Learnt
 from biovl.benchmark.fine_tuning import TuningConfig
-from biovl.benchmark.tasks import Embedded, Outcome
+from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 
@@ -46,7 +46,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Training:
+class FineTuneRun:
     """One training of a model."""
 
     draw: Draw
@@ -74,7 +74,7 @@ class FineTune:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    def data(self) -> Labelled:
+    def data(self) -> LabelledImages:
         """Return the images of all splits.
 
         Raises:
@@ -82,7 +82,7 @@ class FineTune:
         """
         return few_shot.labelled(self.config.data, "fine-tuning")
 
-    def evaluate(self, data: Labelled, embedded: Embedded) -> Outcome:
+    def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Refuse: vectors do not learn.
 
         Raises:
@@ -93,7 +93,9 @@ class FineTune:
             "task of this name is learnt first, by benchmark/fine_tune_job.py"
         )
 
-    def judge(self, data: Labelled, embedded: Embedded, learnt: Sequence[Learnt]) -> Outcome:
+    def judge(
+        self, data: LabelledImages, embedded: EmbeddedBenchmark, learnt: Sequence[Learnt]
+    ) -> TaskOutcome:
         """Score what trained models said of test, in the order of the draws."""
         rows = few_shot.readable_rows(data, np.asarray(embedded.image_ND))
         return few_shot.outcome(
@@ -106,19 +108,19 @@ class FineTune:
         """Return what is learnt from."""
         return few_shot.draws(self.config.fractions, self.config.seeds)
 
-    def tries(self, data: Labelled, rows: Mapping[str, np.ndarray]) -> list[Training]:
+    def tries(self, data: LabelledImages, rows: Mapping[str, np.ndarray]) -> list[FineTuneRun]:
         """Return the trainings that choose a rate, where there is one to choose and by what."""
         found = []
         for draw in self.draws():
             for lr in self.config.tuning.lrs:
-                training = Training(draw, lr, held_out=not len(rows["val"]))
+                training = FineTuneRun(draw, lr, held_out=not len(rows["val"]))
                 if len(self.config.tuning.lrs) > 1 and len(self.parts(data, rows, training)[1]):
                     found.append(training)
         return found
 
     def chosen(
-        self, tried: Mapping[Training, tuple[float, float] | None]
-    ) -> list[tuple[Training, dict[str, float]]]:
+        self, tried: Mapping[FineTuneRun, tuple[float, float] | None]
+    ) -> list[tuple[FineTuneRun, dict[str, float]]]:
         """Return the training of each draw that is judged, and the accuracies it was chosen by.
 
         Args:
@@ -131,11 +133,11 @@ class FineTune:
             # Of equally accurate ones the likeliest, as the probe's C; the middle of untried ones.
             lr = max(own, key=lambda lr: own[lr], default=rates[len(rates) // 2])
             accuracies = {f"{lr:g}": told[0] for lr, told in sorted(own.items())}
-            found.append((Training(draw, lr, held_out=False), accuracies))
+            found.append((FineTuneRun(draw, lr, held_out=False), accuracies))
         return found
 
     def parts(
-        self, data: Labelled, rows: Mapping[str, np.ndarray], training: Training
+        self, data: LabelledImages, rows: Mapping[str, np.ndarray], training: FineTuneRun
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows that a training learns from, and those it is validated on."""
         draw, train_N = training.draw, rows["train"]

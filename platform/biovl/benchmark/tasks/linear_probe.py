@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from biovl.benchmark import bootstrap, few_shot, probe
-from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import Draw, Learnt
-from biovl.benchmark.tasks import Embedded, Outcome
+from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
 from biovl.core.plugins import Plugin
 
 # Shapes: N images, D features.
@@ -59,7 +59,7 @@ class LinearProbe:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    def data(self) -> Labelled:
+    def data(self) -> LabelledImages:
         """Return the images of all splits.
 
         Raises:
@@ -67,7 +67,7 @@ class LinearProbe:
         """
         return few_shot.labelled(self.config.data, "a linear probe")
 
-    def evaluate(self, data: Labelled, embedded: Embedded) -> Outcome:
+    def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Fit and judge a probe for every share and seed."""
         feature_ND = np.asarray(embedded.image_ND, np.float32)
         rows = few_shot.readable_rows(data, feature_ND)
@@ -78,7 +78,11 @@ class LinearProbe:
         return few_shot.outcome(data, rows, learnt, resamples=self.config.resamples)
 
     def _probed(
-        self, data: Labelled, feature_ND: np.ndarray, rows: Mapping[str, np.ndarray], draw: Draw
+        self,
+        data: LabelledImages,
+        feature_ND: np.ndarray,
+        rows: Mapping[str, np.ndarray],
+        draw: Draw,
     ) -> Learnt:
         train_N = rows["train"]
         drawn_T = train_N[probe.drawn(data.labels[train_N], draw.fraction, seed=draw.seed)]

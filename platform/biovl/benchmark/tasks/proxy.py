@@ -24,8 +24,8 @@ from biovl.benchmark import data as opening
 from biovl.benchmark.chexpert_findings import FINDINGS, NO_FINDING, Labeller
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.metrics import TIE
-from biovl.benchmark.stored_images import Joined, parts_of
-from biovl.benchmark.tasks import Embedded, Outcome, Score
+from biovl.benchmark.stored_images import JoinedImages, parts_of
+from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 
@@ -104,7 +104,7 @@ class Proxy:
         public = opening.pairs(self.config.public)
         return joined(private, public)
 
-    def evaluate(self, data: Pairs, embedded: Embedded) -> Outcome:
+    def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Compare the findings of private images with those of their neighbours.
 
         Raises:
@@ -135,7 +135,7 @@ class Proxy:
             name: int((part & ~readable_N).sum())
             for name, part in ((PRIVATE, is_private_N), (PUBLIC, ~is_private_N))
         }
-        return Outcome(
+        return TaskOutcome(
             scores=scores,
             predictions=self._predictions(
                 data, private_N, public_N[near_PK], similarity_PK, has_PL, said_PL
@@ -234,7 +234,7 @@ def joined(private: Pairs, public: Pairs) -> Pairs:
     }
     return Pairs(
         name=f"{private.name} by {public.name}",
-        images=Joined(tuple(images for part in both for images in parts_of(part.images))),
+        images=JoinedImages(tuple(images for part in both for images in parts_of(part.images))),
         texts=[*private.texts, *public.texts],
         text_of_image=np.concatenate(
             [private.text_of_image, len(private.texts) + public.text_of_image]

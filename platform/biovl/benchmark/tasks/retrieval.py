@@ -21,8 +21,8 @@ import pyarrow as pa
 from biovl.benchmark import bootstrap, shared_texts
 from biovl.benchmark import data as opening
 from biovl.benchmark.datasets import Pairs
-from biovl.benchmark.metrics import Places
-from biovl.benchmark.tasks import Embedded, Outcome, Score
+from biovl.benchmark.metrics import MatchRanks
+from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 from biovl.models.clip_tokens import clip_token_counts
@@ -85,7 +85,7 @@ class Retrieval:
         corpus = {"path": config.corpus, "split": config.split}
         return opening.pairs(Plugin("corpus", corpus))
 
-    def evaluate(self, data: Pairs, embedded: Embedded) -> Outcome:
+    def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Search both ways; images that are unreadable are no queries and no items.
 
         Raises:
@@ -130,11 +130,11 @@ class Retrieval:
         if embedded.truncated is not None:
             notes["truncated_share"] = float(embedded.truncated(texts).mean())
             notes["context"] = embedded.context
-        return Outcome(scores=tuple(scores), predictions=predictions, notes=notes)
+        return TaskOutcome(scores=tuple(scores), predictions=predictions, notes=notes)
 
 
 def _queries(
-    direction: str, ids: Sequence[str], found: Places, ks: Sequence[int], items: int
+    direction: str, ids: Sequence[str], found: MatchRanks, ks: Sequence[int], items: int
 ) -> pa.Table:
     """Return a row a query: where its match stands, and what each score says of it."""
     columns: dict[str, Any] = {

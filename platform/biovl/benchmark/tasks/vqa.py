@@ -25,7 +25,7 @@ from biovl.benchmark import vqa_answers as answers
 from biovl.benchmark.data import opened
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.config import LearningConfig
-from biovl.benchmark.tasks import Embedded, Outcome, Score
+from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 
@@ -53,7 +53,7 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
+class VQAAnswers:
     """What a trained model said. JSON-ready."""
 
     rows: Sequence[int]
@@ -95,7 +95,7 @@ class Vqa:
             raise ArtifactError(f"{where} has no questions: it holds {type(found).__name__}")
         return found
 
-    def evaluate(self, data: Questions, embedded: Embedded) -> Outcome:
+    def evaluate(self, data: Questions, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Refuse: vectors do not answer questions.
 
         Raises:
@@ -106,7 +106,7 @@ class Vqa:
             "vectors: a task of this name is learnt first, by benchmark/vqa_job.py"
         )
 
-    def judge(self, data: Questions, answered: Answered) -> Outcome:
+    def judge(self, data: Questions, answered: VQAAnswers) -> TaskOutcome:
         """Score what a trained model said to the questions of test."""
         rows = np.array(answered.rows, np.int64)
         train = (data.splits == "train") & ~np.isin(data.image_of, _numbers(answered.unreadable))
@@ -135,7 +135,7 @@ class Vqa:
             "val": {name: _mean(asked_of_val, name) for name in _SCORES if len(asked_of_val)},
             "f1_tokens": self.config.f1_tokenizer or "words",
         }
-        return Outcome(scores=tuple(scores), predictions=tested, notes=notes)
+        return TaskOutcome(scores=tuple(scores), predictions=tested, notes=notes)
 
     def _score(self, table: pa.Table, name: str) -> Score:
         values = table[name].drop_null().to_numpy()
@@ -167,7 +167,7 @@ _SCORES = {
 
 def _judged(
     data: Questions,
-    answered: Answered,
+    answered: VQAAnswers,
     rows: np.ndarray,
     majority: Mapping[str, str],
     tokens: Callable[[str], Sequence[Hashable]],

@@ -19,10 +19,10 @@ import pyarrow as pa
 from biovl.benchmark import bootstrap, class_names, classification, classification_plots
 from biovl.benchmark import data as opening
 from biovl.benchmark import selection as choosing
-from biovl.benchmark.bootstrap import Estimate
-from biovl.benchmark.datasets import Labelled
+from biovl.benchmark.bootstrap import IntervalEstimate
+from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.prompts import PROMPTS, SPELLINGS, filled, spellings_of
-from biovl.benchmark.tasks import Embedded, Outcome, Score
+from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
 
@@ -73,7 +73,7 @@ class ZeroShot:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    def data(self) -> Labelled:
+    def data(self) -> LabelledImages:
         """Return the images of the split.
 
         Raises:
@@ -83,7 +83,7 @@ class ZeroShot:
         self.classes(found)
         return found
 
-    def classes(self, data: Labelled) -> tuple[str, ...]:
+    def classes(self, data: LabelledImages) -> tuple[str, ...]:
         """Return the words for the data's classes, in the order of the data.
 
         Raises:
@@ -107,7 +107,7 @@ class ZeroShot:
         named = PROMPTS[self.config.prompts].templates if self.config.prompts else ()
         return self.config.templates or named or TEMPLATES
 
-    def evaluate(self, data: Labelled, embedded: Embedded) -> Outcome:
+    def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Classify; unreadable images are left out of the scores.
 
         Raises:
@@ -152,7 +152,7 @@ class ZeroShot:
             data.classes,
             title=f"{data.name}, {embedded.model}",
         )
-        return Outcome(
+        return TaskOutcome(
             scores=tuple(
                 Score(name=name, value=one.value, low=one.low, high=one.high, count=len(label_n))
                 for name, one in found.items()
@@ -171,7 +171,9 @@ class ZeroShot:
         )
 
 
-def ensembled(embedded: Embedded, classes: Sequence[str], templates: Sequence[str]) -> np.ndarray:
+def ensembled(
+    embedded: EmbeddedBenchmark, classes: Sequence[str], templates: Sequence[str]
+) -> np.ndarray:
     """Return a unit vector for each class. float32, [C, D].
 
     Vectors of the prompts are unit, averaged over templates, and made unit again.
@@ -195,7 +197,7 @@ def _area(
     similarity_nC: np.ndarray,
     probability_nC: np.ndarray,
     options: dict[str, int],
-) -> Estimate | None:
+) -> IntervalEstimate | None:
     """Return the AUROC; None where fewer than two classes have images."""
     present = np.unique(label_n)
     if len(present) < 2:

@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from biovl.articles.content import ArticleContent
-from biovl.articles.graphics import Files
+from biovl.articles.graphics import FileLookup
 from biovl.articles.jats import read_article
 from biovl.harvest.pmc.choosing import is_cleared
 from biovl.harvest.pmc.records import Medium, Record
-from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.pmc.unfetched import Unfetched
 from biovl.harvest.sources import FileError, Package, Stated
@@ -23,7 +23,7 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
+class SizeLimits:
     """Maximum file sizes."""
 
     xml_mb: int
@@ -44,9 +44,9 @@ class Media:
     def __init__(
         self,
         record: Record,
-        service: Service,
+        service: BucketClient,
         store: Store,
-        sizes: Sizes,
+        sizes: SizeLimits,
         pool: ThreadPoolExecutor,
         unfetched: Unfetched,
     ) -> None:
@@ -105,11 +105,11 @@ class _Begun:
 
 def packages(
     records: Sequence[Record],
-    service: Service,
+    service: BucketClient,
     store: Store,
     *,
     bucket: str,
-    sizes: Sizes,
+    sizes: SizeLimits,
     threads: int,
     unfetched: Unfetched | None = None,
 ) -> Iterator[Package]:
@@ -150,9 +150,9 @@ def packages(
 def _begun(
     record: Record,
     files: Media,
-    service: Service,
+    service: BucketClient,
     store: Store,
-    sizes: Sizes,
+    sizes: SizeLimits,
     unfetched: Unfetched,
 ) -> _Begun:
     key = f"{record.name}/{record.xml_name}"
@@ -169,7 +169,7 @@ def _begun(
 
 def referenced(content: ArticleContent, record: Record) -> list[str]:
     """Return the media that may be the image of one of the figures, without thumbnails."""
-    files = Files(medium.name for medium in record.media)
+    files = FileLookup(medium.name for medium in record.media)
     names = [
         name
         for figure in content.figures

@@ -88,7 +88,7 @@ def distinct(table: pa.Table, refused: Counter[str]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Difference:
+class CatalogueDifference:
     """Changes in a range of a catalogue."""
 
     same: np.ndarray
@@ -104,7 +104,7 @@ class Difference:
 
 def difference(
     new: pa.Table, old: pa.Table, asked: np.ndarray | None, broken: Sequence[int] = ()
-) -> Difference:
+) -> CatalogueDifference:
     """Compare two catalogues of a range.
 
     A version is the same if its ETag and modification day are: a record holds the MD5 of every
@@ -136,7 +136,7 @@ def difference(
     moved = np.concatenate([numbers[~equal | turned | again], old_numbers[gone]])
     touched = np.isin(numbers, moved)
     harvested = np.array(pc.equal(old["state"], HARVESTED).to_numpy(zero_copy_only=False), bool)
-    return Difference(
+    return CatalogueDifference(
         same=equal & ~np.isin(numbers, broken),
         touched=touched,
         state=list(state),

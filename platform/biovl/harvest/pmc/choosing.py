@@ -35,7 +35,7 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Known:
+class CatalogueVersion:
     """A version from the catalogue."""
 
     number: int
@@ -45,7 +45,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Choice:
+class VersionChoice:
     """The outcome for the versions of one article."""
 
     record: Record | None
@@ -55,8 +55,10 @@ class Choice:
 
 
 def chosen(
-    versions: Sequence[Known], record_of: Callable[[Known], Record | str], filters: Filters
-) -> Choice:
+    versions: Sequence[CatalogueVersion],
+    record_of: Callable[[CatalogueVersion], Record | str],
+    filters: Filters,
+) -> VersionChoice:
     """Select a version of an article: the highest that is not a manuscript and has media.
 
     Filters apply to the article as a whole: if its selected version is retracted or has an excluded
@@ -91,10 +93,10 @@ def chosen(
     if taken is None and any(record.is_retracted for record in seen):
         # Only for an article that has no other version to harvest either.
         states = {k: RETRACTED if s in (MANUSCRIPT, NO_MEDIA) else s for k, s in states.items()}
-    return Choice(taken if is_wanted else None, [states[known] for known in versions])
+    return VersionChoice(taken if is_wanted else None, [states[known] for known in versions])
 
 
-def _left_out(seen: Sequence[Record], known: Known, filters: Filters) -> str | None:
+def _left_out(seen: Sequence[Record], known: CatalogueVersion, filters: Filters) -> str | None:
     """Return the reason why the version read last is excluded."""
     record = seen[-1]
     if filters.retracted == "left out" and any(version.is_retracted for version in seen):

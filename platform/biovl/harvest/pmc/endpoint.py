@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from biovl.core.errors import SourceError, StorageError
 from biovl.core.limits import Limiter
-from biovl.harvest.pmc.service import Patience, Service
+from biovl.harvest.pmc.service import BucketClient, Patience
 
 
 def bucket_url(endpoint: str, bucket: str, limiter: Limiter, patience: Patience) -> str:
@@ -25,7 +25,7 @@ def bucket_url(endpoint: str, bucket: str, limiter: Limiter, patience: Patience)
     tried = [base] if base.endswith(f"/{bucket}") else [base, f"{base}/{bucket}"]
     reasons = []
     for url in tried:
-        with Service(url, limiter, patience) as service:
+        with BucketClient(url, limiter, patience) as service:
             try:
                 service.folders("inventory-reports/")
                 return url

@@ -14,9 +14,9 @@ import numpy as np
 from biovl.core.limits import HEADROOM, LocalLimiter
 from biovl.harvest.pmc import listing, steps
 from biovl.harvest.pmc.choosing import chosen
-from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.records import Record
-from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.sources import FileError
@@ -43,7 +43,7 @@ class Extrapolated:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class HarvestEstimate:
     """Estimated totals of a harvest."""
 
     listed: int
@@ -57,7 +57,7 @@ class Estimate:
     answer_s: float
 
 
-def estimate(config: Config) -> Estimate:
+def estimate(config: Config) -> HarvestEstimate:
     """Return the estimate of a harvest; reads the full listing and writes nothing.
 
     Raises:
@@ -65,7 +65,7 @@ def estimate(config: Config) -> Estimate:
         StorageError: If it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(config=config, out=folder, limiter=LocalLimiter(config.limits))
+        place = AcquisitionContext(config=config, out=folder, limiter=LocalLimiter(config.limits))
         plan = listing.plan(place)
         files = len(plan.get("lists") or plan["files"])
         read = [listing.read_inventory(place, plan, number) for number in range(files)]
@@ -81,7 +81,7 @@ def estimate(config: Config) -> Estimate:
             )  # fmt: skip
 
 
-def _sample(place: Place, parts: int) -> tuple[int, list[list[dict[str, Any]]]]:
+def _sample(place: AcquisitionContext, parts: int) -> tuple[int, list[list[dict[str, Any]]]]:
     """Return the number of articles, and the versions of a random sample of them."""
     numbers = [
         np.unique(place.table("versions", part)["number"].to_numpy()) for part in range(parts)
@@ -100,12 +100,12 @@ def _sample(place: Place, parts: int) -> tuple[int, list[list[dict[str, Any]]]]:
 
 def _of_sample(
     config: Config,
-    service: Service,
+    service: BucketClient,
     store: Store,
     sample: Sequence[Sequence[dict[str, Any]]],
     asked: int,
     listed: int,
-) -> Estimate:
+) -> HarvestEstimate:
     waited: list[float] = []
 
     def record_of(versions: Sequence[dict[str, Any]]) -> Record | None:
@@ -139,7 +139,7 @@ def _of_sample(
         requests * answer_s / config.concurrent,
         size.total / (_MB_PER_S * 1e6),
     )
-    return Estimate(
+    return HarvestEstimate(
         listed=listed,
         asked=asked,
         sampled=len(sample),
@@ -179,7 +179,7 @@ def _images(record: Record) -> list[str]:
     ]
 
 
-def _size(service: Service, key: str) -> int:
+def _size(service: BucketClient, key: str) -> int:
     try:
         return service.size(key) or 0
     except FileError:

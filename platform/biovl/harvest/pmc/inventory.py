@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from biovl.core.errors import SourceError
-from biovl.harvest.pmc.service import MISSING, Listed, Service
+from biovl.harvest.pmc.service import MISSING, BucketClient, Listed
 from biovl.harvest.sources import FileError
 
 LISTED = pa.schema(
@@ -70,7 +70,7 @@ class _Fetch(Protocol):
     def __call__(self, to: BinaryIO) -> None: ...
 
 
-def newest(service: Service, inventory: str, date: str = "") -> Snapshot:
+def newest(service: BucketClient, inventory: str, date: str = "") -> Snapshot:
     """Return the newest complete inventory, or the newest of a date.
 
     Args:

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from biovl.core.errors import SourceError, StorageError
 from biovl.harvest.pmc import catalogue, inventory
 from biovl.harvest.pmc.endpoint import bucket_url
-from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.search import asked
-from biovl.harvest.pmc.service import MISSING, Service
+from biovl.harvest.pmc.service import MISSING, BucketClient
 from biovl.harvest.sources import FileError
 
 LISTED_AT_ONCE = 500
@@ -28,7 +28,7 @@ ROWS_PER_RANGE = 500_000
 _INVENTORY_FILE_BYTES = 8_000_000_000
 
 
-def plan(place: Place) -> dict[str, Any]:
+def plan(place: AcquisitionContext) -> dict[str, Any]:
     """Return the bucket, inventory and articles to harvest, as plain values.
 
     Raises:
@@ -59,7 +59,9 @@ def plan(place: Place) -> dict[str, Any]:
     }
 
 
-def read_inventory(place: Place, plan: Mapping[str, Any], number: int) -> dict[str, Any]:
+def read_inventory(
+    place: AcquisitionContext, plan: Mapping[str, Any], number: int
+) -> dict[str, Any]:
     """Read one file of the inventory, or look up one list of articles."""
     refused: Counter[str] = Counter()
     with place.service(plan["url"]) as service:
@@ -79,7 +81,7 @@ def read_inventory(place: Place, plan: Mapping[str, Any], number: int) -> dict[s
 
 
 def _looked_up(
-    place: Place, service: Service, numbers: Sequence[int], refused: Counter[str]
+    place: AcquisitionContext, service: BucketClient, numbers: Sequence[int], refused: Counter[str]
 ) -> pa.Table:
     # The dot keeps PMC11 from matching PMC1.
     prefixes = [f"{inventory.RECORDS}PMC{number}." for number in numbers]
@@ -89,7 +91,11 @@ def _looked_up(
 
 
 def _file(
-    place: Place, service: Service, plan: Mapping[str, Any], number: int, refused: Counter[str]
+    place: AcquisitionContext,
+    service: BucketClient,
+    plan: Mapping[str, Any],
+    number: int,
+    refused: Counter[str],
 ) -> Iterator[pa.Table]:
     key, md5 = plan["files"][number]["key"], plan["files"][number]["md5"]
     with tempfile.TemporaryFile() as packed:
@@ -134,7 +140,7 @@ def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     return [(part.begin, part.end) for part in found]
 
 
-def listed_dropped(place: Place, number: int) -> None:
+def listed_dropped(place: AcquisitionContext, number: int) -> None:
     """Delete the download of an inventory file after the comparison."""
     place.store(f"inventory-{number:06d}").drop()
 

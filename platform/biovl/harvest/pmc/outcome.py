@@ -10,12 +10,12 @@ from biovl.core import tombstones
 from biovl.core.artifacts import Folder
 from biovl.harvest.pmc import catalogue, choosing, inventory, unfetched
 from biovl.harvest.pmc.articles import source_uri
-from biovl.harvest.pmc.place import Place, written
+from biovl.harvest.pmc.place import AcquisitionContext, written
 from biovl.harvest.pmc.steps import STATES, tally
 
 
 def finish(
-    place: Place,
+    place: AcquisitionContext,
     plan: Mapping[str, Any],
     chunks: Sequence[tuple[int, int, int]],
     number: int,
@@ -44,7 +44,9 @@ def finish(
     }
 
 
-def _tombstones(place: Place, ended: pa.Table, states: pa.Table, date: str) -> pa.Table:
+def _tombstones(
+    place: AcquisitionContext, ended: pa.Table, states: pa.Table, date: str
+) -> pa.Table:
     now: dict[int, list[dict[str, Any]]] = {}
     wanted = states.filter(pc.is_in(states["number"], ended["number"].unique()))
     for row in wanted.to_pylist():
@@ -75,7 +77,7 @@ def _reason(states: set[str]) -> tombstones.Reason:
     return "license" if choosing.LICENSE in states else "gone"
 
 
-def publish_tombstones(place: Place, parts: int) -> dict[str, dict[str, int]]:
+def publish_tombstones(place: AcquisitionContext, parts: int) -> dict[str, dict[str, int]]:
     """Write ``tombstones.parquet``; return its rows and size by name."""
     tables = [place.table("tombstones", number) for number in range(parts)]
     whole = pa.concat_tables([tombstones.SCHEMA.empty_table(), *tables])
@@ -83,14 +85,14 @@ def publish_tombstones(place: Place, parts: int) -> dict[str, dict[str, int]]:
     return {tombstones.FILE: written(folder, tombstones.FILE, whole)}
 
 
-def write_unfetched(place: Place, unit: int, table: pa.Table) -> None:
+def write_unfetched(place: AcquisitionContext, unit: int, table: pa.Table) -> None:
     """Store the failed downloads of a unit, if any."""
     # An interrupted run may have stored more before the unit's receipt was written.
     if table.num_rows or Folder(place.out).exists(f".draft/acquired/unfetched/{unit:06d}.parquet"):
         place.write("unfetched", unit, table)
 
 
-def publish_unfetched(place: Place) -> dict[str, dict[str, int]]:
+def publish_unfetched(place: AcquisitionContext) -> dict[str, dict[str, int]]:
     """Write the failed downloads of all units, if any; return the table's rows and size by name."""
     folder = Folder(place.out)
     names = folder.names(".draft/acquired/unfetched", ".parquet")

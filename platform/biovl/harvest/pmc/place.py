@@ -7,22 +7,22 @@ import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Folder
 from biovl.core.limits import Limiter
-from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class AcquisitionContext:
     """Settings, output folder and limiter of an acquisition; sent to the workers."""
 
     config: Config
     out: str
     limiter: Limiter
 
-    def service(self, url: str) -> Service:
+    def service(self, url: str) -> BucketClient:
         """Return a client of the bucket for one task."""
-        return Service(url, self.limiter, self.config.patience, self.config.threads)
+        return BucketClient(url, self.limiter, self.config.patience, self.config.threads)
 
     def store(self, scope: str) -> Store:
         """Return the store of a task's downloads: the user's cache, or a scope in the draft."""

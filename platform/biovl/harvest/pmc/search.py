@@ -10,7 +10,7 @@ from biovl.core.errors import SourceError
 from biovl.core.filesystems import open_location
 from biovl.core.xml import parse_xml
 from biovl.enrich.answers import NotAnAnswer
-from biovl.enrich.client import Client
+from biovl.enrich.client import EntrezClient
 from biovl.enrich.searching import esearch
 from biovl.harvest.pmc.settings import Config
 
@@ -58,7 +58,7 @@ def _listed(uri: str) -> np.ndarray:
 
 
 def _found(config: Config) -> np.ndarray:
-    client = Client(config.entrez)
+    client = EntrezClient(config.entrez)
     try:
         if config.search_in == "pmc":
             ids = esearch(client, "pmc", config.search, limit=config.search_limit)
@@ -76,7 +76,7 @@ def _found(config: Config) -> np.ndarray:
     return np.array(sorted(numbers), np.int64)
 
 
-def _in_pmc(client: Client, pmids: Sequence[str]) -> list[str]:
+def _in_pmc(client: EntrezClient, pmids: Sequence[str]) -> list[str]:
     """Return the PMC numbers of those articles that are in PMC."""
     found: list[str] = []
     for start in range(0, len(pmids), _AT_ONCE):

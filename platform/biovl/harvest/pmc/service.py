@@ -74,7 +74,7 @@ class _Again(Exception):
         self.wait_s, self.is_damage = wait_s, is_damage
 
 
-class Service:
+class BucketClient:
     """One bucket at one endpoint. Thread-safe.
 
     Redirects are never followed, so that nobody with write access to the bucket can send requests
@@ -104,7 +104,7 @@ class Service:
         """Close the open connections."""
         self._client.close()
 
-    def __enter__(self) -> "Service":
+    def __enter__(self) -> "BucketClient":
         return self
 
     def __exit__(self, *_: object) -> None:

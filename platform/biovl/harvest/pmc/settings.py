@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from biovl.core.limits import Limits
+from biovl.core.limits import RequestLimits
 from biovl.core.records import LicenseGroup
-from biovl.enrich.config import Service
-from biovl.harvest.pmc.articles import Sizes
+from biovl.enrich.config import EntrezSettings
+from biovl.harvest.pmc.articles import SizeLimits
 from biovl.harvest.pmc.choosing import Filters
 from biovl.harvest.pmc.service import Patience
 
@@ -56,7 +56,7 @@ class Config:
     search_limit: int = 1_000_000
     """Maximum number of search results to harvest, in the order of the search."""
 
-    entrez: Service = field(default_factory=Service)
+    entrez: EntrezSettings = field(default_factory=EntrezSettings)
     """Service and rate of the search: ``entrez.url``, ``entrez.email`` … of enrich."""
 
     listed_up_to: int = 5_000
@@ -127,9 +127,9 @@ class Config:
             raise ValueError("give ids or search, not both")
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RequestLimits:
         """Request limits of the bucket."""
-        return Limits(requests_per_s=self.requests_per_s, concurrent=self.concurrent)
+        return RequestLimits(requests_per_s=self.requests_per_s, concurrent=self.concurrent)
 
     @property
     def patience(self) -> Patience:
@@ -137,9 +137,9 @@ class Config:
         return Patience(tries=self.tries, first_wait_s=self.first_wait_s, read_s=self.read_s)
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> SizeLimits:
         """Maximum file sizes."""
-        return Sizes(xml_mb=self.max_xml_mb, file_mb=self.max_file_mb)
+        return SizeLimits(xml_mb=self.max_xml_mb, file_mb=self.max_file_mb)
 
     @property
     def filters(self) -> Filters:

@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 
 from biovl.core.artifacts import Folder
 from biovl.harvest.pmc import catalogue, choosing, inventory, records, unfetched
-from biovl.harvest.pmc.choosing import Known
-from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.choosing import CatalogueVersion
+from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.records import Record
-from biovl.harvest.pmc.service import DAMAGED_TRIES, FAILING, Service
+from biovl.harvest.pmc.service import DAMAGED_TRIES, FAILING, BucketClient
 from biovl.harvest.pmc.settings import Config
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.sources import FileError
@@ -57,7 +57,7 @@ def chunks_of(compared: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int
 
 
 def compare(
-    place: Place,
+    place: AcquisitionContext,
     plan: Mapping[str, Any],
     files: int,
     parts: Sequence[tuple[int, int]],
@@ -124,7 +124,10 @@ def _chunks(numbers: np.ndarray) -> list[list[int]]:
 
 
 def read_records(
-    place: Place, plan: Mapping[str, Any], chunks: Sequence[tuple[int, int, int]], number: int
+    place: AcquisitionContext,
+    plan: Mapping[str, Any],
+    chunks: Sequence[tuple[int, int, int]],
+    number: int,
 ) -> dict[str, Any]:
     """Read the records of a chunk's articles and select a version of each."""
     part, start, stop = chunks[number]
@@ -166,18 +169,18 @@ def read_records(
     }
 
 
-def dropped(place: Place, number: int) -> None:
+def dropped(place: AcquisitionContext, number: int) -> None:
     """Delete the downloads of a chunk's task, once its receipt is written."""
     place.store(f"records-{number:06d}").drop()
 
 
 def _chooser(
-    config: Config, service: Service, store: Store
-) -> Callable[[Sequence[Mapping[str, Any]]], choosing.Choice]:
-    def choose(versions: Sequence[Mapping[str, Any]]) -> choosing.Choice:
+    config: Config, service: BucketClient, store: Store
+) -> Callable[[Sequence[Mapping[str, Any]]], choosing.VersionChoice]:
+    def choose(versions: Sequence[Mapping[str, Any]]) -> choosing.VersionChoice:
         etags = {row["version"]: row["etag"] for row in versions}
 
-        def record_of(known: Known) -> Record | str:
+        def record_of(known: CatalogueVersion) -> Record | str:
             return read_record(config, service, store, known, etags[known.version])
 
         return choosing.chosen([known_of(row) for row in versions], record_of, config.filters)
@@ -185,13 +188,13 @@ def _chooser(
     return choose
 
 
-def known_of(row: Mapping[str, Any]) -> Known:
+def known_of(row: Mapping[str, Any]) -> CatalogueVersion:
     """Return a version from its row of a catalogue."""
-    return Known(row["number"], row["version"], row["last_modified"].date().isoformat())
+    return CatalogueVersion(row["number"], row["version"], row["last_modified"].date().isoformat())
 
 
 def read_record(
-    config: Config, service: Service, store: Store, known: Known, etag: str
+    config: Config, service: BucketClient, store: Store, known: CatalogueVersion, etag: str
 ) -> Record | str:
     """Return the record of a version, or the reason why there is none."""
     key = f"{inventory.RECORDS}PMC{known.number}.{known.version}.json"
@@ -223,7 +226,7 @@ def read_record(
         return catalogue.UNREADABLE
 
 
-def _stands(versions: Sequence[Mapping[str, Any]], choice: choosing.Choice) -> bool:
+def _stands(versions: Sequence[Mapping[str, Any]], choice: choosing.VersionChoice) -> bool:
     """Return whether the selected version is unchanged since the earlier harvest."""
     return any(
         state == catalogue.HARVESTED and row["same"] and row["state"] == catalogue.HARVESTED
@@ -231,7 +234,7 @@ def _stands(versions: Sequence[Mapping[str, Any]], choice: choosing.Choice) -> b
     )
 
 
-def chosen_records(place: Place, chunk: int, start: int, stop: int) -> list[Record]:
+def chosen_records(place: AcquisitionContext, chunk: int, start: int, stop: int) -> list[Record]:
     """Return some of the records that a chunk's task selected."""
     rows = place.table("records", chunk).slice(start, stop - start).to_pylist()
     return [records.from_row(row) for row in rows]

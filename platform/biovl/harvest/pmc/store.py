@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from biovl.core.artifacts import Folder
-from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.service import BucketClient
 
 
 class Store:
@@ -15,7 +15,7 @@ class Store:
         self._folder, self._under, self._is_kept = folder, under, is_kept
         self._verified: set[str] = set()
 
-    def fetch(self, service: Service, key: str, md5: str, *, max_bytes: int) -> None:
+    def fetch(self, service: BucketClient, key: str, md5: str, *, max_bytes: int) -> None:
         """Ensure that an object is stored and matches its MD5.
 
         Raises:
@@ -27,7 +27,7 @@ class Store:
                 service.download(key, stream, max_bytes=max_bytes, md5=md5)
             self._verified.add(md5)
 
-    def read(self, service: Service, key: str, md5: str, *, max_bytes: int) -> bytes:
+    def read(self, service: BucketClient, key: str, md5: str, *, max_bytes: int) -> bytes:
         """Return an object from the store, else from the service."""
         found = self._read(md5)
         if found is None:

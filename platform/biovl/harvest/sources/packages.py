@@ -200,7 +200,7 @@ class PackageSource:
         self,
         address: Address,
         place: str,
-        folder: archives.Folder,
+        folder: archives.ArchiveFolder,
         group: "_Group",
         names: "_Names",
     ) -> Package:
@@ -333,18 +333,18 @@ class _Group:
         return _Group(files, lambda name, size_bytes: self.read(own + name, size_bytes))
 
 
-def _is_package(folder: archives.Folder) -> bool:
+def _is_package(folder: archives.ArchiveFolder) -> bool:
     """Return whether a folder of an archive is a package, and not its supplements."""
     group = _unpacked(folder)
     return bool(group.xml()) and ("/" not in folder.path or group.has_article())
 
 
-def _is_bulk(folder: archives.Folder) -> bool:
+def _is_bulk(folder: archives.ArchiveFolder) -> bool:
     """Return whether a folder of an archive holds many articles and nothing else so far."""
     return len(folder.files) >= _MANY and all(map(_XML.search, folder.files))
 
 
-def _unpacked(folder: archives.Folder) -> _Group:
+def _unpacked(folder: archives.ArchiveFolder) -> _Group:
     places = {printable(name): place for name, place in folder.files.items()}
 
     def read(name: str, size_bytes: int | None) -> bytes:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from biovl.core.artifacts import Folder
 from biovl.core.limits import Limiter, LocalLimiter
 from biovl.harvest.pmc import articles, listing, steps
-from biovl.harvest.pmc.choosing import Known
+from biovl.harvest.pmc.choosing import CatalogueVersion
 from biovl.harvest.pmc.endpoint import bucket_url
 from biovl.harvest.pmc.inventory import RECORDS
-from biovl.harvest.pmc.place import Place
+from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.records import Record
-from biovl.harvest.pmc.service import Service
+from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.settings import HOW, Config
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.pmc.unfetched import Unfetched
@@ -42,7 +42,7 @@ class OpenData:
     def addresses(self) -> Iterator[Address]:
         """Return the selected version of each article, ordered by article number."""
         with tempfile.TemporaryDirectory() as folder:
-            place = Place(config=self.config, out=folder, limiter=self.limiter)
+            place = AcquisitionContext(config=self.config, out=folder, limiter=self.limiter)
             for record in _all_records(place):
                 uri = articles.source_uri(record.name, self.config.bucket)
                 yield Address(uri, record.name)
@@ -50,14 +50,14 @@ class OpenData:
     def read(self, address: Address) -> Iterator[Package]:
         """Return the article of an address, with its current record."""
         number, _, version = address.name.removeprefix("PMC").partition(".")
-        known = Known(int(number), int(version), "")
+        known = CatalogueVersion(int(number), int(version), "")
         with tempfile.TemporaryDirectory() as folder, self._service() as service:
             store = Store(Folder(folder), "store", is_kept=False)
             found = next(iter(service.listed(f"{RECORDS}{address.name}.json")), None)
             if found is None:
                 yield Package(name=address.name, uri=address.uri, defect=GONE)
                 return
-            known = Known(known.number, known.version, found.last_modified[:10])
+            known = CatalogueVersion(known.number, known.version, found.last_modified[:10])
             record = steps.read_record(self.config, service, store, known, found.etag)
             if isinstance(record, str):
                 yield Package(name=address.name, uri=address.uri, defect=record)
@@ -67,7 +67,7 @@ class OpenData:
     def packages(
         self,
         records: list[Record],
-        service: Service,
+        service: BucketClient,
         store: Store,
         unfetched: Unfetched | None = None,
     ) -> Iterator[Package]:
@@ -83,14 +83,14 @@ class OpenData:
             unfetched=unfetched,
         )
 
-    def _service(self) -> Service:
+    def _service(self) -> BucketClient:
         config = self.config
         if not self._url:
             self._url = bucket_url(config.endpoint, config.bucket, self.limiter, config.patience)
-        return Service(self._url, self.limiter, config.patience, config.threads)
+        return BucketClient(self._url, self.limiter, config.patience, config.threads)
 
 
-def _all_records(place: Place) -> Iterator[Record]:
+def _all_records(place: AcquisitionContext) -> Iterator[Record]:
     plan = listing.plan(place)
     files = len(plan.get("lists") or plan["files"])
     read = [listing.read_inventory(place, plan, number) for number in range(files)]

@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from biovl.articles.content import ArticleContent, FigureContent, Graphic
-from biovl.articles.graphics import Files
+from biovl.articles.graphics import FileLookup
 from biovl.articles.licenses import license_from_text
 from biovl.core import spreadsheets
 from biovl.core.errors import ArtifactError, SourceError
@@ -254,7 +254,7 @@ def _package(
         # The cells of such a row cannot be assigned to columns: a comma is not quoted.
         return Package(name=name, uri=uri, defect=SPILLS, defect_detail=spilled[:300])
     sizes = {path: _size(images, folder, path) for path in {row["image"] for row in rows} - {""}}
-    found = Files(path for path, size_bytes in sizes.items() if size_bytes is not None)
+    found = FileLookup(path for path, size_bytes in sizes.items() if size_bytes is not None)
     figures, files, paths = [], {}, {}
     for number, row in enumerate(rows, start=1):
         path = row["image"]

@@ -43,7 +43,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LabelReading:
     """A word read as one of the candidate labels."""
 
     text: str
@@ -56,10 +56,10 @@ class Reading:
     has_bracket: bool
 
 
-Scored = tuple[Reading, float]
+Scored = tuple[LabelReading, float]
 
 
-def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) -> list[Reading]:
+def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) -> list[LabelReading]:
     """Return all readings of a word as one of the expected labels."""
     by_length: dict[int, list[tuple[Word, slice, bool]]] = {}
     for word in words:
@@ -80,13 +80,13 @@ def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) ->
             if fit >= least:
                 tall = zip(word.heights_px[core], text, strict=True)
                 capital = max(height / _relative_height(c) for height, c in tall)
-                found.append(Reading(text, word.box, fit, capital, word.is_dark, has_bracket))
+                found.append(LabelReading(text, word.box, fit, capital, word.is_dark, has_bracket))
     return _distinct(found)
 
 
-def _distinct(found: list[Reading]) -> list[Reading]:
+def _distinct(found: list[LabelReading]) -> list[LabelReading]:
     """Return the best reading of each text per location: ink is binarized at several thresholds."""
-    best: dict[tuple[str, int, int], Reading] = {}
+    best: dict[tuple[str, int, int], LabelReading] = {}
     for reading in sorted(found, key=lambda r: -r.fit):
         x, y = (round(v / 4) for v in reading.box.centre)
         if not any((reading.text, x + i, y + j) in best for i in (-1, 0, 1) for j in (-1, 0, 1)):
@@ -124,7 +124,7 @@ def _relative_height(character: str) -> float:
 
 
 def choose(
-    found: Sequence[Reading],
+    found: Sequence[LabelReading],
     expected: Sequence[str],
     *,
     least: float,
@@ -144,7 +144,7 @@ def choose(
     """
     best: list[Scored] = []
     most = 0.0
-    by_text: dict[str, list[Reading]] = {}
+    by_text: dict[str, list[LabelReading]] = {}
     for reading in found:
         by_text.setdefault(reading.text, []).append(reading)
     rank = {text: i for i, text in enumerate(expected)}
@@ -164,7 +164,7 @@ def choose(
     return sorted(best, key=lambda pair: rank[pair[0].text])
 
 
-def likeness(reading: Reading, pattern: Reading) -> float:
+def likeness(reading: LabelReading, pattern: LabelReading) -> float:
     """Return the similarity in style of two labels, 0..1."""
     apart = math.log(reading.capital_px / pattern.capital_px) / _SPREAD
     same = math.exp(-0.5 * apart * apart)
@@ -172,7 +172,7 @@ def likeness(reading: Reading, pattern: Reading) -> float:
     return same * (1.0 if reading.has_bracket == pattern.has_bracket else 0.45)
 
 
-def _likest(options: Sequence[Reading], pattern: Reading) -> list[Scored]:
+def _likest(options: Sequence[LabelReading], pattern: LabelReading) -> list[Scored]:
     """Return the readings of one label that best fit a pattern, the best first."""
     scored = [(reading, reading.fit * likeness(reading, pattern)) for reading in options]
     return sorted(scored, key=lambda pair: -pair[1])[:_MAX_OPTIONS]
@@ -194,7 +194,7 @@ def _aligned(
     return list(chosen.values())
 
 
-def _place(reading: Reading, believed: Sequence[Reading], rank: dict[str, int]) -> float:
+def _place(reading: LabelReading, believed: Sequence[LabelReading], rank: dict[str, int]) -> float:
     """Return how well a label is aligned with others, and after those before it."""
     others = [other for other in believed if other.text != reading.text]
     if not others:

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from biovl.images.boxes import Box
-from biovl.images.labels.choice import Reading, Word, choose, from_the_first, readings
+from biovl.images.labels.choice import LabelReading, Word, choose, from_the_first, readings
 from biovl.images.labels.marks import Marks, patches, sampled
 from biovl.images.labels.marks import find_words as find_short_words
 from biovl.images.labels.network import Network, shipped
@@ -93,10 +93,10 @@ def find_words(grey: np.ndarray, network: Network) -> list[Word]:
     return found
 
 
-def _expected(found: list[Word], expected: Sequence[str]) -> list[tuple[Reading, float]]:
+def _expected(found: list[Word], expected: Sequence[str]) -> list[tuple[LabelReading, float]]:
     """Return the caption's labels that were read, in its case or the other one."""
     names = list(dict.fromkeys(expected))
-    best: list[tuple[Reading, float]] = []
+    best: list[tuple[LabelReading, float]] = []
     for case in (str, str.swapcase):
         other = {case(name): name for name in names}
         chosen = choose(readings(found, list(other), least=_FIT), list(other), least=_SCORE)
@@ -108,16 +108,16 @@ def _expected(found: list[Word], expected: Sequence[str]) -> list[tuple[Reading,
     return best
 
 
-def _named(reading: Reading, text: str) -> Reading:
-    return Reading(
+def _named(reading: LabelReading, text: str) -> LabelReading:
+    return LabelReading(
         *(text, reading.box, reading.fit, reading.capital_px),
         *(reading.is_dark, reading.has_bracket),
     )
 
 
-def _unexpected(found: list[Word]) -> list[tuple[Reading, float]]:
+def _unexpected(found: list[Word]) -> list[tuple[LabelReading, float]]:
     """Return the letters from A on that could be labels; none unless both A and B are found."""
-    best: list[tuple[Reading, float]] = []
+    best: list[tuple[LabelReading, float]] = []
     for names in (string.ascii_uppercase, string.ascii_lowercase):
         letters = readings(found, list(names), least=2 * _FIT)
         follow = functools.partial(from_the_first, names=names)

@@ -63,7 +63,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PanelChoice:
     """Selected panels, and the features by which they are scored."""
 
     leaves: tuple[Leaf, ...]
@@ -100,7 +100,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LabelOffset:
     """Position of labels in their panels: an offset in pixels from a corner."""
 
     across: str
@@ -154,7 +154,7 @@ class Chooser:
         self.proposed = proposed
         self.likely: Mapping[Cut, float] = agreement(regions, proposed) if proposed else {}
 
-    def choose(self) -> Choice:
+    def choose(self) -> PanelChoice:
         """Return the best panels: with each label in its likeliest position, then all in one."""
         leaves = self._best_leaves(None)
         place = self._place(leaves)
@@ -162,7 +162,7 @@ class Chooser:
             leaves = self._best_leaves(place)
         return self._judged(leaves, place)
 
-    def as_proposed(self) -> Choice:
+    def as_proposed(self) -> PanelChoice:
         """Return the proposals themselves, for panels that no straight cuts separate."""
         leaves = [
             Leaf(box, tuple(mark for mark in self.marks if mark.within(box)), _UNCUT)
@@ -170,13 +170,13 @@ class Chooser:
         ]
         return self._judged(leaves, self._place(leaves))
 
-    def _judged(self, leaves: Sequence[Leaf], place: Place | None) -> Choice:
+    def _judged(self, leaves: Sequence[Leaf], place: LabelOffset | None) -> PanelChoice:
         if len(leaves) < 2:
-            return Choice(tuple(leaves), 0.0, _HOPELESS, _HOPELESS)
+            return PanelChoice(tuple(leaves), 0.0, _HOPELESS, _HOPELESS)
         single = [leaf for leaf in leaves if len(leaf.marks) == 1]
         fits = sum(self._fit(leaf.box, leaf.marks[0], place) for leaf in single)
         shares = [abs(math.log(area(leaf.box) / self.usual_area)) for leaf in leaves]
-        return Choice(
+        return PanelChoice(
             tuple(leaves),
             fits / len(leaves),
             sum(shares) / len(leaves),
@@ -191,7 +191,7 @@ class Chooser:
             return list(agreement(boxes, self.proposed).values())
         return [self.likely[box] for box in boxes]
 
-    def _best_leaves(self, place: Place | None) -> list[Leaf]:
+    def _best_leaves(self, place: LabelOffset | None) -> list[Leaf]:
         best: dict[Cut, dict[int, _Best]] = {}
         for box in reversed(self.regions):
             best[box] = self._ways(box, best, place)
@@ -199,7 +199,7 @@ class Chooser:
         number = max(ways, key=lambda n: (ways[n].value - self._off(n), -n))
         return self._leaves(self.root, number, best, 0.0)
 
-    def _place(self, leaves: Sequence[Leaf]) -> Place | None:
+    def _place(self, leaves: Sequence[Leaf]) -> LabelOffset | None:
         """Return the position of most labels, None if there are none."""
         single = [leaf for leaf in leaves if len(leaf.marks) == 1]
         sums = [
@@ -215,7 +215,7 @@ class Chooser:
         return _COUNT * abs(number - self.count)
 
     def _ways(
-        self, box: Cut, best: dict[Cut, dict[int, _Best]], place: Place | None
+        self, box: Cut, best: dict[Cut, dict[int, _Best]], place: LabelOffset | None
     ) -> dict[int, _Best]:
         inside = len(self.regions[box].marks)
         missing = max(self.count - len(self.marks), 0) if self.marks else self.most
@@ -240,7 +240,7 @@ class Chooser:
         long = max(self.root[2] - self.root[0], self.root[3] - self.root[1])
         return not self.regions[box].marks and short < _STRIP_SIDE * long
 
-    def _leaf_value(self, box: Cut, place: Place | None) -> float:
+    def _leaf_value(self, box: Cut, place: LabelOffset | None) -> float:
         inside = self.regions[box].marks
         balance = _BALANCE if self.marks else _BALANCE_ALONE
         larger = math.log(area(box) / self.usual_area)
@@ -257,7 +257,7 @@ class Chooser:
         )
         return value + fits[-1] + _MORE_LABELS * sum(sorted(m.score for m in inside)[:-1])
 
-    def _fit(self, box: Cut, mark: Mark, place: Place | None) -> float:
+    def _fit(self, box: Cut, mark: Mark, place: LabelOffset | None) -> float:
         if place is not None:
             return place.fit(box, mark)
         return max(other.fit(box, mark) * other.prior for other in self.places)
@@ -286,13 +286,13 @@ def _offset(across: str, down: str, box: Cut, mark: Mark) -> tuple[float, float]
     return max(dx, 0.0), max(dy, 0.0)
 
 
-def _places(root: Cut, marks: Sequence[Mark]) -> list[Place]:
+def _places(root: Cut, marks: Sequence[Mark]) -> list[LabelOffset]:
     """Return the corners, and the positions that the outermost labels suggest.
 
     In a grid of panels, all labels have the same offset from their corner as the first from the
     figure's.
     """
-    corners = [Place(across, down, 0.0, 0.0, prior) for across, down, prior in _CORNERS]
+    corners = [LabelOffset(across, down, 0.0, 0.0, prior) for across, down, prior in _CORNERS]
     if not marks:
         return corners
     found = list(corners)
@@ -300,5 +300,5 @@ def _places(root: Cut, marks: Sequence[Mark]) -> list[Place]:
         if corner.across != "middle":
             offsets = [_offset(corner.across, corner.down, root, mark) for mark in marks]
             dx, dy = min(x for x, _ in offsets), min(y for _, y in offsets)
-            found.append(Place(corner.across, corner.down, dx, dy, corner.prior * _SHIFTED))
+            found.append(LabelOffset(corner.across, corner.down, dx, dy, corner.prior * _SHIFTED))
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from biovl.images.boxes import Box, PanelFound, Proposal
 from biovl.images.labels.reading import Label
 from biovl.images.matching import cut_axes, matched_names, reading_order
-from biovl.images.panels.choice import Choice, Chooser, Leaf
+from biovl.images.panels.choice import Chooser, Leaf, PanelChoice
 from biovl.images.panels.ink import Ink, ink_of
 from biovl.images.panels.proposals import Proposed, proposed_in
 from biovl.images.panels.tree import Mark, regions_of
@@ -69,7 +69,7 @@ def split_figure(
 
 def _chosen(
     ink: Ink, known: Sequence[Label], expected: Sequence[str], proposed: Sequence[Proposed]
-) -> Choice | None:
+) -> PanelChoice | None:
     """Return the best panels, None for a blank figure.
 
     Letters on an axis are sometimes read as labels. Panels are therefore also searched for without
@@ -77,7 +77,7 @@ def _chosen(
     """
     count = max(len(expected), len(known)) if len(expected) > 1 else len(known)
     axes = cut_axes(expected)
-    best: Choice | None = None
+    best: PanelChoice | None = None
     for labels in (known, ()):
         marks = [_mark(index, label, ink) for index, label in enumerate(labels)]
         regions = regions_of(ink, marks, missing=max(count - len(marks), 0), axes=axes)
@@ -122,7 +122,7 @@ def _mark(index: int, label: Label, ink: Ink) -> Mark:
     return Mark(index, (x0, y0, x1, y1), label.score)
 
 
-def _found(choice: Choice, labels: Sequence[Label], ink: Ink) -> list[PanelFound]:
+def _found(choice: PanelChoice, labels: Sequence[Label], ink: Ink) -> list[PanelFound]:
     found = []
     for leaf in choice.leaves:
         label = _label(leaf, labels)

@@ -13,7 +13,7 @@ from torch.nn.attention.varlen import varlen_attn
 
 
 @dataclass(frozen=True)
-class Layout:
+class CaptionLayout:
     """Boundaries of captions packed into one sequence of tokens."""
 
     lengths: list[int]
@@ -29,7 +29,7 @@ class Layout:
     """int64: the position of each token in its own caption, from 0."""
 
     @classmethod
-    def of(cls, lengths_B: Tensor, device: torch.device) -> "Layout":
+    def of(cls, lengths_B: Tensor, device: torch.device) -> "CaptionLayout":
         """Return the layout for the given caption lengths, int32 on the host."""
         bounds = F.pad(lengths_B.cumsum(0, dtype=torch.int32), (1, 0))
         tokens = torch.arange(int(bounds[-1]))
@@ -56,7 +56,7 @@ def attend(
     query_THd: Tensor,
     key_THd: Tensor,
     value_THd: Tensor,
-    layout: Layout,
+    layout: CaptionLayout,
     *,
     scale: float | None = None,
     causal: bool = False,
@@ -237,7 +237,7 @@ def _band(length: int, reach: int, device: torch.device) -> Tensor:
     return (place[:, None] - place).abs() <= reach
 
 
-def segment_mean(rows_TD: Tensor, layout: Layout) -> Tensor:
+def segment_mean(rows_TD: Tensor, layout: CaptionLayout) -> Tensor:
     """Return the mean of the rows of each caption. Shape [B, D]."""
     count = len(layout.lengths)
     lengths_B = layout.bounds.diff()

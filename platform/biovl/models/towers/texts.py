@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
 from biovl.core.errors import ConfigError
-from biovl.models.towers.attention import Layout, attend, segment_mean
+from biovl.models.towers.attention import CaptionLayout, attend, segment_mean
 from biovl.models.towers.images import unit_rows
 
 # Shapes: B captions, T tokens of all captions, L tokens of the longest, W width, D embedding.
@@ -70,9 +70,9 @@ class TextTower(nn.Module):
             return unit_rows(self.text(self._padded(tokens_T, lengths_B, self.context)))
         if self.compute == "chunked":
             return unit_rows(self._chunked(tokens_T, lengths_B))
-        return self.packed(tokens_T, Layout.of(lengths_B, tokens_T.device))
+        return self.packed(tokens_T, CaptionLayout.of(lengths_B, tokens_T.device))
 
-    def packed(self, tokens_T: Tensor, layout: Layout) -> Tensor:
+    def packed(self, tokens_T: Tensor, layout: CaptionLayout) -> Tensor:
         """Return unit features of packed captions. Shape [B, D]."""
         if isinstance(self.text, HFTextEncoder):
             return unit_rows(_packed_transformers(self.text, tokens_T, layout))
@@ -131,7 +131,7 @@ def _check(text: nn.Module, compute: TextCompute) -> None:
         )
 
 
-def _packed_transformers(text: HFTextEncoder, tokens_T: Tensor, layout: Layout) -> Tensor:
+def _packed_transformers(text: HFTextEncoder, tokens_T: Tensor, layout: CaptionLayout) -> Tensor:
     # The model sees one long sequence whose positions restart with every caption; it makes no mask
     # for an attention it does not know, and passes `layout` down to it.
     positions_T = layout.positions_T + _first_position(text)
@@ -158,7 +158,7 @@ def _packed_attention(
     value_1HTd: Tensor,
     attention_mask: Tensor | None,
     *,
-    layout: Layout,
+    layout: CaptionLayout,
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
@@ -185,7 +185,10 @@ AttentionInterface.register(_PACKED_ATTENTION, _packed_attention)
 
 
 def _packed_open_clip(
-    text: TextTransformer, tokens_T: Tensor, layout: Layout, packed_block: Callable[..., Tensor]
+    text: TextTransformer,
+    tokens_T: Tensor,
+    layout: CaptionLayout,
+    packed_block: Callable[..., Tensor],
 ) -> Tensor:
     dtype = text.transformer.get_cast_dtype()
     hidden_TW = text.token_embedding(tokens_T).to(dtype)
@@ -211,7 +214,7 @@ def _packed_open_clip(
 
 
 def _packed_block(
-    block: ResidualAttentionBlock, hidden_TW: Tensor, layout: Layout, causal: bool
+    block: ResidualAttentionBlock, hidden_TW: Tensor, layout: CaptionLayout, causal: bool
 ) -> Tensor:
     """The forward of open_clip's block, with the weights of its ``nn.MultiheadAttention``."""
     attention = block.attn

@@ -22,7 +22,7 @@ _CITING = (
 
 
 @dataclass(frozen=True)
-class Citance:
+class SyntheticCitance:
     """A sentence of the article, and the panels it cites; none means the whole figure."""
 
     text: str
@@ -30,7 +30,7 @@ class Citance:
 
 
 @dataclass(frozen=True)
-class Caption:
+class SyntheticCaption:
     """A caption and its parts: the preamble, one part per label, and the trailing text."""
 
     text: str
@@ -38,10 +38,12 @@ class Caption:
     parts: dict[str, str]
     """The text of each label, without its marker."""
     trailing: str
-    citances: tuple[Citance, ...]
+    citances: tuple[SyntheticCitance, ...]
 
 
-def write_caption(rng: Rng, labels: Sequence[str | None], subjects: Sequence[str]) -> Caption:
+def write_caption(
+    rng: Rng, labels: Sequence[str | None], subjects: Sequence[str]
+) -> SyntheticCaption:
     """Return a caption that names each label once and says what its panels show.
 
     Args:
@@ -61,7 +63,7 @@ def write_caption(rng: Rng, labels: Sequence[str | None], subjects: Sequence[str
     }
     if not named:
         text = ". ".join(dict.fromkeys(s.rstrip(".") for s in subjects)) + "."
-        return Caption(text, text, {}, "", ())
+        return SyntheticCaption(text, text, {}, "", ())
     # A number behind a comma reads as a number, and "i," as a list.
     style = pick(rng, _BEFORE if all(name.isalpha() for name in named) else _BEFORE[:1])
     preamble = pick(rng, _PREAMBLES).format(**words)
@@ -71,7 +73,7 @@ def write_caption(rng: Rng, labels: Sequence[str | None], subjects: Sequence[str
     text = " ".join(part for part in (preamble, body, trailing) if part)
     cited = [named[i] for i in sorted(rng.permutation(len(named))[:3])]
     citances = [
-        Citance(pick(rng, _CITING).format(figure=figure, label=name, **words), (name,))
+        SyntheticCitance(pick(rng, _CITING).format(figure=figure, label=name, **words), (name,))
         for name in cited
     ]
-    return Caption(text, preamble, parts, trailing, tuple(citances))
+    return SyntheticCaption(text, preamble, parts, trailing, tuple(citances))

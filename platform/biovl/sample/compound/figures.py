@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from biovl.core.errors import ConfigError
 from biovl.images.boxes import Box, enclosing
-from biovl.sample.compound.captions import Caption, Citance, write_caption
+from biovl.sample.compound.captions import SyntheticCaption, SyntheticCitance, write_caption
 from biovl.sample.compound.contents import TYPEFACES, font, photograph, plot, typeface
 from biovl.sample.compound.labels import (
     Style,
@@ -24,7 +24,7 @@ from biovl.sample.compound.labels import (
 from biovl.sample.compound.layouts import (
     LABEL_HEIGHT_PX,
     LABEL_INSET_PX,
-    Layout,
+    PageLayout,
     Rng,
     drawn_from,
     make_layout,
@@ -63,7 +63,7 @@ class Compound:
     caption: str
     preamble: str
     trailing: str
-    citances: tuple[Citance, ...]
+    citances: tuple[SyntheticCitance, ...]
     stratum: str
     seed: int
 
@@ -231,7 +231,7 @@ class _Figure:
         self.page.paste(Image.fromarray(bar), (x, self.layout.height // 4))
 
 
-def _layout(rng: Rng, plan: Stratum) -> Layout:
+def _layout(rng: Rng, plan: Stratum) -> PageLayout:
     gap = None if plan.gap_px is None else float(rng.integers(plan.gap_px[0], plan.gap_px[1] + 1))
     margin = int(rng.integers(plan.margin_px[0], plan.margin_px[1] + 1))
     if plan.down or plan.headings:  # room for what stands outside of the panels
@@ -241,7 +241,7 @@ def _layout(rng: Rng, plan: Stratum) -> Layout:
     return make_layout(rng, rows=rows, gap_px=gap, margin_px=margin, aspect=aspect)
 
 
-def _style(rng: Rng, plan: Stratum, layout: Layout, typefaces: Sequence[Path]) -> Style:
+def _style(rng: Rng, plan: Stratum, layout: PageLayout, typefaces: Sequence[Path]) -> Style:
     place = chosen_place(rng)
     if plan.down:
         place = ("left" if rng.integers(3) else "middle", pick(rng, plan.down))
@@ -258,7 +258,9 @@ def _style(rng: Rng, plan: Stratum, layout: Layout, typefaces: Sequence[Path]) -
     )
 
 
-def _true(box: Box, label: str | None, at: Box | None, scale: float, caption: Caption) -> TruePanel:
+def _true(
+    box: Box, label: str | None, at: Box | None, scale: float, caption: SyntheticCaption
+) -> TruePanel:
     part = caption.parts.get(label, "") if label else ""
     return TruePanel(box.scaled(scale), label, at.scaled(scale) if at else None, part)
 

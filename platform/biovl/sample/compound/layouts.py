@@ -54,7 +54,7 @@ LABEL_PLACES = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class PageLayout:
     """An empty page and the boxes of its panels, in reading order."""
 
     width: int
@@ -83,7 +83,7 @@ def make_layout(
     gap_px: float | None = None,
     margin_px: int = 0,
     aspect: float | None = None,
-) -> Layout:
+) -> PageLayout:
     """Return a page of rows of panels; every sixth is turned, so that panels span rows.
 
     Args:
@@ -112,7 +112,7 @@ def make_layout(
         shrink = 3 * width / tall
         boxes = [Box(b.x0, round(b.y0 * shrink), b.x1, round(b.y1 * shrink)) for b in boxes]
     boxes = [box.moved(margin_px, margin_px) for box in boxes]
-    return Layout(
+    return PageLayout(
         round(max(box.x1 for box in boxes)) + margin_px,
         round(max(box.y1 for box in boxes)) + margin_px,
         tuple(boxes),

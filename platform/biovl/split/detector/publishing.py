@@ -6,10 +6,10 @@ from biovl.core.artifacts import Folder, to_json
 from biovl.split.detector.card import detector_card
 from biovl.split.detector.detector import save
 from biovl.split.detector.model import parameters
-from biovl.split.detector.training import Trainer
+from biovl.split.detector.training import DetectorTrainer
 
 
-def write(trainer: Trainer) -> dict[str, Any]:
+def write(trainer: DetectorTrainer) -> dict[str, Any]:
     """Write the folder without its manifest; return scores, parameter count, weights' hash."""
     config = trainer.config
     scores = trainer.scores or trainer.score()

@@ -32,7 +32,7 @@ class StepResult:
     """Scores on held-out figures, if this step was validated."""
 
 
-class Trainer:
+class DetectorTrainer:
     """A detector in training."""
 
     def __init__(self, config: DetectorConfig, drawer: Drawer) -> None:

@@ -12,7 +12,7 @@ NAMES = ("system", "augment", "assess", "refine", "repair")
 
 
 @dataclass(frozen=True)
-class Prompts:
+class PromptTemplates:
     """Texts with names in braces, which are filled in."""
 
     texts: dict[str, str]
@@ -30,7 +30,7 @@ def packaged(version: str) -> bytes | None:
     return file.read_bytes() if file.is_file() else None
 
 
-def parsed(data: bytes) -> Prompts:
+def parsed(data: bytes) -> PromptTemplates:
     """Return the prompts in a file.
 
     Raises:
@@ -47,7 +47,7 @@ def parsed(data: bytes) -> Prompts:
         if asked - FILLED[name]:
             unknown = ", ".join(sorted(asked - FILLED[name]))
             raise ValueError(f"prompt {name} asks for {unknown}, which is not filled in")
-    return Prompts({name: found[name] for name in NAMES}, hashlib.sha256(data).hexdigest())
+    return PromptTemplates({name: found[name] for name in NAMES}, hashlib.sha256(data).hexdigest())
 
 
 FILLED = {

@@ -11,7 +11,7 @@ from biovl.chain.page.figures import card
 from biovl.chain.page.markup import Html, element, picture
 from biovl.chain.page.reading import Story
 from biovl.index.opened import Index
-from biovl.index.query import Part, Query
+from biovl.index.query import Query, QueryPart
 
 TITLE = "Searches"
 
@@ -43,7 +43,7 @@ def _by_own_vectors(index: Index, folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     vectors_ND = np.load(folder / "captions.f16.npy", mmap_mode="r")
     for row, figure in _held_out(folder):
-        part = Part(vector_D=vectors_ND[row].astype(np.float32), kind="text")
+        part = QueryPart(vector_D=vectors_ND[row].astype(np.float32), kind="text")
         answer = index.search(Query(parts=[part], k=_HITS))
         ids = [hit.figure_id for hit in answer.hits]
         own = f"number {ids.index(figure['figure_id']) + 1}" if figure["figure_id"] in ids else ""
