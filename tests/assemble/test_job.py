@@ -266,7 +266,7 @@ def test_long_texts_of_columns_are_the_text_or_stand_beside_it(
             assert "context_caption" not in pair
             longer += told is not None
         assert longer > 2
-    with pytest.raises(ConfigError, match="no column long_caption"):
+    with pytest.raises(ConfigError, match="long_caption"):
         run(figures, tmp_path / "c", columns=[str(columns)], text="long_caption")
 
 
@@ -468,7 +468,11 @@ def test_killed_and_run_again_gives_the_same_bytes(
     corpus: Path, figures: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "corpus"
-    arguments = [f"--set={k}={v}" for k, v in settings(figures, out).items() if k != "rules"]
+    arguments = [
+        f"--set={name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in settings(figures, out).items()
+        if name != "rules"
+    ]
     command = [sys.executable, "pipelines/assemble.py", "small", *arguments]
     environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
     for stage in ("encoding-part", "writing-shard"):

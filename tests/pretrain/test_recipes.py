@@ -139,8 +139,8 @@ def test_towers_start_from_the_papers_weights():
 def test_open_clip_has_the_weights_that_recipes_and_sweeps_name():
     named = [run(name).model.settings for name in pretrain_config.RECIPES]
     for space in SPACES.values():
-        for row in space().get("settings", []):
-            found = config.nested(row.get("changes", {})).get("model", {})
+        for row in space().settings:
+            found = config.nested(row.changes).get("model", {})
             named += [found] if "weights" in found else []
     pairs = {(model["architecture"], model["weights"]) for model in named if model.get("weights")}
     # Eight of the sweep base_weights, two of which recipes start from, and OpenAI's ViT-B/16.
@@ -152,7 +152,7 @@ def test_open_clip_has_the_weights_that_recipes_and_sweeps_name():
 
 
 def test_the_sweep_over_base_weights_holds_what_bmca_clip_starts_from():
-    rows = [row["changes"] for row in SPACES["base_weights"]()["settings"]]
+    rows = [row.changes for row in SPACES["base_weights"]().settings]
     own = run("bmca_clip").model.settings
     found = [(row["model.architecture"], row["model.weights"]) for row in rows]
     assert (own["architecture"], own["weights"]) in found

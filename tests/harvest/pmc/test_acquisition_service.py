@@ -189,10 +189,10 @@ def test_threads_that_wait_hear_at_once_that_the_service_is_gone(
 ASKING = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from biovl.core.limits import Limits, LocalLimiter
-from biovl.harvest.pmc.service import Service
-limiter = LocalLimiter(Limits(requests_per_s=30, concurrent=20))
-with Service(sys.argv[1], limiter) as service, ThreadPoolExecutor(20) as pool:
+from biovl.core.limits import LocalLimiter, RequestLimits
+from biovl.harvest.pmc.service import BucketClient
+limiter = LocalLimiter(RequestLimits(requests_per_s=30, concurrent=20))
+with BucketClient(sys.argv[1], limiter) as service, ThreadPoolExecutor(20) as pool:
     list(pool.map(lambda _: service.get("PMC1.1/a.jpg", max_bytes=10**6), range(60)))
 """
 
