@@ -109,7 +109,7 @@ def _concepts(folder: Path) -> None:
     _pipeline(folder, "annotate", "clip", "table=kinds/figures", "weights=model")
     _pipeline(
         *(folder, "cluster", "default", "table=kinds/figures", "out=kinds/concepts"),
-        *("embedding=columns/clip", "components=10", "clusters=12"),
+        *("embedding=kinds/figures/columns/clip_image", "components=10", "clusters=12"),
     )
     votes = planted_votes(folder / "kinds" / "concepts")
     (folder / "kinds" / "votes.csv").write_bytes(write_votes(votes))

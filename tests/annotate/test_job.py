@@ -173,7 +173,7 @@ def test_types_of_images_are_counted_and_drawn(
     [
         ("dinov2", {"table": "nowhere"}, ArtifactError, "nowhere"),
         ("dinov3", {}, ConfigError, "choose from clip, context, dinov2, image_type"),
-        ("dinov2", {"weights": "nowhere"}, ArtifactError, "there are no weights at 'nowhere'"),
+        ("dinov2", {"weights": "nowhere"}, ArtifactError, "nowhere"),
         ("clip", {"weights": ""}, ConfigError, "weights"),
         ("clip", {"weights": "nowhere"}, ArtifactError, "nowhere"),
         ("dinov2", {"annotator.size": 3}, ConfigError, "size"),
