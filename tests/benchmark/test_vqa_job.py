@@ -120,7 +120,7 @@ def test_a_killed_driver_goes_on_with_the_same_command_to_the_same_bytes(
     assert not (out / "manifest.json").exists()
     said = io.StringIO()
     run(inputs, out, said)
-    assert "goes on after epoch" in said.getvalue()
+    assert "resumes after epoch" in said.getvalue()
     assert content(out) == content(published)
 
 

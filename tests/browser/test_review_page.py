@@ -268,8 +268,8 @@ def test_a_reviewer_needs_the_token_made_for_the_name(
     page = opened(served(reviewers_file=str(keys)).url, **LAPTOP)
     page.watch.expects_errors = True
     for name, token, said in (
-        ("ann", "", "needs a key"),
-        ("ann", "another", "not known"),
+        ("ann", "", "API key required"),
+        ("ann", "another", "unknown API key"),
         ("ben", "the-token-of-ann", "not that of"),
     ):
         sign_in(page, name, token)

@@ -273,7 +273,7 @@ def test_a_credential_that_expires_in_the_middle_makes_no_defect_and_a_new_one_g
         source, out = through(gate, f"corpora/{tmp_path.name}"), str(tmp_path / "figures")
         gate.expires_after = ".nxml"
     config = harvest_config(source, out)
-    with pytest.raises(StorageError, match=r"expired[\s\S]*same command goes on"):
+    with pytest.raises(StorageError, match=r"expired[\s\S]*same command resumes"):
         harvest(config)
     gate.expires_after = gate.refusal = None
     counts = harvest(config).counts

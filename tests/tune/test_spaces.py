@@ -19,7 +19,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def space(name: str, corpus: str) -> SweepConfig:
-    return configs.build(SweepConfig, {**SPACES[name](), "corpus": corpus, "out": "sweep"})
+    return configs.override(SPACES[name](), {"corpus": corpus, "out": "sweep"})
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -150,7 +150,7 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
     device = ray.train.torch.get_device()
     if done := int(Workers.current().sum(torch.tensor(intact, device=device))):
         learner.load(checkpoints.load(done))
-        say(f"goes on after epoch {done} of {epochs}")
+        say(f"resumes after epoch {done} of {epochs}")
     losses = draft.read_note("losses") or {}
     saved = said = time.monotonic()
     while learner.epochs_done < epochs:

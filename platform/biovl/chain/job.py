@@ -135,7 +135,7 @@ def run_chain(
     Raises:
         ConfigError: If a setting of any step is not valid: before anything is done.
         StepFailed: With the name of the step and its reason: of one that is known to fail, before
-            anything is done. What is published stays, and the same command goes on.
+            anything is done. What is published stays, and the same command resumes.
     """
     check(links(steps, chain))
     done: list[Link] = []
@@ -169,7 +169,7 @@ def _named(step: str) -> Iterator[None]:
         yield
     except BiovlError as error:
         raise StepFailed(
-            f"What is published stays; the same command goes on.\n{step} failed: {error}"
+            f"What is published stays; the same command resumes.\n{step} failed: {error}"
         ) from error
     except BaseException as error:
         error.add_note(f"{step} failed: {type(error).__name__}: {error}")

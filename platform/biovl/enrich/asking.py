@@ -94,7 +94,7 @@ class Asker:
         except Unanswered as other:
             raise ServiceError(
                 f"the service does not even answer about PMID {_HARMLESS}: {other}; what was asked "
-                f"for before: {error}. What was answered is kept: the same command goes on with "
+                f"for before: {error}. What was answered is kept: the same command resumes with "
                 "what is left."
             ) from error
         self._failures = 0

@@ -166,7 +166,7 @@ def told(url: str) -> Iterator[None]:
             raise StorageError(f"{url}: the hub refuses. Found: {_short(cause)}") from error
         raise StorageError(
             f"{url}: the hub cannot be reached: look at the network, and at HF_ENDPOINT if it is "
-            f"set; the same command goes on. Found: {_short(cause)}"
+            f"set; the same command resumes. Found: {_short(cause)}"
         ) from error
 
 
