@@ -146,7 +146,8 @@ def test_what_reads_figures_reads_panels(panels: Path, tmp_path: Path) -> None:
         "figures": str(panels),
         "out": str(tmp_path / "corpus"),
     }
-    rules = [*asked["rules"], {"name": "derivatives_allowed"}]
+    default = map(configs.to_plain, assemble_config.DEFAULT_RULES)
+    rules = [*default, {"name": "derivatives_allowed"}]
     asked |= {"text": "caption+mentions", "duplicates.near": False, "rules": rules}
     manifest = assemble(configs.build(AssembleConfig, asked), progress=io.StringIO())
     assert sum(manifest.counts["pairs"].values()) == 3
