@@ -20,7 +20,7 @@ from biovl.runtime.checkpoints import Checkpoints
     ("unreadable", "error", "message"),
     [
         ("stop", ArtifactError, r"val/00000\.tar, pair p0 .*shard cannot be read"),
-        ("replace", TrainingError, r"none of the 3 pairs of .* can be read"),
+        ("replace", TrainingError, r"none of the 3 validation pairs"),
     ],
 )
 def test_a_split_of_which_nothing_can_be_read_is_named(

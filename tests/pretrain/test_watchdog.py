@@ -37,7 +37,7 @@ class Patient(threading.Event):
 
 waiting = threading.Event()
 dog = Watchdog(None, "the first step begins")
-dog._minutes, dog._heard = 2, Patient()
+dog._minutes, dog._reset = 2, Patient()
 dog._thread.start()
 for step in range(30):
     assert waiting.wait(600)
@@ -74,7 +74,7 @@ def test_a_word_at_the_wrong_moment_does_not_keep_it_from_closing() -> None:
             self.set()
             super().clear()
 
-    dog._heard = ClosedMeanwhile()
+    dog._reset = ClosedMeanwhile()
     thread = threading.Thread(target=dog._watch, daemon=True)
     thread.start()
     thread.join(600)
