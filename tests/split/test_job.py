@@ -27,7 +27,9 @@ from biovl.core.records import Article, Figure, Panel, schema
 from biovl.core.tables import open_table
 from biovl.harvest.rows import rows as harvested_rows
 from biovl.harvest.sources import Package
+from biovl.images.labels import network
 from biovl.split import config as split_config
+from biovl.split import job
 from biovl.split.config import SplitConfig
 from biovl.split.job import split_figures
 from tests.compound_rows import drawn, figure_row, mention
@@ -193,6 +195,19 @@ def test_killed_and_run_again_gives_the_same_bytes(
     job.wait()
     run(figures, out)
     assert content(out) == content(panels)
+
+
+def test_a_label_reader_that_is_missing_ends_the_job_and_leaves_no_figure_whole(
+    figures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "WEIGHTS", tmp_path / "reader.npz")
+    network.shipped.cache_clear()
+    config = configs.build(SplitConfig, settings(figures, tmp_path / "out"))
+    try:
+        with pytest.raises(FileNotFoundError, match=r"reader\.npz"):
+            job._split_part(config, ["figures/part-000000-000.parquet"], 0)
+    finally:
+        network.shipped.cache_clear()
 
 
 def test_what_later_harvests_end_is_still_told(

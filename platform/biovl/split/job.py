@@ -27,6 +27,7 @@ from biovl.core.errors import ArtifactError
 from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
+from biovl.images.labels.network import shipped
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
 from biovl.runtime.progress import Progress
@@ -134,6 +135,9 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
 
 def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[str, Any]:
     """Split the figures of one part; return its file and its counts."""
+    # A label reader that does not load is no fault of a figure: it ends the job here, where below
+    # every figure would stay whole.
+    shipped()
     name = names[number]
     unit, first = name.removeprefix(f"{_FIGURES}part-").removesuffix(".parquet").split("-")
     source, folder = Folder(config.figures), Draft(config.out).folder
