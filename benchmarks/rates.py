@@ -21,8 +21,7 @@ from PIL import Image
 
 from biovl.articles.jats import read_article
 from biovl.assemble import config as assemble_config
-from biovl.assemble import rules
-from biovl.assemble import steps as assembling
+from biovl.assemble import rules, steps
 from biovl.assemble.config import AssembleConfig
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, read_manifest
@@ -164,13 +163,13 @@ def assembling_pairs(figures: Path, out: Path, recipe: str) -> None:
         asked = rules.make_rules(config.rules)
         Draft.begin(config.out, "corpus", {}, [])
         for number, part in enumerate(parts):
-            assembling.look(config, part, number)
-        assembling.decide(config, asked, len(parts), [])
+            steps.look(config, part, number)
+        steps.decide(config, asked, len(parts), [])
         for number, part in enumerate(parts):
-            assembling.encode(config, part, number)
-        for split, count in assembling.plan(config, len(parts)).items():
+            steps.encode(config, part, number)
+        for split, count in steps.plan(config, len(parts)).items():
             for number in range(count):
-                assembling.shard(config, split, number)
+                steps.shard(config, split, number)
 
     seconds = least(work)
     shards = [f for f in Path(f"{out}0").rglob("*.tar") if ".draft" not in f.parts]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from index_vectors import made
 
-from biovl.core import artifacts as storage
+from biovl.core import artifacts
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest
 from biovl.index import metadata, vectors
@@ -92,7 +92,7 @@ def publish_index(folder: Path, model: Path, count: int, cache: Path) -> Path:
             kind="index",
             config={},
             counts={"pairs": count},
-            inputs=(Input(name="model", uri=uri, fingerprint=storage.fingerprint(uri)),),
+            inputs=(Input(name="model", uri=uri, fingerprint=artifacts.fingerprint(uri)),),
             files=files,
             notes={
                 "rows": count,

@@ -9,7 +9,7 @@ ray job submit -- python pipelines/annotate.py dinov2 --set table=s3://… --set
 from biovl.annotate.config import RECIPES, AnnotateConfig
 from biovl.annotate.estimate import estimated
 from biovl.annotate.job import annotate
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(AnnotateConfig, RECIPES, annotate, about=__doc__, estimate=estimated)
+    command_line.main(AnnotateConfig, RECIPES, annotate, about=__doc__, estimate=estimated)

@@ -6,7 +6,7 @@ ray job submit -- python pipelines/assemble.py training --set figures=s3://… -
 
 from biovl.assemble.config import RECIPES, AssembleConfig
 from biovl.assemble.job import assemble
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(AssembleConfig, RECIPES, assemble, about=__doc__)
+    command_line.main(AssembleConfig, RECIPES, assemble, about=__doc__)

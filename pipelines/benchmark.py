@@ -13,11 +13,11 @@ import sys
 from biovl.benchmark.benchmarks import listed, with_benchmarks
 from biovl.benchmark.config import RECIPES, BenchmarkConfig
 from biovl.benchmark.job import benchmark
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
     if "--list" in sys.argv[1:]:
         print(listed(sys.argv[1:]))
     else:
         known = with_benchmarks(RECIPES)
-        drivers.main(BenchmarkConfig, known, benchmark, about=__doc__)
+        command_line.main(BenchmarkConfig, known, benchmark, about=__doc__)

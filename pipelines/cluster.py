@@ -6,7 +6,7 @@ ray job submit -- python pipelines/cluster.py default --set table=s3://… --set
 
 from biovl.concepts.cluster_config import RECIPES, ClusterConfig
 from biovl.concepts.cluster_job import cluster
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(ClusterConfig, RECIPES, cluster, about=__doc__)
+    command_line.main(ClusterConfig, RECIPES, cluster, about=__doc__)

@@ -6,7 +6,7 @@ NCBI_API_KEY=… python pipelines/enrich.py entrez --set articles=s3://… --set
 
 from biovl.enrich.config import RECIPES, EnrichConfig
 from biovl.enrich.job import enrich, estimate
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(EnrichConfig, RECIPES, enrich, about=__doc__, estimate=estimate)
+    command_line.main(EnrichConfig, RECIPES, enrich, about=__doc__, estimate=estimate)

@@ -8,7 +8,7 @@ ray job submit -- python pipelines/harvest.py packages --set source.path=s3://â€
 
 from biovl.harvest.config import RECIPES, HarvestConfig
 from biovl.harvest.job import estimate, harvest
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(HarvestConfig, RECIPES, harvest, about=__doc__, estimate=estimate)
+    command_line.main(HarvestConfig, RECIPES, harvest, about=__doc__, estimate=estimate)

@@ -6,7 +6,7 @@ ray job submit -- python pipelines/index.py default --set model=s3://… --set c
 
 from biovl.index.config import RECIPES, IndexConfig
 from biovl.index.job import index
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(IndexConfig, RECIPES, index, about=__doc__)
+    command_line.main(IndexConfig, RECIPES, index, about=__doc__)

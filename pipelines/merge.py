@@ -6,7 +6,7 @@ python pipelines/merge.py sweep --set base=MODEL --set tuned=MODEL --set corpus=
 
 from biovl.merge.config import RECIPES, MergeConfig
 from biovl.merge.job import merge
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(MergeConfig, RECIPES, merge, about=__doc__)
+    command_line.main(MergeConfig, RECIPES, merge, about=__doc__)

@@ -11,7 +11,7 @@ yet seen.
 
 from biovl.pretrain.config import RECIPES, PretrainConfig
 from biovl.pretrain.job import estimated, pretrain
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(PretrainConfig, RECIPES, pretrain, about=__doc__, estimate=estimated)
+    command_line.main(PretrainConfig, RECIPES, pretrain, about=__doc__, estimate=estimated)

@@ -6,7 +6,7 @@ python pipelines/publish.py hub --set folder=DIR --set repo=USER/NAME --set publ
 
 from biovl.publish.config import RECIPES, PublishConfig
 from biovl.publish.job import estimate, publish
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(PublishConfig, RECIPES, publish, about=__doc__, estimate=estimate)
+    command_line.main(PublishConfig, RECIPES, publish, about=__doc__, estimate=estimate)

@@ -5,7 +5,7 @@ python pipelines/resolve.py default --set concepts=DIR --set votes=votes.csv --s
 
 from biovl.concepts.resolve_config import RECIPES, ResolveConfig
 from biovl.concepts.resolve_job import resolve
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 
 if __name__ == "__main__":
-    drivers.main(ResolveConfig, RECIPES, resolve, about=__doc__)
+    command_line.main(ResolveConfig, RECIPES, resolve, about=__doc__)

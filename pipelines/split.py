@@ -4,9 +4,9 @@ python pipelines/split.py --set figures=DIR --set out=DIR
 ray job submit -- python pipelines/split.py --set figures=s3://… --set out=s3://…
 """
 
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 from biovl.split.config import RECIPES, SplitConfig
 from biovl.split.job import split_figures
 
 if __name__ == "__main__":
-    drivers.main(SplitConfig, RECIPES, split_figures, about=__doc__)
+    command_line.main(SplitConfig, RECIPES, split_figures, about=__doc__)

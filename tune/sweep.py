@@ -13,9 +13,9 @@ those on their way go on from their checkpoints.
 
 from spaces import SPACES
 
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.job import estimated, sweep
 
 if __name__ == "__main__":
-    drivers.main(SweepConfig, SPACES, sweep, about=__doc__, estimate=estimated)
+    command_line.main(SweepConfig, SPACES, sweep, about=__doc__, estimate=estimated)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.core import artifacts as storage
+from biovl.core import artifacts
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import translate_storage_errors
 
@@ -56,10 +56,10 @@ class ReviewConcepts:
         Raises:
             ArtifactError: If the folder is not published, or not one of clusters.
         """
-        storage.read_manifest(uri, "concepts")
+        artifacts.read_manifest(uri, "concepts")
         self.uri = uri
-        self.fingerprint = storage.fingerprint(uri)
-        self._folder = storage.Folder(uri)
+        self.fingerprint = artifacts.fingerprint(uri)
+        self._folder = artifacts.Folder(uri)
         with translate_storage_errors(self._folder.described):
             self.clusters = self._read_clusters()
             self._metadata, self._groups = self._read_places()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from biovl.core import artifacts as storage
+from biovl.core import artifacts
 from biovl.core.errors import ArtifactError
 from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
@@ -20,13 +20,13 @@ def find(model: str, index: str | None) -> ReleaseTarget:
     Raises:
         ArtifactError: If nothing is published there, or the index is of another model.
     """
-    storage.read_manifest(model, "model")
-    model_fingerprint = storage.fingerprint(model)
+    artifacts.read_manifest(model, "model")
+    model_fingerprint = artifacts.fingerprint(model)
     if index is None:
         return ReleaseTarget(
             model=model, index=None, model_fingerprint=model_fingerprint, index_fingerprint=None
         )
-    manifest = storage.read_manifest(index, "index")
+    manifest = artifacts.read_manifest(index, "index")
     of = {item.fingerprint for item in manifest.inputs if item.name == "model"}
     if of != {model_fingerprint}:
         said = ", ".join(sorted(of)) or "no model"
@@ -38,7 +38,7 @@ def find(model: str, index: str | None) -> ReleaseTarget:
         model=model,
         index=index,
         model_fingerprint=model_fingerprint,
-        index_fingerprint=storage.fingerprint(index),
+        index_fingerprint=artifacts.fingerprint(index),
     )
 
 
@@ -112,7 +112,7 @@ def load_release(
         preparation=loaded.preparation if loaded else load_preparation(wanted.model),
         encoder=loaded,
         index=opened,
-        model_notes=storage.read_manifest(wanted.model, "model").notes,
+        model_notes=artifacts.read_manifest(wanted.model, "model").notes,
     )
     if loaded is not None:
         side = loaded.preparation.image_size
@@ -122,7 +122,7 @@ def load_release(
 
 
 def _refuse_changed(uri: str, expected: str) -> None:
-    found = storage.fingerprint(uri)
+    found = artifacts.fingerprint(uri)
     if found != expected:
         raise ArtifactError(
             f"{uri} has the fingerprint {found[:12]}, expected {expected[:12]}: reload"

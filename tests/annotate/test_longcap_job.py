@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from biovl.annotate import batches
+from biovl.annotate import batches, longcap_job
 from biovl.annotate import config as annotate_config
-from biovl.annotate import longcap_job as longcap_engine
 from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.config import AnnotateConfig
 from biovl.annotate.estimate import estimated
@@ -134,11 +133,11 @@ def through_nothing(asked: ray.data.Dataset) -> ray.data.Dataset:
     """Stand in for the engine: answer in its columns, and fail for one figure."""
 
     def answered(row: dict[str, Any]) -> dict[str, Any]:
-        given = longcap_engine._for_engine(row)
+        given = longcap_job._for_engine(row)
         body = json.loads(row["body"])
         error = "out of memory" if "number 5" in text_of(body["messages"][1]) else ""
         said = {"generated_text": good(body), "num_input_tokens": 90, "num_generated_tokens": 10}
-        return {**longcap_engine._from_engine({**given, **said}), "__inference_error__": error}
+        return {**longcap_job._from_engine({**given, **said}), "__inference_error__": error}
 
     return asked.map(answered)
 
@@ -153,8 +152,8 @@ def test_an_engine_on_gpus_answers_in_waves(folder: Path) -> None:
     assert isinstance(annotator, LongCap)
     units = batches.plan(table, 8)
     # A request for each step of 20 figures; the one that fails is left to be asked again.
-    assert longcap_engine.fill(config, annotator, table, units, progress, through_nothing) == 40
-    assert longcap_engine.fill(config, annotator, table, units, progress, through_nothing) == 0
+    assert longcap_job.fill(config, annotator, table, units, progress, through_nothing) == 40
+    assert longcap_job.fill(config, annotator, table, units, progress, through_nothing) == 0
     prepared = [
         annotator.prepare({name: cell.as_py() for name, cell in row.items()})
         for row in batches.rows_of(table, units[0], annotator.reads, 8)

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from biovl.benchmark import data as opening
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.stored_images import Chosen, JoinedImages, parts_of
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
@@ -61,7 +61,7 @@ def test_folders_of_splits_are_splits_and_classes_are_those_of_all(tmp_path: Pat
         write(tmp_path / split / name / "x.png", png(value))
     found = opening.labelled(str(tmp_path))
     assert found.splits.tolist() == ["train", "train", "test"]
-    test = choosing.only(found, "test")
+    test = selection.only(found, "test")
     assert (test.labels.tolist(), test.classes, test.ids) == ([1], ("a", "b"), ["test/b/x.png"])
 
 
@@ -71,11 +71,11 @@ def test_a_split_is_embedded_once_for_all_who_ask_for_it(tmp_path: Path) -> None
             write(tmp_path / split / name / "x.png", png(1))
     whole = opening.labelled(str(tmp_path))
     known = {part.fingerprint for part in parts_of(whole.images)}
-    assert choosing.only(whole, "test").images.fingerprint in known
+    assert selection.only(whole, "test").images.fingerprint in known
     again = pickle.loads(pickle.dumps(whole.images))
     assert again.fingerprint == whole.images.fingerprint
     with pytest.raises(ArtifactError, match="no images in the split 'val', only in test, train"):
-        choosing.only(whole, "val")
+        selection.only(whole, "val")
 
 
 def test_images_that_change_have_another_fingerprint(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_tables_of_the_hub_tell_names_of_labels_and_splits_by_their_files(tmp_pa
     assert found.classes == ("benign", "malignant")
     assert found.splits.tolist() == ["train"] * 3 + ["test"] * 3
     assert shades(found.images) == [20, 21, 22, 10, 11, 12]
-    assert shades(choosing.only(found, "test").images) == [10, 11, 12]
+    assert shades(selection.only(found, "test").images) == [10, 11, 12]
 
 
 def test_rows_of_one_set_are_chosen_and_those_without_a_label_counted(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from biovl.assemble import duplicates
-from biovl.benchmark import image_hashes as looks
-from biovl.benchmark import leakage
+from biovl.benchmark import image_hashes, leakage
 from biovl.images.hashing import sha256_hex
 from biovl.index.opened import Index
 from tests.benchmark.memory import MemoryImages, random_unit
@@ -35,7 +34,7 @@ def encoded(image, kind="PNG", **options):
 
 def test_files_and_pictures_encoded_anew_are_found_and_others_are_not() -> None:
     ours = [encoded(drawing(n)) for n in range(5)] + [b"", b"no image"]
-    benchmark = looks.looks([f"b{n}" for n in range(7)], ours)
+    benchmark = image_hashes.looks([f"b{n}" for n in range(7)], ours)
     theirs = [
         ours[0],
         encoded(drawing(1), "JPEG", quality=60),
@@ -45,8 +44,8 @@ def test_files_and_pictures_encoded_anew_are_found_and_others_are_not() -> None:
         encoded(Image.new("RGB", (120, 90))),
         b"",
     ]
-    corpus = looks.looks([f"c{n}" for n in range(7)], theirs)
-    found = leakage.leaks(benchmark["id"].to_pylist(), looks.Hashes(benchmark).near(corpus))
+    corpus = image_hashes.looks([f"c{n}" for n in range(7)], theirs)
+    found = leakage.leaks(benchmark["id"].to_pylist(), image_hashes.Hashes(benchmark).near(corpus))
     by = {(row["id"], row["corpus_id"], row["by"]) for row in found.pairs.to_pylist()}
     assert by == {
         ("b0", "c0", leakage.SAME_FILE),
@@ -72,12 +71,12 @@ def hashes(values, prefix, widths=None):
             "width_px": widths if widths is not None else [100] * len(values),
             "height_px": [100] * len(values),
         },
-        looks.LOOKS,
+        image_hashes.LOOKS,
     )
 
 
 def test_every_pair_within_the_distance_is_found_once(monkeypatch) -> None:
-    monkeypatch.setattr(looks, "_CHUNK", 300)
+    monkeypatch.setattr(image_hashes, "_CHUNK", 300)
     rng = np.random.default_rng(0)
     ours = rng.integers(0, 2**64, 500, np.uint64)
     theirs = rng.integers(0, 2**64, 2_000, np.uint64)
@@ -91,7 +90,7 @@ def test_every_pair_within_the_distance_is_found_once(monkeypatch) -> None:
     fits = np.abs(np.log(np.array(widths) / 100)) <= np.log1p(duplicates.MAX_ASPECT_GAP)
     telling = duplicates.informative(ours)[:, None] & duplicates.informative(theirs)
     expected = np.argwhere((distance <= 4) & fits & telling)
-    *_, near = looks.Hashes(hashes(ours, "b")).near(hashes(theirs, "c", widths))
+    *_, near = image_hashes.Hashes(hashes(ours, "b")).near(hashes(theirs, "c", widths))
     pairs = sorted(zip(near.row_P.tolist(), (int(c[1:]) for c in near.corpus_ids), strict=True))
     assert pairs == [tuple(pair) for pair in expected.tolist()]
     assert len(pairs) > 200
@@ -127,21 +126,23 @@ def test_a_benchmark_is_read_and_compared_with_harvested_figures(tmp_path) -> No
     # More than are read at once.
     files = tuple(encoded(drawing(n, (64, 48))) for n in range(3)) * 100
     ids = [f"b{n}" for n in range(300)]
-    benchmark = looks.looks_of(ids, MemoryImages(files))
+    benchmark = image_hashes.looks_of(ids, MemoryImages(files))
     assert benchmark["id"].to_pylist() == ids
     assert len(set(benchmark["phash"].to_pylist())) == 3
     columns = ["figure_id", "image_sha256", "phash", "width_px", "height_px"]
     figures = benchmark.slice(1, 1).rename_columns(columns).append_column("image", [[b""]])
     pq.write_table(figures, tmp_path / "part.parquet")
-    (corpus,) = looks.looks_of_figures(str(tmp_path))
-    found = leakage.leaks(ids, looks.Hashes(benchmark).near(corpus))
+    (corpus,) = image_hashes.looks_of_figures(str(tmp_path))
+    found = leakage.leaks(ids, image_hashes.Hashes(benchmark).near(corpus))
     assert found.excluded() == ["b1"]
     assert found.counts["leaked"] == {leakage.HASH: 100, leakage.SAME_FILE: 100, "any": 100}
 
 
 def test_nothing_leaks_into_an_empty_corpus() -> None:
-    benchmark = looks.looks(["a"], [encoded(drawing(0))])
-    found = leakage.leaks(["a"], looks.Hashes(benchmark).near(looks.LOOKS.empty_table()))
+    benchmark = image_hashes.looks(["a"], [encoded(drawing(0))])
+    found = leakage.leaks(
+        ["a"], image_hashes.Hashes(benchmark).near(image_hashes.LOOKS.empty_table())
+    )
     assert found.counts == {"images": 1, "leaked": {"any": 0}, "corpus_images": 0}
 
 
@@ -168,11 +169,11 @@ def test_an_index_tells_files_and_vectors_of_what_was_trained_on(tmp_path) -> No
     ]
     index = Index.open(publish(tmp_path / "index", vectors, rows=rows))
     ours = np.concatenate([vectors[[4, 7]], random_unit(1, seed=9), np.full((1, 32), np.nan)])
-    benchmark = looks.looks(["a", "b", "c", "d"], [files[6], files[9], b"new", b""])
+    benchmark = image_hashes.looks(["a", "b", "c", "d"], [files[6], files[9], b"new", b""])
     found = leakage.leaks(
         ["a", "b", "c", "d"],
         [
-            *looks.Hashes(benchmark).near(looks.looks_of_index(index)),
+            *image_hashes.Hashes(benchmark).near(image_hashes.looks_of_index(index)),
             *leakage.near_in_index(ours, index),
         ],
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.chexpert_findings import FINDINGS
 from biovl.benchmark.tasks import proxy
 from biovl.core.errors import ArtifactError, ConfigError
@@ -25,7 +25,7 @@ SAYS = (
 
 
 def pairs(kinds, name):
-    return choosing.pairs(
+    return selection.pairs(
         name=name,
         images=MemoryImages((b"",) * len(kinds), name),
         texts=[REPORTS[kind] for kind in kinds],

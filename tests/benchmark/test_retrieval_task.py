@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from biovl.benchmark import metrics, shared_texts
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import metrics, selection, shared_texts
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.tasks.retrieval import Config, Retrieval
 from biovl.core.errors import ArtifactError, ConfigError
@@ -14,7 +13,7 @@ from tests.benchmark.encoded import Listed, embedded, random_rows
 
 
 def pairs(texts: list[str], **about: list) -> Pairs:
-    return choosing.pairs(
+    return selection.pairs(
         name="pool",
         images=Listed(len(texts)),
         texts=texts,

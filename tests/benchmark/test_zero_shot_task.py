@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 from sklearn import metrics as sk
 
-from biovl.benchmark import class_names
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import class_names, selection
 from biovl.benchmark.class_names import normalize
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.prompts import PROMPTS, SPELLINGS
@@ -22,7 +21,7 @@ from tests.benchmark.encoded import Listed, embedded, random_rows, unit
 
 
 def labelled(labels: list[int] | np.ndarray, classes: int) -> LabelledImages:
-    return choosing.labelled(
+    return selection.labelled(
         name="set",
         images=Listed(len(labels)),
         labels=labels,

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biovl.concepts import cluster_steps as steps
-from biovl.concepts import members
+from biovl.concepts import cluster_steps, members
 from biovl.concepts.members import WANTED
 from biovl.core.tables import open_table
 from tests.concepts.folders import image_of
@@ -54,4 +53,4 @@ def test_members_are_named_as_their_rows_are(tmp_path: Path, ids: Any, names: li
     found = shown(tmp_path / "t", id=ids, image=pa.array(IMAGES))
     assert [row["row_id"] for row in found] == names
     table = open_table(str(tmp_path / "t"))
-    assert [name for some in steps.row_ids(table, 0, 3) for name in some] == names
+    assert [name for some in cluster_steps.row_ids(table, 0, 3) for name in some] == names

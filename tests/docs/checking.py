@@ -11,7 +11,7 @@ from ray.scripts.scripts import cli as ray_cli
 from ray.serve.scripts import cli as serve_cli
 
 from biovl.core import config
-from biovl.runtime import command_line as drivers
+from biovl.runtime import command_line
 from serve.app import settings_of
 from tests.docs.pages import ROOT
 
@@ -70,7 +70,7 @@ def _check_script(command: list[str]) -> None:
 
     # As Python does: a script finds what lies beside it.
     beside = [str(path.parent), *sys.path]
-    with mock.patch.object(drivers, "main", take), mock.patch.object(sys, "path", beside):
+    with mock.patch.object(command_line, "main", take), mock.patch.object(sys, "path", beside):
         runpy.run_path(str(path), run_name="__main__")
     if {"--help", "--list"} & set(command):
         return

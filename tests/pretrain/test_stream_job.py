@@ -18,8 +18,7 @@ from PIL import Image
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import ShardWriter
 from biovl.models.tokenization import ClipTokenizer
-from biovl.pretrain import pieces
-from biovl.pretrain import stream_job as pair_stream
+from biovl.pretrain import pieces, stream_job
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import BatchConfig, DataConfig
 from biovl.pretrain.order import epoch_order, read_places, rows_of
@@ -149,7 +148,7 @@ def test_small_pieces_and_short_pipelines_give_the_same(
     source: "ray.ObjectRef[PairSource]", whole: list[Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pieces, "PIECE_PAIRS", 5)
-    monkeypatch.setattr(pair_stream, "LEG_PIECES", 4)
+    monkeypatch.setattr(stream_job, "LEG_PIECES", 4)
     assert all(map(same, stream(source, PLAN, steps_done=2, rank=0, workers=1), whole[2:]))
 
 

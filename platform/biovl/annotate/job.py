@@ -21,8 +21,7 @@ import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy
 
-from biovl.annotate import articles, batches, pieces
-from biovl.annotate import longcap_job as longcap_engine
+from biovl.annotate import articles, batches, longcap_job, pieces
 from biovl.annotate.annotators import Annotator, LoadedModel
 from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.batches import BATCH, Unit
@@ -103,7 +102,7 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
         units = batches.plan(table, config.rows_per_task)
         with connect_ray():
             if isinstance(annotator, LongCap) and annotator.config.engine.copies:
-                longcap_engine.fill(config, annotator, table, units, report)
+                longcap_job.fill(config, annotator, table, units, report)
             _compute(config, annotator, table, units, report)
             receipts = _join(config, annotator, table, units, report)
         if isinstance(annotator, LongCap):

@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.assemble import balance, card, plots, rules, statistics
+from biovl.assemble import balance, card, plots, rules, statistics, steps
 from biovl.assemble import pairs as pairing
-from biovl.assemble import steps as assembling
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.tally import merge, tally
 from biovl.core import config as configs
@@ -112,17 +111,17 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             stages = Stages(draft, report)
             stages.run("looking at part", len(parts), _look, (config, parts))
             decided = draft.once(
-                "decided", lambda: assembling.decide(config, row_rules, len(parts), labels)
+                "decided", lambda: steps.decide(config, row_rules, len(parts), labels)
             )
             stages.run("encoding part", len(parts), _encode, (config, parts))
             shards_of: dict[str, int] = draft.once(
-                "planned", lambda: assembling.plan(config, len(parts))
+                "planned", lambda: steps.plan(config, len(parts))
             )
             wanted = [
                 (split, number) for split, count in shards_of.items() for number in range(count)
             ]
             stages.run("writing shard", len(wanted), _shard, (config, wanted))
-        index = assembling.index(config, len(parts), shards_of)
+        index = steps.index(config, len(parts), shards_of)
         labelled: dict[str, Counter[str]] = {name: Counter() for name in labels}
         pairs = merge(
             map(
@@ -130,16 +129,14 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 _count_labels(labelled, _write_and_yield(draft.folder, "index.parquet", index)),
             )
         )
-        left_out = assembling.dropped(config, len(parts))
+        left_out = steps.dropped(config, len(parts))
         reasons: Counter[str] = Counter()
         for table in _write_and_yield(draft.folder, "dropped.parquet", left_out):
             reasons.update(table["dropped_by"].to_pylist())
         harvested = _harvested_counts(sources)
         concepts = statistics.labels(decided["figures"], decided["eligible"], labelled)
         stats = statistics.statistics(pairs, harvested=harvested, dropped=reasons, labels=concepts)
-        kept = {
-            split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in assembling.SPLITS
-        }
+        kept = {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in steps.SPLITS}
         check_usable(
             sum(kept.values()),
             f"{harvested['figures']['seen']:,} figures of {' and '.join(h.uri for h in sources)}",
@@ -230,15 +227,15 @@ def _describe(
 
 
 def _look(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
-    assembling.look(config, parts[number], number)
+    steps.look(config, parts[number], number)
 
 
 def _encode(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
-    assembling.encode(config, parts[number], number)
+    steps.encode(config, parts[number], number)
 
 
 def _shard(config: AssembleConfig, wanted: list[tuple[str, int]], number: int) -> None:
-    assembling.shard(config, *wanted[number])
+    steps.shard(config, *wanted[number])
 
 
 def _no_leaks(config: AssembleConfig) -> list[rules.Rule]:
@@ -358,7 +355,7 @@ def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
             added = pq.read_schema(file)
         there = {column.name for column in columns}
         added = pa.schema(column for column in added if not pairing.is_vector(column.type))
-        doubled = sorted(set(added.names) & {*there, *assembling.RESERVED_COLUMNS})
+        doubled = sorted(set(added.names) & {*there, *steps.RESERVED_COLUMNS})
         if doubled:
             raise ArtifactError(f"{uri} has columns that already exist: {', '.join(doubled)}")
         columns += list(added)

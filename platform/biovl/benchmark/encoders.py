@@ -21,8 +21,7 @@ import open_clip
 import torch
 from torch import Tensor
 
-from biovl.benchmark import interpolated as between
-from biovl.benchmark import open_clip_models, transformers_models
+from biovl.benchmark import interpolated, open_clip_models, transformers_models
 from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.core.artifacts import MANIFEST, Folder, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError
@@ -102,9 +101,9 @@ def describe(uri: str) -> ModelDescription:
         ArtifactError: If a folder holds no model that is known here.
         ConfigError: If a name is no model of open_clip, or says no weights.
     """
-    if uri.startswith(between.SCHEME):
-        ends = [describe(folder) for folder in between.folders(uri)]
-        whole = between.fingerprint(uri, [end.fingerprint for end in ends])
+    if uri.startswith(interpolated.SCHEME):
+        ends = [describe(folder) for folder in interpolated.folders(uri)]
+        whole = interpolated.fingerprint(uri, [end.fingerprint for end in ends])
         return ModelDescription(uri=uri, kind="between", has_text=True, fingerprint=whole)
     if uri.startswith("hf-hub:"):
         return ModelDescription(uri=uri, kind="open_clip", has_text=True, fingerprint=_of_name(uri))
@@ -151,7 +150,7 @@ def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> 
     """
     known = describe(uri)
     if known.kind == "between":
-        return Ours(between.load(uri, device=device, precision=precision))
+        return Ours(interpolated.load(uri, device=device, precision=precision))
     if known.kind == "open_clip":
         return open_clip_models.load(uri, UNTRAINED, device=device, precision=precision)
     if known.kind == "transformers":

@@ -15,8 +15,7 @@ import numpy as np
 import ray
 import torch
 
-from biovl.benchmark import embedding, encoders, few_shot, probe
-from biovl.benchmark import fine_tuning as tuning
+from biovl.benchmark import embedding, encoders, few_shot, fine_tuning, probe
 from biovl.benchmark.benchmarks import TASKS
 from biovl.benchmark.config import BenchmarkWorkers
 from biovl.benchmark.datasets import LabelledImages
@@ -175,7 +174,7 @@ def _tuned(
     found: dict[str, Any] = {"images": len(train), "epochs": tuner.epochs, "val": None}
     if loss is not None:
         if len(val):
-            found["val"] = tuning.judged(tuner.ask(val), data.labels[val].tolist())
+            found["val"] = fine_tuning.judged(tuner.ask(val), data.labels[val].tolist())
         stream = io.BytesIO()
         np.save(stream, tuner.ask(test), allow_pickle=False)
         draft.folder.write(_logits(training), stream.getvalue())

@@ -4,8 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from biovl.benchmark import image_hashes as looks
-from biovl.benchmark import leakage
+from biovl.benchmark import image_hashes, leakage
 from biovl.benchmark.leakage import Leaks
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score
 from biovl.index.opened import Index
@@ -33,10 +32,10 @@ def leaks_of(
         ArtifactError: If there is no index or no figures.
     """
     index, ids = Index.open(index_uri), image_ids(data)
-    hashes = looks.Hashes(looks.looks_of(ids, data.images))
-    found = list(hashes.near(looks.looks_of_index(index)))
+    hashes = image_hashes.Hashes(image_hashes.looks_of(ids, data.images))
+    found = list(hashes.near(image_hashes.looks_of_index(index)))
     if figures_uri:
-        for part in looks.looks_of_figures(figures_uri):
+        for part in image_hashes.looks_of_figures(figures_uri):
             found += hashes.near(part)
     if index.model_fingerprint == model:
         found += leakage.near_in_index(embedded.image_ND, index)

@@ -12,13 +12,11 @@ import pyarrow.fs as pafs
 
 from biovl.annotate.config import AnnotateConfig
 from biovl.assemble import job as assembling
-from biovl.assemble import pairs as pairing
-from biovl.assemble import rules
+from biovl.assemble import pairs, rules
 from biovl.assemble.config import AssembleConfig
-from biovl.benchmark import benchmarks, encoders
-from biovl.benchmark import data as opening
+from biovl.benchmark import benchmarks, data, encoders
 from biovl.benchmark.config import BenchmarkConfig
-from biovl.concepts import resolve_job as resolving
+from biovl.concepts import resolve_job
 from biovl.concepts.resolve_config import ResolveConfig
 from biovl.core import config as configs
 from biovl.core import plugins
@@ -69,7 +67,7 @@ def check_cluster(config: Any, made: Made) -> None:
 
 def check_resolve(config: ResolveConfig, made: Made) -> None:
     """Check that votes and taxonomy can be read."""
-    resolving.check(config)
+    resolve_job.check(config)
 
 
 def check_assemble(config: AssembleConfig, made: Made) -> None:
@@ -79,12 +77,12 @@ def check_assemble(config: AssembleConfig, made: Made) -> None:
         _published(made, uri, *KINDS)
     for uri in config.leaks:
         _published(made, uri, "report")
-    names = [*pairing.CANDIDATE_SCHEMA.names, "superseded"]
+    names = [*pairs.CANDIDATE_SCHEMA.names, "superseded"]
     for uri in config.columns:
         _published(made, uri, "columns")
     if not config.columns:
         rules.check_columns(asked, names)
-        assembling.check_columns(config, pairing.CANDIDATE_SCHEMA)
+        assembling.check_columns(config, pairs.CANDIDATE_SCHEMA)
 
 
 def check_pretrain(config: PretrainConfig, made: Made) -> None:
@@ -120,7 +118,7 @@ def check_benchmark(config: BenchmarkConfig, made: Made) -> None:
     for plugin in benchmarks.resolved(config)[0].values():
         plugins.resolve(benchmarks.TASKS, plugin)
     if not isinstance(config.data, str):
-        plugins.resolve(opening.KIND, config.data)
+        plugins.resolve(data.KIND, config.data)
     _published(made, config.corpus, "corpus")
     _published(made, config.index, "index")
     for name, place in (("data", config.data), ("data_root", config.data_root)):

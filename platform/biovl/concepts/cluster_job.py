@@ -23,8 +23,7 @@ from typing import Any, TextIO
 import numpy as np
 import ray
 
-from biovl.concepts import cluster_steps as steps
-from biovl.concepts import finishing, kmeans, members
+from biovl.concepts import cluster_steps, finishing, kmeans, members
 from biovl.concepts.blocks import EmbeddedTable, block_count, open_source
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.summary import summarise
@@ -93,9 +92,13 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
         )
         with connect_ray():
             stages = Stages(draft, report)
-            measured = stages.run("measuring block", blocks, steps.measure, (config, source))
-            (fitted,) = stages.run("fitting", 1, steps.fit, (config, source))
-            projected = stages.run("projecting block", blocks, steps.project, (config, source))
+            measured = stages.run(
+                "measuring block", blocks, cluster_steps.measure, (config, source)
+            )
+            (fitted,) = stages.run("fitting", 1, cluster_steps.fit, (config, source))
+            projected = stages.run(
+                "projecting block", blocks, cluster_steps.project, (config, source)
+            )
             usable = {number: receipt["usable"] for number, receipt in enumerate(projected)}
             largest = max(receipt["largest"] for receipt in projected)
             with _workers(config, usable, largest) as team:
@@ -104,17 +107,20 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
                 assigned = k_means.assign(table, blocks, centroids_KC)
             report.say("summarising the clusters")
             summary = summarise(
-                steps.assigned_rows(config, 0, table.rows),
+                cluster_steps.assigned_rows(config, 0, table.rows),
                 len(centroids_KC),
                 seed=config.seed,
                 longest=2 * largest * centroids_KC.shape[1] ** 0.5,
             )
             clusters = finishing.write_clusters(config, summary, centroids_KC)
-            renumbered_K = steps.read_array(draft.folder, finishing.RENUMBERED)
+            renumbered_K = cluster_steps.read_array(draft.folder, finishing.RENUMBERED)
             parts = stages.run(
-                "writing part", len(table.parts), steps.write_columns, (config, table, renumbered_K)
+                "writing part",
+                len(table.parts),
+                cluster_steps.write_columns,
+                (config, table, renumbered_K),
             )
-            wanted = steps.read_array(draft.folder, finishing.WANTED)
+            wanted = cluster_steps.read_array(draft.folder, finishing.WANTED)
             pieces = members.tasks(wanted)
             shown = stages.run(
                 "reading members",
@@ -190,7 +196,7 @@ class _Worker:
         self, config: ClusterConfig, numbers: list[int], grid: float, largest: float
     ) -> None:
         cache_bytes = config.workers.cache_mb * 1_000_000
-        self._blocks = steps.HeldBlocks(config.out, numbers, grid, cache_bytes)
+        self._blocks = cluster_steps.HeldBlocks(config.out, numbers, grid, cache_bytes)
         self._config, self._largest = config, largest
 
     def wait_until_started(self) -> None:
@@ -214,7 +220,7 @@ class _Worker:
         """Return the sums of an iteration over this worker's blocks."""
         return run_task(
             self._config.out,
-            lambda: {"sums": steps.sums(self._blocks, centroids_KC, self._largest)},
+            lambda: {"sums": cluster_steps.sums(self._blocks, centroids_KC, self._largest)},
         )
 
     def assign(self, table: Table, number: int, centroids_KC: np.ndarray) -> dict[str, Any]:
@@ -222,7 +228,7 @@ class _Worker:
 
         def work() -> dict[str, Any]:
             block_UC = self._blocks.one(number)
-            receipt = steps.assign(self._config, table, number, block_UC, centroids_KC)
+            receipt = cluster_steps.assign(self._config, table, number, block_UC, centroids_KC)
             Draft(self._config.out).note(f"assigning-block/{number:06d}", receipt)
             return receipt
 
@@ -305,7 +311,7 @@ class _KMeans:
         self._team.wait(self._report)
         began = time.monotonic()
         if noted:
-            centroids_KC = steps.read_array(self._draft.folder, _centroids(done))
+            centroids_KC = cluster_steps.read_array(self._draft.folder, _centroids(done))
         else:
             rows = kmeans.sample_rows(config.clusters)
             sample_SC = self._team.pick(kmeans.shares(usable, rows, config.seed))
@@ -317,7 +323,7 @@ class _KMeans:
             centroids_KC = kmeans.update_centroids(centroids_KC, found, rng)
             inertias.append(found.total_inertia)
             done += 1
-            steps.write_array(self._draft.folder, _centroids(done), centroids_KC)
+            cluster_steps.write_array(self._draft.folder, _centroids(done), centroids_KC)
             # Noted last: the centroids it refers to exist by now.
             self._draft.note("kmeans", {"inertia": inertias})
             self._report.add(f"inertia {inertias[-1]:.6g}")

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from biovl.concepts import cluster_steps as steps
-from biovl.concepts import members, pca
-from biovl.concepts import scree_plot as plots
+from biovl.concepts import cluster_steps, members, pca, scree_plot
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.sheets import ACROSS, SheetRow, contact_sheet
 from biovl.concepts.summary import Summary
@@ -34,9 +32,9 @@ def write_clusters(config: ClusterConfig, found: Summary, centroids_KC: np.ndarr
     order = found.order()
     renumbered_K = np.full(len(centroids_KC), -1, np.int32)
     renumbered_K[order] = np.arange(len(order))
-    steps.write_array(folder, "centroids.npy", centroids_KC[order])
-    steps.write_array(folder, RENUMBERED, renumbered_K)
-    steps.write_array(folder, WANTED, members.wanted(found.members(renumbered_K)))
+    cluster_steps.write_array(folder, "centroids.npy", centroids_KC[order])
+    cluster_steps.write_array(folder, RENUMBERED, renumbered_K)
+    cluster_steps.write_array(folder, WANTED, members.wanted(found.members(renumbered_K)))
     with folder.writer("clusters.parquet") as stream:
         pq.write_table(found.table(centroids_KC, order), stream, compression="zstd")
     return len(order)
@@ -45,7 +43,7 @@ def write_clusters(config: ClusterConfig, found: Summary, centroids_KC: np.ndarr
 def draw(config: ClusterConfig, clusters: int) -> None:
     """Write ``scree.png``, and ``sheets.png`` with clusters of all sizes."""
     folder = Draft(config.out).folder
-    folder.write("scree.png", plots.scree(pca.from_bytes(folder.read("pca.npz"))))
+    folder.write("scree.png", scree_plot.scree(pca.from_bytes(folder.read("pca.npz"))))
     with folder.filesystem.open_input_file(folder.at("clusters.parquet")) as stream:
         sizes = pq.read_table(stream, columns=["size"])["size"].to_pylist()
     shown = np.unique(np.linspace(0, clusters - 1, min(clusters, _SHEET_ROWS)).astype(int))
@@ -77,7 +75,10 @@ def publish_columns(
         inputs=inputs,
         counts=counts,
         files=files,
-        notes={"columns": steps.COLUMN_SCHEMA.names, "cluster_distance": "L2 among components"},
+        notes={
+            "columns": cluster_steps.COLUMN_SCHEMA.names,
+            "cluster_distance": "L2 among components",
+        },
     )
     Folder(config.out).write(f"{COLUMNS}/{MANIFEST}", to_json(asdict(manifest)))
 

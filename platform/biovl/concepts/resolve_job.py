@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from biovl.concepts import agreement, propagation, report
-from biovl.concepts import label_sheets as sheets
+from biovl.concepts import agreement, label_sheets, propagation, report
 from biovl.concepts.blocks import EmbeddedTable, open_source
 from biovl.concepts.clusters import Concepts, check_embedding, open_concepts
 from biovl.concepts.resolution import NO_ROW, RefusedVote, Resolved, countable
@@ -131,7 +130,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
         draft.folder.write("refused_votes.csv", report.refused_csv(outcome.refused))
         draft.folder.write("agreement.json", to_json(agreed))
         draft.folder.write("disagreement.png", report.disagreement_png(outcome.resolved, agreed))
-        draft.folder.write("sheets.png", sheets.labelled_png(concepts, outcome.resolved))
+        draft.folder.write("sheets.png", label_sheets.labelled_png(concepts, outcome.resolved))
         manifest = Manifest(
             kind=COLUMNS,
             config=plain,

@@ -22,7 +22,7 @@ from biovl.core.errors import SourceError
 from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
-from biovl.harvest import pmc_job as acquire
+from biovl.harvest import pmc_job
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.pmc.estimate import format_estimate
 from biovl.harvest.rows import rows
@@ -71,8 +71,8 @@ def estimate(config: HarvestConfig) -> str:
         SourceError: If the source as a whole cannot be read.
         StorageError: If the source, a disk or a bucket fails.
     """
-    if config.source.name == acquire.NAME:
-        return format_estimate(acquire.settings_of(config.source))
+    if config.source.name == pmc_job.NAME:
+        return format_estimate(pmc_job.settings_of(config.source))
     source = _source(config)
     sizes = [address.size_bytes for address in source.addresses()]
     known = [size for size in sizes if size is not None]
@@ -91,8 +91,8 @@ def check(config: HarvestConfig) -> None:
         SourceError: If the source as a whole cannot be read, or is empty.
         ArtifactError: If ``out`` is inside the source, or the source inside ``out``.
     """
-    if config.source.name == acquire.NAME:
-        acquire.inputs(acquire.settings_of(config.source))
+    if config.source.name == pmc_job.NAME:
+        pmc_job.inputs(pmc_job.settings_of(config.source))
     elif next(_source(config).addresses(), None) is None:
         raise SourceError("the source holds no packages")
 
@@ -114,7 +114,7 @@ def _source(config: HarvestConfig) -> Source:
 
 def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     plain = _published_config(config)
-    if config.source.name == acquire.NAME:
+    if config.source.name == pmc_job.NAME:
         return _harvest_service(config, plain, report)
     done = find_published(config.out, KIND, plain, defaults=configs.defaults(HarvestConfig))
     if done is not None:
@@ -146,13 +146,13 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
 
 def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progress) -> Manifest:
     """Harvest from a service that provides single objects."""
-    settings = acquire.settings_of(config.source)
-    inputs = acquire.inputs(settings)
+    settings = pmc_job.settings_of(config.source)
+    inputs = pmc_job.inputs(settings)
     done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(HarvestConfig))
     if done is not None:
         return done
-    acquire.refuse_other_settings(settings, plain["source"])
-    planned = Draft(config.out).read_note("acquisition") or acquire.plan(settings, config.out)
+    pmc_job.refuse_other_settings(settings, plain["source"])
+    planned = Draft(config.out).read_note("acquisition") or pmc_job.plan(settings, config.out)
     with acquire_lease(config.out) as lease:
         draft = Draft.begin(
             config.out,
@@ -163,8 +163,8 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
             output_format=FORMAT,
         )
         plan: dict[str, Any] = draft.once("acquisition", lambda: planned)
-        with connect_ray(), acquire.place_of(settings, config.out) as place:
-            found = acquire.acquire(place, plan, draft, config.packages_per_unit, report)
+        with connect_ray(), pmc_job.place_of(settings, config.out) as place:
+            found = pmc_job.acquire(place, plan, draft, config.packages_per_unit, report)
             # The shared limiter is an actor handle, which cannot be pickled with the code of a
             # task.
             shared = ray.put((place, plan["url"]))
@@ -172,12 +172,12 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
             def read(task: Mapping[str, Any]) -> dict[str, int]:
                 place, url = ray.get(shared)
                 unit, rows = task["unit"], task["rows"]
-                seen = write_unit(config, unit, acquire.packages(place, url, unit, rows))
-                acquire.forget(place, unit)
+                seen = write_unit(config, unit, pmc_job.packages(place, url, unit, rows))
+                pmc_job.forget(place, unit)
                 return seen
 
             _read_units(config, draft, [{"rows": unit} for unit in found.units], read, report)
-            unfetched = acquire.publish_unfetched(place)
+            unfetched = pmc_job.publish_unfetched(place)
         if not found.units and draft.read_note("units/000000") is None:
             write_unit(config, 0, ())
         whole = _manifest(draft, plain, max(len(found.units), 1))
@@ -287,8 +287,8 @@ def _published_config(config: HarvestConfig) -> dict[str, Any]:
     plain = configs.to_plain(config)
     # The published bytes do not depend on the location of the output.
     del plain["out"], plain["may_be_empty"]
-    if config.source.name == acquire.NAME:
-        plain["source"] = acquire.plain_settings(config.source)
+    if config.source.name == pmc_job.NAME:
+        plain["source"] = pmc_job.plain_settings(config.source)
     return plain
 
 

@@ -25,8 +25,7 @@ from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerp
 from biovl.core.errors import ConfigError
 from biovl.core.harvests import open_harvests
 from biovl.core.leases import acquire_lease
-from biovl.index import copies, corpus, files, previous, rows, units
-from biovl.index import recall as evaluation
+from biovl.index import copies, corpus, files, previous, recall, rows, units
 from biovl.index.config import IndexConfig
 from biovl.index.previous import Previous
 from biovl.index.vectors import check_factory, choose_factory, least_vectors
@@ -129,7 +128,7 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
                 groups = files.write_rows(config, place, count, unit_count)
                 without_values = files.write_filters_and_words(place)
                 report.add("filters and words")
-                found = evaluation.evaluate(config, place)
+                found = recall.evaluate(config, place)
                 report.add("recall measured")
                 described = files.describe_files(place)
         totals = _totals(receipts)

@@ -23,8 +23,7 @@ from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerp
 from biovl.core.errors import TrainingError
 from biovl.core.leases import acquire_lease
 from biovl.models.builders.open_clip import Built
-from biovl.pretrain import dry_run, estimate, memory
-from biovl.pretrain import stream_job as pair_stream
+from biovl.pretrain import dry_run, estimate, memory, stream_job
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import PretrainConfig, identity
@@ -263,7 +262,7 @@ def _fit(
 ) -> None:
     """Train until the checkpoint of the last step exists."""
     workers = config.workers
-    source = pair_stream.PairSource.put(
+    source = stream_job.PairSource.put(
         config.corpus,
         read_places(config.corpus, "train"),
         seed=config.seed,
@@ -302,7 +301,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
     workers = Workers.current()
 
     def batches(built: Built, steps_done: int) -> Generator[Batch]:
-        pairs = pair_stream.stream(
+        pairs = stream_job.stream(
             arguments["source"][0],
             plan,
             steps_done=steps_done,

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from biovl.client import Client
-from biovl.core import artifacts as storage
+from biovl.core import artifacts
 from biovl.core.errors import ConfigError
 from biovl.models import encoder
 from serve.search.api import http_api
@@ -38,7 +38,7 @@ PICTURE = base64.b64encode(a_picture(3)).decode()
 
 
 def version(folder: Path) -> str:
-    return storage.fingerprint(str(folder))[:12]
+    return artifacts.fingerprint(str(folder))[:12]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from biovl.core import artifacts as storage
+from biovl.core import artifacts
 from biovl.index.query import Query, QueryPart
 from biovl.models import encoder
 from serve.http.problems import Problem
@@ -47,7 +47,7 @@ def test_texts_and_images_are_embedded_as_by_the_model_alone(model: Path) -> Non
     async def test(engine: LocalEngine) -> None:
         found = await engine.embed_texts(texts)
         np.testing.assert_allclose(found.rows_ND, alone.embed_texts(texts), atol=1e-5)
-        assert found.model_version == storage.fingerprint(str(model))[:12]
+        assert found.model_version == artifacts.fingerprint(str(model))[:12]
         assert found.logit_scale == pytest.approx(alone.logit_scale)
         assert list(found.truncated) == [False, True, False, False]
         assert found.tokens[0] == found.tokens[3] == len(alone.tokenizer.encode(texts[:1])[0])
@@ -236,7 +236,7 @@ def test_what_is_served_is_told(model: Path) -> None:
         about = await engine.about()
         assert about["ready"]
         assert about["model"]["name"] == "model"
-        assert about["model"]["version"] == storage.fingerprint(str(model))[:12]
+        assert about["model"]["version"] == artifacts.fingerprint(str(model))[:12]
         assert about["model"]["dim"] == 16
         assert about["model"]["image_size"] == 32
         assert about["model"]["licenses"] == ["CC-BY-4.0"]
@@ -250,7 +250,7 @@ def test_models_are_exchanged_under_load_without_a_failure_or_a_mixture(
     other = publish_model(tmp_path / "other", seed=7)
     texts = [f"figure {number}" for number in range(40)]
     expected = {
-        storage.fingerprint(str(path))[:12]: encoder.load(str(path)).embed_texts(texts)
+        artifacts.fingerprint(str(path))[:12]: encoder.load(str(path)).embed_texts(texts)
         for path in (model, other)
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from biovl.core import artifacts as storage
+from biovl.core import artifacts
 from biovl.core.artifacts import Draft, Input, Manifest
 from biovl.core.errors import ArtifactError
 from serve.http.coordinator import Coordination, LocalCoordinator, ReleaseTarget, ReplicaReport
@@ -35,7 +35,7 @@ def second(tmp_path: Path) -> Path:
 
 
 def version(model: Path) -> str:
-    return storage.fingerprint(str(model))[:12]
+    return artifacts.fingerprint(str(model))[:12]
 
 
 def holder(coordinator: LocalCoordinator, name: str = "one", **changes: Any) -> Holder:
@@ -50,15 +50,15 @@ def served(replica: Holder) -> str:
 def test_an_index_of_another_model_is_refused_and_both_are_named(
     first: Path, second: Path, tmp_path: Path
 ) -> None:
-    of_first = storage.fingerprint(str(first))
+    of_first = artifacts.fingerprint(str(first))
     inputs = [Input(name="model", uri=str(first), fingerprint=of_first)]
     index = tmp_path / "index"
     Draft(str(index)).publish(Manifest(kind="index", config={}, counts={}, inputs=inputs))
-    assert find(str(first), str(index)).index_fingerprint == storage.fingerprint(str(index))
+    assert find(str(first), str(index)).index_fingerprint == artifacts.fingerprint(str(index))
     with pytest.raises(ArtifactError) as caught:
         find(str(second), str(index))
     assert of_first in str(caught.value)
-    assert storage.fingerprint(str(second)) in str(caught.value)
+    assert artifacts.fingerprint(str(second)) in str(caught.value)
 
 
 def test_before_anything_is_loaded_requests_are_told_to_come_again() -> None:

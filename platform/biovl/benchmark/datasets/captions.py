@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 import pyarrow as pa
 from pyarrow import csv
 
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
 from biovl.core import spreadsheets
@@ -69,7 +69,7 @@ def build(config: Config) -> Pairs:
     left_out = Counter({OUTSIDE: len(files) - len(kept)})
     table, files = table.take(kept), tuple(files[row] for row in kept)
     versions = [version_of(folder, file) for file in files]
-    return choosing.pairs(
+    return selection.pairs(
         name=name.rpartition(".")[0],
         images=ImageFiles(uri or ".", files, hash_of(versions)),
         texts=table[config.caption].cast(pa.string()).to_pylist(),

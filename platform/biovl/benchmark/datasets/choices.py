@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.benchmark import choices
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import choices, selection
 from biovl.benchmark.choices import Choices
 from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
 from biovl.core.artifacts import Folder
@@ -152,7 +151,7 @@ def build(config: Config) -> Choices:
 def _is_test(parts: Sequence[tuple[str, int]]) -> np.ndarray:
     """Return which rows are asked: those of files named test where there are any, else all."""
     splits = [
-        choosing.split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0])
+        selection.split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0])
         for name, _ in parts
     ]
     is_asked = [split == "test" or "test" not in splits for split in splits]

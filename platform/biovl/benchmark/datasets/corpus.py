@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.stored_images import Ranges, hash_of
 from biovl.core.artifacts import Folder, fingerprint, read_manifest
@@ -65,7 +65,7 @@ def build(config: Config) -> Pairs:
     )
     # The caption of the index is as published, 106; that of the shard can be read, 10^6.
     texts = pairs["caption"].to_pylist() if config.text == "caption" else _texts(images)
-    return choosing.pairs(
+    return selection.pairs(
         name=f"{config.path.rstrip('/').rpartition('/')[2]}-{config.split}",
         images=images,
         texts=texts,

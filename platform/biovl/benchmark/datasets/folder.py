@@ -6,7 +6,7 @@ The name of a folder is the name of its class, underscores read as spaces.
 from collections import Counter
 from dataclasses import dataclass
 
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.class_names import normalize
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
@@ -42,7 +42,7 @@ def build(config: Config) -> LabelledImages:
         top = tree.folder(tree.path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ArtifactError(f"{config.path} is no folder of class folders: {error}") from error
-    splits = {name: choosing.split_named(name) for name in top.folders}
+    splits = {name: selection.split_named(name) for name in top.folders}
     has_splits = bool(splits) and all(splits.values())
     found: dict[str, list[tuple[str, str]]] = {}
     for name, split in splits.items() if has_splits else [("", config.split)]:
@@ -77,7 +77,7 @@ def build(config: Config) -> LabelledImages:
     ]
     names = tuple(file for file, _, _ in rows)
     folder_of = Folder(config.path)
-    return choosing.labelled(
+    return selection.labelled(
         name=config.path.rstrip("/").rpartition("/")[2],
         images=ImageFiles(
             config.path, names, hash_of([version_of(folder_of, name) for name in names])

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from biovl.assemble.pairs import ARTICLE_COLUMNS, FIGURE_COLUMNS, article_facts, candidates
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.datasets.reports import drawn_key
 from biovl.benchmark.stored_images import Chosen, Column, hash_of
@@ -80,7 +80,7 @@ def build(config: Config) -> Pairs:
     )
     texts = [str(row["text"]) for row in chosen]
     about = pa.Table.from_pylist([{name: row[name] for name in _KEPT[3:]} for row in chosen])
-    return choosing.pairs(
+    return selection.pairs(
         name="long_captions",
         images=Chosen(images, np.array([row["row"] for row in chosen], np.int64)),
         texts=texts,

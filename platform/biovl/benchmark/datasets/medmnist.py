@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.datasets import SPLITS, LabelledImages
 from biovl.benchmark.stored_images import (
     Array,
@@ -69,7 +69,7 @@ def build(config: Config) -> LabelledImages:
     classes = config.classes or CLASSES.get(stem)
     if not classes:
         classes = tuple(f"class {number}" for number in range(int(label_N.max(initial=0)) + 1))
-    return choosing.labelled(
+    return selection.labelled(
         name=name.removesuffix(".npz"),
         images=JoinedImages(tuple(parts)),
         labels=label_N,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.datasets import Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import ImageFiles, hash_of, version_of
@@ -72,7 +72,7 @@ def build(config: Config) -> Pairs:
         for image in images[name[:-4]][: config.images or None]
     ]
     names = tuple(image for image, _, _ in rows)
-    return choosing.pairs(
+    return selection.pairs(
         name=config.path.rstrip("/").rpartition("/")[2],
         images=ImageFiles(
             config.path, names, hash_of([version_of(folder, name) for name in names])

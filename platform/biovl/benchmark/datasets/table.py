@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.datasets import Images, LabelledImages, Pairs
 from biovl.benchmark.stored_images import Chosen, Column, parquet_parts
 from biovl.core.artifacts import Folder
@@ -78,7 +78,7 @@ def build(config: Config) -> LabelledImages | Pairs:
     if config.text:
         texts = values[config.text].cast(pa.string()).fill_null("").to_pylist()
         about = values.select(config.about).append_column("id", pa.array(ids or range(len(images))))
-        return choosing.pairs(
+        return selection.pairs(
             name=name,
             images=Chosen(images, rows) if len(rows) < len(images) else images,
             texts=[texts[row] for row in rows],
@@ -95,7 +95,7 @@ def build(config: Config) -> LabelledImages | Pairs:
     split_N = _splits(config, values, parts)[rows]
     kept = np.flatnonzero(label_N >= 0)
     rows = rows[kept]
-    return choosing.labelled(
+    return selection.labelled(
         name=name,
         images=Chosen(images, rows) if len(rows) < len(images) else images,
         labels=label_N[kept],
@@ -175,9 +175,9 @@ def _class_names(schema: pa.Schema, column: str) -> list[str]:
 def _splits(config: Config, values: pa.Table, parts: tuple[tuple[str, int], ...]) -> np.ndarray:
     if config.split in values.column_names:
         stated = values[config.split].cast(pa.string()).fill_null("").to_pylist()
-        return np.array([choosing.split_named(name) or name for name in stated])
+        return np.array([selection.split_named(name) or name for name in stated])
     by_file = [
-        choosing.split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0])
+        selection.split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0])
         for name, _ in parts
     ]
     return np.repeat([split or "test" for split in by_file], [rows for _, rows in parts])

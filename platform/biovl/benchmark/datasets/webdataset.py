@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biovl.benchmark import selection as choosing
+from biovl.benchmark import selection
 from biovl.benchmark.datasets import LabelledImages, Pairs
 from biovl.benchmark.datasets.folder import ENDINGS
 from biovl.benchmark.stored_images import Ranges, hash_of, version_of
@@ -73,13 +73,13 @@ def build(config: Config) -> LabelledImages | Pairs:
     name, ids = config.path.rstrip("/").rpartition("/")[2], [row.key for row in rows]
     if all(row.label < 0 for row in rows):
         texts = [row.text for row in rows]
-        return choosing.pairs(name=name, images=images, texts=texts, ids=ids, left_out=+left_out)
+        return selection.pairs(name=name, images=images, texts=texts, ids=ids, left_out=+left_out)
     classes = config.classes
     if not classes and folder.exists("classnames.txt"):
         classes = tuple(folder.read("classnames.txt").decode().splitlines())
     if not classes:
         raise ArtifactError(f"{config.path} has no classnames.txt; name the labels: classes")
-    return choosing.labelled(
+    return selection.labelled(
         name=name,
         images=images,
         labels=[row.label for row in rows],
@@ -93,7 +93,7 @@ def build(config: Config) -> LabelledImages | Pairs:
 def _tars(config: Config, folder: Folder) -> list[tuple[str, str]]:
     found = [(name, config.split) for name in folder.names("", ".tar")]
     for inner in ("train", "val", "valid", "validation", "test"):
-        split = choosing.split_named(inner) or ""
+        split = selection.split_named(inner) or ""
         found += [(f"{inner}/{name}", split) for name in folder.names(inner, ".tar")]
     return found
 

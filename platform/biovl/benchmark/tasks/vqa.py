@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.benchmark import bootstrap
-from biovl.benchmark import vqa_answers as answers
+from biovl.benchmark import bootstrap, vqa_answers
 from biovl.benchmark.data import opened
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.config import LearningConfig
@@ -174,7 +173,7 @@ def _judged(
 ) -> pa.Table:
     """Return a row per question asked; a column for every score, null where it does not count."""
     known = set(answered.classes)
-    right = [answers.normalised(data.answers[row]) for row in rows]
+    right = [vqa_answers.normalised(data.answers[row]) for row in rows]
     kinds = data.kinds[rows].tolist()
     said = list(answered.predicted)
     scored = {
@@ -182,7 +181,7 @@ def _judged(
         "accuracy/majority": [
             float(majority.get(kind) == a) for kind, a in zip(kinds, right, strict=True)
         ],
-        "token_f1": [answers.token_f1(p, a, tokens) for p, a in zip(said, right, strict=True)],
+        "token_f1": [vqa_answers.token_f1(p, a, tokens) for p, a in zip(said, right, strict=True)],
     }
     columns = {
         "id": pa.array([data.ids[row] for row in rows], pa.string()),
@@ -210,7 +209,7 @@ def _mean(table: pa.Table, name: str) -> float | None:
 def _majority(data: Questions, train: np.ndarray) -> dict[str, str]:
     """Return the most frequent answer in training of each kind."""
     return {
-        kind: answers.most_frequent(
+        kind: vqa_answers.most_frequent(
             data.answers[row] for row in np.flatnonzero(train & (data.kinds == kind))
         )
         for kind in ("open", "closed")
@@ -230,7 +229,7 @@ def _numbers(unreadable: Mapping[str, str]) -> list[int]:
 
 def _tokens(name: str) -> Callable[[str], Sequence[Hashable]]:
     if not name:
-        return answers.words
+        return vqa_answers.words
     from transformers import AutoTokenizer
 
     try:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from biovl.benchmark import bootstrap, class_names, classification, classification_plots
+from biovl.benchmark import bootstrap, class_names, classification, classification_plots, selection
 from biovl.benchmark import data as opening
-from biovl.benchmark import selection as choosing
 from biovl.benchmark.bootstrap import IntervalEstimate
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.prompts import PROMPTS, SPELLINGS, filled, spellings_of
@@ -79,7 +78,7 @@ class ZeroShot:
         Raises:
             ConfigError: If there are words for other classes than the data has.
         """
-        found = choosing.only(opening.labelled(self.config.data), self.config.split)
+        found = selection.only(opening.labelled(self.config.data), self.config.split)
         self.classes(found)
         return found
 
