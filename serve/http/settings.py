@@ -42,13 +42,18 @@ class Limits(Checked):
     """Limits of one request. A request over a limit is rejected with the value and the limit."""
 
     body_mib: float = 20
+    """Maximum size of a request body, in MiB."""
     image_mib: float = 10
+    """Maximum size of one encoded image, in MiB."""
     image_megapixels: float = 64
+    """Maximum size of one decoded image, in megapixels."""
     request_megapixels: float = 128
     """All images of a request together, by their headers. Decoding them as WebP takes one core
     about a second."""
     text_chars: int = 4_096
+    """Maximum characters of one text."""
     k_max: int = 200
+    """Maximum results per page."""
     depth_max: int = 2_000
     """Maximum rank that pages can reach: offset + k."""
     exact_figures: int = 2_000_000
@@ -56,24 +61,30 @@ class Limits(Checked):
     inputs_max: int = 64
     """Texts or images per request."""
     classes_max: int = 1_000
+    """Maximum classes of a classification request."""
     templates_max: int = 32
+    """Maximum prompt templates of a classification request."""
     timeout_s: float = 30
-    """From the last byte of a request to the first byte of the response."""
+    """Maximum seconds from the last byte of a request to the first byte of the response."""
     body_s: float = 30
-    """From the first byte of a request to the last; slower uploads are answered with 408."""
+    """Maximum seconds from the first byte of a request to the last; slower uploads are answered
+    with 408."""
     concurrent_requests: int = 128
-    """Per replica; more are answered with 503 and Retry-After."""
+    """Maximum concurrent requests per replica; more are answered with 503 and Retry-After."""
 
 
 class Rate(Checked):
     """Rate limits of requests and pixels, per API key, or per client address without keys."""
 
     per_s: float | None = None
-    """None: no limit."""
+    """Requests per second; None: no limit."""
     burst: int = 40
+    """Requests that may exceed ``per_s`` at once: the size of the token bucket."""
     megapixels_per_s: float | None = 100
-    """Decoded megapixels, by image headers. More are answered with 429; None: no limit."""
+    """Decoded megapixels per second, by image headers; more are answered with 429. None: no
+    limit."""
     megapixels_burst: int = 512
+    """Megapixels that may exceed ``megapixels_per_s`` at once: the size of the token bucket."""
 
 
 def read_settings(kind: type[Kind], values: Mapping[str, Any]) -> Kind:

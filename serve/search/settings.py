@@ -30,10 +30,15 @@ class BatchSettings(Checked):
     """Dynamic batching of the encoder, over concurrent requests."""
 
     images_max: int = 32
+    """Maximum images per batch."""
     texts_max: int = 64
+    """Maximum texts per batch."""
     wait_ms: float = 0
-    """How long to wait for a full batch while the encoder is idle; useful on a GPU only."""
+    """How long to wait for a full batch while the encoder is idle, in milliseconds; useful on a GPU
+    only."""
     queue_max: int = 512
+    """Maximum images, or texts, that wait for the encoder; further requests are answered with
+    503."""
 
 
 class Replicas(Checked):
@@ -41,7 +46,7 @@ class Replicas(Checked):
 
     http: int | tuple[int, int] = 1
     encoder: int | tuple[int, int] = 1
-    """A number, or [min, max] for autoscaling."""
+    """Number of replicas, or [min, max] for autoscaling."""
     search: int | tuple[int, int] = 1
     encoder_gpus: float = 0
     """GPUs per replica; 0 runs on the CPU, a fraction shares one GPU."""
@@ -70,7 +75,7 @@ class Settings(Checked):
     replicas: Replicas = Replicas()
     cors_origins: tuple[str, ...] = ()
     proxy: bool = True
-    """Whether to enable ``/v1/proxy``."""
+    """Whether to serve ``/v1/proxy``."""
     cache_folder: str | None = None
     """Folder for local copies of ``s3://`` folders; a temporary folder by default."""
     log_format: Literal["json", "text"] = "json"

@@ -114,7 +114,7 @@ def test_unknown_names_list_the_known_ones(changes: dict, message: str) -> None:
     ("changes", "message"),
     [
         ({"benchmarks": ["pcam"], "models": {"a": "b"}}, "one of model, models and wise_ft"),
-        ({}, "say what is asked"),
+        ({}, "tasks or benchmarks"),
         ({"tasks": {"a/b": {"name": "retrieval"}}}, "names of models and tasks"),
         ({"benchmarks": ["pcam"], "resamples": 0}, "at least 1"),
     ],

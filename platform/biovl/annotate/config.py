@@ -1,4 +1,4 @@
-"""The settings of annotate."""
+"""Settings of annotate."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,17 +17,19 @@ from biovl.core.tables import COLUMNS
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotateWorkers:
-    """Those that hold a copy of the model. More of them change nothing but the time."""
+    """Actors that hold a copy of the model. Their number affects speed, not results."""
 
     count: int = 0
-    """The most there are; 0: as many as there are cores, or with ``gpus`` as the cluster gives."""
+    """Maximum number of actors. 0: on CPUs, one per ``cpus`` cores of the cluster; with ``gpus``,
+    as many as the cluster can provide."""
     least: int = 1
-    """How many there are from the beginning; the rest come when there is work for them."""
+    """Number of actors at the start, at least 1; more are added up to ``count`` while batches
+    wait."""
     gpus: float = 0
-    """Of each; 0 computes on the CPU."""
+    """GPUs per actor; 0 computes on the CPU, a fraction shares one GPU."""
     cpus: int = 1
-    """Of each: the threads of its model. Decoding has cores of its own where the models have GPUs,
-    and shares theirs where not."""
+    """CPU cores per actor: the threads of its model. Images are decoded on other cores if the
+    models run on GPUs, otherwise on the same ones."""
 
     def __post_init__(self) -> None:
         if self.count < 0 or self.least < 1 or self.cpus < 1 or self.gpus < 0:
@@ -38,36 +40,39 @@ class AnnotateWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotateConfig:
-    """What to compute, of which table, and where to put it."""
+    """Which columns to compute, for which table, and where to publish them."""
 
     table: str
-    """The images: ``figures/``, or a folder of Parquet files with a column image."""
+    """The table of images: ``figures/``, or a folder of Parquet files with a column ``image``."""
     annotator: Plugin
-    """What is computed, by name, with its settings."""
+    """The annotator that computes the columns: its name and its settings."""
     weights: str = ""
-    """Of the annotator's model: a folder, local or ``s3://``, or where it takes one a name on the
-    hub."""
+    """Weights of the annotator's model: a folder, local or ``s3://``, or, if the annotator accepts
+    one, a model name on the Hugging Face hub. Empty for annotators without a model."""
     out: str = ""
-    """The folder to publish; empty: ``columns/NAME`` in the table's."""
+    """The folder to publish, local or ``s3://``; empty: ``columns/NAME`` in the folder of the
+    table."""
 
     precision: Precision = "auto"
-    """Of the model's arithmetic: float32, bfloat16, or auto, which is bfloat16 on GPUs that have
-    it."""
+    """Precision of the model: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on GPUs that support
+    it, otherwise float32."""
     batch: int = 64
-    """Rows that go through the model at a time, and that a killed job keeps or does again."""
+    """Rows per forward pass of the model. Finished batches are not computed again after an
+    interruption."""
     rows_per_task: int = 1_024
-    """Rows that a task prepares, at least one row group of the table."""
+    """Rows that one task reads and decodes, at least one row group of the table."""
     workers: AnnotateWorkers = field(default_factory=AnnotateWorkers)
+    """Number and resources of the actors."""
 
     may_be_empty: bool = False
-    """Whether a result without anything usable is published; else it is an error."""
+    """Whether to publish a result without any usable row; otherwise this is an error."""
 
     def __post_init__(self) -> None:
         if min(self.batch, self.rows_per_task) < 1:
             raise ValueError("batch and rows_per_task must be positive")
         if configs.is_unfinished(self):
             return
-        # Here, so that a name or a setting that is not known is told as the others are.
+        # Resolved here, so that unknown names and settings are reported with other invalid ones.
         _, settings = plugins.resolve("annotate.annotators", self._plugin)
         if not self.out:
             out = f"{self.table.rstrip('/')}/{COLUMNS}/{settings.column}"
@@ -75,25 +80,25 @@ class AnnotateConfig:
 
     @property
     def _plugin(self) -> Plugin:
-        given = {"weights": self.weights} if self.weights else {}
-        return Plugin(self.annotator.name, {**self.annotator.settings, **given})
+        weights = {"weights": self.weights} if self.weights else {}
+        return Plugin(self.annotator.name, {**self.annotator.settings, **weights})
 
     @property
     def batches_at_once(self) -> int:
-        """How many batches a copy takes: several where it waits for a server, alone."""
+        """Concurrent batches per actor: more than one if it waits for a remote endpoint."""
         _, settings = plugins.resolve("annotate.annotators", self._plugin)
         return int(getattr(settings, "batches_at_once", 1))
 
     @property
     def has_weights(self) -> bool:
-        """Whether there is a model for PyTorch; annotators of texts have none."""
+        """Whether the annotator has a PyTorch model; annotators that only read texts have none."""
         return bool(self._plugin.settings.get("weights"))
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the settings of the annotator, its defaults among them.
+        """Return the annotator's settings, including its defaults.
 
-        Those that do not change the columns are left out: ``weights``, which stand among the
-        inputs, and where and how fast an endpoint may be asked.
+        Settings that do not change the columns are left out: ``weights``, which are recorded among
+        the inputs, and the address and rate limit of an endpoint.
         """
         _, settings = plugins.resolve("annotate.annotators", self._plugin)
         plain = configs.to_plain(settings)
@@ -107,10 +112,10 @@ class AnnotateConfig:
         return configs.defaults(type(settings), "annotator")
 
     def inputs(self) -> list[Input]:
-        """Return what the annotator reads beside the table: weights, and files of its settings.
+        """Return the inputs in addition to the table: weights, and files named in the settings.
 
         Raises:
-            ConfigError: If there is no such file.
+            ConfigError: If a file does not exist.
         """
         _, settings = plugins.resolve("annotate.annotators", self._plugin)
         files = [
@@ -120,13 +125,13 @@ class AnnotateConfig:
         return [*weights.as_input(self.weights), *files]
 
     def make(self) -> Annotator:
-        """Return the annotator.
+        """Create the annotator.
 
         Raises:
-            ArtifactError: If it has no weights, or not those it takes.
+            ArtifactError: If its weights are missing or are not those of its model.
         """
-        made: Annotator = plugins.make("annotate.annotators", self._plugin)
-        return made
+        annotator: Annotator = plugins.make("annotate.annotators", self._plugin)
+        return annotator
 
 
 def dinov2() -> AnnotateConfig:
@@ -137,53 +142,53 @@ def dinov2() -> AnnotateConfig:
 
 
 def dinov2_small() -> AnnotateConfig:
-    """DINOv2 ViT-S/14: 384 numbers for 1,024, a fourteenth of the work (needs table)."""
+    """DINOv2 ViT-S/14: 384 dimensions, not 1,024, at a fourteenth of the compute (needs table)."""
     return replace(dinov2(), weights="facebook/dinov2-small")
 
 
 def dinov2_base() -> AnnotateConfig:
-    """DINOv2 ViT-B/14: 768 numbers (needs table)."""
+    """DINOv2 ViT-B/14: 768 dimensions (needs table)."""
     return replace(dinov2(), weights="facebook/dinov2-base")
 
 
 def dinov2_giant() -> AnnotateConfig:
-    """DINOv2 ViT-g/14: 1,536 numbers (needs table)."""
+    """DINOv2 ViT-g/14: 1,536 dimensions (needs table)."""
     return replace(dinov2(), weights="facebook/dinov2-giant")
 
 
 def clip() -> AnnotateConfig:
-    """Images by a model of ours, or captions with annotator.of=text (needs table, weights)."""
+    """Embeddings by your model: images, or captions if annotator.of=text (needs table, weights)."""
     return AnnotateConfig(table=REQUIRED, annotator=Plugin("clip"))
 
 
 def image_type() -> AnnotateConfig:
-    """The nearest keyword of a taxonomy, by a model of ours, and a chart (needs table, weights)."""
+    """Type of each image by its nearest keyword, and a chart of types (needs table, weights)."""
     return AnnotateConfig(table=REQUIRED, annotator=Plugin("image_type"))
 
 
 def context() -> AnnotateConfig:
-    """Caption, citing sentences and the abstract's, and acronyms: no model (needs table)."""
+    """Caption with citing sentences, abstract and acronyms spelled out: no model (needs table)."""
     return AnnotateConfig(table=REQUIRED, annotator=Plugin("context"))
 
 
-# The model and its endpoint: annotator.endpoint.url, with a key in OPENAI_API_KEY if it wants one.
+# The endpoint is annotator.endpoint.url; its API key, if any, is read from OPENAI_API_KEY.
 def longcap() -> AnnotateConfig:
     """LongCAP as in the paper, Qwen2-VL-72B (needs table, annotator.endpoint.url, …cache)."""
-    # Batches are asked for at once: of so many figures the last ones are few.
+    # Requests of a batch are concurrent: large batches keep the endpoint busy to their end.
     return AnnotateConfig(
         table=REQUIRED, annotator=_longcap("Qwen/Qwen2-VL-72B-Instruct"), batch=256
     )
 
 
 def longcap_on_gpus() -> AnnotateConfig:
-    """The same on four GPUs of the cluster by vLLM (needs table, annotator.cache; ray[llm])."""
+    """LongCAP with vLLM on four GPUs of the cluster (needs table, annotator.cache; ray[llm])."""
     engine = {"copies": 1, "gpus": 4}
     annotator = _longcap("Qwen/Qwen2-VL-72B-Instruct", engine=engine)
     return replace(longcap(), annotator=annotator)
 
 
 def longcap_small() -> AnnotateConfig:
-    """The same by a model for one GPU, Qwen2.5-VL-7B (needs what longcap needs)."""
+    """LongCAP with a model for one GPU, Qwen2.5-VL-7B (needs what longcap needs)."""
     return replace(longcap(), annotator=_longcap("Qwen/Qwen2.5-VL-7B-Instruct"))
 
 

@@ -1,4 +1,4 @@
-"""The settings of assemble."""
+"""Settings of assemble."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -10,7 +10,7 @@ from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 
 RETRACTION = "not_retracted"
-"""The rule that drops articles known to be retracted."""
+"""Name of the rule that drops retracted articles."""
 
 
 DEFAULT_RULES = (
@@ -19,7 +19,7 @@ DEFAULT_RULES = (
     Plugin("newest_version"),
     Plugin(RETRACTION),
     Plugin("has_caption"),
-    # Thumbnails, spacers and rulers: nothing a model of 224 px could see.
+    # Drops thumbnails, spacers and rulers, which show nothing at a model's 224 px.
     Plugin("min_side", {"px": 64}),
     Plugin("max_aspect", {"ratio": 10}),
 )
@@ -27,14 +27,15 @@ DEFAULT_RULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ImageConfig:
-    """How images go into the shards."""
+    """How images are stored in the shards."""
 
     short_side_px: int | None = None
-    """None keeps the published bytes (what training readers do not know or get wrong becomes PNG:
-    TIFF, GIF, 16 bits …); a number makes the shorter side at most this long, in RGB JPEG."""
+    """Maximum length of the shorter side, in pixels: larger images are reduced, and stored as RGB
+    JPEG. None: keep the published bytes; formats that training readers do not support or decode
+    wrongly (TIFF, GIF, 16 bits …) become PNG."""
 
     jpeg_quality: int = 90
-    """Pillow's scale, for images that are made smaller."""
+    """JPEG quality of reduced images, 1..95 on Pillow's scale."""
 
     def __post_init__(self) -> None:
         if self.short_side_px is not None and self.short_side_px < 1:
@@ -45,21 +46,20 @@ class ImageConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitShares:
-    """Which share of the articles, or of the groups of a table, is kept from training."""
+    """Sizes of the val and test splits, which consist of whole articles or groups of a table."""
 
     val_permyriad: int = 500
-    """Articles of 10,000 that go to val; 0: none."""
+    """Articles of 10,000 that go to val; 0: no val split."""
 
     test_permyriad: int = 500
-    """Articles of 10,000 that go to test; 0: none."""
+    """Articles of 10,000 that go to test; 0: no test split."""
 
     least_articles: int = 50
-    """Where a share is fewer, val and test have so many articles each, but for that no more than a
-    tenth of all, or one. 0: the shares alone decide."""
+    """Minimum articles of val, and of test: smaller splits are extended to this number, but to at
+    most a tenth of all articles, and at least one. 0: no minimum."""
 
     most_articles: int | None = 10_000
-    """Where a share is more, val and test have so many articles each; None: the shares alone
-    decide."""
+    """Maximum articles of val, and of test; larger splits are cut to it. None: no maximum."""
 
     def __post_init__(self) -> None:
         if self.least_articles < 0 or (self.most_articles or 1) < max(1, self.least_articles):
@@ -72,13 +72,14 @@ class SplitShares:
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicateConfig:
-    """Which images count as the same."""
+    """Which images count as duplicates."""
 
     near: bool = True
-    """Whether images that only look alike count, and not just equal files."""
+    """Whether similar images, by perceptual hash, count as duplicates, in addition to identical
+    files."""
 
     max_distance: int = MAX_DISTANCE
-    """Bits by which the perceptual hashes of near duplicates may differ, 0 to 8."""
+    """Maximum Hamming distance of the 64-bit perceptual hashes of near duplicates, 0..8 bits."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_distance <= 8:
@@ -87,39 +88,42 @@ class DuplicateConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BalanceConfig:
-    """How many pairs of a concept are enough. Asked last, of pairs that nothing else drops."""
+    """Maximum number of pairs per label. Applied last, to pairs that no rule drops."""
 
     column: str = "global_concepts"
-    """Of labels, one or several a row; a row with several needs room under each of them."""
+    """Column with the labels: one string per row, or a list of strings. A row with several labels
+    is kept only if none of them has reached the cap."""
 
     cap: int | None = None
-    """The most pairs of a label; pairs without one count as a label of their own."""
+    """Maximum pairs per label; pairs without a label count as one label of their own. None: no
+    cap."""
 
     target: int | None = None
-    """In place of a cap: the largest one with which at most so many pairs stay."""
+    """Instead of ``cap``: the largest cap that keeps at most this many pairs in total is used.
+    None: no target."""
 
     def __post_init__(self) -> None:
         for name, value in (("cap", self.cap), ("target", self.target)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, got {value}")
         if self.cap is not None and self.target is not None:
-            raise ValueError("a cap and a target contradict each other: give one of them")
+            raise ValueError("cap and target exclude each other: set one of them")
 
     @property
     def asked(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether a cap or a target is set."""
         return self.cap is not None or self.target is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """How the pairs are spread over tars."""
+    """Maximum size of a tar shard."""
 
     pairs: int = 10_000
-    """At most so many pairs in a shard."""
+    """Maximum pairs per shard."""
 
     size_mb: int = 1_000
-    """At most so many bytes, unless a single pair has more."""
+    """Maximum size of a shard in MB; only a single larger pair exceeds it."""
 
     def __post_init__(self) -> None:
         if self.pairs < 1 or self.size_mb < 1:
@@ -128,63 +132,72 @@ class ShardConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AssembleConfig:
-    """What a corpus is made of."""
+    """Which rows become a corpus, and how they are stored."""
 
     figures: str
-    """The folder that harvest published, or panels that split made of it."""
+    """A folder published by harvest, or the panels that split published from it; local or
+    ``s3://``."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
 
     updates: tuple[str, ...] = ()
-    """Later harvests of what had changed, in their order. What their ``tombstones.parquet`` names
-    of the harvests before them is left out."""
+    """Later incremental harvests, in chronological order. Rows of earlier harvests that a later
+    ``tombstones.parquet`` lists are left out."""
 
     columns: tuple[str, ...] = ()
-    """Published folders of further columns, part for part beside the figures; with updates, the
-    same columns of each."""
+    """Published folders of additional columns, with the same parts and rows as the figures; with
+    ``updates``, the same columns for each harvest."""
 
     rules: tuple[Plugin, ...] = DEFAULT_RULES
-    """Asked in this order; a dropped pair is counted under the first that rejects it.
-    ``rules+=min_side(300)`` adds one to those of the recipe, ``rules-=min_side`` removes one, and
-    ``rules=[…]`` replaces all of them."""
+    """Rules that drop rows, applied in this order; a dropped pair counts under the first rule that
+    rejects it. ``rules+=min_side(300)`` adds a rule to those of the recipe, ``rules-=min_side``
+    removes one, and ``rules=[…]`` replaces all."""
 
     retracted: Literal["drop", "keep"] = "drop"
-    """Articles known to be retracted. ``drop`` needs the rule not_retracted, so that no other list
-    of rules lets them in unnoticed; ``keep`` trains on them, and removes the rule."""
+    """What to do with retracted articles. ``drop`` requires the rule ``not_retracted``, so that a
+    custom list of rules cannot admit them by accident; ``keep`` removes the rule and trains on
+    them."""
 
     leaks: tuple[str, ...] = ()
-    """Published reports of benchmarks that were given an index: figures near to an image of a
-    benchmark are left out, so that a model can be judged by it. Near is the same file or an image
-    that looks alike by perceptual hash."""
+    """Published benchmark reports that were made with an index. Figures that duplicate a benchmark
+    image are left out, so that the model can be evaluated on it: identical files, and images with a
+    similar perceptual hash."""
 
     leak_similarity: float | None = None
-    """From which cosine on images that a report finds near by their vectors are left out as well.
-    What is near depends on the model: a small one takes many images for the same."""
+    """Also leave out figures whose embedding is at least this similar to a benchmark image in the
+    reports of ``leaks``, as cosine similarity. None: do not compare embeddings. A good threshold
+    depends on the model: small models give high similarities to many different images."""
 
     text: Literal[
         "caption", "caption+mentions", "context_caption", "expanded_caption", "long_caption"
     ] = "caption"
-    """What a pair's text is: its caption, its caption and the paragraphs that cite it, or what
-    annotate wrote in a column of that name (in ``columns``), which else stands beside the text."""
+    """Text of a pair: ``caption``; ``caption+mentions``, the caption and the paragraphs that cite
+    the figure; or a column of this name written by annotate (in ``columns``). Columns that are not
+    selected are stored next to the text."""
 
     image: ImageConfig = field(default_factory=ImageConfig)
+    """How images are stored in the shards."""
     split: SplitShares = field(default_factory=SplitShares)
+    """Sizes of the val and test splits."""
     duplicates: DuplicateConfig = field(default_factory=DuplicateConfig)
+    """Which images count as duplicates."""
     balance: BalanceConfig = field(default_factory=BalanceConfig)
+    """Maximum number of pairs per label."""
     shard: ShardConfig = field(default_factory=ShardConfig)
+    """Maximum size of a shard."""
 
     may_be_empty: bool = False
-    """Whether a result without anything usable is published; else it is an error."""
+    """Whether to publish a result without any usable row; otherwise this is an error."""
 
     seed: int = 0
-    """Decides the order of the pairs, and which stay where balance leaves some out; the split
-    depends on the article's id alone."""
+    """Seed of the order of the pairs, and of the choice of pairs that ``balance`` keeps. Splits do
+    not depend on it: they are a function of the article ids."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be in 0..2^64-1, got {self.seed}")
-        # Here, so that a name or a setting that is not known is reported as the others are.
+        # Checked here, so that unknown names and settings are reported with other invalid ones.
         named = tuple(with_names(rule) for rule in self.rules)
         make_rules(named)
         if self.retracted == "keep":
@@ -205,9 +218,9 @@ def default() -> AssembleConfig:
 
 
 def training() -> AssembleConfig:
-    """The default, its images made small enough to decode at training speed (288 px)."""
-    # Enough for models of 224 px, which are all of the papers' but biomedclip_384 (with crops of
-    # 0.9 of the area up to 273 px); pretrain refuses larger ones on such a corpus.
+    """The default, with images reduced to 288 px, which decode at training speed."""
+    # Enough for inputs of 224 px (273 px with crops of 0.9 of the area): all models of the papers
+    # but biomedclip_384. Pretrain rejects larger models on such a corpus.
     return replace(default(), image=ImageConfig(short_side_px=288))
 
 
@@ -228,7 +241,7 @@ def concept_filtered() -> AssembleConfig:
     # BIOMEDICA, section 6: "only concepts within clinical and scientific imaging, immunoassays,
     # illustrative diagrams, chemical structures, maps, tools and materials, and
     # hand-drawn/screen-based visuals"; 6,602,752 of 24,076,288 pairs. Scientific imaging is
-    # microscopy (14.6). A figure that has such a concept beside a plot stays.
+    # microscopy (14.6). A figure with such a concept and a plot is kept.
     kept = [
         *("Clinical Imaging", "Microscopy", "Immuno Assays", "Illustrative Diagrams"),
         *("Chemical Structures", "Maps", "Tools and Materials"),
@@ -239,7 +252,7 @@ def concept_filtered() -> AssembleConfig:
 
 
 def concept_balanced() -> AssembleConfig:
-    """BMCA-CLIP_CB: training, topics capped so that 8.4 M stay (needs columns with labels)."""
+    """BMCA-CLIP_CB: training, labels capped to keep 8.4 M pairs (needs columns with labels)."""
     # BIOMEDICA, section 6. With the counts of its table 16 that is a cap of 1,056,373; smaller
     # corpora are balanced with balance.cap=… or a target of their own.
     return replace(training(), balance=BalanceConfig(column="global_concepts", target=8_404_992))
@@ -253,7 +266,7 @@ def pmc_15m() -> AssembleConfig:
 
 
 def small() -> AssembleConfig:
-    """The default for a few articles: a tenth of them to val, a tenth to test."""
+    """The default for small corpora: 10 % of the articles to val, 10 % to test."""
     return replace(default(), split=SplitShares(val_permyriad=1_000, test_permyriad=1_000))
 
 

@@ -1,4 +1,4 @@
-"""Settings of a benchmark run: which models are asked what."""
+"""Settings of benchmark: which models are evaluated on which tasks."""
 
 import re
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkWorkers:
-    """Who embeds, and who trains where a task does."""
+    """Actors that compute embeddings, and workers of tasks that train."""
 
     count: int = 1
-    """Copies of a model, each on a worker."""
+    """Number of workers, each with a copy of the model."""
     cpus: float = 1
-    """Of a worker; as many threads decode images."""
+    """CPU cores per worker, and threads that decode images."""
     gpus: float = 0
-    """Of a worker; 0 computes on CPUs."""
+    """GPUs per worker; 0 computes on the CPU."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.cpus <= 0 or self.gpus < 0:
@@ -31,60 +31,66 @@ class BenchmarkWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkConfig:
-    """A run: models, and what they are asked."""
+    """A benchmark run: models and tasks."""
 
     out: str
-    """Where the report is published, local or s3://."""
+    """Where the report is published, local or ``s3://``."""
     model: str | tuple[str, ...] = ()
-    """A model, or several: a folder of ours, local-dir:FOLDER, a folder of transformers, or a name
-    of open_clip with weights (ViT-B-32/laion2b_s34b_b79k)."""
+    """One model or several: a folder published by pretrain, ``local-dir:FOLDER``, a folder of
+    transformers, or an open_clip name with its weights (``ViT-B-32/laion2b_s34b_b79k``)."""
     models: Mapping[str, str] = field(default_factory=dict)
-    """Models by the name the table gives them: {"ours": "DIR", "clip": "ViT-B-32/openai"}."""
+    """Instead of ``model``: models by the name to use in the report, ``{"ours": "DIR", "clip":
+    "ViT-B-32/openai"}``."""
     wise_ft: WiseFt | None = None
-    """In their place two models, of which those between are judged as well:
-    {"base": "DIR", "tuned": "DIR"}."""
+    """Instead of ``model``: two models, ``{"base": "DIR", "tuned": "DIR"}``; they and their
+    interpolations are evaluated."""
     tasks: Mapping[str, Plugin] = field(default_factory=dict)
-    """What is asked, by name: a task and its settings. Recipes fill this in; tasks.NAME.SETTING=…
-    changes a setting of one."""
+    """Tasks and their settings by name. Recipes fill this in; ``tasks.NAME.SETTING=…`` changes one
+    setting."""
     benchmarks: tuple[str, ...] = ()
-    """Benchmarks and suites of the table that --list prints."""
+    """Benchmarks and suites to evaluate, by name; ``--list`` prints them."""
     benchmarks_as: str = "closed_vqa"
-    """The task by which benchmarks of images with classes are asked: closed_vqa, zero_shot,
-    linear_probe, fine_tune."""
+    """Task for benchmarks that classify images: ``closed_vqa``, ``zero_shot``, ``linear_probe`` or
+    ``fine_tune``."""
     corpus: str = ""
-    """A corpus of ours, for tasks that read one."""
+    """A corpus published by assemble, for tasks that read one, local or ``s3://``."""
     data: str | Plugin = ""
-    """Where the data of a task is, or its description, for tasks that do not say themselves."""
+    """Data of tasks that do not set their own: a folder, or a dataset plug-in with its settings."""
     index: str = ""
-    """An index of the corpus a model was trained on: near duplicates among a benchmark's images are
-    reported, by file, and by vector if the index is of that model."""
+    """An index of the corpus a model was trained on. Near duplicates of benchmark images in it are
+    reported: identical files, and, if the index was made with the evaluated model, similar
+    embeddings. Empty: no check."""
     figures: str = ""
-    """What that corpus was made from: near duplicates are found by perceptual hash as well."""
+    """The figures that corpus was made from: near duplicates are also searched by perceptual hash.
+    Needs ``index``."""
     data_root: str = ""
-    """The folder that benchmarks of the table lie in."""
+    """The folder that contains the data of ``benchmarks``."""
     cache: str = ""
-    """Where vectors are kept for other runs; empty is .benchmark-cache beside out."""
+    """A folder that caches embeddings for later runs; empty: ``.benchmark-cache`` next to
+    ``out``."""
     resamples: int = 1_000
-    """Of the bootstrap intervals."""
+    """Bootstrap resamples of the confidence intervals."""
     seed: int = 0
-    """Of all draws."""
+    """Seed of all random choices."""
     precision: Precision = "auto"
-    """Of the towers' arithmetic: float32, bfloat16, or auto, which is the latter on GPUs."""
+    """Precision of the towers: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on GPUs that
+    support it, otherwise float32."""
     batch: int = 64
-    """Images or texts that a model sees at a time."""
+    """Images, or texts, per forward pass of a model."""
     per_unit: int = 1_024
-    """Images or texts embedded by one task: what is lost when a worker is."""
+    """Images or texts per embedding task: the work that is repeated if a worker fails."""
     workers: BenchmarkWorkers = field(default_factory=BenchmarkWorkers)
+    """Number and resources of the workers."""
 
     def __post_init__(self) -> None:
         if is_unfinished(self):
             return
         if [bool(self.model), bool(self.models), self.wise_ft is not None].count(True) != 1:
-            raise ValueError("name what is judged: set one of model, models and wise_ft")
+            raise ValueError("set exactly one of model, models and wise_ft")
         if not self.tasks and not self.benchmarks:
-            raise ValueError("say what is asked: tasks or benchmarks")
+            raise ValueError("set tasks or benchmarks")
         if self.figures and not self.index:
-            raise ValueError("figures are looked at for near duplicates beside an index: set index")
+            raise ValueError("figures are only compared if index is set: set index")
         if min(self.resamples, self.batch, self.per_unit) < 1:
             raise ValueError("resamples, batch and per_unit are at least 1")
         for name in (*self.models, *self.tasks):
@@ -94,31 +100,31 @@ class BenchmarkConfig:
                 )
 
     def named_models(self) -> dict[str, str]:
-        """Return the models by name; those without one get the last part of where they are."""
+        """Return the models by name; an unnamed model is called after the last part of its path."""
         if self.wise_ft is not None:
             return self.wise_ft.models()
         if self.models:
             return dict(self.models)
-        found: dict[str, str] = {}
+        named: dict[str, str] = {}
         for uri in (self.model,) if isinstance(self.model, str) else self.model:
             is_name = "://" not in uri and not uri.startswith(("/", ".", "~", "local-dir:"))
             whole = uri.replace("/", "-") if is_name else uri.rstrip("/").rpartition("/")[2]
             stem = re.sub(r"[^A-Za-z0-9._-]+", "-", whole).strip("-.") or "model"
             name, number = stem, 2
-            while name in found:
+            while name in named:
                 name, number = f"{stem}-{number}", number + 1
-            found[name] = uri
-        return found
+            named[name] = uri
+        return named
 
     def cache_uri(self) -> str:
-        """Return where vectors are kept."""
+        """Return the folder of cached embeddings."""
         if self.cache:
             return self.cache
         parent = self.out.rstrip("/").rpartition("/")[0]
         return f"{parent}/.benchmark-cache" if parent else ".benchmark-cache"
 
     def shared(self) -> dict[str, Any]:
-        """Return what tasks take from here unless they say otherwise."""
+        """Return the settings that tasks inherit unless they set their own."""
         values = {
             "corpus": self.corpus,
             "data": self.data,
@@ -128,34 +134,34 @@ class BenchmarkConfig:
         return {name: value for name, value in values.items() if value != ""}
 
 
-# Medical questions. METER's rates and module are what the task has for defaults; epochs and batches
-# for sets this small are M3AE's (arXiv:2209.07098), which is METER with another pretraining.
+# Visual question answering. The task's default learning rates and fusion module are METER's; epochs
+# and batch size are those of M3AE (arXiv:2209.07098), METER with other pretraining, for small sets.
 def vqa() -> BenchmarkConfig:
-    """Medical questions as METER: VQA-RAD, towers tuned (needs data: VQA-RAD unpacked, out)."""
+    """Medical VQA with METER's fusion module: VQA-RAD, towers tuned (needs data: VQA-RAD, out)."""
     return _asking("vqa")
 
 
 def vqa_as_published() -> BenchmarkConfig:
-    """VQA-RAD as papers with 3,064 and 451: trains on 284 templated questions of test."""
+    """VQA-RAD with the papers' 3,064 and 451 questions: trains on 284 templated ones of test."""
     return _asking("vqa", templated="all", repeated="keep")
 
 
 def vqa_slake() -> BenchmarkConfig:
-    """SLAKE in English as METER, towers tuned (needs data: SLAKE unpacked, out)."""
+    """SLAKE in English with METER's fusion module, towers tuned (needs data: SLAKE, out)."""
     return _asking("vqa", learning={"epochs": 15, "batch": 32})
 
 
 def vqa_frozen() -> BenchmarkConfig:
-    """Medical questions by a small module on frozen towers, for CPUs (needs data, out)."""
+    """Medical VQA with a small fusion module on frozen towers, for CPUs (needs data, out)."""
     fusion = {"layers": 2, "width": 192, "heads": 6}
-    # A module this small learns faster; the towers, whose rate it is, do not learn.
+    # A higher learning rate for a small module; towers, for which lr is defined, are frozen.
     adam = {"lr": 1e-4, "head_times": 10}
     learning = {"towers": "frozen", "epochs": 20, "fusion": fusion, "adam": adam}
     return _asking("vqa", learning=learning)
 
 
 def retrieval() -> BenchmarkConfig:
-    """The text of every image and the image of every text (needs corpus or data, out)."""
+    """Image-to-text and text-to-image retrieval (needs corpus or data, out)."""
     return _asking("retrieval")
 
 
@@ -166,22 +172,22 @@ def long_retrieval() -> BenchmarkConfig:
 
 
 def zero_shot() -> BenchmarkConfig:
-    """The class whose prompts are nearest to the image (needs data: class folders …, out)."""
+    """Zero-shot classification by the nearest class prompt (needs data: class folders …, out)."""
     return _asking("zero_shot")
 
 
 def closed_vqa() -> BenchmarkConfig:
-    """The option whose caption is nearest, in two wordings (needs data, out)."""
+    """Closed VQA: the option whose caption is nearest, in two wordings (needs data, out)."""
     return _asking("closed_vqa")
 
 
 def linear_probe() -> BenchmarkConfig:
-    """Logistic regression on vectors of 1, 10 and 100 % of train (needs data with train, out)."""
+    """Logistic regression on embeddings of 1, 10, 100 % of train (needs data with train, out)."""
     return _asking("linear_probe")
 
 
 def fine_tune() -> BenchmarkConfig:
-    """The whole image tower trained with a new head (needs data with train, out; a GPU is wise)."""
+    """Fine-tune the image tower with a new head (needs data with train, out; better on a GPU)."""
     return _asking("fine_tune")
 
 

@@ -1,4 +1,4 @@
-"""The settings of cluster."""
+"""Settings of cluster."""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,13 +7,14 @@ from biovl.core.config import REQUIRED, Recipe
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterWorkers:
-    """Who clusters. Decides nothing about the result."""
+    """Workers of the clustering. They affect speed, not results."""
 
     count: int | None = None
-    """Workers that hold vectors, of one CPU each; None takes one for every CPU of the cluster."""
+    """Number of workers, one CPU each; None: one for every CPU of the cluster."""
 
     cache_mb: int = 1_000
-    """Vectors that a worker keeps in memory; what is beyond is read anew in every iteration."""
+    """Embeddings that a worker caches in memory, in MB; the rest is read again in every
+    iteration."""
 
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 1:
@@ -25,36 +26,38 @@ class ClusterWorkers:
 # Defaults are the paper's: BIOMEDICA, sections 3.2, 14.1 and 14.2.
 @dataclass(frozen=True, kw_only=True)
 class ClusterConfig:
-    """How images are put into clusters."""
+    """How images are clustered."""
 
     table: str
-    """A table of images: ``figures/``, or a folder of Parquet files with a column ``image``."""
+    """The table of images: ``figures/``, or a folder of Parquet files with a column ``image``."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
 
     embedding: str | None = None
-    """A published folder of columns with an embedding; None is ``<table>/columns/dinov2``."""
+    """A published folder of columns with an embedding; None: ``columns/dinov2`` in the table's
+    folder."""
 
     components: int | float = 25
-    """Principal components: how many, or, below 1, the share of the variance that they keep."""
+    """Number of principal components, or, below 1, the share of the variance that they explain."""
 
     clusters: int = 2_000
-    """Clusters to make. Fewer come out where there are fewer different vectors."""
+    """Number of clusters, up to 100,000. Fewer result if there are fewer distinct embeddings."""
 
     iterations: int = 25
-    """Of k-means, at most."""
+    """Maximum iterations of k-means."""
 
     tolerance: float = 1e-4
-    """It ends where inertia falls by less than this share in an iteration."""
+    """k-means stops when an iteration reduces the inertia by less than this share of it."""
 
     seed: int = 0
-    """Decides the first centroids, and which members are shown."""
+    """Seed of the initial centroids, and of the choice of members shown to reviewers."""
 
     block_rows: int = 65_536
-    """Rows of the table that are worked on together. Memory of a task follows it."""
+    """Rows per block of work. The memory of a task is proportional to it."""
 
     workers: ClusterWorkers = field(default_factory=ClusterWorkers)
+    """Number of workers and their cache."""
 
     def __post_init__(self) -> None:
         whole = float(self.components).is_integer()
@@ -80,7 +83,7 @@ def default() -> ClusterConfig:
 
 
 def by_variance() -> ClusterConfig:
-    """As many components as keep 99 % of the variance, 2,000 clusters (needs table, out)."""
+    """Principal components that explain 99 % of the variance, 2,000 clusters (needs table, out)."""
     return replace(default(), components=0.99)
 
 

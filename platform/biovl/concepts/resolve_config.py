@@ -1,4 +1,4 @@
-"""The settings of resolve."""
+"""Settings of resolve."""
 
 from dataclasses import dataclass
 
@@ -7,37 +7,38 @@ from biovl.core.config import REQUIRED, Recipe
 
 @dataclass(frozen=True, kw_only=True)
 class ResolveConfig:
-    """What becomes of votes about clusters."""
+    """How reviewers' votes on clusters become labels of images."""
 
     concepts: str
-    """The clusters, as the cluster job publishes them."""
+    """The folder of clusters published by cluster, local or ``s3://``."""
 
     votes: str
-    """A CSV file, local or ``s3://``, as the review page exports it."""
+    """The votes, a CSV file as exported by the review service, local or ``s3://``."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
 
     taxonomy: str | None = None
-    """A YAML file with the names that votes may use; None: BIOMEDICA's."""
+    """A YAML file of the concepts that votes may name; None: BIOMEDICA's taxonomy."""
 
     table: str | None = None
-    """Label the images of another table, without clustering them: each as the labelled cluster
-    whose centroid is nearest. None: the table that was clustered."""
+    """A table other than the clustered one, whose images are labelled without clustering: each gets
+    the labels of the nearest centroid. None: label the clustered table."""
 
     embedding: str | None = None
-    """The columns with that table's embedding, by the annotator that the clusters were made with;
-    None is ``<table>/columns/dinov2``."""
+    """Columns with the embedding of ``table``, by the annotator that the clusters were made with;
+    None: ``columns/dinov2`` in the folder of ``table``."""
 
     reach: float = 1.5
-    """How far from a centroid an image of another table may be, as a multiple of the distance
-    within which 95 % of the cluster are. Farther ones stay without labels."""
+    """Maximum distance of an image of ``table`` to its centroid, as a multiple of the distance
+    within which 95 % of the cluster's own images are. Images beyond it get no labels."""
 
     max_distance: float | None = None
-    """In place of ``reach``: one distance for all clusters, among principal components."""
+    """Instead of ``reach``: one maximum distance for all clusters, in the space of the principal
+    components. None: use ``reach``."""
 
     may_be_empty: bool = False
-    """Whether a result without anything usable is published; else it is an error."""
+    """Whether to publish a result without any usable row; otherwise this is an error."""
 
     def __post_init__(self) -> None:
         for name in ("reach", "max_distance"):
@@ -49,7 +50,7 @@ class ResolveConfig:
 
 
 def default() -> ResolveConfig:
-    """Labels by most of the votes, names as in BIOMEDICA (needs concepts, votes, out)."""
+    """Labels by majority vote, with BIOMEDICA's taxonomy (needs concepts, votes, out)."""
     return ResolveConfig(concepts=REQUIRED, votes=REQUIRED, out=REQUIRED)
 
 

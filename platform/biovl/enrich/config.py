@@ -19,22 +19,25 @@ class EntrezSettings:
     url: str = NCBI
     """URL up to ``/efetch.fcgi``."""
     tool: str = "biovl"
-    """Program name required by NCBI, without spaces …"""
+    """Program name that NCBI requires with every request, without spaces."""
     email: str = ""
-    """… and a contact address that NCBI writes to before it blocks a client; empty: ``NCBI_EMAIL``.
-    """
+    """Contact address that NCBI writes to before it blocks a client; empty: the environment
+    variable ``NCBI_EMAIL``."""
     api_key: str = field(default="", repr=False)
-    """Key of your NCBI account; empty: ``NCBI_API_KEY``, which process lists do not show."""
+    """Key of your NCBI account; empty: the environment variable ``NCBI_API_KEY``, which, unlike an
+    argument, process lists do not show."""
     requests_per_s: float = 0
-    """Requests per second, including retries; 0: 3, or 10 with a key."""
+    """Maximum requests per second, including retries; 0: NCBI's limit, 3 without a key and 10 with
+    one."""
     connections: int = 4
-    """Concurrent requests: responses take seconds."""
+    """Maximum concurrent requests; a response takes seconds."""
     tries: int = 6
-    """Attempts per request before its ids are tried separately or the job stops."""
+    """Attempts per request. After the last one its ids are requested separately, or the job
+    stops."""
     backoff_s: float = 1.0
-    """Maximum wait before the second attempt; doubles with each one, up to half a minute."""
+    """Maximum wait before the second attempt, in seconds; doubles with each attempt, up to 30."""
     timeout_s: float = 120.0
-    """Timeout without receiving a byte."""
+    """Maximum time without receiving data, in seconds."""
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
@@ -50,12 +53,12 @@ class EntrezSettings:
 
     def credentials(self) -> dict[str, str]:
         """Return the parameters that identify the client: tool, email, api_key."""
-        said = {
+        parameters = {
             "tool": self.tool,
             "email": self.email or os.environ.get("NCBI_EMAIL", ""),
             "api_key": self.api_key or os.environ.get("NCBI_API_KEY", ""),
         }
-        return {name: value for name, value in said.items() if value}
+        return {name: value for name, value in parameters.items() if value}
 
     def rate(self) -> float:
         """Return the maximum requests per second."""
@@ -68,20 +71,22 @@ class EnrichConfig:
     """Which articles to enrich, and with which data of PubMed."""
 
     articles: str
-    """A published harvest, local or ``s3://``: the folder that holds ``articles/``."""
+    """A harvest, local or ``s3://``: the folder that contains ``articles/``."""
     out: str = ""
-    """The folder to publish; empty: ``columns/entrez`` in the harvest's."""
+    """The folder to publish, local or ``s3://``; empty: ``columns/entrez`` in the harvest's
+    folder."""
     citations: bool = True
     """Whether to request the articles that cite each article; doubles the requests."""
     cache: str = ""
-    """A folder that caches every response for later jobs, local or ``s3://``; empty: until the
-    folder is published."""
+    """A folder that caches responses for later jobs, local or ``s3://``; empty: responses are
+    cached only until the folder is published."""
     max_age_days: int = 30
-    """Cached responses that are older at the start of a job are requested again."""
+    """Maximum age of a cached response at the start of a job; older ones are requested again."""
     entrez: EntrezSettings = field(default_factory=EntrezSettings)
+    """The service, its credentials and the request rate."""
 
     may_be_empty: bool = False
-    """Whether a result without usable rows is published instead of an error."""
+    """Whether to publish a result without any usable row; otherwise this is an error."""
 
     def __post_init__(self) -> None:
         if self.max_age_days < 0:
@@ -91,12 +96,12 @@ class EnrichConfig:
 
 
 def entrez() -> EnrichConfig:
-    """What PubMed knows of articles, and who cites them (needs articles)."""
+    """PubMed's records of the articles, and the articles that cite them (needs articles)."""
     return EnrichConfig(articles=REQUIRED)
 
 
 def entrez_records() -> EnrichConfig:
-    """The same without who cites them: half the requests (needs articles)."""
+    """PubMed's records without citing articles: half the requests (needs articles)."""
     return replace(entrez(), citations=False)
 
 

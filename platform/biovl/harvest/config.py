@@ -1,4 +1,4 @@
-"""The settings of harvest."""
+"""Settings of harvest."""
 
 from dataclasses import dataclass
 
@@ -8,25 +8,27 @@ from biovl.core.plugins import Plugin
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestConfig:
-    """What to read and where to put it."""
+    """Where articles are read from, and where their figures are published."""
 
     source: Plugin
-    """Where packages come from: ``source.name`` is a file in ``biovl/harvest/sources`` (packages,
-    table, pmc_open_data), the rest are its settings: ``source.path``, a folder, archive or bucket
-    of packages, or a table; ``source.images`` and ``source.columns.caption=…`` of a table;
-    ``source.search``, ``source.licenses`` … of pmc_open_data, see docs/acquire.md."""
+    """The source of packages: ``source.name`` is a plug-in in ``biovl/harvest/sources``
+    (``packages``, ``table``, ``pmc_open_data``), the other entries are its settings.
+    ``source.path``: a folder, archive or bucket of packages, or a table; ``source.images`` and
+    ``source.columns.caption=…`` of a table; ``source.search``, ``source.licenses`` … of
+    pmc_open_data, see docs/acquire.md."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
 
     packages_per_unit: int = 32
-    """Packages read by one task; its parts and its receipt are what a killed job keeps."""
+    """Packages per task. A task that has finished is not repeated after an interruption."""
 
     part_size_mb: int = 256
-    """A part is closed when its rows weigh this much: no file grows with an archive."""
+    """Approximate maximum size of a part file in MB of rows in memory, whatever the size of an
+    archive."""
 
     may_be_empty: bool = False
-    """Whether a result without anything usable is published; else it is an error."""
+    """Whether to publish a result without any usable row; otherwise this is an error."""
 
     def __post_init__(self) -> None:
         if self.packages_per_unit < 1 or self.part_size_mb < 1:
@@ -34,29 +36,29 @@ class HarvestConfig:
 
 
 def packages() -> HarvestConfig:
-    """PMC packages: folders, archives or tars of many, local or s3:// (needs source.path, out)."""
+    """PMC packages in folders or archives, local or s3:// (needs source.path, out)."""
     return HarvestConfig(source=Plugin("packages"), out=REQUIRED)
 
 
 def table() -> HarvestConfig:
-    """A folder of images and a table of captions (needs source.path, out)."""
+    """A folder of images and a table of their captions (needs source.path, out)."""
     return HarvestConfig(source=Plugin("table"), out=REQUIRED)
 
 
 def pmc_open_data() -> HarvestConfig:
-    """PMC as it is distributed today: its open-data bucket, all of it (needs out)."""
+    """All articles of PMC's open-data bucket (needs out)."""
     return HarvestConfig(source=Plugin("pmc_open_data"), out=REQUIRED)
 
 
 def pmc_sample() -> HarvestConfig:
-    """The newest 100 open articles of PMC that a search finds (needs out, and internet)."""
-    asked = {"search": "radiography AND open_access[filter]", "search_limit": 100}
-    # A guest: far below what the bucket serves.
-    slowly = {"requests_per_s": 20, "concurrent": 8}
+    """The 100 newest open-access articles of PMC that match a search (needs out, and internet)."""
+    query = {"search": "radiography AND open_access[filter]", "search_limit": 100}
+    # Far below the capacity of the bucket, out of courtesy.
+    rate_limit = {"requests_per_s": 20, "concurrent": 8}
     return HarvestConfig(
-        source=Plugin("pmc_open_data", {**asked, **slowly}),
+        source=Plugin("pmc_open_data", {**query, **rate_limit}),
         out=REQUIRED,
-        # So that every core has something to do.
+        # Small units, so that every core has some.
         packages_per_unit=8,
     )
 

@@ -1,4 +1,4 @@
-"""What to index, and how well it must be found."""
+"""Settings of index."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -10,13 +10,14 @@ from biovl.index.vectors import Profile
 
 @dataclass(frozen=True, kw_only=True)
 class IndexWorkers:
-    """Those that embed, each with a copy of the model. More of them change nothing but the time."""
+    """Actors that embed, each with a copy of the model. Their number affects speed, not results."""
 
     count: int = 1
+    """Number of actors."""
     gpus: float = 0
-    """Of each; 0 embeds on the CPU."""
+    """GPUs per actor; 0 embeds on the CPU."""
     cpus: int = 1
-    """Of each: threads that decode images and, without a GPU, embed."""
+    """CPU cores per actor: threads that decode images and, without a GPU, embed."""
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.cpus < 1 or self.gpus < 0:
@@ -25,17 +26,20 @@ class IndexWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:
-    """Recall@10 against comparing with every vector, by what a query is made from.
+    """Targets of Recall@10, relative to an exact search over all vectors, by modality of the query.
 
-    The cheapest setting that reaches it with one half of the queries is the index's; if none does,
-    the best. Recall is that of the other half; below the floor nothing is published.
+    Search parameters are chosen on half of the queries: the cheapest that reach the targets, or the
+    best if none do. Recall is measured on the other half.
     """
 
     text: float = 0.95
+    """Target for text queries, 0..1."""
     image: float = 0.98
+    """Target for image queries, 0..1."""
     floor: float = 0.90
+    """Minimum recall, 0..1; an index below it is not published."""
     queries: int = 2_000
-    """Of each kind: half of them to choose settings, half to measure recall."""
+    """Queries per modality: half of them to choose parameters, half to measure recall."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.floor <= min(self.text, self.image) <= max(self.text, self.image) <= 1:
@@ -48,51 +52,58 @@ class Recall:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexConfig:
-    """What to index and where to put it."""
+    """What to index, and where to publish the index."""
 
     model: str
-    """The model folder to embed with."""
+    """The model to embed with: a published folder, local or ``s3://``."""
     corpus: str
-    """The corpus folder whose pairs are indexed."""
+    """The corpus whose pairs are indexed, local or ``s3://``."""
     out: str
     """The folder to publish, local or ``s3://``."""
     previous: str | None = None
-    """An index folder made with the same model: what has not changed is not embedded again."""
+    """An index made with the same model; embeddings of unchanged pairs are copied from it. None:
+    embed everything."""
 
     updates: tuple[str, ...] = ()
-    """Harvests since the corpus was made: figures that their ``tombstones.parquet`` names, gone,
-    retracted or changed, are left out without assembling anew."""
+    """Later incremental harvests. Figures listed in their ``tombstones.parquet`` (withdrawn,
+    retracted or changed) are left out, without assembling the corpus again."""
 
     over: tuple[Over, ...] = ("images", "captions")
-    """Whose vectors can be searched."""
+    """Which embeddings can be searched: ``images``, ``captions`` or both."""
     splits: tuple[str, ...] = ()
-    """Which splits of the corpus; all if none is named."""
+    """Splits of the corpus to index; empty: all."""
     concept_columns: tuple[str, ...] | None = None
-    """Columns of the corpus that name concepts to filter by, all of which it must have; None: those
-    that resolve publishes, ``global_concepts`` and ``local_concepts``, and ``concepts``."""
+    """Columns of the corpus with concepts to filter by; a missing one is an error. None: those that
+    exist of ``global_concepts`` and ``local_concepts``, published by resolve, and ``concepts``."""
     image_type_column: str | None = None
-    """Of which the same holds; None: ``image_type``, which annotate publishes."""
+    """Column of the corpus with image types to filter by; an error if it is missing. None:
+    ``image_type``, published by annotate, if it exists."""
 
     factory: str = ""
-    """A faiss factory string (``IVF1024,SQ8``); empty: by the number of pairs and the profile."""
+    """A faiss factory string, such as ``IVF1024,SQ8``; empty: chosen by the number of pairs and
+    ``profile``."""
     profile: Profile = "default"
-    """default, or low_memory: less in memory for more CPU a query."""
+    """``default``, or ``low_memory``: less memory, more CPU per query."""
     recall: Recall = field(default_factory=Recall)
+    """Targets of recall."""
 
     thumbnail_px: int = 256
-    """The longer side of thumbnails; 0 makes none."""
+    """Longer side of the thumbnails in pixels, up to 2,048; 0: no thumbnails."""
     batch: int = 64
-    """Images, or texts, embedded at a time."""
+    """Images, or texts, per forward pass of the model."""
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of the model's arithmetic; auto is bfloat16 on GPUs that have it."""
+    """Precision of the model: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on GPUs that support
+    it, otherwise float32."""
     seed: int = 0
-    """Draws the vectors that an index is trained on, and the queries recall is measured with."""
+    """Seed of the training vectors of the index, and of the queries that recall is measured
+    with."""
 
     workers: IndexWorkers = field(default_factory=IndexWorkers)
+    """Number and resources of the actors that embed."""
     pairs_per_unit: int = 8_192
-    """Pairs embedded by one task: what a killed job keeps."""
+    """Pairs per embedding task. A task that has finished is not repeated after an interruption."""
     rows_per_part: int = 262_144
-    """Rows that are put in order and encoded by one task; of 512 dimensions, half a gigabyte."""
+    """Vectors sorted and encoded per task; the default takes half a gigabyte at 512 dimensions."""
 
     def __post_init__(self) -> None:
         if not self.over or len(set(self.over)) != len(self.over):
@@ -106,17 +117,17 @@ class IndexConfig:
 
 
 def every_figure() -> IndexConfig:
-    """Images and captions of all splits, the index by their number (needs model, corpus, out)."""
+    """Images and captions of all splits, index type by their number (needs model, corpus, out)."""
     return IndexConfig(model=REQUIRED, corpus=REQUIRED, out=REQUIRED)
 
 
 def low_memory() -> IndexConfig:
-    """The same in at most 100 bytes of memory a vector, the rest on disk (from a million on)."""
+    """The default with at most 100 bytes of memory per vector, the rest on disk (from 1 M on)."""
     return replace(every_figure(), profile="low_memory")
 
 
 def on_gpus() -> IndexConfig:
-    """The default, embedded by a GPU with 8 cores; set workers.count to how many there are."""
+    """The default, embedded on a GPU with 8 cores; set workers.count to the number of GPUs."""
     return replace(every_figure(), workers=IndexWorkers(count=1, gpus=1, cpus=8), batch=256)
 
 

@@ -1,4 +1,4 @@
-"""The settings of merge."""
+"""Settings of merge."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from biovl.core.config import REQUIRED, Recipe, is_unfinished
 
 @dataclass(frozen=True, kw_only=True)
 class MergeConfig:
-    """Which models to merge, at which alpha, and how to evaluate it."""
+    """Which models to merge, at which alpha, and how to evaluate the result."""
 
     base: str
     """The model before fine-tuning: a folder in open_clip's ``local-dir:`` layout, or a weight file
@@ -35,7 +35,8 @@ class MergeConfig:
     """Split to evaluate. A value selected on one split must be reported on another."""
 
     pairs: int = 10_000
-    """Number of pairs, from the first; 0 is all. Recall depends on it: fewer is easier."""
+    """Number of pairs to evaluate, from the first of the split; 0: all. Recall depends on it: the
+    fewer pairs, the higher."""
 
     def __post_init__(self) -> None:
         if is_unfinished(self):
@@ -57,12 +58,12 @@ class MergeConfig:
 
 
 def wise_ft() -> MergeConfig:
-    """One model between two, at the alpha given (needs base, tuned, alpha, out)."""
+    """Interpolate two models at a given alpha (needs base, tuned, alpha, out)."""
     return MergeConfig(base=REQUIRED, tuned=REQUIRED, out=REQUIRED)
 
 
 def sweep() -> MergeConfig:
-    """The best of eleven, by mean R@1 on val pairs (needs base, tuned, corpus, out)."""
+    """The best of eleven alphas by mean R@1 on val pairs (needs base, tuned, corpus, out)."""
     alphas = tuple(step / 10 for step in range(11))
     return MergeConfig(base=REQUIRED, tuned=REQUIRED, out=REQUIRED, alphas=alphas)
 

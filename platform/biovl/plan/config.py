@@ -1,4 +1,4 @@
-"""The settings of a plan."""
+"""Settings of plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,22 +8,24 @@ from biovl.core.config import Recipe
 from biovl.plan.tables import Assumption, Instance, assumptions, prices
 
 Buying = Literal["on_demand", "spot", "block"]
+"""Pricing model: on demand, spot, or EC2 Capacity Blocks."""
 
 JOBS = ("harvest", "annotate", "assemble", "pretrain", "index", "serve")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Machines of one kind."""
+    """Machines of one type."""
 
     instance: str
-    """A name in ``plan/prices.yaml``: p4d.24xlarge, p5.48xlarge, c7i.24xlarge, laptop …"""
+    """Instance type, a name in ``plan/prices.yaml``: ``p4d.24xlarge``, ``p5.48xlarge``,
+    ``c7i.24xlarge``, ``laptop`` …"""
 
     count: int = 1
-    """How many of them."""
+    """Number of machines, at least 1."""
 
     buy: Buying = "on_demand"
-    """on_demand, spot, or block (EC2 Capacity Blocks)."""
+    """Pricing model: ``on_demand``, ``spot``, or ``block`` (EC2 Capacity Blocks)."""
 
     def __post_init__(self) -> None:
         known = prices().instances
@@ -40,40 +42,42 @@ class Fleet:
 
     @property
     def machine(self) -> Instance:
-        """The machine by its data sheet and prices."""
+        """Specification and prices of the instance type."""
         return prices().instances[self.instance]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingFleet(Fleet):
-    """Machines of one kind that train."""
+    """Machines of one type for training."""
 
     gpus: int | None = None
-    """How many of their GPUs train; None takes all. Whole machines are paid for."""
+    """Number of GPUs to train on, at most those of the machines; None: all. Cost is that of whole
+    machines."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        there = self.count * self.machine.gpus
+        total = self.count * self.machine.gpus
         if self.gpus is not None and self.gpus < 1:
             raise ValueError(
                 f"gpus: at least 1 is needed, got {self.gpus}; leave it out to take all, or plan "
                 "for CPUs with instance=laptop"
             )
-        if self.gpus is not None and self.gpus > there:
+        if self.gpus is not None and self.gpus > total:
             raise ValueError(
-                f"gpus: {self.count} x {self.instance} have {there}, not {self.gpus}; raise count"
+                f"gpus: {self.count} x {self.instance} have {total}, not {self.gpus}; raise count"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    """How much there is to read."""
+    """Size of the corpus."""
 
     articles: int
-    """That are read, with figures or without."""
+    """Number of articles to harvest, including those without figures."""
 
     train_share: float = 0.9495
-    """Of the pairs (the default is PMC-15M's: 13.9 of 14.64 million)."""
+    """Share of the pairs in the train split, in (0, 1]. The default is PMC-15M's: 13.9 of 14.64
+    million."""
 
     def __post_init__(self) -> None:
         if self.articles < 1:
@@ -84,10 +88,10 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestPlan:
-    """How articles are read."""
+    """How articles are harvested."""
 
     recipe: str = "pmc_open_data"
-    """Of ``pipelines/harvest.py``; its limit of requests holds for all machines together."""
+    """A recipe of ``pipelines/harvest.py``. Its request limit applies to all machines together."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that replace those of the recipe: ``{"source.requests_per_s": 400}``."""
@@ -95,16 +99,16 @@ class HarvestPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainPlan:
-    """What is trained."""
+    """Which model is trained."""
 
     recipe: str
-    """Of ``pipelines/pretrain.py``."""
+    """A recipe of ``pipelines/pretrain.py``."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that replace those of the recipe: ``{"step.text": "padded"}``."""
 
     pairs: int | None = None
-    """Of an epoch; None takes those of the corpus that are for training."""
+    """Pairs per epoch, at least 2; None: all pairs of the train split."""
 
     def __post_init__(self) -> None:
         if self.pairs is not None and self.pairs < 2:
@@ -113,12 +117,14 @@ class PretrainPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ServePlan:
-    """What answers searches."""
+    """The search service."""
 
     fleet: Fleet
+    """Machines of the service. More are planned if ``count`` is too few for ``queries_per_s``."""
     months: float = 1.0
+    """How long the service runs, in months."""
     queries_per_s: float = 10.0
-    """At the busiest; more machines than ``fleet.count`` are planned where these do not do."""
+    """Peak load, in queries per second."""
 
     def __post_init__(self) -> None:
         if self.months < 0 or self.queries_per_s <= 0:
@@ -127,54 +133,62 @@ class ServePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanConfig:
-    """What to reckon."""
+    """Which jobs to estimate, on which machines."""
 
     corpus: CorpusConfig
+    """Size of the corpus."""
     pretrain: PretrainPlan
+    """Which model is trained."""
     cpu: Fleet
-    """Reads, parses and assembles. Of these a harvest takes as many as its requests keep busy."""
+    """Machines for harvest and assemble. Harvest uses only as many as its request limit keeps
+    busy."""
 
     embed: Fleet
-    """Annotates and embeds for the index."""
+    """Machines for annotate, and for the embeddings of index."""
 
     train: TrainingFleet
+    """Machines for pretrain."""
     serve: ServePlan
+    """The search service."""
 
     harvest: HarvestPlan = field(default_factory=HarvestPlan)
+    """How articles are harvested."""
 
     months_kept: float = 1.0
-    """How long what is published is stored."""
+    """How long the published folders are stored, in months."""
 
     jobs: tuple[str, ...] = JOBS
-    """Which jobs to reckon."""
+    """Jobs to estimate."""
 
     assume: Mapping[str, float | tuple[float, float, float]] = field(default_factory=dict)
-    """Other numbers than those of ``plan/rates.yaml``: one that is known
-    (``assume.utilisation=0.8``), or its least, likely and greatest value."""
+    """Values that replace those of ``plan/rates.yaml``: a known number
+    (``assume.utilisation=0.8``), or [low, likely, high]."""
 
     paper: str | None = None
-    """What ``plan/papers.yaml`` compares the plan with."""
+    """A paper of ``plan/papers.yaml`` to compare the plan with; None: no comparison."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.jobs) - set(JOBS))
         if unknown or not self.jobs:
             raise ValueError(f"jobs: choose from {', '.join(JOBS)}, got {list(self.jobs)}")
         known = assumptions()
-        strange = sorted(set(self.assume) - set(known))
-        if strange:
-            raise ValueError(f"assume: there is no {strange[0]!r}; choose from {', '.join(known)}")
+        unknown_names = sorted(set(self.assume) - set(known))
+        if unknown_names:
+            raise ValueError(
+                f"assume: there is no {unknown_names[0]!r}; choose from {', '.join(known)}"
+            )
         if self.months_kept < 0:
             raise ValueError(f"months_kept must not be negative, got {self.months_kept}")
         for name in self.assume:
             self.assumed(name)
 
     def assumed(self, name: str) -> Assumption:
-        """Return an assumption, as set here or as it comes with the package."""
+        """Return an assumption: the value set here, or the one shipped with the package."""
         own = assumptions()[name]
         if name not in self.assume:
             return own
-        given = self.assume[name]
-        low, mid, high = given if isinstance(given, tuple) else (given, given, given)
+        value = self.assume[name]
+        low, mid, high = value if isinstance(value, tuple) else (value, value, value)
         try:
             return replace(own, low=low, mid=mid, high=high, how="given", source="set by you")
         except ValueError as error:
@@ -182,10 +196,10 @@ class PlanConfig:
 
 
 def whole_pmc() -> PlanConfig:
-    """All of PMC in September 2026, 9.1 M articles and 24 M figures; BiomedCLIP on 16 A100."""
+    """All of PMC in September 2026: 9.1 M articles, 24 M figures; BiomedCLIP on 16 A100."""
     return _on_aws(
         corpus=CorpusConfig(articles=9_129_850),
-        # 24 million figures; as many an article as in BIOMEDICA would be 36 million.
+        # 24 million figures; with BIOMEDICA's figures per article it would be 36 million.
         assume={"figures_per_article": (2.2, 2.63, 3.98)},
         pretrain=PretrainPlan(recipe="biomedclip"),
         train=TrainingFleet(instance="p4d.24xlarge", count=2),
@@ -216,7 +230,7 @@ def bmca_clip() -> PlanConfig:
 
 
 def bmc_longclip() -> PlanConfig:
-    """BMC-LongCLIP's paper: BIOMEDICA-6M, context 512, 20 epochs on 8 H200; its corpus as well."""
+    """BMC-LongCLIP's paper: BIOMEDICA-6M, context 512, 20 epochs on 8 H200; includes its corpus."""
     return replace(
         bmca_clip(),
         # Concept filtering leaves 6,602,752 (BIOMEDICA), which this paper calls 6M.
@@ -228,7 +242,7 @@ def bmc_longclip() -> PlanConfig:
 
 
 def one_gpu() -> PlanConfig:
-    """A hundred thousand articles and BiomedCLIP on one H100."""
+    """100,000 articles and BiomedCLIP on one H100."""
     return replace(
         _on_aws(
             corpus=CorpusConfig(articles=100_000),
@@ -241,7 +255,7 @@ def one_gpu() -> PlanConfig:
 
 
 def laptop() -> PlanConfig:
-    """A hundred articles and a tiny model on a laptop of your own."""
+    """100 articles and a tiny model on a laptop."""
     own = Fleet(instance="laptop")
     return PlanConfig(
         corpus=CorpusConfig(articles=100, train_share=0.8),
@@ -264,7 +278,7 @@ def _on_aws(
     assume: Mapping[str, float | tuple[float, float, float]] | None = None,
     paper: str | None = None,
 ) -> PlanConfig:
-    """Return a plan with what cluster.yaml orders, and the most that it does."""
+    """Return a plan with the machines of cluster.yaml, at its maximum sizes."""
     return PlanConfig(
         corpus=corpus,
         pretrain=pretrain,

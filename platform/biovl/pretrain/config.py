@@ -1,4 +1,4 @@
-"""The settings of pretrain."""
+"""Settings of pretrain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,31 +15,33 @@ TEXT_FIELDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """What a pair becomes on its way to the model."""
+    """How pairs are read, and which text and image crop the model is trained on."""
 
     text: Mapping[str, float] = field(default_factory=lambda: {"text": 1.0})
-    """Which text of a pair is trained on, with probabilities that sum to 1: ``text`` (what
-    assemble chose), ``caption``, ``mentions`` (one of them), or what annotate wrote in columns that
-    assemble was given: ``long_caption``, ``context_caption`` or ``expanded_caption``. A pair
-    without the drawn one gives its ``text``."""
+    """Which text of a pair to train on, with probabilities that sum to 1: ``text`` (selected by
+    ``text`` of assemble), ``caption``, ``mentions`` (one at random), or a column of annotate that
+    assemble stored: ``long_caption``, ``context_caption`` or ``expanded_caption``. A pair without
+    the drawn text uses its ``text``."""
 
     crop_scale: tuple[float, float] = (0.9, 1.0)
-    """RandomResizedCrop: the share of the image's area that is kept (open_clip's default)."""
+    """RandomResizedCrop: range of the cropped share of the image's area, in (0, 1]. The default is
+    open_clip's."""
 
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    """RandomResizedCrop: width / height of what is kept (open_clip's default)."""
+    """RandomResizedCrop: range of the crop's aspect ratio, width / height, before resizing. The
+    default is open_clip's."""
 
     run_pairs: int = 8
-    """Pairs that stand together in a shard and are read with one request; the shuffle of an epoch
-    moves such runs. 1 shuffles single pairs, for small corpora on local disks."""
+    """Consecutive pairs of a shard that are read with one request and shuffled as one block. 1
+    shuffles single pairs, for small corpora on local disks."""
 
     unreadable: Literal["stop", "replace"] = "stop"
-    """A shard that cannot be read ends the run, or its pairs are replaced by others; both name
-    it."""
+    """What to do if a shard cannot be read: ``stop`` ends the run, ``replace`` trains on other
+    pairs instead. Both report the shard."""
 
     small_images: Literal["stop", "enlarge"] = "stop"
-    """A corpus that assemble stored with images smaller than the model reads is refused before
-    anything starts, or its images are enlarged."""
+    """What to do if assemble stored images smaller than the model's input: ``stop`` ends the job
+    before training, ``enlarge`` upsamples them."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.text) - set(TEXT_FIELDS))
@@ -56,28 +58,31 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    """AdamW and its schedule. Defaults are BiomedCLIP's (supplementary table 9)."""
+    """AdamW and its learning rate schedule. Defaults are BiomedCLIP's (supplementary table 9)."""
 
     peak_lr: float = 5e-4
     """Learning rate at the end of warm-up."""
 
     warmup_steps: int = 2_000
-    """Linear warm-up, in steps of the first batch size; counted in pairs, so that a larger batch
-    later does not stretch it."""
+    """Length of the linear warm-up, in steps of the first batch size. It is counted in pairs: a
+    larger ``batch.later`` does not prolong it."""
 
     schedule: Literal["cosine", "constant"] = "cosine"
-    """After warm-up: to zero at the last pair along a cosine, or as it is."""
+    """Learning rate after warm-up: ``cosine`` decays it to zero at the last pair, ``constant``
+    leaves it at ``peak_lr``."""
 
     betas: tuple[float, float] = (0.9, 0.98)
+    """AdamW's coefficients of the running averages of the gradient and its square, in [0, 1)."""
     eps: float = 1e-6
+    """AdamW's term added to the denominator for numerical stability."""
     weight_decay: float = 0.2
-    """Decoupled decay of matrices. Biases, norms and ``logit_scale`` are never decayed."""
+    """Decoupled weight decay of matrices; biases, norms and ``logit_scale`` are not decayed."""
 
     decay_embeddings: bool = True
-    """Whether position and class embeddings count as matrices, as in open_clip 3.3."""
+    """Whether position and class embeddings are decayed like matrices, as in open_clip 3.3."""
 
     clip_grad_norm: float | None = None
-    """Largest norm of the gradient of all parameters."""
+    """Maximum norm of the gradient of all parameters together; None: no clipping."""
 
     def __post_init__(self) -> None:
         if self.peak_lr <= 0 or self.eps <= 0:
@@ -92,14 +97,14 @@ class OptimConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchConfig:
-    """How many pairs meet in the loss."""
+    """Global batch size: how many pairs are contrasted in the loss."""
 
     pairs: int
-    """Pairs of all workers in one step: the N of InfoNCE. The number of workers never changes
-    it."""
+    """Pairs per step over all workers: the N of InfoNCE, at least 2. It is divided among the
+    workers, however many there are."""
 
     later: Mapping[int, int] = field(default_factory=dict)
-    """Batch sizes from an epoch on (counted from 0): ``{8: 65536}``."""
+    """Batch sizes from later epochs on, counted from 0: ``{8: 65536}``."""
 
     def __post_init__(self) -> None:
         if min([self.pairs, *self.later.values()]) < 2:
@@ -108,47 +113,54 @@ class BatchConfig:
             raise ValueError("later: epochs are counted from 0, and pairs is that of the first")
 
     def of_epoch(self, epoch: int) -> int:
-        """Return the pairs of a step in an epoch, counted from 0."""
+        """Return the batch size of an epoch, counted from 0."""
         sizes = {0: self.pairs, **self.later}
         return sizes[max(start for start in sizes if start <= epoch)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """How a step is computed. Nothing here but ``loss`` changes what comes out, up to rounding."""
+    """How a step is computed. Only ``loss`` changes the results, apart from rounding."""
 
     loss: Literal["infonce", "siglip"] = "infonce"
-    """Symmetric softmax over the batch (CLIP), or SigLIP's sigmoid of every pair."""
+    """``infonce``: symmetric cross-entropy over the batch (CLIP). ``siglip``: SigLIP's sigmoid loss
+    of every image-text pair."""
 
     loss_tile: int = 1_024
-    """Texts whose similarities to this worker's images are held at a time."""
+    """Texts per block of the similarity matrix: a worker holds the similarities of its images to
+    this many texts at a time."""
 
     micro_batch: int | None = None
-    """Pairs of one worker that go through the towers at a time; None takes all at once. With more
-    than one micro-batch every pair goes forward twice (GradCache)."""
+    """Pairs per forward pass of one worker; None: all of its pairs. With several micro-batches,
+    every pair has two forward passes (GradCache)."""
 
     text: Literal["packed", "chunked", "padded"] = "packed"
-    """Captions end to end without padding; in chunks of similar length, padded to the longest;
-    or all padded to the context."""
+    """Batching of captions: ``packed``, concatenated without padding; ``chunked``, in chunks of
+    similar length, padded to the longest of the chunk; or ``padded`` to the context length."""
 
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """``auto`` is bf16 autocast where the GPU has it, else fp32, whose products GPUs take in TF32
-    as open_clip does. The loss is always full fp32."""
+    """``auto``: bf16 autocast if the GPU supports it, otherwise fp32, with TF32 matrix products on
+    GPUs as in open_clip. The loss is always computed in full fp32."""
 
     checkpoint_activations: bool = False
-    """Recompute each block's activations in the backward pass instead of keeping them."""
+    """Whether to recompute the activations of each block in the backward pass instead of storing
+    them."""
 
     compile: bool = False
-    """``torch.compile`` the blocks of both towers. What runs eager nevertheless is reported."""
+    """Whether to apply ``torch.compile`` to the blocks of both towers. Parts that run eagerly
+    nevertheless are reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SaveConfig:
-    """When the state of a run is kept, and how much of it."""
+    """When checkpoints are written, besides the end of each epoch, and how many are retained."""
 
     every_steps: int | None = 1_000
+    """Steps between checkpoints; None: by time alone."""
     every_minutes: float | None = 15.0
+    """Maximum minutes between checkpoints; None: by steps alone."""
     keep_last: int = 2
+    """Number of most recent checkpoints to retain."""
 
     def __post_init__(self) -> None:
         if self.keep_last < 1:
@@ -161,22 +173,25 @@ class SaveConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TroubleConfig:
-    """When a run is not worth going on with."""
+    """When to stop a run that fails: NaN losses, divergence, collapse, or a worker that hangs."""
 
     not_finite: Literal["stop", "skip"] = "stop"
-    """A loss or gradient that is no number ends the run, or the step is passed over."""
+    """What to do if a loss or gradient is NaN or Inf: ``stop`` ends the run, ``skip`` skips the
+    update; 100 skipped updates in a row end the run."""
 
     diverged: float | None = 0.25
-    """Ends the run when the median loss of the last 100 steps has come back from its lowest by
-    this share of the way to that of chance, ln(batch pairs), and by 1 at least; from the lowest of
-    warm-up by twice that. None never does."""
+    """Maximum rise of the loss (the median of 100 steps) above its minimum, as a share of the
+    distance from the minimum to the chance level ln(batch pairs); a higher loss ends the run. Rises
+    below 1 are always allowed, and twice the share above the minimum of the warm-up. None: no
+    limit."""
 
     collapsed: bool = True
-    """Whether the run ends when it does no better than chance for 1,000 steps after warm-up, or
-    for as many as warm-up has, and its loss does not fall."""
+    """Whether to end a run whose loss stays at chance level without falling for 1,000 steps after
+    warm-up, or for as many steps as warm-up has if these are more."""
 
     stuck_minutes: float | None = 30.0
-    """Ends a worker whose step takes longer, with what it was doing; None waits for ever."""
+    """Maximum minutes per step; after that the worker is ended, with a report of what it was doing.
+    None: no limit."""
 
     def __post_init__(self) -> None:
         if self.diverged is not None and self.diverged <= 0:
@@ -187,26 +202,26 @@ class TroubleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainWorkers:
-    """Where the run is computed."""
+    """Number and resources of the training workers."""
 
     count: int | tuple[int, int] = 1
-    """Workers, or the fewest and the most: the run then goes on with what there is."""
+    """Number of workers, or [min, max]: the run then uses as many as the cluster has."""
 
     gpus: float = 0
-    """GPUs of one worker."""
+    """GPUs per worker; 0 trains on the CPU."""
 
     accelerator: str | None = None
-    """Which GPUs, by Ray's name: ``A100``, ``H100``, ``L4``; None takes any."""
+    """Type of GPU, by Ray's name: ``A100``, ``H100``, ``L4``; None: any."""
 
     cpus: float = 1
-    """CPUs of one worker, without those that prepare data."""
+    """CPU cores per worker, not counting those that prepare data."""
 
     data_cpus: int | None = None
-    """CPUs that decode and tokenise for all workers, on any node; None takes what is free."""
+    """CPU cores that decode and tokenise for all workers, on any node; None: all free cores."""
 
     restarts: int = 3
-    """Failures in a row, without a new checkpoint in between, after which workers are started
-    again; one more ends the run, which can always be run again to go on."""
+    """Maximum consecutive restarts of failed workers without a new checkpoint in between; one more
+    failure ends the job. Running the same command again resumes it."""
 
     def __post_init__(self) -> None:
         fewest, most = (self.count, self.count) if isinstance(self.count, int) else self.count
@@ -218,15 +233,18 @@ class PretrainWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationConfig:
-    """How the model is judged after every epoch, beside training."""
+    """How the model is validated after an epoch, in a task that runs concurrently with training."""
 
     pairs: int = 10_000
-    """Pairs of the val split that are embedded; 0 is all. Recall depends on it: fewer is easier."""
+    """Pairs of the val split to embed; 0: all. Recall depends on it: the fewer pairs, the
+    higher."""
 
     every_epochs: int = 1
+    """Epochs between validations."""
     gpus: float = 0
-    """GPUs of the task that validates; with 0 it runs on ``cpus``."""
+    """GPUs of the validation task; with 0 it runs on ``cpus`` CPU cores."""
     cpus: float = 1
+    """CPU cores of the validation task."""
 
     def __post_init__(self) -> None:
         if self.every_epochs < 1:
@@ -237,38 +255,49 @@ class ValidationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
-    """A whole pretraining run."""
+    """A pretraining run: model, data, optimisation and resources."""
 
     corpus: str
-    """The folder that assemble published, local or ``s3://``."""
+    """A corpus published by assemble, local or ``s3://``."""
 
     out: str
-    """The folder to publish, local or ``s3://``; also what a killed run goes on from."""
+    """The folder to publish, local or ``s3://``; an interrupted run resumes from it."""
 
     model: Plugin
-    """``model.name`` is a file in ``biovl/models``; the rest are its settings."""
+    """The model: ``model.name`` is a plug-in in ``biovl/models/builders``, the other entries are
+    its settings."""
 
     epochs: int = 32
+    """Passes over the train split."""
     batch: BatchConfig
+    """Global batch size."""
     optim: OptimConfig = field(default_factory=OptimConfig)
+    """Optimizer and schedule."""
     step: StepConfig = field(default_factory=StepConfig)
+    """How a step is computed."""
     data: DataConfig = field(default_factory=DataConfig)
+    """How pairs are read and augmented."""
     save: SaveConfig = field(default_factory=SaveConfig)
+    """When checkpoints are written."""
     validation: ValidationConfig = field(default_factory=ValidationConfig)
+    """How the model is validated."""
     trouble: TroubleConfig = field(default_factory=TroubleConfig)
+    """When to stop a failing run."""
     workers: PretrainWorkers = field(default_factory=PretrainWorkers)
+    """Number and resources of the workers."""
 
     publish: Literal["last", "best"] = "best"
-    """Which weights become the model: those of the best validated epoch, by the mean of both
-    recalls at 1, or of the last step. Without validation those of the last step."""
+    """Which weights to publish: ``best``, of the validated epoch with the highest mean R@1 in both
+    directions, or ``last``, of the last step. Without validation, those of the last step."""
 
     trackers: tuple[Plugin, ...] = (Plugin("tensorboard"),)
-    """Where the curves go: ``tensorboard``, ``wandb``, ``mlflow``, with their settings."""
+    """Where metrics are logged: ``tensorboard``, ``wandb`` or ``mlflow``, with their settings."""
 
     deterministic: bool = False
-    """Only algorithms that give the same bits every time; slower on GPUs."""
+    """Whether to use deterministic algorithms only, for bit-identical results; slower on GPUs."""
 
     seed: int = 0
+    """Seed of the initial weights, the order of the pairs and all augmentation."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -286,10 +315,10 @@ _MAY_CHANGE = {
 
 
 def identity(plain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a plain configuration into what a run is, and how it is computed and copes.
+    """Split a plain configuration into the settings that define a run, and those that may change.
 
-    The second may change from one start of a run to the next: after a full GPU, fewer pairs at a
-    time; after a lost node, fewer workers. The first may not.
+    The second part says where and how a run is computed, such as the number of workers or the size
+    of micro-batches. It may differ each time the run is resumed; the first part may not.
     """
     what, how = dict(plain), dict[str, Any]()
     for section, names in _MAY_CHANGE.items():
@@ -302,10 +331,10 @@ def identity(plain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return what, how
 
 
-# BiomedCLIP: supplementary tables 1-9. Table 9 is what PretrainConfig has for defaults. Sizes "4k"
-# and "64k" are read as 4,096 and 65,536. Precision is left to the hardware (bf16 where it has it,
-# as the paper did). The release's code (open_clip) agrees with the paper; names of towers, pooling
-# and projections are those of its open_clip_config.json.
+# BiomedCLIP: supplementary tables 1-9. The defaults of PretrainConfig are table 9. Sizes "4k" and
+# "64k" are read as 4,096 and 65,536. Precision depends on the hardware (bf16 if supported, as in
+# the paper). The release's code (open_clip) agrees with the paper; names of towers, pooling and
+# projections are those of its open_clip_config.json.
 def biomedclip() -> PretrainConfig:
     """BiomedCLIP: ViT-B/16 at 224 px from ImageNet, PubMedBERT with 256 tokens, 32 epochs of 4k."""
     return PretrainConfig(
@@ -336,7 +365,7 @@ def biomedclip_vit_s() -> PretrainConfig:
 
 def biomedclip_vit_m() -> PretrainConfig:
     """BiomedCLIP with ViT-M/16 from scratch, 8 epochs (table 2)."""
-    # The paper does not say with which weights; timm has none of ImageNet for this width and size.
+    # The paper does not name the weights; timm has no ImageNet weights for this width and size.
     return _with_model(replace(biomedclip(), epochs=8), **_timm("vit_medium_patch16_clip_224"))
 
 
@@ -357,17 +386,17 @@ def biomedclip_64k() -> PretrainConfig:
 
 
 def biomedclip_rn50() -> PretrainConfig:
-    """OpenAI's CLIP with ResNet-50, trained on (table 8)."""
+    """OpenAI's CLIP with ResNet-50, fine-tuned (table 8)."""
     return replace(biomedclip(), model=_trained("RN50-quickgelu", "openai"))
 
 
 def biomedclip_vit_b16_openai() -> PretrainConfig:
-    """OpenAI's CLIP with ViT-B/16, trained on (table 8)."""
+    """OpenAI's CLIP with ViT-B/16, fine-tuned (table 8)."""
     return replace(biomedclip(), model=_trained("ViT-B-16-quickgelu", "openai"))
 
 
 def bmca_clip() -> PretrainConfig:
-    """BMCA-CLIP: CommonPool's ViT-L/14 trained on with 24M pairs, 9 epochs of 8k (table 11)."""
+    """BMCA-CLIP: CommonPool's ViT-L/14 tuned on 24M pairs, 9 epochs of 8k (table 11)."""
     return PretrainConfig(
         corpus=REQUIRED,
         out=REQUIRED,
@@ -420,11 +449,11 @@ def bmc_longclip_512() -> PretrainConfig:
             # The paper's appendix F; its code has 2,000.
             warmup_steps=1_000,
             betas=(0.9, 0.95),
-            # Only the code says: open_clip's default.
+            # From the code alone: open_clip's default.
             weight_decay=0.2,
             clip_grad_norm=1.0,
         ),
-        # As for bmca_clip: the paper says FP32.
+        # The paper says FP32; see bmca_clip.
         step=StepConfig(precision="auto"),
     )
 
@@ -440,17 +469,17 @@ def bmc_longclip_77() -> PretrainConfig:
 
 
 def bmc_longclip_plus() -> PretrainConfig:
-    """BMC-LongCLIP+: batches of 16k, every other text a long caption if it has one (appendix F)."""
+    """BMC-LongCLIP+: batches of 16k, long captions for half of the texts (appendix F)."""
     return replace(
         bmc_longclip_512(),
         batch=BatchConfig(pairs=16_384),
-        # BIOMEDICA and LongCAP together: a pair of both sets is met with both of its texts.
+        # The union of BIOMEDICA and LongCAP: a pair in both is trained on with both texts.
         data=DataConfig(text={"text": 0.5, "long_caption": 0.5}),
     )
 
 
 def tiny() -> PretrainConfig:
-    """A small CLIP at 64 px from scratch: learns a hundred pairs on two CPU cores in a minute."""
+    """A small CLIP at 64 px from scratch: trains on 100 pairs with two CPU cores in a minute."""
     image = {"layers": 3, "width": 128, "head_width": 32, "patch_size": 16}
     text = {"layers": 2, "width": 64, "heads": 2}
     towers = {"embed_dim": 64, "vision_cfg": image, "text_cfg": text}
@@ -461,7 +490,7 @@ def tiny() -> PretrainConfig:
         batch=BatchConfig(pairs=32),
         epochs=30,
         optim=OptimConfig(peak_lr=1e-3, warmup_steps=10),
-        # A hundred pairs are learnt by heart unless they look different every time.
+        # Strong augmentation: otherwise a hundred pairs are memorised.
         data=DataConfig(crop_scale=(0.4, 1.0)),
         validation=ValidationConfig(every_epochs=10),
     )

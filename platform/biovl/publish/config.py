@@ -1,4 +1,4 @@
-"""What publish is asked for."""
+"""Settings of publish."""
 
 import re
 from dataclasses import dataclass
@@ -11,33 +11,35 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 @dataclass(frozen=True, kw_only=True)
 class PublishConfig:
-    """A folder, and the repository it goes to.
+    """Which folder to upload to which repository of the Hugging Face hub.
 
-    The token is the hub client's own: ``HF_TOKEN``, or what ``hf auth login`` has kept.
+    The token is that of the hub client: ``HF_TOKEN``, or the one stored by ``hf auth login``.
     """
 
     folder: str
     """A published folder, local or ``s3://``: figures, panels, columns, concepts, corpus, model or
-    report. It is only read."""
+    report. It is not modified."""
 
     repo: str
-    """``USER/NAME`` at the hub. A model becomes a model repository, all else a dataset."""
+    """Repository on the hub, ``USER/NAME``. A model becomes a model repository, everything else a
+    dataset repository."""
 
     public: bool = False
-    """Whether anybody may read the repository that is made. One that is there stays as it is, and
-    one that is public counts as public here."""
+    """Whether a new repository is public. The visibility of an existing repository does not change;
+    if it is public, the checks for public repositories apply."""
 
     license_groups: tuple[LicenseGroup, ...] = ()
-    """Take only the rows of these groups that may be given on: ["commercial"], or with
-    noncommercial and other. Of a corpus, figures or panels. Empty: all rows, or none."""
+    """Upload only the rows whose licence is in one of these groups: ``["commercial"]``, optionally
+    with ``noncommercial`` and ``other``. For a corpus, figures or panels. Empty: upload the folder
+    as it is."""
 
     third_party: bool = False
-    """Whether figures that credit somebody else go, too, whom the article's licence may not
-    bind."""
+    """Whether to include figures that credit a third party, to which the article's licence may not
+    apply."""
 
     out: str = ""
-    """Where the rows of ``license_groups`` are published before they go, a folder of the same
-    kind. Empty: beside ``folder``, with ``-public`` at its end."""
+    """Folder to which the rows of ``license_groups`` are published before the upload, local or
+    ``s3://``. Empty: ``folder`` with ``-public`` appended."""
 
     def __post_init__(self) -> None:
         if is_unfinished(self):
@@ -52,7 +54,7 @@ class PublishConfig:
 
 
 def hub() -> PublishConfig:
-    """A repository at the Hugging Face hub, private unless told otherwise (needs folder, repo)."""
+    """A repository on the Hugging Face hub, private by default (needs folder, repo)."""
     return PublishConfig(folder=REQUIRED, repo=REQUIRED)
 
 

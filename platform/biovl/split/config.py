@@ -1,4 +1,4 @@
-"""The settings of split."""
+"""Settings of split."""
 
 from dataclasses import dataclass, field
 
@@ -8,13 +8,13 @@ from biovl.split.rows import Derivatives, Splitting
 
 @dataclass(frozen=True, kw_only=True)
 class SplitWorkers:
-    """Resources of one task; without a detector, one CPU is enough."""
+    """Resources of one task. Without a detector, one CPU is enough."""
 
     cpus: int = 1
-    """Threads of a detector on CPUs."""
+    """CPU cores per task: the threads of a detector that runs on the CPU."""
 
     gpus: float = 0.0
-    """GPUs of a detector: 0.25 lets four tasks share a GPU."""
+    """GPUs per task, for a detector; 0 runs it on the CPU, and with 0.25 four tasks share a GPU."""
 
     def __post_init__(self) -> None:
         if self.cpus < 1 or self.gpus < 0:
@@ -23,33 +23,36 @@ class SplitWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitConfig:
-    """Which figures are split, and how."""
+    """Which figures to split, and how."""
 
     figures: str
-    """Published figures of harvest, local or ``s3://``."""
+    """A folder of figures published by harvest, local or ``s3://``."""
 
     out: str
-    """Output folder, local or ``s3://``."""
+    """The folder to publish, local or ``s3://``."""
 
     confidence: float = 0.5
-    """Minimum confidence of a split, 0..1; other figures stay whole. A higher value splits fewer
-    figures, with fewer errors."""
+    """Minimum confidence for splitting a figure, 0..1; other figures stay whole. A higher value
+    splits fewer figures, with fewer errors."""
 
     derivatives: Derivatives = "all"
-    """``allowed`` leaves figures whole if their licence does not allow changes, as cropping a panel
-    arguably is one; the rule ``derivatives_allowed`` of assemble drops them."""
+    """``all`` splits figures of any licence. ``allowed`` leaves a figure whole if its licence does
+    not permit derivatives, since cropping a panel may be one; the rule ``derivatives_allowed`` of
+    assemble drops such panels later."""
 
     jpeg_quality: int = 95
-    """Quality of panels cropped from a JPEG, without chroma subsampling; others become PNG."""
+    """JPEG quality of panels that are cropped from a JPEG, 1..95 on Pillow's scale, without chroma
+    subsampling. Panels of other formats are stored as PNG."""
 
     detector: str = ""
-    """A detector published by train_detector, local or ``s3://``, whose boxes are used next to
-    gutters and labels; empty: none."""
+    """A detector published by train_detector, local or ``s3://``, whose boxes are proposed in
+    addition to those from gutters and labels. Empty: no detector."""
 
     workers: SplitWorkers = field(default_factory=SplitWorkers)
+    """Resources of one task."""
 
     may_be_empty: bool = False
-    """Whether to publish a result without usable rows; otherwise this is an error."""
+    """Whether to publish a result without any usable row; otherwise this is an error."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.confidence <= 1:

@@ -1,4 +1,4 @@
-"""The settings of a sweep."""
+"""Settings of a sweep."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,39 +14,40 @@ COLUMNS: dict[str, tuple[str, float, int]] = {
     "I2T R@1": ("image_to_text_recall_at_1", 100, 1),
     "training time": ("relative_seconds", 1, 2),
 }
-"""Columns of the papers' tables: our score, the factor to the paper's unit, its decimals."""
+"""Result columns by their name in the papers: our metric, the factor to the paper's unit, and the
+number of decimals."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A row of a table: what is different in it."""
+    """One row of the results table: how its runs differ from ``base``."""
 
     shown: Mapping[str, str | int | float] = field(default_factory=dict)
-    """The paper's columns that tell the row apart, and what stands in them."""
+    """Values that identify the row, by the paper's column names."""
 
     recipe: str = ""
-    """Of pretrain, where the row has one of its own; else that of ``base``."""
+    """Recipe of pretrain for this row; empty: that of ``base``."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of pretrain, over those of ``base``."""
+    """Settings of pretrain that replace those of ``base``."""
 
     paper: Mapping[str, float] = field(default_factory=dict)
-    """What the paper has in its columns of results."""
+    """Results published in the paper, by column name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AshaConfig:
-    """Stops trials that are behind, by the mean of both R@1 (asynchronous successive halving).
+    """Asynchronous successive halving: stop trials early by their mean R@1 in both directions.
 
     Source:
         Li et al. 2020, arXiv:1810.05934.
     """
 
     reduction: int = 1
-    """At each rung one of so many goes on; 1 stops nobody."""
+    """At each rung, one of this many trials continues; 1 never stops a trial."""
 
     first_epochs: int = 1
-    """The first rung; each is ``reduction`` times the one before."""
+    """Epochs at the first rung; each further rung is ``reduction`` times the one before."""
 
     def __post_init__(self) -> None:
         if min(self.reduction, self.first_epochs) < 1:
@@ -55,42 +56,45 @@ class AshaConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """Runs of pretrain on one corpus, and what they are compared by."""
+    """Pretraining runs on one corpus, and how they are compared."""
 
     corpus: str
-    """The folder that assemble published, local or ``s3://``."""
+    """A corpus published by assemble, local or ``s3://``."""
 
     out: str
-    """The folder to publish; also what a killed sweep goes on from."""
+    """The folder to publish, local or ``s3://``; an interrupted sweep resumes from it."""
 
     base: Mapping[str, Any]
-    """``base.recipe`` is one of pretrain's, and ``base.NAME`` any setting of it, for all trials."""
+    """Settings of pretrain shared by all trials: ``base.recipe`` is a recipe, ``base.NAME`` any
+    setting."""
 
     settings: tuple[Setting, ...] = (Setting(),)
-    """The rows of the table."""
+    """Rows of the results table."""
 
     grid: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of pretrain and the values each takes, all with all and with every row:
-    ``grid.model.context_length=[77,256]``."""
+    """Settings of pretrain with lists of values, ``grid.model.context_length=[77,256]``: each row
+    runs with every combination of them."""
 
     seeds: int = 1
-    """Trials of each row and grid point, with seeds from that of ``base`` on."""
+    """Trials per row and grid point, with consecutive seeds starting at that of ``base``."""
 
     equal: Literal["epochs", "compute"] = "epochs"
-    """What trials have in common: the epochs, or the operations of the first row, to whole
-    epochs."""
+    """What all trials have in common: ``epochs``, or ``compute``: the training FLOPs of the first
+    row, rounded to whole epochs."""
 
     asha: AshaConfig = field(default_factory=AshaConfig)
+    """Early stopping of trials."""
 
     concurrent: int | None = None
-    """Trials at a time. None is what the cluster has room for when the sweep begins; give a number
-    for a cluster that grows. More than there will be room for wait for each other for ever."""
+    """Maximum concurrent trials. None: as many as the cluster has resources for when the sweep
+    starts; set a number for a cluster that autoscales. Trials beyond the cluster's final size wait
+    indefinitely."""
 
     columns: tuple[str, ...] = ("loss", "img2txt R@1", "txt2img R@1")
-    """Of the table's results, as a paper calls them."""
+    """Result columns of the table, by their name in the papers."""
 
     source: str = ""
-    """Where the paper's numbers stand, and what else must be known to compare."""
+    """Source of the paper's results, and remarks on how comparable they are."""
 
     def __post_init__(self) -> None:
         unknown = sorted({*self.columns} - {*COLUMNS})

@@ -1,4 +1,4 @@
-"""How a model learns to answer: the module between its towers, and the training."""
+"""Settings of visual question answering: the fusion module between the towers, and its training."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -6,15 +6,18 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class FusionConfig:
-    """The module between the towers; what is set by default is METER's."""
+    """The fusion module between the towers; the defaults are METER's."""
 
     layers: int = 6
-    """Of each stream."""
+    """Layers of each stream."""
     width: int = 768
+    """Hidden size, a multiple of ``heads``."""
     heads: int = 12
+    """Attention heads."""
     mlp_ratio: int = 4
-    """Width of a feed-forward layer, in widths of the module."""
+    """Width of the feed-forward layers, as a multiple of ``width``."""
     dropout: float = 0.1
+    """Dropout probability, in [0, 1)."""
 
     def __post_init__(self) -> None:
         if self.layers < 1 or self.heads < 1 or self.mlp_ratio < 1:
@@ -27,20 +30,22 @@ class FusionConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AdamConfig:
-    """AdamW as METER uses it: linear warm-up, then linear decay to nothing."""
+    """AdamW as in METER: linear warm-up, then linear decay to zero."""
 
     lr: float = 5e-6
-    """Of the towers, at its height."""
+    """Peak learning rate of the towers."""
     fusion_times: float = 5.0
-    """The fusion module learns so many times faster."""
+    """Learning rate of the fusion module, as a multiple of ``lr``."""
     head_times: float = 50.0
-    """The classifier of answers learns so many times faster."""
+    """Learning rate of the answer classifier, as a multiple of ``lr``."""
     weight_decay: float = 0.01
-    """Of matrices; biases and norms are not decayed."""
+    """Decoupled weight decay of matrices; biases and norms are not decayed."""
     betas: tuple[float, float] = (0.9, 0.98)
+    """Coefficients of the running averages of the gradient and its square."""
     eps: float = 1e-8
+    """Term added to the denominator for numerical stability."""
     warmup_share: float = 0.1
-    """Share of all steps."""
+    """Length of the warm-up, as a share of all steps, 0..1."""
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or self.fusion_times <= 0 or self.head_times <= 0:
@@ -51,25 +56,31 @@ class AdamConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig:
-    """The training; all but the last two settings decide the scores."""
+    """Training of the fusion module. All settings but the last two affect the scores."""
 
     towers: Literal["frozen", "tuned"] = "tuned"
-    """Whether the model's own towers learn, too, as in METER."""
+    """Whether the model's own towers are trained as well (``tuned``, as in METER) or not
+    (``frozen``)."""
     epochs: int = 50
-    """METER's 10 are for the 440,000 questions of VQAv2; 50, and batches of 64, are M3AE's
-    (arXiv:2209.07098) for VQA-RAD, which has METER's rates, too."""
+    """Training epochs. 50, and a batch size of 64, are M3AE's for VQA-RAD (arXiv:2209.07098), with
+    METER's learning rates; METER's 10 epochs are for the 440,000 questions of VQAv2."""
     batch: int = 64
-    """Questions of a step, over all workers."""
+    """Questions per step, over all workers."""
     least_answers: int = 1
-    """Answers given less often in training are no class; METER has 9 for VQAv2."""
+    """Minimum occurrences of an answer in training for it to become a class; METER has 9 for
+    VQAv2."""
     seed: int = 0
+    """Seed of the initial weights, the order of the questions and dropout."""
     fusion: FusionConfig = field(default_factory=FusionConfig)
+    """The fusion module."""
     adam: AdamConfig = field(default_factory=AdamConfig)
+    """The optimizer."""
     held_bytes: int = 2 << 30
-    """Of what frozen towers say, or of prepared pixels, that each worker may hold between epochs.
-    What does not fit is computed or prepared again in each."""
+    """Memory per worker, in bytes, to cache the outputs of frozen towers, or preprocessed images,
+    between epochs. If they need more, nothing is cached and each epoch computes them again."""
     save_every_s: float = 60.0
-    """Seconds of training between checkpoints, which are kept at the end of an epoch."""
+    """Minimum training time between checkpoints, in seconds; they are written at the end of an
+    epoch."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.least_answers < 1:

@@ -1,4 +1,4 @@
-"""What a detector is, and how it is trained."""
+"""Settings of a panel detector and of its training."""
 
 from dataclasses import dataclass, field
 
@@ -6,24 +6,25 @@ from biovl.core.config import REQUIRED, Recipe
 from biovl.sample.compound.figures import STRATA
 
 KIND = "detector"
-"""Of the folder that is published."""
+"""Kind of the published folder, in its manifest."""
 
 STRIDE = 8
-"""Pixels of the input for one cell of what the detector gives."""
+"""Input pixels per cell of the detector's output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What must be known to build the network again."""
+    """Architecture of the network: everything needed to build it again."""
 
     backbone: str = "mobilenetv4_conv_small"
-    """A model of timm that gives features at strides 8, 16 and 32: convnext_atto, resnet18 …"""
+    """A timm model with features at strides 8, 16 and 32, such as ``convnext_atto`` or
+    ``resnet18``."""
 
     channels: int = 64
-    """Of the features that the head sees."""
+    """Feature channels of the detection head, a multiple of 8."""
 
     size_px: int = 512
-    """Side of the square that figures are fitted into."""
+    """Side of the square input in pixels, a multiple of 32 from 64; figures are resized to fit."""
 
     def __post_init__(self) -> None:
         if self.size_px < 64 or self.size_px % 32:
@@ -34,16 +35,17 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Which figures are drawn. Drawing takes 0.1 s a figure, so each is shown more than once."""
+    """Synthetic training figures. Drawing takes 0.1 s per figure, so each is used several times."""
 
     strata: tuple[str, ...] = STRATA
-    """Kinds of figures (docs/compound.md), as many of each."""
+    """Kinds of figures (docs/compound.md), in equal numbers."""
 
     figures: int = 2048
-    """Drawn for one round; the next are drawn meanwhile."""
+    """Figures per round. Those of the next round are drawn during the current one."""
 
     steps: int = 256
-    """Of training on the figures of one round, each time turned, scaled and coloured otherwise."""
+    """Training steps per round. Each use of a figure has its own random rotation, scale and
+    colours."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.strata) - set(STRATA))
@@ -55,15 +57,20 @@ class Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisation:
-    """AdamW, a warm-up and a cosine."""
+    """AdamW with linear warm-up and cosine decay."""
 
     steps: int = 20_000
+    """Total training steps."""
     batch: int = 32
-    """Figures in a step."""
+    """Figures per step."""
     peak_lr: float = 1e-3
+    """Learning rate at the end of warm-up."""
     warmup_steps: int = 500
+    """Steps of linear warm-up."""
     weight_decay: float = 0.05
+    """Decoupled weight decay."""
     clip_norm: float = 5.0
+    """Maximum norm of the gradients."""
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch) < 1 or self.peak_lr <= 0:
@@ -72,13 +79,14 @@ class Optimisation:
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorWorkers:
-    """What the training process takes, and what one copy of a detector takes."""
+    """Resources of the training process."""
 
     cpus: int = 1
-    """Threads of PyTorch. On CPUs, equal bytes come of equal numbers of them."""
+    """CPU cores: the threads of PyTorch. On CPUs, results are bit-identical only for equal
+    values."""
 
     gpus: float = 0.0
-    """1 to compute on a GPU, in bf16 while training."""
+    """GPUs; 1 trains on a GPU in bf16, 0 on the CPU."""
 
     def __post_init__(self) -> None:
         if self.cpus < 1 or self.gpus < 0:
@@ -87,30 +95,36 @@ class DetectorWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
-    """How to train a detector. It reads nothing: its figures are drawn."""
+    """How to train a panel detector. There is no input: the training figures are synthetic."""
 
     out: str
     """The folder to publish, local or ``s3://``."""
 
     design: Design = field(default_factory=Design)
+    """Architecture of the network."""
     drawing: Drawing = field(default_factory=Drawing)
+    """Synthetic figures to train on."""
     optim: Optimisation = field(default_factory=Optimisation)
+    """Optimizer and schedule."""
 
     pretrained: bool = False
-    """Begin with timm's weights of the backbone, from the Hugging Face hub."""
+    """Whether to initialise the backbone with timm's weights from the Hugging Face hub; otherwise
+    it is trained from scratch."""
 
     seed: int = 0
+    """Seed of the initial weights and of the training figures."""
 
     validate_every: int = 2000
-    """Steps; the end is always scored."""
+    """Steps between validations; the last step is always validated."""
 
     validation_figures: int = 10
-    """Of each stratum, drawn from seeds that training does not use."""
+    """Validation figures per stratum, drawn from seeds that training does not use."""
 
     save_every: int = 500
-    """Steps between checkpoints, which a killed run goes on from."""
+    """Steps between checkpoints, from which an interrupted run resumes."""
 
     workers: DetectorWorkers = field(default_factory=DetectorWorkers)
+    """Resources of the training process."""
 
     def __post_init__(self) -> None:
         if min(self.validate_every, self.validation_figures, self.save_every) < 1:
@@ -118,12 +132,12 @@ class DetectorConfig:
 
 
 def default() -> DetectorConfig:
-    """A detector of panels at 512 px; hours on one GPU and as many CPUs as can draw (needs out)."""
+    """A panel detector at 512 px: hours on one GPU, with CPUs to draw figures (needs out)."""
     return DetectorConfig(out=REQUIRED)
 
 
 def tiny() -> DetectorConfig:
-    """A detector too small to be of use, in a minute on a CPU: to see that it works (needs out)."""
+    """A quick test on the CPU, about a minute; the detector is too small for use (needs out)."""
     return DetectorConfig(
         out=REQUIRED,
         design=Design(backbone="mobilenetv4_conv_small_050", channels=16, size_px=128),
