@@ -1,4 +1,4 @@
-"""The OpenAPI document, and a page that shows it without a script or another host."""
+"""The OpenAPI document, and an HTML page that shows it without scripts or external hosts."""
 
 import base64
 import hashlib
@@ -39,7 +39,7 @@ pre{overflow:auto;border:1px solid #8884;padding:.5rem}
 
 
 class Problem(BaseModel):
-    """application/problem+json (RFC 9457)."""
+    """An error, as ``application/problem+json`` (RFC 9457)."""
 
     type: str
     title: str
@@ -51,9 +51,9 @@ class Problem(BaseModel):
 
 
 def document(app: FastAPI) -> None:
-    """Let ``app`` answer ``/openapi.json`` and ``/docs``.
+    """Add ``/openapi.json`` and ``/docs`` to an application.
 
-    FastAPI's own page loads its scripts from another host, and they are too large to keep here.
+    FastAPI's own page loads its scripts from another host.
     """
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -74,7 +74,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     parts = found.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
     schemas["Problem"] = Problem.model_json_schema()
-    # FastAPI's own shape of 422, which is never sent here.
+    # FastAPI's own schema of 422 responses, which this service never sends.
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     parts["securitySchemes"] = {

@@ -17,30 +17,33 @@ _BUSY = {"Retry-After": "1"}
 
 
 class ClientGoneError(ConnectionError):
-    """The client hung up before it had sent all."""
+    """The client disconnected before it had sent the whole body."""
 
 
 class Bodies:
-    """Receives bodies whole, before a place is taken: a slow client keeps nobody waiting."""
+    """Buffer for request bodies.
+
+    Bodies are read completely before a concurrency slot is taken, so that slow clients hold none.
+    """
 
     def __init__(self, limits: Limits) -> None:
-        """Hold no more than ``limits`` of one request, nor too much of all."""
+        """Limit the size of one body by ``limits``, and the total size of all buffered bodies."""
         self._limits = limits
         self._max_bytes = int(limits.body_mib * _MIB)
         self._max_held = max(_RECEIVED_AT_ONCE_MIB * _MIB, 2 * self._max_bytes)
         self._held = 0
 
     def free(self, size_bytes: int) -> None:
-        """Say that a body is not held any more."""
+        """Release the buffer space of a body."""
         self._held -= size_bytes
 
     async def read_body(self, headers: Headers, receive: Receive) -> bytes:
-        """Return the body of a request. Its size counts until ``free``.
+        """Return the body of a request. Its size counts against the total until ``free`` is called.
 
         Raises:
-            Problem: 413 if it is too large, 408 if it comes too slowly, 415 if it is compressed
-                (a small body could unpack to any size), 503 if others fill the memory for bodies.
-            ClientGoneError: If the client hung up.
+            Problem: 413 if it is too large, 408 if the upload is too slow, 415 if it is compressed
+                (a small body could decompress to any size), 503 if the buffers are full.
+            ClientGoneError: If the client disconnected.
         """
         coding = headers.get("content-encoding", "identity").lower()
         if coding != "identity":

@@ -85,10 +85,10 @@ class Metrics:
     """Metrics of one replica."""
 
     def __init__(self, replica: str) -> None:
-        """Begin at zero.
+        """Create metrics with all counters at zero.
 
         Args:
-            replica: The value of the label ``replica``.
+            replica: Value of the label ``replica``.
         """
         self.replica = replica
         self.registry = registry = CollectorRegistry()

@@ -1,7 +1,7 @@
-"""Errors of a request, as application/problem+json (RFC 9457).
+"""Errors of a request as ``application/problem+json`` (RFC 9457).
 
-Each says what was found, what is expected and what to do. None repeats an image or a long input:
-problems end up in logs, bug reports and the pages of others.
+Each problem states the cause, the expected input and what to do. Images and long inputs are never
+quoted, because problems end up in logs and bug reports.
 """
 
 import json
@@ -22,7 +22,7 @@ MEDIA_TYPE = "application/problem+json"
 _MAX_CHARS = 80
 _MAX_DETAIL_CHARS = 600
 _MAX_ERRORS = 20
-# Their values are never repeated, however short.
+# Fields whose values are never quoted, however short.
 _PRIVATE = frozenset({"image", "images", "input", "url", "image_url", "embedding", "text", "file"})
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -30,7 +30,7 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 class Problem(Exception):
-    """An answer that is not what was asked for. It can be pickled: engines raise it far away."""
+    """An error response. It can be pickled, because engines may raise it in another process."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Problem(Exception):
         headers: Mapping[str, str] = _NONE,
         errors: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Describe what went wrong.
+        """Create a problem.
 
         Args:
-            status: Of HTTP, 400 to 599.
-            slug: Which problem it is, for programs: ``bad-cursor``. Its words are the title.
-            detail: What was found, what is expected, what to do. A sentence or two.
-            headers: Of the answer: ``Retry-After`` …
-            errors: ``{"loc": ["body", "k"], "msg": "…"}`` of each field that is wrong.
+            status: HTTP status code, 400 to 599.
+            slug: Machine-readable identifier, such as ``bad-cursor``. The title is derived from it.
+            detail: What was found, what is expected, what to do, in one or two sentences.
+            headers: Additional response headers, such as ``Retry-After``.
+            errors: ``{"loc": ["body", "k"], "msg": "…"}`` for each invalid field.
         """
         super().__init__(detail)
         self.status = status
@@ -69,14 +69,16 @@ def _problem(
 
 
 def shortened(value: object, limit: int = _MAX_CHARS) -> str:
-    """Return a value as it may stand in a message: on one line, printable, cut."""
+    """Return a value for use in a message: on one line, printable, and truncated."""
     text = value if isinstance(value, str) else repr(value)
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(letter if letter.isprintable() else "�" for letter in cut)
 
 
 def problem_json(problem: Problem, *, path: str, request_id: str) -> dict[str, Any]:
-    """Return the members of a problem; for /v1/embeddings with ``error`` as OpenAI's clients read.
+    """Return the members of a problem document.
+
+    For ``/v1/embeddings`` an ``error`` object is added, which clients of OpenAI's API read.
 
     Source:
         RFC 9457, and the error object of OpenAI's API.
@@ -114,7 +116,7 @@ def problem_answer(problem: Problem, *, path: str, request_id: str) -> Response:
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what is said of an exception. One that nobody foresaw keeps its message to itself."""
+    """Return the problem for an exception; messages of unexpected exceptions are not disclosed."""
     match error:
         case Problem():
             return error
@@ -123,7 +125,7 @@ def problem_of(error: Exception) -> Problem:
         case HTTPException():
             return _of_http(error)
         case ArtifactError() | ConfigError():
-            # What is served is damaged: not the fault of who asked, nor any of his business.
+            # The served files are corrupt: not the client's fault, and details are not disclosed.
             return _failed()
         case BiovlError():
             return Problem(422, "cannot-be-met", str(error))
@@ -141,7 +143,7 @@ def _failed() -> Problem:
 
 
 def timed_out() -> Problem:
-    """Return the problem of a request that took too long."""
+    """Return the problem of a request that exceeded the timeout."""
     return Problem(
         504,
         "timeout",
@@ -151,7 +153,7 @@ def timed_out() -> Problem:
 
 
 def too_much_work(inputs: int, timeout_s: float) -> Problem:
-    """Return the problem of a request that took too long by itself."""
+    """Return the problem of a request that exceeds the timeout even without other load."""
     return Problem(
         422,
         "too-much-work",
@@ -161,7 +163,7 @@ def too_much_work(inputs: int, timeout_s: float) -> Problem:
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Answer foreseen exceptions of endpoints with problems.
+    """Register handlers that turn expected exceptions of endpoints into problem responses.
 
     All others reach ``serve.http.middleware``, which logs and answers them.
     """
@@ -170,7 +172,7 @@ def handle_problems(app: FastAPI) -> None:
         exchange = exchange_in(request.scope)
         problem = problem_of(error)
         if problem.status == 500:
-            # The last resort writes where it came from.
+            # The middleware logs the stack frames.
             raise error
         exchange.problem = problem.slug
         return problem_answer(problem, path=request.scope["path"], request_id=exchange.request_id)
@@ -203,13 +205,13 @@ def _of_http(error: HTTPException) -> Problem:
 
 
 def _invalid(error: RequestValidationError) -> Problem:
-    found = error.errors()
-    if any(one["type"] == "json_invalid" for one in found):
+    invalid_fields = error.errors()
+    if any(one["type"] == "json_invalid" for one in invalid_fields):
         return Problem(400, "bad-json", "the body is not JSON; check it with a JSON parser")
-    errors = [_said(one) for one in found[:_MAX_ERRORS]]
+    errors = [_said(one) for one in invalid_fields[:_MAX_ERRORS]]
     first = errors[0]
     place = ".".join(str(step) for step in first["loc"])
-    more = f" (and {len(found) - 1} more, see errors)" if len(found) > 1 else ""
+    more = f" (and {len(invalid_fields) - 1} more, see errors)" if len(invalid_fields) > 1 else ""
     return Problem(422, "invalid-request", f"{place}: {first['msg']}{more}", errors=errors)
 
 
@@ -221,7 +223,7 @@ def _said(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _got(error: Mapping[str, Any]) -> str | None:
-    """Return what was found, in a few words; nothing where the message says enough."""
+    """Return a short description of the invalid value; None if the message already contains it."""
     if error["type"] in ("missing", "extra_forbidden"):
         return None
     value = error.get("input")

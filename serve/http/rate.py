@@ -1,7 +1,7 @@
-"""How many requests a second one key may send, over all replicas together.
+"""Rate limit of requests per API key, over all replicas together.
 
-Token buckets live in one place, the coordinator; each replica leases tokens from there in small
-portions, so that most requests ask nobody.
+Token buckets are kept in one place, the coordinator. Each replica leases tokens from it in small
+portions, so that most requests need no call to the coordinator.
 """
 
 import asyncio
@@ -17,35 +17,36 @@ from serve.http.problems import Problem
 from serve.http.settings import Rate
 
 MAX_BUCKETS = 10_000
-"""Of keys and addresses that are remembered."""
+"""Maximum number of API keys and client addresses whose buckets are stored."""
 _PORTION_S = 0.1
-_ONE = 1 - 1e-9  # a sum of fractions is seldom exactly one
+_ONE = 1 - 1e-9  # tolerance for floating-point rounding
 _LEASE_TIMEOUT_S = 1.0
 
 
 class Leases(Protocol):
-    """Where tokens come from: ``serve.http.coordinator.Coordinator``."""
+    """Source of tokens: ``serve.http.coordinator.Coordinator``, or ``Buckets`` in this process."""
 
     async def lease(self, key: str, count: float, per_s: float, burst: int) -> float:
         """Take up to ``count`` tokens of a bucket and return how many were taken.
 
         Args:
-            key: Which bucket; a new one is full.
-            count: At least 0; fractions are tokens too.
-            per_s: How fast it fills.
-            burst: How many it holds.
+            key: Name of the bucket; a new bucket is full.
+            count: Number of tokens, at least 0; may be fractional.
+            per_s: Refill rate, tokens per second.
+            burst: Capacity of the bucket.
 
         Raises:
-            ConnectionError: If nobody can be asked; replicas then count on their own.
+            ConnectionError: If the coordinator is unavailable; replicas then use buckets of their
+                own.
         """
         ...
 
 
 class Buckets:
-    """The buckets of one process: all there is without a coordinator, and what one is made of."""
+    """Token buckets in the memory of one process."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with all buckets full."""
+        """Create buckets; each is full at first use."""
         self._clock = clock
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -56,7 +57,7 @@ class Buckets:
         level = min(float(burst), level + (now - then) * per_s)
         taken = min(count, level)
         self._levels[key] = (level - taken, now)
-        # The one not asked for the longest is the fullest: forgetting it gives away the least.
+        # Evict the least recently used bucket: it is the fullest, so the least limit is lost.
         while len(self._levels) > MAX_BUCKETS:
             self._levels.popitem(last=False)
         return taken
@@ -65,21 +66,21 @@ class Buckets:
 async def leased(
     leases: Leases, alone: Leases, bucket: str, count: float, per_s: float, burst: int
 ) -> float:
-    """Take up to ``count`` tokens of a bucket from ``leases``; from ``alone`` if nobody answers."""
+    """Lease tokens from ``leases``, or from ``alone`` if ``leases`` does not respond."""
     try:
         async with asyncio.timeout(_LEASE_TIMEOUT_S):
             return await leases.lease(bucket, count, per_s, burst)
     except (ConnectionError, TimeoutError):
-        # Without the coordinator each replica allows the whole rate: late, not down.
+        # Without the coordinator each replica allows the full rate, so that the service stays up.
         return await alone.lease(bucket, count, per_s, burst)
 
 
 @dataclass
 class _Local:
-    """What this replica has of one bucket."""
+    """State of one bucket in this replica."""
 
     level: float
-    """How full the bucket is as far as this replica knows: for the headers."""
+    """Estimated fill level of the bucket, for the response headers."""
     then: float
     tokens: float = 0.0
     """Leased and not yet used."""
@@ -87,7 +88,7 @@ class _Local:
 
 
 class RateLimit:
-    """Lets requests through or not."""
+    """Limit of requests per second, by API key or client address."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class RateLimit:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Limit by ``rate`` whoever has no rate of its own."""
+        """Create a limit; ``rate`` applies to API keys without a rate of their own."""
         self._rate = rate
         self._leases = leases
         self._alone = Buckets(clock=clock)
@@ -104,10 +105,10 @@ class RateLimit:
         self._local: OrderedDict[str, _Local] = OrderedDict()
 
     async def take_token(self, caller: Caller) -> Mapping[str, str]:
-        """Take a token and return the ``RateLimit-`` headers of the answer; none without a limit.
+        """Take a token and return the ``RateLimit-`` headers of the response; none without a limit.
 
         Raises:
-            Problem: 429 if there is none.
+            Problem: 429 if no token is left.
 
         Source:
             draft-ietf-httpapi-ratelimit-headers-06, the three headers that clients read.
@@ -119,9 +120,9 @@ class RateLimit:
         local = self._local_of(caller.bucket, per_s)
         async with local.lock:
             if local.tokens < _ONE:
-                wanted = max(1 - local.tokens, min(burst / 4, per_s * _PORTION_S))
+                portion = max(1 - local.tokens, min(burst / 4, per_s * _PORTION_S))
                 local.tokens += await leased(
-                    self._leases, self._alone, caller.bucket, wanted, per_s, burst
+                    self._leases, self._alone, caller.bucket, portion, per_s, burst
                 )
             passes = local.tokens >= _ONE
             if passes:

@@ -46,7 +46,7 @@ def review_api(
         desk: Clusters, votes and assignment; closed with the application.
         replica: Name of this replica in logs.
         draining: Rejects requests during shutdown.
-        page: Folder of the web page; missing files come from the search page.
+        page: Folder of the web page; files missing there are taken from the search page.
 
     Raises:
         ConfigError: If the reviewers file cannot be read.
@@ -93,23 +93,23 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
     def reviewer(request: Request) -> str:
         caller = exchange_in(request.scope).caller
         check_scope(request, "review")
-        told = request.headers.get("x-reviewer", "").strip()
+        name = request.headers.get("x-reviewer", "").strip()
         if caller is not None and keys.are_required:
-            if told and told != caller.name:
+            if name and name != caller.name:
                 raise Problem(
                     403,
                     "another-name",
-                    f"this key is not that of {shortened(told, 64)!r}; sign in with the name that"
+                    f"this key is not that of {shortened(name, 64)!r}; sign in with the name that"
                     " it was made for",
                 )
             return caller.name
-        if not _NAME.fullmatch(told):
+        if not _NAME.fullmatch(name):
             raise Problem(
                 401,
                 "no-name",
                 "who reviews? Send a name of 1 to 64 letters, digits, dots, - and _ in X-Reviewer",
             )
-        return desk.named(told)
+        return desk.named(name)
 
     Reviewer = Annotated[str, Depends(reviewer)]
 

@@ -1,9 +1,9 @@
-"""Which cluster a reviewer is given next.
+"""Assignment of clusters to reviewers.
 
-First those for practice. Then, of the clusters with a free place, the one with the fewest votes;
-a place is taken by a vote, or by a reviewer who has the cluster open. Clusters whose votes tie have
-one place more, for somebody who has not voted on them; and where nothing else is left, those who
-have may look at theirs once more.
+Practice clusters come first. Then, of the clusters with a free slot, the one with the fewest votes
+is assigned. A slot is taken by a vote, or by a reviewer who has the cluster open. Clusters whose
+votes tie get one more slot, for a reviewer who has not voted on them yet. When nothing else is
+left, reviewers may review their own tied clusters once more.
 """
 
 import time
@@ -28,35 +28,35 @@ _NO_STATE = State()
 
 @dataclass(frozen=True)
 class Offer:
-    """A cluster for a reviewer."""
+    """A cluster assigned to a reviewer."""
 
     cluster_id: int
     kind: Kind
-    """``again``: its votes tie."""
+    """``practice``: not counted. ``vote``: a regular vote. ``again``: the cluster's votes tie."""
     ties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What assignment keeps to."""
+    """Rules of the assignment."""
 
     votes_per_cluster: int
     clusters_per_reviewer: int | None
     reservation_s: float
     seed: int
     practice: tuple[int, ...]
-    """Clusters to practise on, in their order."""
+    """Ids of the practice clusters, in order."""
     ties: TieList = field(default_factory=TieList)
-    """Clusters to be looked at again, until somebody has since they were listed."""
+    """Tied clusters to review again; a cluster is done once somebody has voted on it since."""
 
     def ties_of(self, cluster_id: int, state: State) -> tuple[str, ...]:
-        """Return the fields on which a cluster ties; none while votes are still to come."""
+        """Return the tied fields of a cluster; empty while votes are missing."""
         if state.again == 0 and cluster_id in self.ties.fields:
             return self.ties.fields[cluster_id]
         return state.ties if state.votes >= self.votes_per_cluster else ()
 
     def places(self, cluster_id: int, state: State) -> int:
-        """Return how many reviewers a cluster is for."""
+        """Return the number of reviewers of a cluster."""
         if self.ties_of(cluster_id, state):
             return max(self.votes_per_cluster, state.votes + 1)
         return self.votes_per_cluster
@@ -64,28 +64,29 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What the database says of one reviewer and of the clusters there are."""
+    """The database state that an assignment is based on, for one reviewer."""
 
     states: Mapping[int, State]
-    """Of clusters that are listed as ties, ``again`` counts those who voted since."""
+    """States of the clusters. For clusters in the list of ties, ``again`` counts the reviewers who
+    have voted since."""
     taken: Mapping[int, int]
-    """Places that others have reserved, by cluster."""
+    """Slots reserved by other reviewers, by cluster."""
     reserved: tuple[int, ...]
     """Clusters that this reviewer has open."""
     own: Mapping[int, bool]
-    """This reviewer's votes that count, and whether each was given again (since it was listed)."""
+    """This reviewer's counted votes: whether each was given again after a tie, by cluster."""
     practised: frozenset[int]
-    """Practice clusters that were answered."""
+    """Practice clusters that this reviewer has answered."""
     passed: Mapping[int, float]
-    """When this reviewer passed over a cluster for practice."""
+    """Times at which this reviewer skipped practice clusters."""
     skipped: Mapping[int, float]
-    """When this reviewer passed over another cluster."""
+    """Times at which this reviewer skipped other clusters."""
 
 
 def standing(
     connection: Connection, clusters: Mapping[int, Cluster], rules: Rules, reviewer: str
 ) -> Standing:
-    """Return how things stand for a reviewer at this moment."""
+    """Return the current state for one reviewer."""
     keys = {one.cluster_id: one.key for one in clusters.values()}
     own: dict[int, bool] = {}
     practised: set[int] = set()
@@ -118,7 +119,7 @@ def standing(
     states = states_of(connection, keys)
     since = _answered(connection, keys, rules)
     for cluster_id in rules.ties.fields:
-        # A second look of before the list is none at what the list asks for.
+        # Votes from before the list of ties do not count as a second review.
         who = since.get(cluster_id, set())
         if cluster_id in states:
             states[cluster_id] = replace(states[cluster_id], again=len(who))
@@ -136,7 +137,7 @@ def standing(
 
 
 def note_answered(connection: Connection, vote: ReviewVote, rules: Rules) -> None:
-    """Note that somebody voted on a cluster that the list of ties asks for."""
+    """Record a vote on a cluster of the list of ties."""
     if vote.practice or vote.cluster_id not in rules.ties.fields:
         return
     one = {
@@ -150,21 +151,21 @@ def note_answered(connection: Connection, vote: ReviewVote, rules: Rules) -> Non
 
 
 def _answered(connection: Connection, keys: Mapping[int, str], rules: Rules) -> dict[int, set[str]]:
-    """Return who has voted on each cluster since the list of ties asked for it."""
-    found: dict[int, set[str]] = {}
+    """Return the reviewers who have voted on each cluster of the list of ties."""
+    reviewers: dict[int, set[str]] = {}
     if rules.ties.fields:
-        wanted = answered.select().where(answered.c.list == rules.ties.sha256)
-        for row in connection.execute(wanted):
+        query = answered.select().where(answered.c.list == rules.ties.sha256)
+        for row in connection.execute(query):
             if keys.get(row.cluster_id) == row.key:
-                found.setdefault(row.cluster_id, set()).add(row.reviewer)
-    return found
+                reviewers.setdefault(row.cluster_id, set()).add(row.reviewer)
+    return reviewers
 
 
 def choose(clusters: Iterable[Cluster], rules: Rules, now: Standing) -> Offer | None:
-    """Return what a reviewer is given next; None if nothing is left for them."""
+    """Return the next cluster for a reviewer; None if nothing is left."""
     practice = [one for one in rules.practice if one not in now.practised]
     if practice:
-        # The first in their order; those that were skipped only after the others.
+        # In order; skipped ones come last.
         return Offer(min(practice, key=lambda one: now.passed.get(one, 0.0)), "practice")
     for cluster_id in now.reserved:
         return _offer(cluster_id, rules, now)
@@ -191,12 +192,12 @@ def choose(clusters: Iterable[Cluster], rules: Rules, now: Standing) -> Offer | 
 
 
 def may_vote(cluster_id: int, rules: Rules, now: Standing) -> bool:
-    """Say whether there is a place for a reviewer's vote on a cluster, or they have one."""
+    """Return whether a reviewer may vote on a cluster: it has a free slot, or they hold one."""
     return cluster_id in now.own or cluster_id in now.reserved or _is_open(cluster_id, rules, now)
 
 
 def reserve(connection: Connection, cluster: Cluster, reviewer: str, reservation_s: float) -> None:
-    """Keep a place of a cluster for a reviewer, and give back the others that they had."""
+    """Reserve a slot of a cluster for a reviewer, and release their other reservations."""
     release(connection, reviewer)
     connection.execute(reservations.delete().where(reservations.c.until <= time.time()))
     connection.execute(
@@ -210,12 +211,12 @@ def reserve(connection: Connection, cluster: Cluster, reviewer: str, reservation
 
 
 def release(connection: Connection, reviewer: str) -> None:
-    """Give back all places that were kept for a reviewer."""
+    """Release all reservations of a reviewer."""
     connection.execute(reservations.delete().where(reservations.c.reviewer == reviewer))
 
 
 def renew(connection: Connection, cluster: Cluster, reviewer: str, reservation_s: float) -> bool:
-    """Keep a place for longer; False if it is not kept any more."""
+    """Extend a reservation; return False if it has expired."""
     renewed = connection.execute(
         reservations.update()
         .where(
@@ -230,7 +231,7 @@ def renew(connection: Connection, cluster: Cluster, reviewer: str, reservation_s
 
 
 def skip(connection: Connection, cluster: Cluster, reviewer: str, *, practice: bool) -> None:
-    """Note that a reviewer passed over a cluster: it comes again when nothing else is left."""
+    """Record that a reviewer skipped a cluster: it is assigned again when nothing else is left."""
     one = {
         "cluster_id": cluster.cluster_id,
         "key": cluster.key,

@@ -44,7 +44,7 @@ class Member:
     width_px: int | None
     height_px: int | None
     thumbnail: bytes
-    """JPEG; empty where the image could not be read."""
+    """JPEG; empty if the image could not be read."""
 
 
 class ReviewConcepts:
@@ -54,7 +54,7 @@ class ReviewConcepts:
         """Read the list of clusters.
 
         Raises:
-            ArtifactError: If the folder is not published, or not one of clusters.
+            ArtifactError: If the folder is not published, or does not contain clusters.
         """
         artifacts.read_manifest(uri, "concepts")
         self.uri = uri
@@ -82,15 +82,15 @@ class ReviewConcepts:
 
     def _read_clusters(self) -> Mapping[int, Cluster]:
         name = "clusters.parquet"
-        wanted = ["cluster_id", "key", "size", "cohesion"]
-        rows = self._opened(name, wanted).read(wanted).to_pylist()
+        columns = ["cluster_id", "key", "size", "cohesion"]
+        rows = self._opened(name, columns).read(columns).to_pylist()
         clusters = {row["cluster_id"]: Cluster(**row) for row in rows}
         if not clusters:
             raise ArtifactError(f"{self._folder.at(name)} has no cluster: there is nothing to name")
         return clusters
 
     def _read_places(self) -> tuple[Any, Mapping[int, list[int]]]:
-        """Return the metadata of the file of members, and the row groups of each cluster."""
+        """Return the metadata of the members file, and the row groups of each cluster."""
         name = "members.parquet"
         file = self._opened(name, ["cluster_id", *_MEMBERS])
         column = file.schema_arrow.get_field_index("cluster_id")
@@ -98,8 +98,8 @@ class ReviewConcepts:
         for number in range(file.metadata.num_row_groups):
             statistics = file.metadata.row_group(number).column(column).statistics
             if statistics is None or not statistics.has_min_max:
-                found = file.read_row_group(number, ["cluster_id"])["cluster_id"].unique()
-                within = found.to_pylist()
+                row_groups = file.read_row_group(number, ["cluster_id"])["cluster_id"].unique()
+                within = row_groups.to_pylist()
             else:
                 within = range(statistics.min, statistics.max + 1)
             for cluster_id in within:

@@ -1,4 +1,4 @@
-"""What a reviewer can do: take a cluster, answer, pass over, go back. Knows no HTTP."""
+"""Actions of a reviewer: get a cluster, vote, skip, go back. Independent of HTTP."""
 
 import base64
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _REFUSED_MOST = 1_000
 
 @dataclass(frozen=True)
 class Desk:
-    """A review: its clusters, its taxonomy and its database. Safe to use from several threads."""
+    """A review: its clusters, taxonomy and database. Thread-safe."""
 
     settings: ReviewSettings
     concepts: ReviewConcepts
@@ -33,17 +33,17 @@ class Desk:
     database: Database
     rules: Rules
 
-    def named(self, told: str) -> str:
-        """Return the name of a reviewer as it was first written: Ann and ann are one."""
+    def named(self, name: str) -> str:
+        """Return the first stored spelling of a reviewer's name; names are case-insensitive."""
         with self.database.reading() as connection:
-            known = store.known_name(connection, told)
-        if known is not None:
-            return known
+            spelling = store.known_name(connection, name)
+        if spelling is not None:
+            return spelling
         with self.database.writing() as connection:
-            return store.keep_name(connection, told)
+            return store.keep_name(connection, name)
 
     def begin(self, reviewer: str) -> messages.Review:
-        """Return what a page needs to begin."""
+        """Return the data that the page needs at start."""
         with self.database.reading() as connection:
             now = self._standing(connection, reviewer)
             recent = self._recent(connection, reviewer)
@@ -68,7 +68,7 @@ class Desk:
         )
 
     def next(self, reviewer: str, passed: messages.Place | None) -> messages.NextAnswer:
-        """Return the cluster a reviewer is given next, and keep it for them."""
+        """Assign the next cluster to a reviewer and reserve it."""
         skipped = None if passed is None else self.cluster(passed.cluster_id, passed.key)
         with self.database.writing() as connection:
             if skipped is not None and passed is not None:
@@ -83,7 +83,7 @@ class Desk:
         return messages.NextAnswer(cluster=sheet, progress=self._progress(now))
 
     def look(self, reviewer: str, place: messages.Place) -> messages.Sheet:
-        """Return a cluster with what the reviewer said of it; reserves nothing."""
+        """Return a cluster with this reviewer's vote, without reserving it."""
         cluster = self.cluster(place.cluster_id, place.key)
         with self.database.reading() as connection:
             offer = self._offer(self._standing(connection, reviewer), cluster, place.practice)
@@ -91,17 +91,17 @@ class Desk:
         return self._sheet(offer, own)
 
     def hold(self, reviewer: str, place: messages.Place) -> bool:
-        """Keep a cluster for a reviewer for longer; False if it is not kept any more."""
+        """Extend a reservation; return False if it has expired."""
         cluster = self.cluster(place.cluster_id, place.key)
         with self.database.writing() as connection:
             return assignment.renew(connection, cluster, reviewer, self.settings.reservation_s)
 
     def vote(self, reviewer: str, said: messages.VoteRequest) -> messages.VoteAnswer:
-        """Save what a reviewer says of a cluster.
+        """Save a reviewer's vote on a cluster.
 
         Raises:
-            Problem: 404 for a cluster that is not there, 409 for one that has changed or has no
-                place left, 422 for names that are not in the taxonomy.
+            Problem: 404 if the cluster does not exist, 409 if it has changed or has no free slot,
+                422 for names that are not in the taxonomy.
         """
         cluster = self.cluster(said.cluster_id, said.key)
         vote = self._checked(
@@ -127,15 +127,15 @@ class Desk:
         return messages.VoteAnswer(created=vote.created, progress=self._progress(now))
 
     def export_csv(self) -> bytes:
-        """Return all votes that stand, as CSV."""
+        """Return all current votes as CSV."""
         with self.database.reading() as connection:
             return write_votes(store.exported(connection))
 
     def import_csv(self, data: bytes) -> messages.ImportAnswer:
-        """Save the votes of a CSV file.
+        """Import the votes of a CSV file.
 
         Raises:
-            ConfigError: If it is no file of votes.
+            ConfigError: If the file is not a CSV file of votes.
         """
         brought, broken = read_votes(data)
         refused = [messages.RefusedRow(line=line, reason=reason) for line, reason in broken]
@@ -157,10 +157,10 @@ class Desk:
         )
 
     def cluster(self, cluster_id: int, key: str) -> Cluster:
-        """Return a cluster that is there, and as the reviewer saw it.
+        """Return a cluster, if it is unchanged since the reviewer loaded it.
 
         Raises:
-            Problem: 404 or 409.
+            Problem: 404 if it does not exist, 409 if it has changed.
         """
         found = self.concepts.clusters.get(cluster_id)
         if found is None:
@@ -288,7 +288,7 @@ class Desk:
 
 
 def open_desk(settings: ReviewSettings) -> Desk:
-    """Return a review, its database made where there was none.
+    """Open a review, and create its database if it does not exist.
 
     Raises:
         BiovlError: If its clusters, taxonomy, ties or database cannot be opened.
@@ -320,7 +320,7 @@ def _members(members: Iterable[Member]) -> Iterable[messages.MemberAnswer]:
     for one in members:
         url = None
         if one.thumbnail:
-            # In the answer itself: an <img> could not send the key, and 30 requests are slower.
+            # Embedded in the response: an <img> cannot send the API key; 30 requests are slower.
             url = f"data:image/jpeg;base64,{base64.b64encode(one.thumbnail).decode()}"
         yield messages.MemberAnswer(
             rank=one.rank,

@@ -96,12 +96,12 @@ class Review(BaseModel):
     panels: list[PanelAnswer]
     concepts_by_global: dict[str, list[str]]
     aliases: dict[str, str]
-    """Synonyms, without case, spaces and dashes, and the concept of each."""
+    """Synonyms, in lower case without spaces and dashes, and the concept of each."""
     votes_per_cluster: int
     reservation_s: float
     progress: ReviewProgress
     recent: list[Recent]
-    """The latest first."""
+    """This reviewer's latest votes, the latest first."""
 
 
 class MemberAnswer(BaseModel):
@@ -114,7 +114,7 @@ class MemberAnswer(BaseModel):
     width_px: int | None
     height_px: int | None
     thumbnail: str | None
-    """A ``data:`` URL of a JPEG; null where the image could not be read."""
+    """A ``data:`` URL of a JPEG; null if the image could not be read."""
 
 
 class Sheet(BaseModel):
@@ -125,7 +125,7 @@ class Sheet(BaseModel):
     kind: Literal["practice", "vote", "again"]
     """practice: not counted; again: its votes tie."""
     ties: list[str]
-    """Fields on which they tie."""
+    """Tied fields."""
     size: int
     cohesion: float | None
     answers: Answers | None
@@ -150,7 +150,7 @@ class RefusedRow(BaseModel):
     """A rejected row of an import."""
 
     line: int | None = None
-    """Of the file; null where the row is a vote that does not fit this review."""
+    """Line number in the file; null if the row is a valid vote that does not fit this review."""
     cluster_id: int | None = None
     reviewer: str | None = None
     reason: str
@@ -161,7 +161,7 @@ class ImportAnswer(BaseModel):
 
     saved: int
     unchanged: int
-    """The database has them already, or a later one of the same reviewer stands."""
+    """Votes that the database already has, or has a later vote for by the same reviewer."""
     refused: list[RefusedRow]
-    """The first of them."""
+    """The first rejected rows."""
     refused_total: int

@@ -18,11 +18,11 @@ class ReviewSettings(BaseModel):
     """Database of votes, any SQLAlchemy URL. An SQLite file must be on a local disk, not on a
     network disk."""
     reviewers_file: str | None = None
-    """API keys with the scope ``review`` (and ``admin``), see ``serve.auth``; the name of a key is
-    that of the reviewer. Without the file only this machine has access, and reviewers enter any
-    name."""
+    """API keys with the scope ``review`` (and ``admin``), see ``serve.auth``; reviewers are
+    identified by the names of their keys. Without the file only this machine has access, and
+    reviewers enter any name."""
     taxonomy: str | None = None
-    """YAML file of concepts; None: the paper's."""
+    """YAML file of concepts; None: the taxonomy of the paper."""
     ties: str | None = None
     """CSV of clusters to review again (``cluster_id``, ``key``), as written by resolution."""
     votes_per_cluster: int = Field(default=3, ge=1)
@@ -39,7 +39,7 @@ class ReviewSettings(BaseModel):
     rate: Rate = Rate()
     """Per replica."""
     replicas: int = Field(default=1, ge=1)
-    """Several replicas need a database that all can reach."""
+    """Number of replicas; more than one requires a database that all nodes can reach."""
     log_format: Literal["json", "text"] = "json"
 
     @property

@@ -30,7 +30,7 @@ class State:
 
     votes: int = 0
     again: int = 0
-    """How many of them were given after a tie."""
+    """Number of votes given after a tie."""
     ties: tuple[str, ...] = ()
     """Fields on which its votes are currently tied."""
 
@@ -100,33 +100,33 @@ def states_of(connection: Connection, keys: Mapping[int, str]) -> dict[int, Stat
     }
 
 
-def known_name(connection: Connection, told: str) -> str | None:
+def known_name(connection: Connection, reviewer: str) -> str | None:
     """Return the first spelling of a reviewer's name; None if it is unknown."""
     name: str | None = connection.scalar(
-        sa.select(names.c.name).where(names.c.folded == _fold(told))
+        sa.select(names.c.name).where(names.c.folded == _fold(reviewer))
     )
     return name
 
 
-def keep_name(connection: Connection, told: str) -> str:
+def keep_name(connection: Connection, reviewer: str) -> str:
     """Store the spelling of a reviewer's name if it is new, and return the first spelling.
 
     Args:
         connection: Connection in a write transaction.
-        told: The name in ASCII, whose lower case is the same in every database.
+        reviewer: The name in ASCII, whose lower case is the same in every database.
     """
-    known = known_name(connection, told)
-    if known is None:
+    spelling = known_name(connection, reviewer)
+    if spelling is None:
         # The reviewer may have votes from an import or from an earlier version without names.
-        known = connection.scalar(
+        spelling = connection.scalar(
             sa.select(history.c.reviewer)
-            .where(sa.func.lower(history.c.reviewer) == _fold(told))
+            .where(sa.func.lower(history.c.reviewer) == _fold(reviewer))
             .order_by(history.c.number)
             .limit(1)
         )
-        known = told if known is None else known
-        connection.execute(names.insert().values(folded=_fold(told), name=known))
-    return known
+        spelling = reviewer if spelling is None else spelling
+        connection.execute(names.insert().values(folded=_fold(reviewer), name=spelling))
+    return spelling
 
 
 def _fold(name: str) -> str:
@@ -162,7 +162,7 @@ class Imported:
 
     saved: int = 0
     unchanged: int = 0
-    """The database has them already, or a later one of the same reviewer stands."""
+    """Votes that the database already has, or has a later vote for by the same reviewer."""
     refused: int = 0
 
 
@@ -261,7 +261,7 @@ def _check_cluster(vote: ReviewVote, keys: Mapping[int, str]) -> None:
 
 
 def _place(one: Any) -> tuple[Any, ...]:
-    """Return whose vote it is on what; of a vote or its row."""
+    """Return the key of a vote, or of a row of votes: cluster, reviewer and practice."""
     return tuple(getattr(one, name) for name in _KEYS)
 
 

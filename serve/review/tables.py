@@ -76,8 +76,8 @@ states = sa.Table(
     sa.Column("again", sa.Integer, nullable=False),
     sa.Column("ties", sa.JSON, nullable=False),
 )
-"""For each cluster with votes: votes, of them with ``is_again``, and tied fields. Updated
-in the transaction that changes ``votes``."""
+"""State of each cluster with votes: number of votes, number of votes with ``is_again``, and tied
+fields. Updated in the transaction that changes ``votes``."""
 
 reservations = sa.Table(
     "reservations",
@@ -141,18 +141,18 @@ class Database:
             ) from error
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a transaction that sees one state of the database."""
+        """Open a read transaction, which sees one consistent state of the database."""
         with self._engine.connect().execution_options(only_reads=True) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yield a transaction that is alone among those that write; kept when the block ends."""
+        """Open an exclusive write transaction; it is committed when the block ends."""
         with self._engine.begin() as connection:
             connection.execute(
                 sa.select(about.c.value).where(about.c.name == "version").with_for_update()
@@ -172,7 +172,7 @@ class Database:
                         found = _VERSION
                 break
             except DBAPIError:
-                # Another replica makes the same tables at this moment.
+                # Another replica may be creating the same tables.
                 if attempt == _ATTEMPTS:
                     raise
                 time.sleep(0.2 * attempt)
@@ -184,7 +184,7 @@ class Database:
 
 
 def described(url: str) -> str:
-    """Return a URL as it may be shown, without a password."""
+    """Return a database URL for messages, without its password."""
     try:
         return make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
@@ -208,11 +208,11 @@ def _sqlite(url: URL) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def set_up(connection: Any, _: Any) -> None:
-        # Transactions are begun below; Python's driver would begin them too late.
+        # Transactions are started explicitly below; Python's driver would start them too late.
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
-        # A vote that was acknowledged is on the disk, also when the power fails.
+        # An acknowledged vote must survive a power failure.
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
 

@@ -1,4 +1,4 @@
-"""What votes tie on, by the rules of resolution; and the list of ties that resolution writes."""
+"""Tied fields of a cluster, and the list of ties that the resolution job writes."""
 
 import csv
 import hashlib
@@ -18,12 +18,12 @@ from serve.review.concepts import Cluster
 
 @dataclass(frozen=True)
 class TieList:
-    """Clusters that are to be looked at again."""
+    """Clusters to review again."""
 
     fields: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """What tied, by cluster."""
+    """Tied fields, by cluster."""
     sha256: str = ""
-    """Of the file: another one asks anew."""
+    """SHA-256 of the file: a different file requests new votes."""
 
 
 def tied_fields(votes: Sequence[ReviewVote], taxonomy: Taxonomy) -> tuple[str, ...]:
@@ -32,13 +32,13 @@ def tied_fields(votes: Sequence[ReviewVote], taxonomy: Taxonomy) -> tuple[str, .
 
 
 def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
-    """Return which clusters a list asks to be looked at again, and the fields that tied.
+    """Read a list of clusters to review again, with their tied fields.
 
-    A row is of one ``field``; a row that names none means all of them. Clusters that are not
-    there, or have changed since, are not asked for.
+    Each row has one ``field``; a row without one stands for all fields. Clusters that do not exist
+    or have changed since are ignored.
 
     Raises:
-        ArtifactError: If there is no such file.
+        ArtifactError: If the file does not exist.
         ConfigError: If it is not CSV with ``cluster_id`` and ``key``.
     """
     filesystem, place = open_location(path)
@@ -63,14 +63,14 @@ def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
         cluster = _cluster(row, clusters)
         if cluster is not None:
             words = {row.get("field") or "", *ties.get(cluster.cluster_id, ())}
-            named = tuple(name for name in FIELDS if name in words)
-            ties[cluster.cluster_id] = named or tuple(FIELDS)
+            fields = tuple(name for name in FIELDS if name in words)
+            ties[cluster.cluster_id] = fields or tuple(FIELDS)
     return TieList(ties, hashlib.sha256(data).hexdigest())
 
 
 def _cluster(row: Mapping[str, str], clusters: Mapping[int, Cluster]) -> Cluster | None:
-    written = row["cluster_id"] or ""
-    if not (written.isascii() and written.isdigit()):
+    digits = row["cluster_id"] or ""
+    if not (digits.isascii() and digits.isdigit()):
         return None
-    cluster = clusters.get(int(written))
+    cluster = clusters.get(int(digits))
     return cluster if cluster is not None and cluster.key == row["key"] else None

@@ -1,1 +1,1 @@
-"""The search service: its deployments, endpoints, encoder batching and page."""
+"""The search service: deployments, endpoints, batching of the encoder, and the web page."""

@@ -87,7 +87,7 @@ def valid(kind: type[Message], values: Any, source: str = "body") -> Message:
 
 
 def _values(kind: type[BaseModel], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return the values of a form or of query parameters, by what each field may be."""
+    """Return the values of a form or of query parameters, parsed by the types of the fields."""
     values: dict[str, Any] = {}
     for name, text in pairs:
         origins = _origins(kind, name)
@@ -128,7 +128,7 @@ def _unsupported(media_type: str, *, form: bool) -> Problem:
 def documented(
     kind: type[BaseModel] | None, *, form: bool = True, raw: bool = True
 ) -> dict[str, Any]:
-    """Return ``openapi_extra`` of an endpoint that takes bodies by ``received``."""
+    """Return ``openapi_extra`` of an endpoint that parses bodies with ``parse_request``."""
     content: dict[str, Any] = {}
     if kind is not None:
         content["application/json"] = {"schema": inlined(kind)}
@@ -148,7 +148,7 @@ def documented(
 
 
 def inlined(kind: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of a message without references, which OpenAPI would look up."""
+    """Return the JSON schema of a message with all references inlined."""
     schema = kind.model_json_schema()
     definitions = schema.pop("$defs", {})
 

@@ -1,4 +1,4 @@
-"""What an endpoint is given: ``router(context)`` of each file of ``serve/search/endpoints/``."""
+"""Objects passed to endpoints: ``router(context)`` in each file of ``serve/search/endpoints/``."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from serve.search.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The service as endpoints see it."""
+    """Shared objects of the service: settings, engine, authentication, metrics."""
 
     settings: Settings
     engine: Engine
@@ -30,14 +30,14 @@ class Context:
     pixels: PixelBudget
 
     def router(self, **options: Any) -> APIRouter:
-        """Return a router whose routes read JSON strictly; all endpoints begin with it."""
+        """Return a router that parses JSON strictly; all endpoints are created with it."""
         return APIRouter(route_class=StrictRoute, **options)
 
     def needs(self, scope: str) -> Any:
-        """Return the dependency of a route that not every key may use.
+        """Return a route dependency that requires a scope of the API key.
 
-        ``@router.post("/v1/search", dependencies=[context.needs("search")])``. That there is a
-        valid key was seen to before, for every path below ``/v1/`` (``serve.http.middleware``).
+        ``@router.post("/v1/search", dependencies=[context.needs("search")])``. The API key itself
+        is already checked for every path below ``/v1/`` by ``serve.http.middleware``.
         """
         if scope not in SCOPES:
             raise ValueError(f"there is no scope {scope!r}; choose from {', '.join(SCOPES)}")

@@ -1,7 +1,7 @@
-"""Cursors: where the next page begins. Opaque to clients, and signed.
+"""Pagination cursors: signed, and opaque to clients.
 
-The signature covers the query as well, which therefore need not be in the cursor: cursors end up
-in logs of proxies, and a hash of a private text could be guessed.
+The signature covers the query as well, so that the cursor does not need to contain it. Cursors end
+up in logs of proxies, and a hash of a private text could be guessed.
 """
 
 import base64
@@ -19,16 +19,17 @@ _MAX_CHARS = 200
 
 
 class Cursors:
-    """Makes and reads cursors.
+    """Create and verify cursors.
 
-    The secret comes from the settings and the digests of the keys (``serve.auth``), so that every
-    replica has the same without asking anyone, also one started later. Who has neither cannot make
-    cursors; without keys only the own machine can ask, and the worst that a forged cursor does is
-    to begin elsewhere, within ``limits.depth_max``. After a change of keys, pages begin anew.
+    The secret is derived from the settings and the digests of the API keys (``serve.auth``), so
+    that all replicas have the same one, including those started later. Clients know neither and
+    cannot forge cursors. Without API keys only this machine has access, and a forged cursor can
+    only start at another offset within ``limits.depth_max``. After a change of keys, existing
+    cursors are rejected.
     """
 
     def __init__(self, secret: Callable[[], bytes]) -> None:
-        """Remember where the secret is; it may change.
+        """Set the source of the secret, which may change.
 
         Args:
             secret: Returns the same bytes in all replicas.
@@ -39,9 +40,9 @@ class Cursors:
         """Return a cursor: at most 100 characters of ``A-Za-z0-9_-``.
 
         Args:
-            offset: Hits before the next page.
-            index_version: Of the index that the page before came from.
-            query_hash: By ``hash_of``: a cursor continues its own query only.
+            offset: Number of hits before the next page.
+            index_version: Index version of the previous page.
+            query_hash: Result of ``hash_of``: a cursor is valid for one query only.
         """
         payload = f"{offset}.{index_version}".encode()
         mac = self._mac(payload, query_hash)
@@ -50,15 +51,15 @@ class Cursors:
     def read(
         self, text: str, query_hash: str, *, index_version: str | None = None
     ) -> tuple[int, str]:
-        """Return (offset, index version) of a cursor.
+        """Verify a cursor and return (offset, index version).
 
         Args:
-            text: What a client sent.
-            query_hash: Of the query that it sent with it.
-            index_version: What is served, where it is known already.
+            text: The cursor that the client sent.
+            query_hash: Hash of the query sent with it.
+            index_version: Version of the served index, if known.
 
         Raises:
-            Problem: 422 ``bad-cursor`` if it is not one of ours for this query; 410
+            Problem: 422 ``bad-cursor`` if the cursor is invalid for this query; 410
                 ``stale-cursor`` if it is of another index than ``index_version``.
         """
         data = _decoded(text)
@@ -76,13 +77,13 @@ class Cursors:
 
 
 def hash_of(request: BaseModel, *, exclude: frozenset[str] = frozenset({"cursor", "k"})) -> str:
-    """Return what identifies a query: of all its fields but those that differ between pages."""
+    """Return the hash of a query over all fields that are the same on every page."""
     fields = request.model_dump_json(exclude=set(exclude))
     return hashlib.blake2b(fields.encode(), digest_size=16).hexdigest()
 
 
 def stale_cursor() -> Problem:
-    """Return the problem of a cursor into an index that is not served any more."""
+    """Return the problem of a cursor of an index that is no longer served."""
     return Problem(
         410,
         "stale-cursor",
@@ -98,7 +99,7 @@ def _decoded(text: str) -> bytes:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise _bad() from None
-    # The last character may hold bits that decode to nothing: one cursor, one spelling.
+    # Reject unused bits in the last character: each cursor has exactly one encoding.
     if base64.urlsafe_b64encode(data).rstrip(b"=").decode() != text:
         raise _bad()
     return data

@@ -1,9 +1,10 @@
-"""The service as deployments of Ray Serve: all in one, or HTTP, encoder and index apart.
+"""Ray Serve deployments: one for everything, or separate ones for HTTP, encoder and index.
 
 fused   Service: everything in each replica.
-split   Gateway (HTTP; images become pixels and texts tokens) -> Encoder -> Search.
+split   Gateway (HTTP, preprocessing and tokenization) -> Encoder -> Search.
 
-What travels is small: uint8 pixels (150 kB an image), tokens, vectors, hits; never files.
+Only small values are sent between deployments: uint8 pixels (150 kB per image), tokens, vectors and
+hits, never image files.
 """
 
 import logging
@@ -37,7 +38,7 @@ Method = Callable[..., Awaitable[Any]]
 
 
 def _refusals_travel(method: Method) -> Method:
-    """Return problems as values: exceptions arrive wrapped, and differently in each mode."""
+    """Return problems as values: Ray wraps exceptions, and differently in each mode."""
 
     @wraps(method)
     async def answered(*arguments: Any, **named: Any) -> Any:
@@ -53,7 +54,7 @@ def _refusals_travel(method: Method) -> Method:
 
 
 class _Ingress:
-    """HTTP before an engine."""
+    """HTTP ingress of an engine."""
 
     async def __init__(  # type: ignore[misc]
         self, settings: Mapping[str, Any], token: str, *handles: Any
@@ -84,13 +85,13 @@ class _Ingress:
         await self._engine.check()
 
     async def drain(self) -> None:
-        """Refuse new requests from now on; return when those in flight are answered."""
+        """Reject new requests from now on; return when those in flight are completed."""
         await self._draining.drain()
 
 
 @serve.ingress()
 class Service(_Ingress):
-    """The whole service in one process."""
+    """The whole service in one deployment."""
 
     def _made(self) -> LocalEngine:
         return LocalEngine(
@@ -103,14 +104,14 @@ class Service(_Ingress):
 
 @serve.ingress()
 class Gateway(_Ingress):
-    """HTTP, and what comes before the towers."""
+    """HTTP ingress and preprocessing."""
 
     def _made(self, encoder: Handle, search: Handle | None) -> "ServeEngine":
         return ServeEngine(self._replica, encoder, search)
 
 
 class EncoderDeployment:
-    """The towers of a model."""
+    """The image and text towers of a model."""
 
     async def __init__(  # type: ignore[misc]
         self, settings: Mapping[str, Any], token: str
@@ -125,19 +126,19 @@ class EncoderDeployment:
 
     @_refusals_travel
     async def embed_images(self, pixels: Sequence[np.ndarray], version: str) -> Any:
-        """Return vectors by a version of the model, and its logit scale."""
+        """Return embeddings of preprocessed images by a model version, and its logit scale."""
         encoder = encoder_of(self._of(version))
         return await self._embed.images(encoder, pixels), encoder.logit_scale
 
     @_refusals_travel
     async def embed_tokens(self, tokens: Sequence[np.ndarray], version: str) -> Any:
-        """Return vectors by a version of the model, and its logit scale."""
+        """Return embeddings of tokenized texts by a model version, and its logit scale."""
         encoder = encoder_of(self._of(version))
         return await self._embed.texts(encoder, tokens), encoder.logit_scale
 
     @_refusals_travel
     async def about(self, version: str) -> Any:
-        """Return what is told of a version of the model, and why it cannot be asked."""
+        """Return the description of a model version, and the reasons why it is not ready."""
         return about_model(self._of(version)), await self._holder.reasons()
 
     async def check_health(self) -> None:
@@ -155,7 +156,7 @@ class EncoderDeployment:
 
 
 class SearchDeployment:
-    """An index, its table and its thumbnails."""
+    """An index with its metadata table and thumbnails."""
 
     async def __init__(  # type: ignore[misc]
         self, settings: Mapping[str, Any], token: str
@@ -170,12 +171,12 @@ class SearchDeployment:
 
     @_refusals_travel
     async def search(self, query: Query, version: str) -> Any:
-        """Return what is found by vectors of a version of the model."""
+        """Return search results for vectors of a model version."""
         return await self._searcher.search(index_of(self._of(version)), query)
 
     @_refusals_travel
     async def figures(self, figure_ids: Sequence[str]) -> Any:
-        """Return what is known of figures."""
+        """Return the metadata of figures."""
         return await self._searcher.figures(index_of(self._holder.current), figure_ids)
 
     @_refusals_travel
@@ -185,12 +186,12 @@ class SearchDeployment:
 
     @_refusals_travel
     async def facets(self) -> Any:
-        """Return the values of each field of ``Filter``."""
+        """Return the most frequent values of each ``Filter`` field, with figure counts."""
         return await self._searcher.facets(index_of(self._holder.current))
 
     @_refusals_travel
     async def about(self, version: str) -> Any:
-        """Return the index of a version of the model, why it cannot be searched, and warnings."""
+        """Return the index of a model version, the reasons why it is not ready, and warnings."""
         index = self._of(version).index
         warnings = await self._searcher.warnings(index)
         return about_index(index), await self._holder.reasons(), warnings

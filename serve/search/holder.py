@@ -28,7 +28,7 @@ class _Failure:
     generation: int = 0
     reason: str = ""
     at: float = 0.0
-    """By ``time.monotonic``."""
+    """Time of the failure, ``time.monotonic``, seconds."""
 
 
 class Holder:
@@ -42,13 +42,13 @@ class Holder:
         replica: str,
         poll_s: float,
     ) -> None:
-        """Hold nothing yet.
+        """Create a holder; nothing is loaded yet.
 
         Args:
-            load: Called in a thread; whatever it raises keeps the release from being served.
-            coordinator: Says what is wanted.
-            replica: Its name among those of the application.
-            poll_s: How often it is asked, seconds.
+            load: Loads a release, in a thread; if it raises, the release is not served.
+            coordinator: Determines which release to serve.
+            replica: Name of this replica.
+            poll_s: Polling interval of the coordinator, in seconds.
         """
         self._load = load
         self._coordinator = coordinator
@@ -67,10 +67,10 @@ class Holder:
 
     @property
     def current(self) -> Release:
-        """What is served.
+        """The release being served.
 
         Raises:
-            Problem: 503 before anything is.
+            Problem: 503 before the first release is loaded.
         """
         if self._current is None:
             raise Problem(
@@ -79,9 +79,13 @@ class Holder:
         return self._current
 
     def of_model(self, version: str) -> Release | None:
-        """Return the release with this model: what is served, is to be, or was a minute ago."""
-        held = [self._current, self._next, *(release for _, release in reversed(self._previous))]
-        for release in held:
+        """Return the current, next or previous release with this model version; None if unknown."""
+        releases = [
+            self._current,
+            self._next,
+            *(release for _, release in reversed(self._previous)),
+        ]
+        for release in releases:
             if release is not None and release.wanted.model_version == version:
                 return release
         return None

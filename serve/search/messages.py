@@ -1,4 +1,4 @@
-"""What comes in and goes out over HTTP: one class per message. OpenAPI is made from these."""
+"""Request and response messages of the search service, from which OpenAPI is generated."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,35 +6,35 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from biovl.index.query import Filter
 
-# Filter and Years are plain dataclasses of the library; here unknown fields of theirs are refused.
+# Filter and Years are plain dataclasses of the library; unknown fields are rejected here.
 
 
 _MANY = 4_096
-"""Of a list. Settings allow fewer; this keeps what nobody means from being validated at all."""
+"""Maximum length of a list. Settings allow fewer; this bounds the cost of validation."""
 
 MAX_FILTER_VALUES = 1_000
-"""Of one field."""
+"""Maximum values per filter field."""
 
 
-def _few(given: Any) -> Any:
-    """Refuse long lists before each of their values is looked at."""
-    for name, values in given.items() if isinstance(given, dict) else ():
+def _few(fields: Any) -> Any:
+    """Reject long lists before each of their values is validated."""
+    for name, values in fields.items() if isinstance(fields, dict) else ():
         if isinstance(values, list) and len(values) > MAX_FILTER_VALUES:
             raise ValueError(f"{name} has {len(values):,} values, at most {MAX_FILTER_VALUES:,}")
-    return given
+    return fields
 
 
 BoundedFilter = Annotated[Filter, BeforeValidator(_few)]
 
 
 class Message(BaseModel):
-    """Refuses what it does not know: a misspelt option must not be ignored."""
+    """Base class of requests; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class Weights(Message):
-    """How much each part of a query counts; negative: away from it."""
+    """Weights of the parts of a query; a negative weight searches away from a part."""
 
     text: float = Field(default=1, ge=-10, le=10)
     image: float = Field(default=1, ge=-10, le=10)
@@ -43,7 +43,7 @@ class Weights(Message):
 
 
 class SearchRequest(Message):
-    """At least one of text, image, figure_id and embedding; several are added by weight."""
+    """A query by text, image, figure_id or embedding; several are combined by weight."""
 
     text: str | None = Field(default=None, examples=["chest radiograph with pleural effusion"])
     image: str | None = Field(default=None, description="data:image/…;base64,… or base64")
@@ -54,21 +54,23 @@ class SearchRequest(Message):
         default=["images"], min_length=1, max_length=2
     )
     words: bool = Field(
-        default=False, description="also find captions that hold the words of text (BM25)"
+        default=False, description="also match captions that contain the words of text (BM25)"
     )
     k: int = Field(default=20, ge=1)
     min_score: float | None = Field(
-        default=None, description="no figure below it; scores are what answers say"
+        default=None, description="minimum score of a hit, on the scale of the response"
     )
-    cursor: str | None = Field(default=None, description="next_cursor of the page before")
+    cursor: str | None = Field(default=None, description="next_cursor of the previous page")
     filter: BoundedFilter = Filter()
-    exact: bool = Field(default=False, description="compare with every figure that fits")
+    exact: bool = Field(
+        default=False, description="exhaustive search over all figures that match the filter"
+    )
     nprobe: int | None = Field(default=None, ge=1, le=65_536)
     k_factor: int | None = Field(default=None, ge=1, le=1_000)
 
 
 class FigureAbout(BaseModel):
-    """A published figure: what to judge, cite and reuse it by."""
+    """Metadata of a published figure, including its citation and terms of reuse."""
 
     figure_id: str
     article_id: str
@@ -79,15 +81,15 @@ class FigureAbout(BaseModel):
     year: int | None
     published: str | None
     license: str | None = Field(
-        description="SPDX identifier; null where none is known to hold for this figure"
+        description="SPDX identifier; null if no licence is known for this figure"
     )
     license_group: str
     stated_license: str | None = Field(
-        description="as published; it does not bind a third party whom the figure credits"
+        description="licence stated by the article; it does not cover third-party material"
     )
-    credit: str | None = Field(description="what the figure says of its origin or terms")
-    third_party: bool = Field(description="the figure credits somebody else")
-    retracted: bool | None = Field(description="the article was retracted; null: not known")
+    credit: str | None = Field(description="credit line or terms stated with the figure")
+    third_party: bool = Field(description="whether the figure credits a third party")
+    retracted: bool | None = Field(description="whether the article was retracted; null: unknown")
     license_url: str | None
     citation: str | None
     doi: str | None
@@ -99,14 +101,14 @@ class FigureAbout(BaseModel):
     width_px: int | None
     height_px: int | None
     split: str
-    url: str | None = Field(description="the article, at PMC or its DOI")
-    image_url: str | None = Field(description="null where the image is not sent")
+    url: str | None = Field(description="URL of the article at PMC, or its DOI")
+    image_url: str | None = Field(description="null if the image is withheld")
     thumbnail_url: str | None
-    withheld: str | None = Field(description="why the image is not sent")
+    withheld: str | None = Field(description="reason why the image is withheld")
 
 
 class SearchHit(FigureAbout):
-    """A figure found."""
+    """A figure of the search results."""
 
     rank: int
     score: float
@@ -114,7 +116,7 @@ class SearchHit(FigureAbout):
 
 
 class Answer(BaseModel):
-    """What every answer carries."""
+    """Fields common to all responses."""
 
     request_id: str
     model: str = Field(description="name@version")
@@ -126,17 +128,17 @@ class SearchAnswer(Answer):
     """A page of hits."""
 
     results: list[SearchHit]
-    matching: int = Field(description="figures that fit the filter")
+    matching: int = Field(description="number of figures that match the filter")
     next_cursor: str | None
     plan: str = Field(description="how the index was searched")
     recall_at_10: float | None = Field(
-        description="measured when the index was built, for such queries with these settings"
+        description="recall measured at build time for queries of this kind and settings"
     )
-    truncated: bool = Field(description="the text was longer than the model reads")
+    truncated: bool = Field(description="whether the text exceeded the context length")
 
 
 class ClassifyRequest(Message):
-    """One image or several, and classes: given, or those of a named benchmark."""
+    """Images, and either class names or the name of a benchmark."""
 
     image: str | None = None
     images: list[str] | None = Field(default=None, max_length=_MANY)
@@ -151,7 +153,7 @@ class ClassifyRequest(Message):
 
 
 class ClassScore(BaseModel):
-    """A class and how well it fits."""
+    """A class with its probability and similarity."""
 
     name: str
     probability: float
@@ -159,7 +161,7 @@ class ClassScore(BaseModel):
 
 
 class Classified(BaseModel):
-    """One image: classes from the most to the least probable."""
+    """Classes of one image, the most probable first."""
 
     classes: list[ClassScore]
 
@@ -172,28 +174,28 @@ class ClassifyAnswer(Answer):
 
 
 class ProxyRequest(Message):
-    """A private image, and what its public neighbours vote on."""
+    """A private image, and the classes that its public neighbours vote on."""
 
     image: str
     k: int = Field(default=10, ge=1)
     classes: dict[str, list[str]] | list[str] | None = Field(
         default=None,
-        description="names, each with the words that stand for it in captions; without: concepts",
+        description="class names with their synonyms in captions; by default the figures' concepts",
     )
     filter: BoundedFilter = Filter()
 
 
 class Vote(BaseModel):
-    """One label and its support among the neighbours."""
+    """A label and its support among the neighbours."""
 
     name: str
-    share: float = Field(description="of the similarity-weighted votes, 0 to 1")
-    figures: list[str] = Field(description="ids of the public figures that voted for it")
+    share: float = Field(description="share of the similarity-weighted votes, 0 to 1")
+    figures: list[str] = Field(description="ids of the public figures with this label")
 
 
 class ProxyAnswer(Answer):
-    """Labels and the public figures that they come from. Nothing of the image is in it."""
+    """Labels, and the public figures they come from. Contains nothing of the private image."""
 
     votes: list[Vote]
     evidence: list[SearchHit]
-    disclosure: str = Field(description="what left the process: nothing")
+    disclosure: str = Field(description="which data left the process: none")

@@ -1,4 +1,4 @@
-"""Files to pixels where a request arrives: off the event loop, and within limits."""
+"""Decode and preprocess images in the process that receives the request, within limits."""
 
 import asyncio
 import contextlib
@@ -33,14 +33,14 @@ _DAMAGED = (EMPTY, TRUNCATED, UNDECODABLE)
 
 
 _LARGE_MEGAPIXELS = 8.0
-"""Larger images are decoded one at a time: each takes up to 13 bytes of memory a pixel."""
+"""Larger images are decoded one at a time: each takes up to 13 bytes of memory per pixel."""
 _ENOUGH = 4
-"""Large images are reduced by a whole number, to so many times the pixels of a side that the model
-sees. Measured: 63 million pixels then take 0.6 s of CPU instead of 1.0 as WebP, 0.03 as JPEG."""
+"""Large images are first reduced by an integer factor, to at least so many times the model's side
+length. Measured for 63 megapixels: 0.6 s of CPU instead of 1.0 as WebP, 0.03 as JPEG."""
 
 
 class Preparer:
-    """As many threads as cores decode, and one more what is large."""
+    """Thread pool for decoding: one thread per core, and one more for large images."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -48,10 +48,10 @@ class Preparer:
         self._for_large = ThreadPoolExecutor(1, thread_name_prefix="decode-large")
 
     async def __call__(self, images: Sequence[bytes], preparation: Preparation) -> list[np.ndarray]:
-        """Return images as the model sees them: uint8, shape [H, W, 3] each.
+        """Return preprocessed images: uint8, shape [H, W, 3] each.
 
         Raises:
-            Problem: 415 for what is no image, 422 for one that is damaged, too small or too large.
+            Problem: 415 if a file is not an image, 422 if it is corrupt, too small or too large.
         """
         loop = asyncio.get_running_loop()
         sizes = [megapixels(data) for data in images]
@@ -68,12 +68,12 @@ class Preparer:
             for one in work:
                 one.cancel()
             if max(sizes, default=0) > _LARGE_MEGAPIXELS:
-                # After what is still being decoded, if the caller gave up.
-                with contextlib.suppress(RuntimeError):  # the threads have ended
+                # The caller may be cancelled while an image is still being decoded.
+                with contextlib.suppress(RuntimeError):  # the threads have stopped
                     self._for_large.submit(_give_back_memory)
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._for_large.shutdown(wait=False, cancel_futures=True)
 
@@ -89,13 +89,13 @@ class Preparer:
         return preparation.crop(decoded.pixels)
 
     def _check_size(self, data: bytes, number: int) -> None:
-        """Refuse what would need much memory, by its header alone."""
+        """Reject images that need too much memory, by their headers."""
         try:
             size = stated_size_px(data)
         except Image.DecompressionBombError as error:
             raise _unusable(number, TOO_LARGE) from error
         if size is None:
-            # What is wrong with it is found out when it is decoded.
+            # The decoder reports the error.
             return
         width, height = size
         megapixels = width * height / 1e6
@@ -111,7 +111,7 @@ class Preparer:
 
 
 def _give_back_memory() -> None:
-    """Return to the system what was freed: glibc keeps the memory of large images for the next."""
+    """Return freed memory to the system: glibc keeps the memory of large images for reuse."""
     trim = _malloc_trim()
     if trim is not None:
         trim(0)
@@ -119,7 +119,7 @@ def _give_back_memory() -> None:
 
 @functools.cache
 def _malloc_trim() -> Any:
-    # Only glibc has it; others give back by themselves.
+    # Specific to glibc; other allocators return memory by themselves.
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
@@ -137,11 +137,11 @@ def _unusable(number: int, reason: str) -> Problem:
 async def prepare_images(
     engine: Engine, budget: PixelBudget, exchange: Exchange, images: Sequence[bytes]
 ) -> list[np.ndarray]:
-    """Return the preprocessed images of a request: every endpoint decodes images through this.
+    """Return the preprocessed images of a request. All endpoints decode images with this function.
 
     Raises:
-        Problem: 422 or 429 if they have too many pixels, before any is decoded; those of
-            ``Engine.prepare``.
+        Problem: 422 or 429 if the request has too many pixels, before any image is decoded; those
+            of ``Engine.prepare``.
     """
     if not images:
         return []

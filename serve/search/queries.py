@@ -148,7 +148,7 @@ def one_version(*embedded: EmbeddedVectors | None) -> str | None:
 async def find(
     context: Context, exchange: Exchange, asked: QueryParts, query: Query
 ) -> QueryResult:
-    """Embed the parts of ``asked`` and search with them; they replace the parts of ``query``.
+    """Embed the parts ``asked`` and search with them; the vectors replace those of ``query``.
 
     Raises:
         Problem: A problem of the engine; 409 if the model is replaced repeatedly.

@@ -1,4 +1,4 @@
-"""What recall was measured for such a query, when the index was built."""
+"""Recall measured for a kind of query when the index was built."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,15 +7,15 @@ from biovl.index.query import Kind, Query
 
 
 def recall_at_10(index: Mapping[str, Any], query: Query, kind: Kind | None) -> float | None:
-    """Return the share of the ten nearest that such queries find; None where nothing was measured.
+    """Return the recall@10 measured for queries of this kind; None if it was not measured.
 
-    Several parts, words, several targets and settings of one's own were not measured. An exact
-    search misses nothing.
+    Queries with several parts, words or several targets, and non-default search settings were not
+    measured. The recall of an exact search is 1.
 
     Args:
-        index: ``about()["index"]``; its ``recall`` is by whose vectors and by kind of query.
-        query: What was searched.
-        kind: What it was made from; None if that is not one thing.
+        index: ``about()["index"]``; its ``recall`` is by source of vectors and kind of query.
+        query: The query.
+        kind: Modality of the query; None if it has several parts.
     """
     if query.words is not None or len(query.over) > 1:
         return None

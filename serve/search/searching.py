@@ -1,4 +1,4 @@
-"""An opened index, asked off the event loop: one thread for each query."""
+"""Search an index off the event loop, with one thread per query."""
 
 import asyncio
 import hashlib
@@ -29,7 +29,7 @@ _NO_IMAGES = (
 
 
 class Searcher:
-    """As many threads as cores: faiss releases the interpreter, and one thread serves a query best.
+    """Thread pool with one thread per core: faiss releases the GIL, and uses one thread per query.
 
     Measured: 128 queries in one call cost 7 to 10 % less than one by one, so they are not batched.
     """
@@ -44,10 +44,10 @@ class Searcher:
         self._warnings: list[str] = []
 
     async def search(self, index: Index, query: Query) -> Results:
-        """Return what is found.
+        """Return the search results of a query.
 
         Raises:
-            Problem: 404 for a figure that is not in the index, 422 for what it cannot search.
+            Problem: 404 for a figure that is not in the index, 422 for an unsupported query.
         """
         wanted = [part.figure_id for part in query.parts if part.figure_id is not None]
         if wanted:
@@ -61,14 +61,14 @@ class Searcher:
     async def figures(
         self, index: Index, figure_ids: Sequence[str]
     ) -> list[Mapping[str, Any] | None]:
-        """Return what is known of figures, in their order; None where there is no such figure."""
+        """Return the metadata of figures, in order; None for unknown ids."""
         return list(await self._run(index.figures, figure_ids))
 
     async def image(self, index: Index, figure_id: str, size: Size) -> ImageFile:
-        """Return a figure's image; its thumbnail where the full image cannot be read.
+        """Return a figure's image, or its thumbnail if the full image cannot be read.
 
         Raises:
-            Problem: 404 if there is no such figure, or neither is available.
+            Problem: 404 if the figure does not exist, or neither image is available.
         """
         (about,) = await self.figures(index, [figure_id])
         if about is None:
@@ -89,10 +89,10 @@ class Searcher:
         return ImageFile(data=data, media_type=media_type, etag=etag, size=sent)
 
     async def warnings(self, index: Index | None) -> list[str]:
-        """Return what an operator should know of an index that can be searched.
+        """Return warnings about the index for the operator; they do not affect readiness.
 
-        Checked again once a minute. A bucket that does not respond delays no other answer: until
-        the check has finished, the result of the last one is returned.
+        Updated once a minute. The previous result is returned until a check has finished, so that
+        an unresponsive bucket delays no response.
         """
         if index is None:
             return []
@@ -115,11 +115,11 @@ class Searcher:
         self._warnings = found
 
     async def facets(self, index: Index) -> Mapping[str, Mapping[str, int]]:
-        """Return for each field of ``Filter`` its most frequent values and their figures."""
+        """Return the most frequent values of each ``Filter`` field, with figure counts."""
         return await self._run(index.facets)
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[..., Answer], *arguments: Any) -> Answer:

@@ -62,7 +62,8 @@ class Served:
             version: Version of the model; by default the one served.
 
         Raises:
-            Problem: 503 if the name of this version is unknown because models changed too fast.
+            Problem: 503 if the name of this version is no longer cached because models changed too
+                fast.
         """
         if version is None:
             version = str((await self.model())["version"])

@@ -1,8 +1,9 @@
-"""Images out of requests: JSON, multipart and raw bodies. Nothing here touches a disk.
+"""Read images from requests: JSON, multipart and raw bodies, in memory only.
 
-Starlette's own form parser writes files of more than a megabyte to a temporary file; an image
-may be a patient's, so forms are taken apart in memory here. What an image is, its bytes decide,
-not its name or its declared type; its size is read from its header before anything is decoded.
+Starlette's own form parser writes files of more than a megabyte to a temporary file. An image may
+be a patient's, so multipart forms are parsed in memory here. The type of an image is detected from
+its bytes, not from its name or declared type, and its size is read from its header before anything
+is decoded.
 """
 
 import binascii
@@ -21,52 +22,52 @@ from serve.http.problems import Problem
 from serve.http.settings import Limits
 
 Location = tuple[str | int, ...]
-"""Where in a request: ``("body", "images", 3)``."""
+"""Location of a value in a request: ``("body", "images", 3)``."""
 
 FORMATS = ("jpeg", "png", "gif", "tiff", "webp", "bmp")
-"""What is decoded. Of animations and multi-page files the first image."""
+"""Accepted formats. Only the first image of animations and multi-page files is used."""
 
 MIN_SIDE_PX = decode.MIN_SIDE_PX
 MAX_RATIO = 100
-"""Longer side over shorter. Models resize by the shorter side: an image of 8 x 1,000,000 pixels
-would become one of 224 x 28,000,000."""
+"""Maximum ratio of the longer to the shorter side. Models resize by the shorter side: an image of 8
+x 1,000,000 pixels would become 224 x 28,000,000."""
 
 MAX_PARTS = 100
-"""Of a form. A part costs some hundred bytes of headers."""
+"""Maximum parts of a form. Each part may add some hundred bytes of headers."""
 MAX_FIELD_BYTES = 1 << 20
 MAX_HEADERS = 16
-"""Of one part of a form."""
+"""Maximum headers of one part of a form."""
 
 _REMOTE = re.compile(r"\s*([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),", re.IGNORECASE)
 
 
 def image_of(text: str, limits: Limits, at: Location) -> bytes:
-    """Return the image in a data URL, or in plain base64; checked as by ``checked``.
+    """Return the image in a data URL or in plain base64, checked by ``checked``.
 
-    Base64 is that of RFC 4648 section 4, padded and unbroken: the URL-safe alphabet and white
-    space are refused, not guessed at.
+    Base64 must follow RFC 4648 section 4, with padding and without line breaks: the URL-safe
+    alphabet and white space are rejected.
 
     Raises:
-        Problem: 400 for what is no base64, 413, 415 or 422 for the image, and 422
-            ``remote-image`` for an address: nothing is fetched for anybody.
+        Problem: 400 for invalid base64; 413, 415 or 422 for the image; 422 ``remote-image`` for an
+            HTTP URL, because the service fetches nothing.
     """
     encoded = text
     if text[:5].lower() == "data:":
-        found = _DATA_URL.match(text[:1_000])
-        if found is None:
+        match = _DATA_URL.match(text[:1_000])
+        if match is None:
             raise _refused(400, "invalid-image", "the data URL has no comma", at)
-        media_type, options = found[1].lower(), found[2].lower()
+        media_type, options = match[1].lower(), match[2].lower()
         if not media_type.startswith("image/"):
             reason = f"the data URL is of {media_type or 'text/plain'}, expected image/…"
             raise _refused(415, "unsupported-image", reason, at)
         if not options.endswith(";base64"):
             raise _refused(400, "invalid-image", "the data URL is not ;base64", at)
-        encoded = text[found.end() :]
+        encoded = text[match.end() :]
     elif _REMOTE.match(text):
         reason = "images are not fetched; send the image itself as data:image/…;base64,…"
         raise _refused(422, "remote-image", reason, at)
-    # Before decoding; padding may make this up to two bytes too many.
+    # Checked before decoding; padding may add up to two bytes.
     _check_bytes(len(encoded) * 3 // 4 - 2, limits, at)
     try:
         data = binascii.a2b_base64(encoded, strict_mode=True)
@@ -77,16 +78,16 @@ def image_of(text: str, limits: Limits, at: Location) -> bytes:
 
 
 def images_of(texts: Sequence[str], limits: Limits, name: str) -> list[bytes]:
-    """Return several images, each named by its number if there is something wrong with it."""
+    """Return several images; errors name the position of the image."""
     return [image_of(text, limits, ("body", name, number)) for number, text in enumerate(texts)]
 
 
 def checked(data: bytes, limits: Limits, at: Location) -> bytes:
-    """Return the bytes if they look like an image that may be decoded; of a PNG without its texts.
+    """Return the bytes of an image that may be decoded; text chunks of a PNG are removed.
 
     Raises:
         Problem: 413 for too many bytes, 415 for another kind of file, 422 for an image that is
-            empty, has too many pixels or pieces, or is too small or too narrow.
+            empty, has too many pixels or segments, or is too small or too narrow.
     """
     _check_bytes(len(data), limits, at)
     kind = decode.image_format(data)
@@ -100,11 +101,11 @@ def checked(data: bytes, limits: Limits, at: Location) -> bytes:
         size = decode.stated_size_px(data)
     except CostlyFileError as error:
         raise _refused(422, "invalid-image", f"{error}; save it anew", at) from None
-    # Pillow does not even state the size of what is twice as large as its own limit.
+    # Pillow raises this for images larger than twice its own limit.
     except Image.DecompressionBombError:
         reason = f"the image has more than {limits.image_megapixels:g} million pixels; shrink it"
         raise _refused(422, "image-too-large", reason, at) from None
-    # A header that cannot be read: decoding says what is wrong with it.
+    # The header cannot be read: the decoder reports the error.
     if size is None:
         return data
     width, height = size
@@ -123,20 +124,19 @@ def checked(data: bytes, limits: Limits, at: Location) -> bytes:
 
 @dataclass
 class Form:
-    """What a multipart form holds."""
+    """Fields and files of a multipart form."""
 
     fields: list[tuple[str, str]] = field(default_factory=list)
     files: list[tuple[str, bytes]] = field(default_factory=list)
 
 
 def form_of(content_type: str, body: bytes) -> Form:
-    """Take a ``multipart/form-data`` body apart, in memory.
+    """Parse a ``multipart/form-data`` body in memory.
 
-    A part with a file name is a file, or of a media type that is not text. Names of files are
-    not kept.
+    Parts with a file name or a media type other than text are files. File names are discarded.
 
     Raises:
-        Problem: 400 for what is no form, 413 for one of too many parts or of too long fields.
+        Problem: 400 for an invalid form, 413 for too many parts or too long fields.
     """
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary", b"")
@@ -155,7 +155,7 @@ def form_of(content_type: str, body: bytes) -> Form:
 
 
 class _Parts:
-    """Collects what the parser calls out."""
+    """Callbacks of the multipart parser."""
 
     def __init__(self) -> None:
         self.form = Form()

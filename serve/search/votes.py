@@ -1,15 +1,15 @@
-"""What public figures say of an image that is like them: a vote of their labels.
+"""Labels of an image by a weighted vote of similar public figures.
 
-Labels are the figures' concepts, or classes found as words in their captions. A caption counts
-for a class if it holds one of the class's words or phrases whole, in any case, and does not deny
-it: none of ``NEGATIONS`` stands before it within ``MAX_REACH_CHARS``, unless the clause ended in
-between. So "no effusion, nodule or pneumonia" denies three, "no nodule but pneumonia" one. This is
-no reader of reports: "pneumonia was ruled out" counts for pneumonia.
+Labels are the figures' concepts, or classes whose words occur in their captions. A caption counts
+for a class if it contains one of the class's words or phrases, in any case, and does not negate it:
+none of ``NEGATIONS`` precedes it within ``MAX_REACH_CHARS`` in the same clause. So "no effusion,
+nodule or pneumonia" negates all three, "no nodule but pneumonia" only the first. This is not a full
+report labeller: "pneumonia was ruled out" counts for pneumonia.
 
 Source:
     The privacy-preserving analysis of BiomedCLIP (Zhang et al. 2023, arXiv:2303.00915), which
     labels the caption of the nearest public figure by CheXbert; here all neighbours vote. NegEx
-    (Chapman et al. 2001, J Biomed Inform 34:301) for denials and what ends them.
+    (Chapman et al. 2001, J Biomed Inform 34:301) for negations and their scope.
 """
 
 import functools
@@ -37,38 +37,38 @@ _CLAUSE_END = re.compile(
 )
 
 MAX_REACH_CHARS = 60
-"""How far before a word a denial is looked for."""
+"""Maximum distance of a negation before a word, in characters."""
 
 
 @dataclass
 class LabelTally:
-    """What speaks for a label."""
+    """Support of one label."""
 
     weight: float = 0.0
     figures: list[str] = field(default_factory=list)
 
 
 def holds(caption: str, phrases: Iterable[str]) -> bool:
-    """Say whether a caption states one of some words or phrases, and does not deny it."""
+    """Return whether a caption contains one of the phrases without negating it."""
     return any(
-        not _is_denied(caption, found.start())
+        not _is_denied(caption, match.start())
         for phrase in phrases
-        for found in _whole(phrase).finditer(caption)
+        for match in _whole(phrase).finditer(caption)
     )
 
 
 def votes(
     neighbours: Sequence[tuple[str, float, Iterable[str]]], names: Iterable[str] = ()
 ) -> list[tuple[str, float, list[str]]]:
-    """Return (label, share, figures that carry it), the largest share first.
+    """Return (label, share, ids of the figures with the label), the largest share first.
 
-    A figure's vote weighs its similarity, but nothing where that is below zero. Shares are of the
-    weight of all figures: a label of all of them has 1. Several labels may have high shares, and
-    where no figure carries one none has any.
+    Each figure's vote is weighted by its similarity; negative similarities have no weight. Shares
+    are relative to the weight of all figures: a label of all figures has a share of 1. Shares of
+    several labels may sum to more than 1.
 
     Args:
-        neighbours: (figure id, cosine, labels) of each.
-        names: Labels to be in the answer even without a vote.
+        neighbours: (figure id, cosine, labels) of each neighbour.
+        names: Labels to include even without votes.
     """
     tallies = {name: LabelTally() for name in names}
     whole = 0.0
@@ -79,15 +79,15 @@ def votes(
             tally = tallies.setdefault(label, LabelTally())
             tally.weight += weight
             tally.figures.append(figure_id)
-    found = [
+    shares = [
         (name, tally.weight / whole if whole else 0.0, tally.figures)
         for name, tally in tallies.items()
     ]
-    return sorted(found, key=lambda vote: (-vote[1], vote[0]))
+    return sorted(shares, key=lambda vote: (-vote[1], vote[0]))
 
 
 def labels_of(about: Mapping[str, Any], classes: Mapping[str, Sequence[str]] | None) -> list[str]:
-    """Return a figure's labels: its concepts, or those classes that its caption holds."""
+    """Return the labels of a figure: its concepts, or the classes that its caption contains."""
     if classes is None:
         return list(about.get("concepts") or ())
     caption = about.get("caption") or ""
@@ -102,6 +102,6 @@ def _whole(phrase: str) -> re.Pattern[str]:
 
 def _is_denied(caption: str, start: int) -> bool:
     before = caption[max(0, start - MAX_REACH_CHARS) : start]
-    ends = [found.end() for found in _CLAUSE_END.finditer(before)]
+    ends = [match.end() for match in _CLAUSE_END.finditer(before)]
     clause = before[ends[-1] :] if ends else before
     return _NEGATION.search(clause) is not None

@@ -1,1 +1,1 @@
-"""Endpoints: each file is a plug-in with ``router(context) -> APIRouter``, found by its name."""
+"""Endpoints: each file defines ``router(context) -> APIRouter`` and is loaded automatically."""

@@ -1,4 +1,4 @@
-"""What whoever runs the service may ask of it."""
+"""POST /v1/admin/reload: load another model and index without downtime."""
 
 from typing import Any
 
@@ -10,25 +10,25 @@ from serve.search.messages import Message
 
 
 class ReloadRequest(Message):
-    """Where the next model and index are; without, those of the settings as they are now."""
+    """Folders of the next model and index; by default those of the settings."""
 
     model: str | None = Field(default=None, min_length=1, max_length=1_024)
     index: str | None = Field(default=None, min_length=1, max_length=1_024)
 
 
 def router(context: Context) -> APIRouter:
-    """Return the routes of the scope ``admin``."""
+    """Return the routes that require the scope ``admin``."""
     routes = context.router(tags=["admin"])
 
     @routes.post("/v1/admin/reload", dependencies=[context.needs("admin")])
     async def reload(request: ReloadRequest | None = None) -> dict[str, Any]:
-        """Serve another model and index, or those published since; return what is served then.
+        """Reload the model and index, or load others, and return their description.
 
-        No request fails meanwhile. If what is there cannot be served, the answer is 422 with the
-        reason, and what was served goes on.
+        Requests are served meanwhile. If the new model or index cannot be served, the response is
+        422 with the reason, and the previous ones remain in service.
         """
-        wanted = request or ReloadRequest()
-        about = await context.engine.reload(model=wanted.model, index=wanted.index)
+        folders = request or ReloadRequest()
+        about = await context.engine.reload(model=folders.model, index=folders.index)
         context.metrics.describe(about)
         return dict(about)
 

@@ -1,4 +1,4 @@
-"""POST /v1/classify: which of some classes an image shows, without training (zero-shot)."""
+"""POST /v1/classify: zero-shot classification of images."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,15 +23,15 @@ from serve.search.uploads import image_of, images_of
 # Shapes: N images, C classes, T templates, D embedding.
 
 DEFAULT_TEMPLATES = ("a photo of {}", "{} presented in image")
-"""Of BiomedCLIP (supplementary table 10), for classes that no benchmark names."""
+"""Prompt templates of BiomedCLIP (supplementary table 10), for custom classes."""
 
 MAX_PROMPTS = 4_096
-"""Of one request: classes times templates."""
+"""Maximum prompts of one request: classes times templates."""
 _PROMPTS_AT_ONCE = 64
 
 
 class BenchmarkPrompts(BaseModel):
-    """A benchmark's classes in words."""
+    """Class names and prompt templates of a benchmark."""
 
     name: str
     title: str
@@ -41,13 +41,13 @@ class BenchmarkPrompts(BaseModel):
 
 
 class BenchmarksAnswer(BaseModel):
-    """The benchmarks whose prompts are known."""
+    """Benchmarks with built-in prompts."""
 
     benchmarks: list[BenchmarkPrompts]
 
 
 def router(context: Context) -> APIRouter:
-    """Classify, and say which benchmarks' prompts are known."""
+    """Return the routes of zero-shot classification."""
     routes = context.router(tags=["classify"], dependencies=[context.needs("search")])
     served = context.served
     benchmarks = {"benchmarks": [vars(prompts) for prompts in PROMPTS.values()]}
@@ -63,7 +63,7 @@ def router(context: Context) -> APIRouter:
 
     @routes.post(
         "/v1/classify",
-        summary="Tell which of some classes images show",
+        summary="Classify images by class names (zero-shot)",
         response_model=ClassifyAnswer,
         responses=refusals(409),
         openapi_extra=documented(ClassifyRequest),
@@ -110,11 +110,11 @@ async def _answer(
 
 
 def class_vectors(prompt_PD: np.ndarray, templates: int) -> np.ndarray:
-    """Return a unit vector for each class: the mean of its prompts' unit vectors, made unit.
+    """Return the unit vector of each class: the normalized mean of its prompt embeddings.
 
     Args:
-        prompt_PD: Unit rows, those of a class together, shape [C * T, D].
-        templates: T.
+        prompt_PD: Unit vectors of the prompts, grouped by class, shape [C * T, D].
+        templates: Number of templates T.
 
     Returns:
         float32, shape [C, D].
@@ -123,13 +123,13 @@ def class_vectors(prompt_PD: np.ndarray, templates: int) -> np.ndarray:
         ``build_zero_shot_classifier`` of open_clip 3.3; Radford et al. 2021, section 3.1.4.
     """
     mean_CD = prompt_PD.reshape(-1, templates, prompt_PD.shape[1]).mean(axis=1, dtype=np.float64)
-    # Prompts that point in opposite directions leave a mean of nothing, which fits no image.
+    # Opposite prompts have a zero mean: avoid dividing by zero; similarity is then zero.
     length_C1 = np.maximum(np.linalg.norm(mean_CD, axis=1, keepdims=True), 1e-12)
     return np.asarray(mean_CD / length_C1, np.float32)
 
 
 def softmax(logit_NC: np.ndarray) -> np.ndarray:
-    """Return probabilities, rows of which sum to 1. float64, shape [N, C]."""
+    """Return probabilities that sum to 1 in each row, float64, shape [N, C]."""
     odds_NC = np.exp(logit_NC - logit_NC.max(axis=1, keepdims=True))
     return np.asarray(odds_NC / odds_NC.sum(axis=1, keepdims=True))
 
@@ -149,13 +149,13 @@ def _sorted(
 
 
 def _classes(message: ClassifyRequest, limits: Limits) -> tuple[list[str], list[str]]:
-    """Return names and templates, all of them checked."""
+    """Return the validated class names and templates."""
     if (message.classes is None) == (message.benchmark is None):
         raise invalid("classes", "send classes, or the name of a benchmark, and not both")
     if message.benchmark is not None:
         if message.benchmark not in PROMPTS:
-            known = ", ".join(PROMPTS)
-            raise invalid("benchmark", f"is not known; choose from {known}")
+            choices = ", ".join(PROMPTS)
+            raise invalid("benchmark", f"is not known; choose from {choices}")
         prompts = PROMPTS[message.benchmark]
         classes, default = list(prompts.classes), prompts.templates
     else:
@@ -172,11 +172,11 @@ def _classes(message: ClassifyRequest, limits: Limits) -> tuple[list[str], list[
     if len(classes) * len(templates) > MAX_PROMPTS:
         reason = f"times templates are {len(classes) * len(templates):,}, at most {MAX_PROMPTS:,}"
         raise invalid("classes", reason)
-    seen: set[str] = set()
+    unique: set[str] = set()
     for number, name in enumerate(classes):
-        if name.strip() in seen:
+        if name.strip() in unique:
             raise invalid("classes", f"number {number} (from 0) stands there already")
-        seen.add(name.strip())
+        unique.add(name.strip())
     for number, template in enumerate(templates):
         if template.count(PLACE) != 1:
             reason = f"number {number} (from 0) must hold {PLACE}, for the class, exactly once"
@@ -198,16 +198,16 @@ def _images(parsed: ParsedRequest[ClassifyRequest], limits: Limits) -> list[byte
 async def _embedded(
     context: Context, exchange: Exchange, images: list[bytes], prompts: list[str]
 ) -> tuple[EmbeddedVectors, EmbeddedVectors]:
-    """Return vectors of images and prompts by one and the same model.
+    """Return embeddings of images and prompts by the same model version.
 
     Raises:
-        Problem: 409 if the model was exchanged in between.
+        Problem: 409 if the model was replaced in between.
     """
     engine = context.engine
     pixels = await prepare_images(engine, context.pixels, exchange, images)
     with exchange.stage("encode"):
         image = await engine.embed_images(pixels)
-        # Many prompts at once would fill the queue that others wait in, too.
+        # In portions, so that one request does not fill the shared queue.
         texts = [
             await engine.embed_texts(prompts[start : start + _PROMPTS_AT_ONCE])
             for start in range(0, len(prompts), _PROMPTS_AT_ONCE)

@@ -1,4 +1,4 @@
-"""POST /v1/embeddings: vectors of texts and images, in the shape of OpenAI's API."""
+"""POST /v1/embeddings: embeddings of texts and images, compatible with OpenAI's API."""
 
 import base64
 import re
@@ -22,23 +22,23 @@ _DATA_IMAGE = re.compile(r"data:image/", re.IGNORECASE)
 
 
 class TextPart(Message):
-    """A text."""
+    """A text input."""
 
     type: Literal["text"]
     text: str
 
 
 class ImageUrl(Message):
-    """Where an image is: in the address itself."""
+    """An image as a data URL."""
 
     url: str = Field(description="data:image/…;base64,…; other addresses are not fetched")
     detail: Literal["auto", "low", "high"] | None = Field(
-        default=None, description="of OpenAI's API; without effect"
+        default=None, description="accepted for compatibility with OpenAI's API; ignored"
     )
 
 
 class ImagePart(Message):
-    """An image."""
+    """An image input."""
 
     type: Literal["image_url"]
     image_url: ImageUrl
@@ -48,9 +48,11 @@ InputPart = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 
 class EmbeddingsRequest(Message):
-    """As of OpenAI's API, and parts that are images."""
+    """Request as in OpenAI's API; inputs may also be images."""
 
-    model: str | None = Field(default=None, description="without: the model that is served")
+    model: str | None = Field(
+        default=None, description="name of the model; by default the one served"
+    )
     input: str | Annotated[list[str | InputPart], Field(max_length=4_096)] = Field(
         description="texts, parts, or data:image/…;base64,… (which is an image)",
         examples=["chest radiograph with pleural effusion"],
@@ -58,12 +60,12 @@ class EmbeddingsRequest(Message):
     encoding_format: Literal["float", "base64"] = Field(
         default="float", description="base64: little-endian float32"
     )
-    dimensions: int | None = Field(default=None, description="none but the model's")
-    user: str | None = Field(default=None, description="of OpenAI's API; neither used nor kept")
+    dimensions: int | None = Field(default=None, description="must equal the model's dimension")
+    user: str | None = Field(default=None, description="accepted for compatibility; ignored")
 
 
 class Embedding(BaseModel):
-    """A vector of unit length."""
+    """An embedding of unit length."""
 
     object: Literal["embedding"]
     index: int
@@ -71,14 +73,14 @@ class Embedding(BaseModel):
 
 
 class Usage(BaseModel):
-    """What was read."""
+    """Number of input tokens."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 class EmbeddingsAnswer(BaseModel):
-    """As of OpenAI's API."""
+    """Response as in OpenAI's API."""
 
     object: Literal["list"]
     data: list[Embedding]
@@ -88,14 +90,14 @@ class EmbeddingsAnswer(BaseModel):
 
 
 def router(context: Context) -> APIRouter:
-    """Embed."""
+    """Return the routes of embeddings."""
     routes = context.router(tags=["embeddings"], dependencies=[context.needs("embed")])
 
     served = context.served
 
     @routes.post(
         "/v1/embeddings",
-        summary="Embed texts and images, as clients of OpenAI's API ask for it",
+        summary="Embed texts and images (compatible with OpenAI's API)",
         response_model=EmbeddingsAnswer,
         responses=refusals(404, 409),
     )
@@ -131,10 +133,10 @@ def router(context: Context) -> APIRouter:
 
 
 def _check_model(message: EmbeddingsRequest, about: Any) -> None:
-    """Refuse another model than the one that is served, however its name is written."""
+    """Reject requests for a model that is not served; names are case-insensitive."""
     served = {about["name"], about["version"], f"{about['name']}@{about['version']}"}
-    asked = message.model
-    if asked is not None and asked.strip().lower() not in {name.lower() for name in served}:
+    requested = message.model
+    if requested is not None and requested.strip().lower() not in {name.lower() for name in served}:
         errors = [{"loc": ["body", "model"], "msg": "is not served here"}]
         detail = f"that model is not served here; {about['name']} is, see /v1/models"
         raise Problem(404, "unknown-model", detail, errors=errors)
@@ -143,13 +145,13 @@ def _check_model(message: EmbeddingsRequest, about: Any) -> None:
 
 
 def _inputs(message: EmbeddingsRequest, limits: Limits) -> tuple[dict[int, str], dict[int, bytes]]:
-    """Return texts and images by their number."""
-    given = [message.input] if isinstance(message.input, str) else message.input
-    if not 1 <= len(given) <= limits.inputs_max:
-        raise invalid("input", f"has {len(given):,}, expected 1 to {limits.inputs_max}")
+    """Return texts and images by their position in the input."""
+    inputs = [message.input] if isinstance(message.input, str) else message.input
+    if not 1 <= len(inputs) <= limits.inputs_max:
+        raise invalid("input", f"has {len(inputs):,}, expected 1 to {limits.inputs_max}")
     texts: dict[int, str] = {}
     images: dict[int, bytes] = {}
-    for number, one in enumerate(given):
+    for number, one in enumerate(inputs):
         place = ("body", "input", number)
         match one:
             case ImagePart():
@@ -166,7 +168,7 @@ def _inputs(message: EmbeddingsRequest, limits: Limits) -> tuple[dict[int, str],
 async def _embedded(
     context: Context, exchange: Exchange, texts: dict[int, str], images: dict[int, bytes]
 ) -> tuple[dict[int, np.ndarray], str | None, int]:
-    """Return vectors by number, all by one model, its version, and the tokens read."""
+    """Return embeddings by input position, the version of their model, and the number of tokens."""
     engine = context.engine
     rows: dict[int, np.ndarray] = {}
     of_texts = of_images = None

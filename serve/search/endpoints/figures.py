@@ -1,4 +1,4 @@
-"""GET /v1/figures: what is known of figures, and their images."""
+"""GET /v1/figures: metadata and images of figures."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -25,54 +25,54 @@ MEDIA_TYPES = {
     "image/webp": "webp",
     "image/bmp": "bmp",
 }
-"""What may be sent as an image: nothing that a browser would run, as SVG is."""
+"""Media types that may be sent. SVG is excluded, because browsers run its scripts."""
 
-# Figures do not change under an id, but are taken down: caches ask again after a day.
+# Figures with an id never change but may be withdrawn: caches revalidate after a day.
 _CACHING = "private, max-age=86400"
 _CACHING_INSTEAD = "private, max-age=60"
-"""Of a thumbnail that is sent because the full image cannot be read."""
+"""Of a thumbnail that is sent because the full image is unavailable."""
 
 FigureId = Annotated[str, Path(min_length=1, max_length=MAX_ID_CHARS)]
 
 
 class FigureAnswer(Answer):
-    """A figure."""
+    """Metadata of a figure."""
 
     figure: FigureAbout
 
 
 class FiguresAnswer(Answer):
-    """Figures, in the order asked for."""
+    """Metadata of figures, in the order of the request."""
 
     figures: list[FigureAbout | None]
 
 
 def router(context: Context) -> APIRouter:
-    """Look figures up by id."""
+    """Return the routes of figures."""
     routes = context.router(tags=["figures"], dependencies=[context.needs("search")])
     served, shown = context.served, context.settings.rights
 
     @routes.get(
         "/v1/figures",
-        summary="Look several figures up; null stands for one that is not there",
+        summary="Get the metadata of several figures; null for unknown ids",
         response_model=FiguresAnswer,
         responses=refusals(),
     )
     async def several(request: Request, ids: Annotated[str, Query(min_length=1)]) -> Response:
-        wanted = ids.split(",")
-        if len(wanted) > MAX_IDS or any(not 0 < len(one) <= MAX_ID_CHARS for one in wanted):
+        figure_ids = ids.split(",")
+        if len(figure_ids) > MAX_IDS or any(not 0 < len(one) <= MAX_ID_CHARS for one in figure_ids):
             reason = f"1 to {MAX_IDS} ids of 1 to {MAX_ID_CHARS} characters, joined by commas"
             errors = [{"loc": ["query", "ids"], "msg": reason}]
             raise Problem(422, "invalid-request", f"ids: {reason}", errors=errors)
         await served.index()
-        found = await context.engine.figures(wanted)
+        metadata = await context.engine.figures(figure_ids)
         prefix = exchange_in(request.scope).prefix
-        figures = [one if one is None else figure_json(one, shown, prefix) for one in found]
+        figures = [one if one is None else figure_json(one, shown, prefix) for one in metadata]
         return json_answer({**await _head(request, served), "figures": figures})
 
     @routes.get(
         "/v1/figures/{figure_id}",
-        summary="Look a figure up",
+        summary="Get the metadata of a figure",
         response_model=FigureAnswer,
         responses=refusals(404),
     )
@@ -92,20 +92,20 @@ def router(context: Context) -> APIRouter:
         why = rights.reason_to_withhold(about, shown.accepted)
         if why is not None:
             raise _withheld(about, why)
-        found = await context.engine.image(figure_id, size)
-        extension = MEDIA_TYPES.get(found.media_type)
+        file = await context.engine.image(figure_id, size)
+        extension = MEDIA_TYPES.get(file.media_type)
         if extension is None:
             raise Problem(404, "no-image", "this figure's file is not one that browsers may show")
-        is_instead = size == "full" and found.size != "full"
+        is_instead = size == "full" and file.size != "full"
         headers = {
-            "ETag": f'"{found.etag}"',
+            "ETag": f'"{file.etag}"',
             "Cache-Control": _CACHING_INSTEAD if is_instead else _CACHING,
-            "X-Image-Size": found.size,
+            "X-Image-Size": file.size,
             "Content-Disposition": f'inline; filename="{_file_name(figure_id)}.{extension}"',
         }
-        if _is_known(request.headers.get("if-none-match", ""), found.etag):
+        if _is_known(request.headers.get("if-none-match", ""), file.etag):
             return Response(status_code=304, headers=headers)
-        return Response(found.data, media_type=found.media_type, headers=headers)
+        return Response(file.data, media_type=file.media_type, headers=headers)
 
     files: dict[int | str, dict[str, Any]] = {
         200: {
@@ -133,7 +133,7 @@ def router(context: Context) -> APIRouter:
 
 
 def _withheld(about: Mapping[str, Any], why: str) -> Problem:
-    """Return the problem of an image that is not passed on."""
+    """Return the problem of an image that may not be redistributed."""
     at = f"; see the article, {about['url']}" if about.get("url") else ""
     return Problem(
         403,
@@ -164,11 +164,11 @@ def _of_size(image: Any, size: Size) -> Any:
 
 
 def _is_known(if_none_match: str, etag: str) -> bool:
-    known = [one.strip().removeprefix("W/").strip('"') for one in if_none_match.split(",")]
-    return etag in known or "*" in known
+    etags = [one.strip().removeprefix("W/").strip('"') for one in if_none_match.split(",")]
+    return etag in etags or "*" in etags
 
 
 def _file_name(figure_id: str) -> str:
-    """Return an id as it may stand between quotes in a header."""
-    kept = (letter if letter.isascii() and letter.isalnum() else "_" for letter in figure_id)
-    return "".join(kept)[:80]
+    """Return a figure id as a file name for the Content-Disposition header."""
+    name = (letter if letter.isascii() and letter.isalnum() else "_" for letter in figure_id)
+    return "".join(name)[:80]

@@ -1,4 +1,4 @@
-"""Whether the process is up, and whether it can answer. Open to all: probes have no keys."""
+"""Liveness and readiness probes, without authentication."""
 
 from typing import Annotated, Any
 
@@ -9,34 +9,34 @@ from serve.search.context import Context
 
 
 class Up(BaseModel):
-    """The process runs."""
+    """Liveness: the process runs."""
 
     status: str = "up"
 
 
 class Readiness(BaseModel):
-    """Whether requests can be answered."""
+    """Whether the service can answer requests."""
 
     ready: bool
-    reasons: Annotated[list[str], Field(description="why not")]
+    reasons: Annotated[list[str], Field(description="reasons if not ready")]
     warnings: Annotated[
         list[str],
-        Field(description="what an operator should know although requests are answered"),
+        Field(description="warnings for the operator that do not affect readiness"),
     ] = []
 
 
 def router(context: Context) -> APIRouter:
-    """Return the routes of probes."""
+    """Return the routes of the probes."""
     routes = context.router(tags=["service"])
 
     @routes.get("/healthz")
     async def healthz() -> Up:
-        """Say that the process runs; asks nothing of model or index."""
+        """Report that the process runs; does not check the model or the index."""
         return Up()
 
     @routes.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready."}})
     async def readyz(response: Response) -> Readiness:
-        """Say whether a model and an index are loaded; 503 with the reasons while they are not."""
+        """Report whether model and index are loaded; otherwise 503 with the reasons."""
         about: Any = await context.engine.about()
         context.metrics.describe(about)
         if not about["ready"]:

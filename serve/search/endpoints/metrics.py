@@ -10,8 +10,8 @@ from serve.search.context import Context
 def router(context: Context) -> APIRouter:
     """Return the route of metrics.
 
-    Open to the own machine where there are no keys; with keys it needs one with ``metrics``:
-    counts by route and time tell what people do.
+    Without API keys only this machine has access. With keys the scope ``metrics`` is required,
+    because counts by route and time reveal user behaviour.
     """
     routes = context.router(tags=["service"])
 
@@ -24,7 +24,7 @@ def router(context: Context) -> APIRouter:
         },
     )
     async def metrics() -> Response:
-        """Return the metrics of all replicas as Prometheus text, told apart by ``replica``."""
+        """Return the metrics of all replicas in Prometheus format, with the label ``replica``."""
         context.metrics.describe(await context.engine.about())
         text = await of_all(context.metrics, context.coordinator)
         return Response(text, media_type=CONTENT_TYPE_LATEST)

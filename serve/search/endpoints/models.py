@@ -1,4 +1,4 @@
-"""What is served: model and index with versions, recall and licences; limits; facets."""
+"""GET /v1/models, /v1/info and /v1/facets: versions, recall, licences, limits and facets."""
 
 from typing import Any, Literal
 
@@ -11,9 +11,9 @@ from serve.search.context import Context
 
 
 class Model(BaseModel):
-    """A model, in the shape of OpenAI's list and with what we know besides."""
+    """A model, in the schema of OpenAI's model list with additional fields."""
 
-    id: str = Field(description="what /v1/embeddings takes and answers as model")
+    id: str = Field(description="value of model in requests and responses of /v1/embeddings")
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str = "biovl"
@@ -25,23 +25,23 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """All that is served: one."""
+    """The served models; always one."""
 
     object: Literal["list"] = "list"
     data: list[Model]
 
 
 class Info(BaseModel):
-    """What a client must know before it asks."""
+    """Limits and features of the service."""
 
     version: str
     name: str
-    limits: dict[str, float] = Field(description="of one request; names carry their units")
-    rate_per_s: float | None = Field(description="requests of one key; null: no limit")
+    limits: dict[str, float] = Field(description="limits of one request; names contain the units")
+    rate_per_s: float | None = Field(description="requests per second and API key; null: no limit")
     rate_burst: int
     keys_required: bool
     scopes: list[str]
-    proxy: bool = Field(description="whether /v1/proxy answers")
+    proxy: bool = Field(description="whether /v1/proxy is enabled")
 
 
 def router(context: Context) -> APIRouter:
@@ -61,29 +61,29 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/v1/models")
     async def models() -> Models:
-        """Return the model and its index. Recall is what was measured when the index was built."""
+        """Return the served model and index, with the recall measured when the index was built."""
         about = await context.engine.about()
         context.metrics.describe(about)
         model = about.get("model")
         if not model:
             return Models(data=[])
-        named = Model(
+        name = Model(
             id=str(model["name"]),
             version=str(model["version"]),
             about=dict(model),
             index=dict(about["index"]) if about.get("index") else None,
         )
-        return Models(data=[named])
+        return Models(data=[name])
 
     @routes.get("/v1/info")
     async def information() -> Info:
-        """Return the limits of requests."""
+        """Return the limits of requests and the enabled features."""
         return info
 
     @routes.get("/v1/facets", dependencies=[context.needs("search")])
     async def facets() -> dict[str, dict[str, int]]:
-        """Return for each field of a filter its most frequent values, and how many figures."""
-        found = await context.engine.facets()
-        return {name: dict(values) for name, values in found.items()}
+        """Return the most frequent values of each filter field, with figure counts."""
+        facets_by_field = await context.engine.facets()
+        return {name: dict(values) for name, values in facets_by_field.items()}
 
     return routes

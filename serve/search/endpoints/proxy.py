@@ -1,8 +1,9 @@
-"""POST /v1/proxy: what the public figures most like a private image say of it.
+"""POST /v1/proxy: analyse a private image by its most similar public figures.
 
-The image is decoded and embedded in this service, and only its vector is compared. Neither is
-written, logged, cached or sent on, and nothing of either is in the answer: labels and evidence are
-those of indexed figures. Forms are refused: servers before this one may spool their files.
+The image is decoded and embedded in this service, and only its embedding is compared. Neither is
+stored, logged, cached or forwarded, and the response contains nothing of either: labels and
+evidence are those of indexed figures. Multipart forms are rejected, because proxies in front of the
+service may store their files.
 """
 
 import asyncio
@@ -28,14 +29,14 @@ DISCLOSURE = (
 )
 
 MAX_PHRASES = 50
-"""Of one class."""
+"""Maximum phrases per class."""
 MAX_PHRASE_CHARS = 200
 MAX_LOOK_UPS = 100_000
-"""Phrases of all classes, times the captions that each is looked for in."""
+"""Maximum number of phrases of all classes times the captions that are searched for them."""
 
 
 class _AnyProxyRequest(Message):
-    """``ProxyRequest``, the image of which may also be the body."""
+    """``ProxyRequest`` whose image may also be the raw body."""
 
     image: str | None = None
     k: int = Field(default=10, ge=1)
@@ -44,7 +45,7 @@ class _AnyProxyRequest(Message):
 
 
 def router(context: Context) -> APIRouter:
-    """Analyse by proxy, where the settings let it."""
+    """Return the route of proxy analysis, if it is enabled in the settings."""
     routes = context.router(tags=["proxy"], dependencies=[context.needs("search")])
     served = context.served
     if not context.settings.proxy:
@@ -52,7 +53,7 @@ def router(context: Context) -> APIRouter:
 
     @routes.post(
         "/v1/proxy",
-        summary="Ask public figures like a private image what it shows",
+        summary="Label a private image by its most similar public figures",
         response_model=ProxyAnswer,
         responses=refusals(404, 409),
         openapi_extra=documented(ProxyRequest, form=False),
@@ -87,7 +88,7 @@ async def _answer(
     results = nearest.results
 
     def count_votes() -> list[tuple[str, float, list[str]]]:
-        # What was retracted is shown as such, and has no vote.
+        # Retracted figures are returned as evidence but have no vote.
         neighbours = [
             (hit.figure_id, float(hit.score), labels_of(hit.about, classes))
             for hit in results.hits
@@ -95,7 +96,7 @@ async def _answer(
         ]
         return votes(neighbours, classes or ())
 
-    # Others are answered while captions are looked through.
+    # In a thread: searching captions must not block the event loop.
     shares = await asyncio.to_thread(count_votes) if classes else count_votes()
     exchange.stages.update(results.timings_ms)
     return json_answer(
@@ -123,15 +124,17 @@ def _image(parsed: ParsedRequest[_AnyProxyRequest], limits: Limits) -> bytes:
 
 
 def _classes(message: _AnyProxyRequest, limits: Limits) -> dict[str, list[str]] | None:
-    """Return classes and their phrases; a class without any stands for itself."""
-    given = message.classes
-    if given is None:
+    """Return the phrases of each class; a class without phrases is its own phrase."""
+    classes_sent = message.classes
+    if classes_sent is None:
         return None
-    if not 1 <= len(given) <= limits.classes_max:
-        raise invalid("classes", f"has {len(given):,}, expected 1 to {limits.classes_max:,}")
-    if isinstance(given, list) and len(set(given)) < len(given):
+    if not 1 <= len(classes_sent) <= limits.classes_max:
+        raise invalid("classes", f"has {len(classes_sent):,}, expected 1 to {limits.classes_max:,}")
+    if isinstance(classes_sent, list) and len(set(classes_sent)) < len(classes_sent):
         raise invalid("classes", "names one class twice")
-    classes = given if isinstance(given, dict) else {name: [name] for name in given}
+    classes = (
+        classes_sent if isinstance(classes_sent, dict) else {name: [name] for name in classes_sent}
+    )
     for name, phrases in classes.items():
         check_text("classes", name, limits)
         if not 1 <= len(phrases) <= MAX_PHRASES:

@@ -1,4 +1,4 @@
-"""POST /v1/search: figures by text, image, figure, vector, or several of these together."""
+"""POST /v1/search: search figures by text, image, figure, vector, or a weighted sum of these."""
 
 import hashlib
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ from serve.search.uploads import image_of
 
 
 class _Identity(Message):
-    """What makes a query the same on its next page."""
+    """Fields that are the same on every page of a query."""
 
     request: SearchRequest
     image_sha256: str | None
 
 
 def router(context: Context) -> APIRouter:
-    """Search, as JSON, as a form with a file, or with an image as the body."""
+    """Return the routes of search: JSON, multipart forms, or a raw image as the body."""
     routes = context.router(tags=["search"], dependencies=[context.needs("search")])
     served = context.served
 
@@ -98,7 +98,7 @@ async def _answer(
     query = Query(
         words=message.text if message.words else None,
         over=tuple(dict.fromkeys(message.over)),
-        # One more tells whether there is another page.
+        # Request one more hit to detect whether there is another page.
         k=message.k + 1,
         offset=offset,
         filter=message.filter,
@@ -110,7 +110,7 @@ async def _answer(
     if paged_version not in (None, results.index_version):
         raise stale_cursor()
     least = message.min_score
-    # Pages follow each other by rank, and scores need not fall from one to the next everywhere.
+    # Pages continue by rank; scores do not necessarily decrease from page to page.
     near = list(takewhile(lambda hit: least is None or hit.score >= least, results.hits))
     hits = near[: message.k]
     after = offset + len(hits)
@@ -136,7 +136,7 @@ async def _answer(
 
 
 def _check_nprobe(message: SearchRequest, index: Mapping[str, Any], most: int) -> None:
-    """Refuse to look into so many cells that it is as if all figures were compared.
+    """Reject an ``nprobe`` so large that the search would be nearly exhaustive.
 
     Raises:
         Problem: 422.
@@ -164,7 +164,7 @@ def _image(parsed: ParsedRequest[SearchRequest], context: Context) -> bytes | No
 def _query_parts(
     message: SearchRequest, image: bytes | None, dim: int, context: Context
 ) -> QueryParts:
-    """Return what is looked for, all of it checked."""
+    """Return the validated parts of a query."""
     limits = context.settings.limits
     check_k(message.k, limits)
     check_filter(message.filter)
@@ -174,16 +174,16 @@ def _query_parts(
         raise invalid("words", "needs text: its words are looked for in captions")
     if message.figure_id is not None and not 0 < len(message.figure_id) <= MAX_ID_CHARS:
         raise invalid("figure_id", f"must have 1 to {MAX_ID_CHARS} characters")
-    given = {
+    parts = {
         "text": message.text is not None,
         "image": image is not None,
         "figure_id": message.figure_id is not None,
         "embedding": message.embedding is not None,
     }
-    if not any(given.values()):
+    if not any(parts.values()):
         reason = "nothing to look for; send at least one of text, image, figure_id and embedding"
         raise Problem(422, "empty-query", reason)
-    if all(getattr(message.weights, name) == 0 for name, is_given in given.items() if is_given):
+    if all(getattr(message.weights, name) == 0 for name, is_given in parts.items() if is_given):
         raise invalid("weights", "all parts of the query have weight 0")
     embedding = message.embedding
     return QueryParts(
