@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 from biovl.benchmark import class_names, selection
 from biovl.benchmark.class_names import normalize
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.prompts import PROMPTS, SPELLINGS
+from biovl.benchmark.prompts import PROMPTS
 from biovl.benchmark.tasks import zero_shot
 from biovl.benchmark.tasks.zero_shot import Config, ZeroShot
 from biovl.core import config as configs
@@ -216,10 +216,9 @@ def test_shuffled_labels_score_chance(classes: int) -> None:
 
 
 def test_no_spelling_belongs_to_two_classes_of_a_benchmark() -> None:
-    assert SPELLINGS.keys() == PROMPTS.keys()
-    for name, known in SPELLINGS.items():
-        assert set(known) == set(PROMPTS[name].classes)
-        all_of_them = [{normalize(one) for one in (word, *more)} for word, more in known.items()]
+    for known in PROMPTS.values():
+        spellings = known.spellings.items()
+        all_of_them = [{normalize(one) for one in (word, *more)} for word, more in spellings]
         assert sum(map(len, all_of_them)) == len(set().union(*all_of_them))
 
 

@@ -71,7 +71,7 @@ def resolved(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str
 
 def _missing(item: Benchmark, data_root: str) -> str:
     where = f"{data_root.rstrip('/') or 'data_root'}/{item.location}"
-    return f"not at {where}; {item.access} it: {item.source} (licence: {item.licence})"
+    return f"not at {where}; {item.access} it: {item.origin} (licence: {item.licence})"
 
 
 def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def listing(data_root: str = "") -> str:
         lines += [
             f"{item.name}: {item.about}",
             f"    {item.domain}, {item.group}; {item.modality}; {classes}{captions}",
-            f"    {item.source}",
+            f"    {item.origin}",
             f"    licence: {item.licence}; {item.access}; {there}: "
             f"{data_root.rstrip('/') or 'data_root'}/{item.location}",
         ]

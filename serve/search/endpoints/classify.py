@@ -50,7 +50,9 @@ def router(context: Context) -> APIRouter:
     """Return the routes of zero-shot classification."""
     routes = context.router(tags=["classify"], dependencies=[context.needs("search")])
     served = context.served
-    benchmarks = {"benchmarks": [vars(prompts) for prompts in PROMPTS.values()]}
+    benchmarks = BenchmarksAnswer.model_validate(
+        {"benchmarks": list(PROMPTS.values())}, from_attributes=True
+    ).model_dump()
 
     @routes.get(
         "/v1/classify/benchmarks",

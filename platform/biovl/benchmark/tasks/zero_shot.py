@@ -20,7 +20,7 @@ from biovl.benchmark import bootstrap, class_names, classification, classificati
 from biovl.benchmark import data as opening
 from biovl.benchmark.bootstrap import IntervalEstimate
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.prompts import PROMPTS, SPELLINGS, filled, spellings_of
+from biovl.benchmark.prompts import PROMPTS, filled, spellings_of
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
@@ -94,7 +94,7 @@ class ZeroShot:
             known = dict.fromkeys(given, ()) if isinstance(given, Mapping) else spellings_of(given)
             whose = "the setting classes"
         elif prompts:
-            known, whose = SPELLINGS[prompts], f"the prompts {prompts}"
+            known, whose = PROMPTS[prompts].spellings, f"the prompts {prompts}"
         else:
             return data.classes
         names = class_names.match(data.classes, known, where=data.name, whose=whose)
