@@ -1,4 +1,4 @@
-"""Run the whole chain, from packages to an index: what is published is not done again.
+"""Run all jobs from PMC packages to a search index; published steps are not repeated.
 
 python pipelines/all.py laptop --set folder=DIR --set source.path=PACKAGES
 python pipelines/all.py pmc --set folder=s3://… --set source.path=s3://… --dry-run
@@ -16,24 +16,24 @@ from biovl.runtime.terminal import filter_false_alarms
 
 
 def main() -> None:
-    """Do what the command line asks for. The last line on standard output is a summary as JSON."""
+    """Run the chain of the command line. The last line of standard output is a summary as JSON."""
     chain, only_shown = from_command_line(STEPS, RECIPES, about=__doc__)
     try:
         if only_shown:
-            found = links(STEPS, chain)
-            print(telling.plan(chain, found), end="")
-            check(found)
+            steps = links(STEPS, chain)
+            print(telling.plan(chain, steps), end="")
+            check(steps)
             return
         with filter_false_alarms():
-            done = run_chain(
+            published = run_chain(
                 chain, after=lambda links, seconds: telling.note(chain, links, seconds)
             )
     except BiovlError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    page = telling.note(chain, done, {})
-    print(f"\n{telling.outcome(chain, done)}\nThe page about it: {page}\n")
-    print(telling.summary(chain, done, page))
+    page = telling.note(chain, published, {})
+    print(f"\n{telling.outcome(chain, published)}\nThe page about it: {page}\n")
+    print(telling.summary(chain, published, page))
 
 
 if __name__ == "__main__":

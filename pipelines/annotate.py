@@ -1,4 +1,4 @@
-r"""Compute a column of a table of images, beside it: embeddings, image types, long captions.
+r"""Compute an additional column for a table of images: embeddings, image types, long captions.
 
 python pipelines/annotate.py dinov2 --set table=DIR --set weights=DIR
 python pipelines/annotate.py longcap --set table=DIR --set annotator.cache=DIR \

@@ -1,4 +1,4 @@
-"""Keep the pairs we train on and publish them as WebDataset shards with an index.
+"""Filter image-text pairs for training, and publish them as WebDataset shards with an index.
 
 python pipelines/assemble.py default --set figures=DIR --set out=DIR
 ray job submit -- python pipelines/assemble.py training --set figures=s3://… --set out=s3://…

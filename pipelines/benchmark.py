@@ -1,4 +1,4 @@
-"""Judge models by benchmarks and publish a report; every prediction is in it.
+"""Evaluate models on benchmarks, and publish a report with all predictions.
 
 python pipelines/benchmark.py retrieval --set model=DIR --set corpus=DIR --set out=DIR
 python pipelines/benchmark.py zero_shot --set model=DIR --set data=CLASS_FOLDERS --set out=DIR

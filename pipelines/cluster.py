@@ -1,4 +1,4 @@
-"""Put the images of a table into clusters by their embedding, and publish what people name them by.
+"""Cluster the images of a table by embedding, and publish contact sheets for manual labelling.
 
 python pipelines/cluster.py default --set table=DIR --set clusters=K --set out=DIR
 ray job submit -- python pipelines/cluster.py default --set table=s3://… --set out=s3://…

@@ -1,7 +1,7 @@
-"""Run the whole chain on the embedded sample, serve what came out, and show it on a page.
+"""Run all jobs on a synthetic sample, serve the results, and write an HTML summary.
 
 make demo
-make demo SERVE=1            goes on serving, with a page to search in
+make demo SERVE=1            keeps the service running, with its search page
 python pipelines/demo.py demo [--serve]
 """
 
@@ -26,7 +26,7 @@ from biovl.sample import make_damaged_packages, make_packages
 
 
 def main() -> None:
-    """Make packages, run the chain on them, search, and say where the page about it is."""
+    """Generate packages, run the chain on them, search, and print the path of the HTML summary."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -44,7 +44,7 @@ def main() -> None:
         **demo(),
         "folder": str(folder),
         "source.path": str(folder / "packages"),
-        # The panels are for the page: trained on are figures as published.
+        # Panels are shown on the page only; the model is trained on whole figures.
         "split.recipe": "default",
         "assemble.figures": str(folder / "figures"),
     }
@@ -86,7 +86,7 @@ def _generate(packages: Path, articles: int) -> None:
     if packages.exists():
         return
     print(f"Generating {articles} synthetic articles, and damaging a few …", flush=True)
-    # Renamed when it is whole: what an interrupted run leaves is not taken for it.
+    # Renamed when complete, so that an interrupted run leaves no partial sample.
     unfinished = packages.with_name(".packages-unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     Folder(str(unfinished)).create()
@@ -108,7 +108,7 @@ def _example(corpus: Path) -> None:
 
 
 def _unseen(corpus: Path) -> dict[str, str]:
-    """Return a figure, and its caption, of an article that the model was not trained on."""
+    """Return a figure and its caption, of an article that the model was not trained on."""
     columns = ["pair_id", "caption", "split"]
     table = pq.read_table(corpus / "index.parquet", columns=columns)
     pair = table.filter(pc.equal(table["split"], "test")).slice(0, 1).to_pylist()[0]
@@ -116,7 +116,7 @@ def _unseen(corpus: Path) -> dict[str, str]:
 
 
 def _concepts(folder: Path) -> tuple[list[Link], dict[str, float]]:
-    """Cluster and label images of known kinds, and say where their picture is."""
+    """Cluster and label images of known kinds; return the steps and their durations."""
     print("Images of known kinds into clusters, and votes into labels …", flush=True)
     done, seconds = demo_concepts.run(folder / "kinds", folder / "model")
     labels = folder / "kinds" / "labels"

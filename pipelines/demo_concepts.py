@@ -1,7 +1,7 @@
-"""The part of the demo that is about concepts: images to clusters, votes to labels, a picture.
+"""Concepts in the demo: clusters of images, votes, and labels.
 
-Instead of people, three reviewers vote that know of every image which kind was drawn. Each looks at
-ten of the thirty images that a cluster is shown by, so that they disagree now and then.
+The votes of three reviewers are simulated. Each simulated reviewer knows the kind of every image
+but looks at only ten of the thirty images of a cluster, so that reviewers sometimes disagree.
 """
 
 import datetime
@@ -29,14 +29,14 @@ _LOOKED_AT = 10
 
 
 def run(folder: Path, model: Path) -> tuple[list[Link], dict[str, float]]:
-    """Draw images of known kinds, cluster them, and label them as the planted votes say.
+    """Generate images of known kinds, cluster them, and label them by simulated votes.
 
     Args:
-        folder: To work in; what is published there is not done again.
-        model: Whose embedding of images is used.
+        folder: Working folder; steps published there are not repeated.
+        model: Model used to embed the images.
 
     Returns:
-        The steps that embed, cluster and label, and the seconds of those that were done now.
+        The steps that embed, cluster and label, and the durations of those run now, in seconds.
     """
     if not (folder / "captions.csv").exists():
         make_kinds(folder, each=_EACH, kinds=_KINDS)
@@ -56,14 +56,14 @@ def run(folder: Path, model: Path) -> tuple[list[Link], dict[str, float]]:
     votes.write_bytes(write_votes(planted_votes(folder / "concepts")))
     values |= {"resolve.recipe": "default", "resolve.votes": str(votes)}
     chain = read_chain(STEPS, "demo", values)
-    done = run_chain(chain, after=lambda _, took: seconds.update(took))
-    # The demo has a step of this name already, of its articles.
+    published = run_chain(chain, after=lambda _, took: seconds.update(took))
+    # The demo already has a step of this name, for its articles.
     seconds.pop("harvest", None)
-    return [link for link in done if link.step.name != "harvest"], seconds
+    return [link for link in published if link.step.name != "harvest"], seconds
 
 
 def planted_votes(concepts: Path) -> list[ReviewVote]:
-    """Return what three reviewers say of each cluster who know the kind of every image they see."""
+    """Return the votes of three simulated reviewers on each cluster."""
     clusters = pq.read_table(concepts / "clusters.parquet", columns=["cluster_id", "key"])
     members = pq.read_table(concepts / "members.parquet", columns=["cluster_id", "rank", "row_id"])
     members = members.sort_by([("cluster_id", "ascending"), ("rank", "ascending")])
@@ -72,9 +72,9 @@ def planted_votes(concepts: Path) -> list[ReviewVote]:
         here = members.filter(pc.equal(members["cluster_id"], cluster["cluster_id"]))
         kinds = [kind_of(name) for name in here["row_id"].to_pylist()]
         for number, reviewer in enumerate(_REVIEWERS):
-            # Where a cluster is small they look at the same images.
-            seen = kinds[number * _LOOKED_AT :][:_LOOKED_AT] or kinds[:_LOOKED_AT]
-            (kind, _), *_ = Counter(seen).most_common(1)
+            # Reviewers of small clusters look at the same images.
+            visible = kinds[number * _LOOKED_AT :][:_LOOKED_AT] or kinds[:_LOOKED_AT]
+            (kind, _), *_ = Counter(visible).most_common(1)
             topic, local = CONCEPTS[kind]
             votes.append(
                 ReviewVote(
@@ -92,17 +92,17 @@ def planted_votes(concepts: Path) -> list[ReviewVote]:
 
 
 def summary(labels: Path) -> str:
-    """Return how often the label of an image is what was drawn, in words."""
+    """Return the share of images whose label is correct, in words."""
     parts = sorted(labels.glob("part-*.parquet"))
-    found = [pq.read_table(part) for part in parts]
+    labelled = [pq.read_table(part) for part in parts]
     table = sorted((labels.parent / "figures" / "figures").glob("*.parquet"))
     names = [
         name for part in table for name in pq.read_table(part, columns=["figure_id"])[0].to_pylist()
     ]
-    given = [concepts for part in found for concepts in part["global_concepts"].to_pylist()]
+    predicted = [concepts for part in labelled for concepts in part["global_concepts"].to_pylist()]
     right = sum(
         bool(concepts) and CONCEPTS[kind_of(name)][0] in concepts
-        for name, concepts in zip(names, given, strict=True)
+        for name, concepts in zip(names, predicted, strict=True)
     )
     return (
         f"{len(names)} images of {len(_KINDS)} kinds in {_CLUSTERS} clusters, three votes for "

@@ -1,6 +1,6 @@
-"""The end of the demo: serve its model and index on this machine, and search.
+"""Serving in the demo: start the service on this machine, and search.
 
-What is run is what a user types: ``serve run demo/serve.yaml``.
+The service is started by the command that users type: ``serve run demo/serve.yaml``.
 """
 
 import importlib.util
@@ -33,15 +33,16 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 def searches(address: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
     """Search by text, by image and by the caption of a figure; print and return the results.
 
-    The model is trained for a minute: alone it rarely finds a figure by a few words, so the first
-    search adds the words of the captions, as users would, and the last one reports its rank.
+    The model is trained for one minute only and rarely finds a figure by a few words. The first
+    search therefore also matches the words of captions, and the last one reports the rank of its
+    own image.
 
     Args:
-        address: Of the service.
+        address: URL of the service.
         unseen: ``figure_id`` and ``caption`` of a figure that the model was not trained on.
 
     Returns:
-        The searches as ``biovl.chain.page.reading.Notes`` has them.
+        The searches in the format of ``biovl.chain.page.reading.Notes``.
     """
     with Client(address) as client:
         first = client.search(_TEXT, k=_HITS, words=True)
@@ -53,18 +54,18 @@ def searches(address: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
         ids = [hit["figure_id"] for hit in by_caption["results"]]
         rank = f"{ids.index(unseen['figure_id']) + 1}" if unseen["figure_id"] in ids else "lower"
         return [
-            _told("With a text, by vectors and words", {"text": _TEXT}, first),
-            _told(
+            _report("With a text, by vectors and words", {"text": _TEXT}, first),
+            _report(
                 "With the image of a figure",
                 {"figure_id": best["figure_id"]},
                 client.search(image=image, k=_HITS),
             ),
-            _told(
+            _report(
                 f"The same text, where the licence is {group}",
                 {"text": _TEXT},
                 client.search(_TEXT, k=_HITS, words=True, filter=only),
             ),
-            _told(
+            _report(
                 "With the caption of an article it has not seen, by vectors alone",
                 {"text": unseen["caption"]},
                 by_caption,
@@ -74,13 +75,13 @@ def searches(address: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def wait(address: str) -> None:
-    """Go on serving until Ctrl-C."""
+    """Keep serving until Ctrl-C."""
     print(f"Search in your browser: {address}/    Ctrl-C ends it.", flush=True)
     with suppress(KeyboardInterrupt):
         signal.pause()
 
 
-def _told(
+def _report(
     how: str, query: dict[str, str], answer: dict[str, Any], said: str = ""
 ) -> dict[str, Any]:
     took = answer["timings_ms"].get("total", sum(answer["timings_ms"].values()))
@@ -91,20 +92,20 @@ def _told(
         caption = hit["caption"].splitlines()[0][:_WIDTH]
         print(f"  {hit['rank']}. {hit['score']:.2f}  {hit['figure_id']}: {caption} …")
     hits = answer["results"][:_HITS]
-    found = [{"figure_id": hit["figure_id"], "score": hit["score"]} for hit in hits]
+    results = [{"figure_id": hit["figure_id"], "score": hit["score"]} for hit in hits]
     return {
         "asked": how,
         **query,
         "matching": answer["matching"],
         "took_ms": took,
         "said": said,
-        "results": found,
+        "results": results,
     }
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    """Yield the address of a service that runs as long as the block."""
+    """Run the service for the duration of the block, and yield its URL."""
     settings = yaml.safe_load((ROOT / "serve" / "dev.yaml").read_text())
     port = _free_port(8000)
     settings["http_options"]["port"] = port
@@ -120,7 +121,7 @@ def serving(folder: Path) -> Iterator[str]:
             stdout=log,
             stderr=subprocess.STDOUT,
             env=os.environ | {"RAY_SERVE_LOG_TO_STDERR": "0"},
-            # Ctrl-C is for this process: it ends the service when it is done itself.
+            # Ctrl-C must reach only this process, which then stops the service itself.
             start_new_session=True,
         )
         try:
@@ -146,10 +147,10 @@ def _await_ready(address: str, process: subprocess.Popen, log: Path) -> None:
 
 
 def screenshot(address: str, target: Path) -> str:
-    """Search in a real browser, where there is one, and keep what it shows.
+    """Search in a headless browser, if one is installed, and save a screenshot.
 
     Returns:
-        The name of the file; empty where there is no browser.
+        The file name; empty without a browser.
     """
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None or importlib.util.find_spec("playwright") is None:
@@ -174,17 +175,17 @@ def screenshot(address: str, target: Path) -> str:
 
 
 def _program(name: str) -> str:
-    """Return a program of the environment that runs this."""
+    """Return the path of a program in the current Python environment."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.exists() else name
 
 
-def _free_port(wanted: int) -> int:
-    for port in (wanted, 0):
+def _free_port(preferred: int) -> int:
+    for port in (preferred, 0):
         with socket.socket() as probe, suppress(OSError):
-            # As a server would: what lately closed does not count.
+            # As servers do: ports in TIME_WAIT are free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
-            found: int = probe.getsockname()[1]
-            return found
+            port_free: int = probe.getsockname()[1]
+            return port_free
     raise OSError("no free port")

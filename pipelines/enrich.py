@@ -1,4 +1,4 @@
-"""Ask PubMed about the articles of a harvest: MeSH terms, dates, types, who cites them.
+"""Add PubMed metadata to the articles of a harvest: MeSH terms, dates, types, citations.
 
 NCBI_EMAIL=you@example.org python pipelines/enrich.py entrez --set articles=DIR
 NCBI_API_KEY=… python pipelines/enrich.py entrez --set articles=s3://… --set cache=s3://…

@@ -1,4 +1,4 @@
-"""Read the literature and publish its figures and articles.
+"""Extract figures, captions and articles from the literature, and publish them as tables.
 
 python pipelines/harvest.py pmc_sample --set out=DIR
 python pipelines/harvest.py pmc_open_data --set out=DIR --dry-run

@@ -1,4 +1,4 @@
-"""Embed a corpus and publish what finds its figures by image, text, words and filters.
+"""Embed a corpus, and publish a search index for images, texts, words and filters.
 
 python pipelines/index.py default --set model=DIR --set corpus=DIR --set out=DIR
 ray job submit -- python pipelines/index.py default --set model=s3://… --set corpus=s3://… …

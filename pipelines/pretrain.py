@@ -1,12 +1,12 @@
-r"""Train a model on a corpus and publish it in open_clip's layout.
+r"""Train a CLIP model on a corpus, and publish it in open_clip's format.
 
 python pipelines/pretrain.py tiny --set corpus=DIR --set out=DIR
 python pipelines/pretrain.py biomedclip --set corpus=DIR --set out=DIR --dry-run
 ray job submit -- python pipelines/pretrain.py biomedclip --set corpus=s3://… --set out=s3://… \
     --set workers.count=16 --set workers.gpus=1
 
-A run that was killed goes on with the same command: after its last checkpoint, with the pairs not
-yet seen.
+An interrupted run resumes with the same command, from its last checkpoint and with the pairs it has
+not trained on yet.
 """
 
 from biovl.pretrain.config import RECIPES, PretrainConfig

@@ -1,4 +1,4 @@
-"""Send a published folder to the Hugging Face hub, private unless told otherwise.
+"""Upload a published folder to the Hugging Face Hub, as a private repository by default.
 
 python pipelines/publish.py hub --set folder=DIR --set repo=USER/NAME [--dry-run]
 python pipelines/publish.py hub --set folder=DIR --set repo=USER/NAME --set public=true …

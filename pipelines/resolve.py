@@ -1,4 +1,4 @@
-"""Label clusters as most of their reviewers do, and images as their clusters.
+"""Label clusters by the majority of their reviewers, and images by their clusters.
 
 python pipelines/resolve.py default --set concepts=DIR --set votes=votes.csv --set out=DIR
 """

@@ -1,4 +1,4 @@
-"""Write a small corpus of PMC packages: ``python pipelines/sample.py OUT [--articles 24]``."""
+"""Generate synthetic PMC packages: ``python pipelines/sample.py OUT [--articles 24]``."""
 
 import argparse
 import json
@@ -16,11 +16,15 @@ parser.add_argument("--seed", type=int, default=0)
 
 
 def refuse_a_full_folder(path: Path) -> None:
-    """Create the folder. Raises ArtifactError if it can be none or holds something."""
+    """Create a folder.
+
+    Raises:
+        ArtifactError: If it cannot be created or is not empty.
+    """
     folder = Folder(str(path))
     folder.create()
-    if found := folder.entries():
-        raise ArtifactError(f"{path} is not empty ({', '.join(found[:3])} …): choose another one")
+    if entries := folder.entries():
+        raise ArtifactError(f"{path} is not empty ({', '.join(entries[:3])} …): choose another one")
 
 
 if __name__ == "__main__":

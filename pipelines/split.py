@@ -1,4 +1,4 @@
-"""Cut compound figures into panels with their own captions and citations, and publish all.
+"""Split compound figures into panels with their own captions and citations.
 
 python pipelines/split.py --set figures=DIR --set out=DIR
 ray job submit -- python pipelines/split.py --set figures=s3://… --set out=s3://…

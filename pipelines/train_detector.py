@@ -1,4 +1,4 @@
-"""Train a detector of panels on drawn figures, for split to take as further proposals.
+"""Train a panel detector on synthetic figures, for additional proposals in the split job.
 
 python pipelines/train_detector.py default --set out=DIR --set workers.gpus=1
 ray job submit -- python pipelines/train_detector.py default --set out=s3://… --set workers.gpus=1

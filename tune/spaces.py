@@ -1,11 +1,12 @@
-"""Named search spaces: the ablation tables of the papers, each with its columns and numbers.
+"""Search spaces: the ablation tables of the papers, with their columns and published scores.
 
-A space is a recipe of the job sweep: rows (``settings``), what all rows have in common (``base``)
-and the columns of results. A new one is a function and an entry in ``SPACES``.
+A space is a recipe of the sweep job: rows (``settings``), the settings that all rows share
+(``base``), and the columns of results. To add one, write a function and add it to ``SPACES``.
 
 Sources:
     BiomedCLIP: Zhang et al., NEJM AI 2025, supplementary tables 1-9, on 13.6 k pairs of PMC-15M's
-    val split. BMC-LongCLIP: Sun et al. 2025, table 1. BIOMEDICA: Lozano et al. 2025, section 15.
+        val split. BMC-LongCLIP: Sun et al. 2025, table 1. BIOMEDICA: Lozano et al. 2025, section
+        15.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ _BIOMEDCLIP = "BiomedCLIP, supplementary table {}: trained on PMC-15M, scored on
 
 
 def grid() -> SweepConfig:
-    """Any settings: give base.recipe and grid.NAME=[values]."""
+    """A grid of any settings: set base.recipe and grid.NAME=[values]."""
     return SweepConfig(corpus=REQUIRED, out=REQUIRED, base={})
 
 
@@ -79,7 +80,7 @@ def context_x_batch() -> SweepConfig:
 
 
 def batch_schedule() -> SweepConfig:
-    """BiomedCLIP, table 7: 40 epochs of 4k, or 64k after the first 8."""
+    """BiomedCLIP, table 7: 40 epochs with batches of 4k, or of 64k after the first 8."""
     return SweepConfig(
         corpus=REQUIRED,
         out=REQUIRED,
@@ -191,7 +192,7 @@ def image_size() -> SweepConfig:
 
 
 def base_model() -> SweepConfig:
-    """BiomedCLIP, table 8: OpenAI's CLIP trained on, or BiomedCLIP (not those left as they are)."""
+    """BiomedCLIP, table 8: fine-tuning of OpenAI's CLIP or of BiomedCLIP (trained rows only)."""
     return SweepConfig(
         corpus=REQUIRED,
         out=REQUIRED,
@@ -223,7 +224,7 @@ def base_model() -> SweepConfig:
 
 
 def learning_rate() -> SweepConfig:
-    """BIOMEDICA, section 15: learning rates of 1e-6, 1e-7, 1e-8, of which it took the largest."""
+    """BIOMEDICA, section 15: learning rates of 1e-6, 1e-7, 1e-8; the paper chose the largest."""
     return SweepConfig(
         corpus=REQUIRED,
         out=REQUIRED,
@@ -238,8 +239,8 @@ def learning_rate() -> SweepConfig:
 
 
 def base_weights() -> SweepConfig:
-    """BIOMEDICA, table 10: models to train on, those of open_clip with 224 px and 77 tokens."""
-    # The paper scores them as they are, by accuracy; a sweep trains each on and scores retrieval.
+    """BIOMEDICA, table 10: pretrained models of open_clip with 224 px and 77 tokens."""
+    # The paper reports zero-shot accuracy; a sweep fine-tunes each model and reports retrieval.
     # "commonpool" is several sets of weights in open_clip: of ViT-L-14 the one that bmca_clip
     # starts from; of ViT-B-32 the paper does not say which, and this is the unfiltered one.
     rows = (
@@ -263,7 +264,7 @@ def base_weights() -> SweepConfig:
                 changes={
                     "model.architecture": architecture,
                     "model.weights": weights,
-                    # The only ones that were not trained with CLIP's.
+                    # The only models not trained with CLIP's image normalization.
                     **(halves if weights == "laion2b_s32b_b82k" else {}),
                 },
             )

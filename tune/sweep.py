@@ -1,4 +1,4 @@
-r"""Train the models of a table and publish it: a space of settings over a recipe of pretrain.
+r"""Run a hyperparameter sweep of pretrain, and publish its tables, plots and best recipe.
 
 python tune/sweep.py context_length --set corpus=DIR --set out=DIR --dry-run
 python tune/sweep.py context_length --set corpus=DIR --set out=DIR --set base.recipe=tiny
@@ -7,8 +7,8 @@ python tune/sweep.py grid --set corpus=DIR --set out=DIR --set base.recipe=tiny 
 ray job submit -- python tune/sweep.py batch_size --set corpus=s3://… --set out=s3://… \
     --set base.workers.count=16 --set base.workers.gpus=1 --set asha.reduction=3
 
-A sweep that was killed goes on with the same command: trials that finished are not repeated, and
-those on their way go on from their checkpoints.
+An interrupted sweep resumes with the same command: finished trials are not repeated, and the others
+resume from their checkpoints.
 """
 
 from spaces import SPACES

@@ -1,8 +1,8 @@
-"""A chain of jobs: which step reads what another has published, and whether that is done.
+"""A chain of jobs, each of which reads the folders that earlier jobs published.
 
-A chain adds nothing to its steps: each is an ordinary job with its own recipe and settings, and the
-folder it publishes is all that is passed on. So a step that is published is not done again, and a
-killed chain goes on.
+A chain adds nothing to its steps: each step is an ordinary job with its own recipe and settings,
+and only published folders are passed on. Published steps are therefore not repeated, and an
+interrupted chain resumes.
 """
 
 import dataclasses
@@ -17,158 +17,163 @@ from biovl.core.config import Recipe
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError
 
 SHORT = {"source": "harvest.source"}
-"""What may be said shorter: ``--set source.path=…``."""
+"""Abbreviations of setting names: ``--set source.path=…``."""
 
 State = Literal["published", "begun", "to do", "differs", "unchecked"]
-"""Differs: something else is published there. Unchecked: what is published there is compared with
-what it reads, which is not there."""
+"""State of a step. ``published``: its output exists. ``begun``: it was interrupted. ``differs``: a
+folder with other settings is published there. ``unchecked``: a folder is published, but cannot be
+compared because its inputs do not exist yet."""
 
 
 @dataclass(frozen=True)
 class FirstOf:
-    """Of several steps the first that the chain does."""
+    """The first of several steps that is part of the chain."""
 
     steps: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A job as a part of a chain."""
+    """A job as a step of a chain."""
 
     name: str
     folder: str
-    """What it publishes, below the folder of the chain."""
+    """Name of its output folder in the folder of the chain."""
     config: type[Any]
     recipes: Mapping[str, Recipe[Any]]
     job: Callable[[Any], Manifest]
-    """Publishes ``config.out``; says at once what is published there, if it is the same."""
+    """Publishes ``config.out``; returns immediately if the same output is already published."""
     check: Callable[[Any, Mapping[str, Any]], None] = lambda config, made: None
-    """Raises what is known to stop the job before any step begins. Given the configurations of the
-    steps before it that are still to publish, by the folder they will publish."""
+    """Raises an error if the job is known to fail. Called before any step starts, with the
+    configurations of earlier steps that are not published yet, by output folder."""
     reads: Mapping[str, str | FirstOf | tuple[str, ...]] = field(default_factory=dict)
-    """By setting, the step whose folder it names. For a setting that takes several folders a tuple
-    of steps; those that the chain leaves out are left out of it."""
+    """For each input setting, the step whose output folder it is. A tuple of steps stands for a
+    setting with several folders; steps that are not part of the chain are omitted."""
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The steps that it may read from."""
+        """All steps that this step may read from."""
         return tuple(itertools.chain.from_iterable(map(_names, self.reads.values())))
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What a chain is to do."""
+    """Definition of a chain."""
 
     folder: str
-    """Local or ``s3://``; every step publishes below it."""
+    """Parent of all output folders, local or ``s3://``."""
     settings: Mapping[str, Mapping[str, Any]]
-    """By step that is done, its settings by name, and its recipe as ``recipe``."""
+    """For each step of the chain, its settings by name, including its recipe as ``recipe``."""
     name: str = ""
-    """Where settings differ from what is published, the new folders are called so as well."""
+    """Suffix of output folders whose settings differ from what is already published."""
     recipe: str = ""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A step of a chain with its configuration."""
+    """A step with its configuration and state."""
 
     step: Step
     config: Any
     state: State
     reason: str = ""
-    """Why what is published there is not what is asked for."""
+    """Difference between the published folder and this configuration; empty if there is none."""
     manifest: Manifest | None = None
-    """If what is asked for is published."""
+    """Manifest of the output, if it is published."""
 
     @property
     def out(self) -> str:
-        """The folder that the step publishes."""
+        """The output folder of the step."""
         return str(self.config.out)
 
 
 class StepFailed(BiovlError):
-    """A step could not do what it was asked for; the message begins with its name."""
+    """A step failed; the message begins with its name."""
 
 
 def read_chain(steps: Sequence[Step], recipe: str, values: Mapping[str, Any]) -> Chain:
-    """Return what values by dotted name ask for.
+    """Return a chain from settings by dotted name.
 
     Args:
-        steps: That there are.
-        recipe: What the values began as.
-        values: ``folder``, ``name``, ``source.…``, and settings by step: ``pretrain.epochs``. A
-            step is done if it has a ``recipe``; None leaves it out.
+        steps: All available steps.
+        recipe: Name of the recipe that the values are based on.
+        values: ``folder``, ``name``, ``source.…``, and settings by step, such as
+            ``pretrain.epochs``. A step is part of the chain if it has a ``recipe`` that is not
+            None.
 
     Raises:
-        ConfigError: If a name is neither, or the folder is missing.
+        ConfigError: If a name is unknown, or the folder is missing.
     """
     settings: dict[str, dict[str, Any]] = {step.name: {} for step in steps}
     own: dict[str, Any] = {}
-    for given, value in values.items():
-        head, dot, rest = given.partition(".")
-        name = f"{SHORT[head]}{dot}{rest}" if head in SHORT else given
+    for setting, value in values.items():
+        head, dot, rest = setting.partition(".")
+        name = f"{SHORT[head]}{dot}{rest}" if head in SHORT else setting
         head, _, rest = name.partition(".")
         if head in ("folder", "name") and not rest:
             own[head] = str(value)
         elif head in settings and rest:
-            # The last word counts, and is the last to be said.
+            # The last value wins, and keeps the order of the settings.
             settings[head].pop(rest, None)
             settings[head][rest] = value
         else:
             steps_named = ", ".join(f"{step.name}.…" for step in steps)
-            meant = configs.nearest(head, ["folder", "name", *SHORT, *settings])
+            hint = configs.nearest(head, ["folder", "name", *SHORT, *settings])
             raise ConfigError(
-                f"there is nothing called {given!r} to set; choose from folder, name, "
-                f"{', '.join(f'{short}.…' for short in SHORT)}, {steps_named}{meant}"
+                f"there is nothing called {setting!r} to set; choose from folder, name, "
+                f"{', '.join(f'{short}.…' for short in SHORT)}, {steps_named}{hint}"
             )
     if not own.get("folder"):
         raise ConfigError("folder is required: --set folder=DIR, or s3://…")
     if "/" in own.get("name", ""):
         raise ConfigError(f"name is a part of the name of a folder, got {own['name']!r}")
-    asked = {name: given for name, given in settings.items() if given.get("recipe") is not None}
-    if not asked:
+    enabled = {
+        name: of_step for name, of_step in settings.items() if of_step.get("recipe") is not None
+    }
+    if not enabled:
         raise ConfigError("no step is asked for: --set STEP.recipe=NAME adds one")
-    return Chain(own["folder"].rstrip("/"), asked, own.get("name", ""), recipe)
+    return Chain(own["folder"].rstrip("/"), enabled, own.get("name", ""), recipe)
 
 
 def links(steps: Sequence[Step], chain: Chain) -> list[Link]:
-    """Return the steps of a chain in their order, as they are now; nothing is done.
+    """Return the steps of a chain in order, with their current state; nothing is run.
 
     Raises:
-        ConfigError: If a setting is not valid; every step is checked.
+        ConfigError: If a setting of any step is invalid.
     """
-    found: list[Link] = []
+    result: list[Link] = []
     for step in steps:
         if step.name in chain.settings:
-            found.append(link(step, chain, found))
-    return found
+            result.append(link(step, chain, result))
+    return result
 
 
 def link(step: Step, chain: Chain, before: Sequence[Link]) -> Link:
-    """Return a step with its configuration, and whether it is done.
+    """Return a step with its configuration and current state.
 
     Args:
-        step: Of the chain.
-        chain: What is to be done.
-        before: The steps before it.
+        step: The step.
+        chain: The chain.
+        before: The earlier steps of the chain.
 
     Raises:
-        ConfigError: If a setting is not valid, or a folder is read that no step publishes.
+        ConfigError: If a setting is invalid, or the step reads the output of a step that is not
+            part of the chain.
     """
     plain = _configured(step, chain, before)
     waits = any(o.step.name in step.sources and o.state != "published" for o in before)
-    found = _as_it_is(step, plain, waits=waits)
-    if not chain.name or found.state == "published":
-        return found
+    current = _as_it_is(step, plain, waits=waits)
+    if not chain.name or current.state == "published":
+        return current
     beside = dataclasses.replace(plain, out=f"{plain.out}-{chain.name}")
     return _as_it_is(step, beside, waits=waits)
 
 
 def check(found: Sequence[Link]) -> None:
-    """Refuse a chain one of whose steps is known to fail, before anything is done.
+    """Check all steps that are not published yet, before any of them is run.
 
     Raises:
-        StepFailed: With the first such step and its reason.
+        StepFailed: With the first step that is known to fail, and the reason.
     """
     made: dict[str, Any] = {}
     for each in found:
@@ -182,7 +187,7 @@ def check(found: Sequence[Link]) -> None:
 
 
 def refuse_unused(given: Sequence[str], chain: Chain, steps: Sequence[Step]) -> None:
-    """Refuse settings that a person gave to steps that the chain leaves out.
+    """Reject settings of steps that are not part of the chain.
 
     Raises:
         ConfigError: With the first such setting.
@@ -197,7 +202,7 @@ def refuse_unused(given: Sequence[str], chain: Chain, steps: Sequence[Step]) -> 
 
 
 def refusal(found: Link, steps: Sequence[Step], chain: Chain) -> str:
-    """Return why a step cannot publish, and what can be done without losing anything unasked."""
+    """Return the error message for an output folder with other settings, with ways to proceed."""
     stale = {found.step.name}
     folders = [found.out]
     for step in steps:
@@ -233,11 +238,11 @@ def _configured(step: Step, chain: Chain, before: Sequence[Link]) -> Any:
     for setting, source in step.reads.items():
         if setting in given:
             continue
-        found = [published[name] for name in _names(source) if name in published]
+        folders = [published[name] for name in _names(source) if name in published]
         if isinstance(source, tuple):
-            wired[setting] = found
-        elif found:
-            wired[setting] = found[0]
+            wired[setting] = folders
+        elif folders:
+            wired[setting] = folders[0]
         else:
             raise ConfigError(
                 f"{step.name} reads what {' or '.join(_names(source))} publishes, which this chain "
@@ -259,7 +264,7 @@ def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:
     if waits:
         return Link(step, config, "unchecked", "published; is compared when what it reads is there")
     try:
-        # Who published a folder knows best whether it is the same, and does nothing then.
+        # The job itself compares the settings, and returns immediately if they are the same.
         return Link(step, config, "published", manifest=step.job(config))
     except ArtifactError as error:
         return Link(step, config, "differs", str(error))

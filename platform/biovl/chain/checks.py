@@ -1,8 +1,8 @@
-"""What can be known of the steps of a chain before the first one begins.
+"""Checks of the steps of a chain before the first one starts.
 
-A job checks its settings and inputs when it starts, which for the last one of a chain may be days
-later. Here each step is checked as far as its inputs exist; those that an earlier step of the chain
-will publish are taken from its configuration.
+A job checks its settings and inputs when it starts. For the last job of a chain that may be days
+later. Here each step is checked as far as its inputs exist already; the properties of inputs that
+earlier steps will publish are taken from the configurations of those steps.
 """
 
 from collections.abc import Mapping
@@ -37,16 +37,16 @@ from biovl.split.config import SplitConfig
 from biovl.split.detector import config as detection
 
 Made = Mapping[str, Any]
-"""The configurations of earlier steps that will publish, by the folder they will publish."""
+"""Configurations of earlier steps that are not published yet, by output folder."""
 
 
 def check_harvest(config: HarvestConfig, made: Made) -> None:
-    """Check the settings of the source, that it holds something, and where it is published."""
+    """Check the settings of the source, that it is not empty, and the output folder."""
     harvesting.check(config)
 
 
 def check_split(config: SplitConfig, made: Made) -> None:
-    """Check that figures and detector exist."""
+    """Check that the figures and the detector exist."""
     _published(made, config.figures, "figures")
     _published(made, config.detector, detection.KIND)
 
@@ -66,13 +66,13 @@ def check_cluster(config: Any, made: Made) -> None:
 
 
 def check_resolve(config: ResolveConfig, made: Made) -> None:
-    """Check that votes and taxonomy can be read."""
+    """Check that the votes and the taxonomy can be read."""
     resolve_job.check(config)
 
 
 def check_assemble(config: AssembleConfig, made: Made) -> None:
-    """Check that every input exists, and has the columns that rules and texts read."""
-    asked = rules.make_rules(config.rules)
+    """Check that every input exists, and that it has the columns used by rules and texts."""
+    enabled_rules = rules.make_rules(config.rules)
     for uri in (config.figures, *config.updates):
         _published(made, uri, *KINDS)
     for uri in config.leaks:
@@ -81,12 +81,12 @@ def check_assemble(config: AssembleConfig, made: Made) -> None:
     for uri in config.columns:
         _published(made, uri, "columns")
     if not config.columns:
-        rules.check_columns(asked, names)
+        rules.check_columns(enabled_rules, names)
         assembling.check_columns(config, pairs.CANDIDATE_SCHEMA)
 
 
 def check_pretrain(config: PretrainConfig, made: Made) -> None:
-    """Check the settings of the model, weights and trackers, and whether the corpus fits."""
+    """Check the settings of the model, weights and trackers, and that they match the corpus."""
     described = describe(config.model)
     if config.corpus in made:
         plain = configs.to_plain(made[config.corpus])
@@ -97,7 +97,7 @@ def check_pretrain(config: PretrainConfig, made: Made) -> None:
 
 
 def check_index(config: IndexConfig, made: Made) -> None:
-    """Check that every input exists, and that faiss knows the factory."""
+    """Check that every input exists, and that the faiss factory string is valid."""
     _published(made, config.corpus, "corpus")
     _published(made, config.previous or "", "index")
     for uri in config.updates:
@@ -111,7 +111,7 @@ def check_index(config: IndexConfig, made: Made) -> None:
 
 
 def check_benchmark(config: BenchmarkConfig, made: Made) -> None:
-    """Check the settings of tasks, and that models and data exist."""
+    """Check the settings of the tasks, and that models and data exist."""
     for uri in config.named_models().values():
         if uri not in made:
             encoders.describe(uri)

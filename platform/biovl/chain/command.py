@@ -1,4 +1,4 @@
-"""What a command line asks of a chain."""
+"""The command line of a chain."""
 
 import argparse
 import inspect
@@ -18,15 +18,15 @@ def from_command_line(
     about: str | None,
     arguments: Sequence[str] | None = None,
 ) -> tuple[Chain, bool]:
-    """Return the chain that is asked for, and whether it shall only be shown.
+    """Return the chain of a command line, and whether it is a dry run.
 
-    Ends the process with status 2 and the reason on standard error when it is not valid.
+    Exits with status 2 and a message on standard error if the arguments are invalid.
 
     Args:
-        steps: That there are.
-        recipes: Of chains, by name.
-        about: What the script does.
-        arguments: None takes those of the process.
+        steps: All available steps.
+        recipes: Chain recipes by name.
+        about: Description of the script.
+        arguments: Command-line arguments; by default those of the process.
     """
     parser = argparse.ArgumentParser(
         description=textwrap.dedent(about or "").strip(),
@@ -44,12 +44,14 @@ def from_command_line(
         "more",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show every step and whether it is done, and stop"
+        "--dry-run",
+        action="store_true",
+        help="print every step with its settings and state, and exit",
     )
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     try:
-        values, names = dict(recipes[given.recipe]()), list[str]()
-        for text in given.changes:
+        values, names = dict(recipes[parsed.recipe]()), list[str]()
+        for text in parsed.changes:
             name, value = configs.change_of(text)
             names.append(name)
             if name[-1] in "+-" and name in values:
@@ -59,9 +61,9 @@ def from_command_line(
             for before in (name, f"{name}+", f"{name}-"):
                 values.pop(before, None)
             values[name] = value
-        chain = read_chain(steps, given.recipe, values)
+        chain = read_chain(steps, parsed.recipe, values)
         refuse_unused(names, chain, steps)
-        return chain, given.dry_run
+        return chain, parsed.dry_run
     except ConfigError as error:
         parser.exit(2, f"{error}\n")
 
@@ -73,7 +75,7 @@ def _manual(steps: Sequence[Step], recipes: Mapping[str, ChainRecipe]) -> str:
     lines += [
         *("", "settings:"),
         "  folder       where every step publishes, local or s3:// (required)",
-        "  name         publish what differs from what is there beside it: model-NAME/",
+        "  name         suffix of folders whose settings differ from those published: model-NAME/",
         "  source.…     harvest.source.…",
     ]
     for step in steps:

@@ -1,21 +1,22 @@
-"""Named chains: which steps they do, by which recipe of each, and what is changed in it."""
+"""Recipes of chains: which steps are run, the recipe of each, and changes to its settings."""
 
 from collections.abc import Callable
 from typing import Any
 
 ChainRecipe = Callable[[], dict[str, Any]]
-"""Returns settings by dotted name, complete but for what only the user knows. A step's ``recipe``
-is one of its own; they stay apart because the same setting may belong to several steps."""
+"""Returns settings by dotted name, complete except for those that only the user knows.
+``STEP.recipe`` is the recipe of a step; steps are prefixed because the same setting may belong to
+several."""
 
 
 def demo() -> dict[str, Any]:
-    """The embedded sample: minutes on two cores (needs folder, source.path)."""
+    """Synthetic sample articles: minutes on two cores (needs folder, source.path)."""
     return {
         "harvest.recipe": "packages",
         "harvest.packages_per_unit": 8,
         "assemble.recipe": "small",
         "pretrain.recipe": "tiny",
-        # A hundred pairs are learnt by heart after a few epochs more.
+        # With a few more epochs the model would memorize the hundred pairs.
         "pretrain.epochs": 16,
         "pretrain.validation.every_epochs": 8,
         "index.recipe": "default",
@@ -28,7 +29,7 @@ def laptop() -> dict[str, Any]:
     return {
         "harvest.recipe": "packages",
         "assemble.recipe": "small",
-        # Decoded in every epoch, and looked at in 64 px.
+        # Images are decoded in every epoch and resized to 64 px.
         "assemble.image.short_side_px": 288,
         "pretrain.recipe": "tiny",
         "index.recipe": "default",
@@ -40,7 +41,7 @@ def pmc() -> dict[str, Any]:
     """PMC on a cluster: BiomedCLIP as published, on 16 GPUs (needs folder, source.path)."""
     return {
         "harvest.recipe": "packages",
-        # A receipt per unit: of nine million articles 18,000.
+        # One receipt per unit: 18,000 for nine million articles.
         "harvest.packages_per_unit": 512,
         "assemble.recipe": "pmc_15m",
         "pretrain.recipe": "biomedclip",
@@ -54,18 +55,18 @@ def pmc() -> dict[str, Any]:
 
 
 def fine_grained() -> dict[str, Any]:
-    """Panels with captions of their own, for figures, and a model of them, on 16 GPUs."""
+    """Like pmc, with compound figures split into panels with captions of their own, on 16 GPUs."""
     return {**pmc(), "split.recipe": "default"}
 
 
 def concepts() -> dict[str, Any]:
-    """Figures to clusters for people to name; with their votes on to pairs filtered by concept."""
+    """Cluster figures for manual labelling; after the votes, assemble pairs filtered by concept."""
     return {
         "harvest.recipe": "packages",
         "annotate.recipe": "dinov2",
         "cluster.recipe": "default",
-        # The votes are there when people have given them: resolve.recipe=default
-        # resolve.votes=votes.csv, and assemble.recipe=concept_filtered.
+        # After manual labelling, add resolve.recipe=default resolve.votes=votes.csv and
+        # assemble.recipe=concept_filtered.
         "resolve.recipe": None,
         "assemble.recipe": None,
     }
@@ -78,4 +79,4 @@ RECIPES: dict[str, ChainRecipe] = {
     "fine_grained": fine_grained,
     "concepts": concepts,
 }
-"""Of the whole chain, by step: its ``recipe``, and settings that replace those of it."""
+"""Recipes of chains, by name."""

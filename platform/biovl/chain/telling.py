@@ -1,4 +1,4 @@
-"""What a chain says of itself: what it will do, what it has done, and the page about it."""
+"""Reports of a chain: the dry run, the results, and the HTML summary."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from biovl.core.artifacts import Draft, Folder, to_json
 
 
 def plan(chain: Chain, links: Sequence[Link]) -> str:
-    """Return every step of a chain with its settings and how far it is, for a person."""
+    """Return every step of a chain with its settings and state, as text."""
     lines = []
     for link in links:
         recipe = chain.settings[link.step.name]["recipe"]
@@ -31,12 +31,12 @@ def plan(chain: Chain, links: Sequence[Link]) -> str:
 
 
 def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **more: Any) -> str:
-    """Keep what published folders do not say, write the page, and return where it is.
+    """Save the notes of a chain, write the HTML summary, and return its path.
 
     Args:
-        chain: What was done.
-        links: The steps that are published.
-        seconds: By step done now, what it took; added to what it took before it was redone.
+        chain: The chain.
+        links: The published steps.
+        seconds: Durations of the steps that were run now.
         more: Other fields of ``Notes``.
     """
     folder = Folder(chain.folder)
@@ -48,13 +48,13 @@ def note(chain: Chain, links: Sequence[Link], seconds: Mapping[str, float], **mo
     folder.write(f"story{suffix}.json", to_json(dataclasses.asdict(notes)))
     story = read_story(chain.folder, {link.step.name: link.out for link in links}, notes)
     folder.write(f"summary{suffix}.html", render(story).encode())
-    # Where files are written before they are whole; the folder itself is nobody's draft.
+    # Remove the temporary files of atomic writes.
     Draft(chain.folder).clear()
     return f"{chain.folder}/summary{suffix}.html"
 
 
 def outcome(chain: Chain, links: Sequence[Link]) -> str:
-    """Return the folders that are there, what went in and out of each, and how long it took."""
+    """Return the output folders with their counts and durations, as text."""
     suffix = f"-{chain.name}" if chain.name else ""
     notes = read_notes(chain.folder, f"story{suffix}.json")
     width = max(len(link.out) for link in links) + 1
@@ -63,11 +63,11 @@ def outcome(chain: Chain, links: Sequence[Link]) -> str:
         if link.manifest is None:
             continue
         took = _took(notes, link.step.name)
-        said = flows(link.manifest)
-        first = said[0].line if said else link.manifest.kind
+        counts = flows(link.manifest)
+        first = counts[0].line if counts else link.manifest.kind
         lines.append(f"  {link.out + '/':<{width}}  {took:>7}  {first}")
-        for flow in said:
-            if flow is not said[0]:
+        for flow in counts:
+            if flow is not counts[0]:
                 lines.append(f"  {'':<{width}}  {'':>7}  {flow.line}")
             for reason, count in sorted(flow.dropped.items(), key=lambda item: -item[1]):
                 lines.append(f"  {'':<{width}}  {'':>7}    {count:>7,}  {reason}")
@@ -75,7 +75,7 @@ def outcome(chain: Chain, links: Sequence[Link]) -> str:
 
 
 def summary(chain: Chain, links: Sequence[Link], page: str) -> str:
-    """Return a line of JSON with the counts of every step."""
+    """Return the counts of every step as a line of JSON."""
     steps = {link.step.name: link.manifest.counts for link in links if link.manifest is not None}
     return json.dumps({"out": chain.folder, "summary": page, "steps": steps})
 

@@ -1,5 +1,5 @@
-"""What a chain has published, told on one page: ``summary.html``, which needs nothing else.
+"""An HTML summary of the results of a chain: ``summary.html``, a single self-contained file.
 
-Everything on it comes from published folders; what they do not say (how long a step took, what the
-service was asked) stands beside them in ``story.json``.
+All its contents come from published folders, except for durations of steps and searches sent to the
+service, which are stored in ``story.json``.
 """

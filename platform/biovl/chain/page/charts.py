@@ -1,4 +1,4 @@
-"""Charts as SVG in the colours of the page, light and dark; no script."""
+"""SVG charts in the colours of the page, for light and dark mode, without scripts."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from biovl.chain.page.markup import Html, element
 _WIDTH, _HEIGHT = 520, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 14, 48
 _POINTS = 400
-"""Longer curves are drawn by means over equal parts."""
+"""Maximum points of a curve; longer curves are averaged over equal intervals."""
 
 Place = Callable[[float], float]
 
@@ -22,7 +22,7 @@ class Curve:
     xs: Sequence[float]
     ys: Sequence[float]
     look: str
-    """Of ``style.css``: first, second, third or pale."""
+    """Class of ``style.css``: first, second, third or pale."""
     dots: bool = False
 
 
@@ -34,14 +34,14 @@ def lines(
     levels: Mapping[str, float] | None = None,
     percent: bool = False,
 ) -> Html:
-    """Draw curves over numbers, with named levels as dashed lines; the axis begins at zero.
+    """Return a line chart, with named levels as dashed lines; the y axis begins at zero.
 
     Args:
-        title: For those who cannot see it.
+        title: Accessible description.
         curves: At least one, with at least one point.
-        x: What is along.
-        levels: Heights by name.
-        percent: Whether heights are shares of 1.
+        x: Label of the x axis.
+        levels: Heights of the dashed lines, by name.
+        percent: Whether y values are fractions, to be shown as percentages.
     """
     levels = levels or {}
     most = max([*(max(curve.ys) for curve in curves), *levels.values(), 1e-9])
@@ -50,11 +50,11 @@ def lines(
     first, last = min(min(c.xs) for c in curves), max(max(c.xs) for c in curves)
     place_x = _scale(first, last if last > first else first + 1, _LEFT + 8, _WIDTH - _RIGHT - 8)
     place_y = _scale(0, max(ticks[-1], most * 1.06), _HEIGHT - _BOTTOM, _TOP)
-    drawn = [*_grid(ticks, place_y, percent), *_marks(along, place_x), _name_x(x)]
+    elements = [*_grid(ticks, place_y, percent), *_marks(along, place_x), _name_x(x)]
     for name, height in levels.items():
         y = place_y(height)
-        drawn.append(element("line", class_="level", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y))
-        drawn.append(
+        elements.append(element("line", class_="level", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y))
+        elements.append(
             element(
                 "text", name, class_="level-name", x=_WIDTH - _RIGHT, y=y - 6, text_anchor="end"
             )
@@ -62,13 +62,13 @@ def lines(
     for curve in curves:
         xs, ys = _thinned(curve.xs, curve.ys)
         points = " ".join(f"{place_x(a):.1f},{place_y(b):.1f}" for a, b in zip(xs, ys, strict=True))
-        drawn.append(element("polyline", class_=f"curve {curve.look}", points=points))
+        elements.append(element("polyline", class_=f"curve {curve.look}", points=points))
         if curve.dots:
-            drawn += [
+            elements += [
                 element("circle", class_=f"dot {curve.look}", cx=place_x(a), cy=place_y(b), r=4)
                 for a, b in zip(xs, ys, strict=True)
             ]
-    return _svg(title, drawn)
+    return _svg(title, elements)
 
 
 def histogram(
@@ -78,24 +78,28 @@ def histogram(
     x: str,
     marks: Mapping[str, float] | None = None,
 ) -> Html:
-    """Draw how often values are in ranges.
+    """Return a histogram.
 
     Args:
-        title: For those who cannot see it.
-        bars: From, to (beyond it), how often; one range after the other.
-        x: What is along.
-        marks: Values by name, as dashed lines.
+        title: Accessible description.
+        bars: (start, exclusive end, count) of consecutive bins.
+        x: Label of the x axis.
+        marks: Values marked by dashed lines, by name.
     """
     first, last = bars[0][0], bars[-1][1]
     most = max(count for *_, count in bars)
     ticks = _ticks(0, most, whole=True)
     place_x = _scale(first, last, _LEFT, _WIDTH - _RIGHT)
-    # Names of marks stand above the highest bar.
+    # Leave space for the names of marks above the highest bar.
     place_y = _scale(0, most * (1.16 if marks else 1.04), _HEIGHT - _BOTTOM, _TOP)
-    drawn = [*_grid(ticks, place_y), *_marks(_ticks(first, last, whole=True), place_x), _name_x(x)]
+    elements = [
+        *_grid(ticks, place_y),
+        *_marks(_ticks(first, last, whole=True), place_x),
+        _name_x(x),
+    ]
     for start, end, count in bars:
         left, right, top = place_x(start), place_x(end), place_y(count)
-        drawn.append(
+        elements.append(
             element(
                 "rect",
                 class_="bar",
@@ -108,35 +112,35 @@ def histogram(
     for name, value in (marks or {}).items():
         if first <= value <= last:
             at = place_x(value)
-            drawn.append(
+            elements.append(
                 element("line", class_="level", x1=at, x2=at, y1=_TOP, y2=_HEIGHT - _BOTTOM)
             )
-            drawn.append(element("text", name, class_="level-name", x=at + 5, y=_TOP + 11))
-    return _svg(title, drawn)
+            elements.append(element("text", name, class_="level-name", x=at + 5, y=_TOP + 11))
+    return _svg(title, elements)
 
 
 def bubbles(
     title: str, points: Sequence[tuple[float, float, int]], *, x: str, y: str, unit: float = 1.0
 ) -> Html:
-    """Draw how often pairs of values are, on axes that double: a circle's area is its count.
+    """Return a bubble chart on logarithmic axes: the area of a circle is proportional to its count.
 
     Args:
-        title: For those who cannot see it.
-        points: x, y, how often; x and y are above zero.
-        x: What is along.
-        y: What is up.
-        unit: How many doublings of both axes are left free around the points.
+        title: Accessible description.
+        points: (x, y, count); x and y are positive.
+        x: Label of the x axis.
+        y: Label of the y axis.
+        unit: Margin around the points, in powers of two.
     """
     lows = [math.log2(min(p[i] for p in points)) - unit for i in (0, 1)]
     highs = [math.log2(max(p[i] for p in points)) + unit for i in (0, 1)]
     place_x = _scale(lows[0], highs[0], _LEFT, _WIDTH - _RIGHT)
     place_y = _scale(lows[1], highs[1], _HEIGHT - _BOTTOM, _TOP)
     most = max(count for *_, count in points)
-    drawn = []
+    elements = []
     for power in range(math.ceil(lows[1]), math.floor(highs[1]) + 1):
-        drawn += _rule(place_y(power), f"{2**power:,}")
+        elements += _rule(place_y(power), f"{2**power:,}")
     for power in range(math.ceil(lows[0]), math.floor(highs[0]) + 1):
-        drawn.append(_mark(place_x(power), f"{2**power:,}"))
+        elements.append(_mark(place_x(power), f"{2**power:,}"))
     for across, up, count in sorted(points, key=lambda point: -point[2]):
         dot = element(
             "circle",
@@ -146,9 +150,9 @@ def bubbles(
             cy=f"{place_y(math.log2(up)):.1f}",
             r=f"{max(3.0, 26 * math.sqrt(count / most)):.1f}",
         )
-        drawn.append(dot)
-    drawn += [_name_x(x), element("text", y, class_="name", x=_LEFT + 8, y=_TOP + 12)]
-    return _svg(title, drawn)
+        elements.append(dot)
+    elements += [_name_x(x), element("text", y, class_="name", x=_LEFT + 8, y=_TOP + 12)]
+    return _svg(title, elements)
 
 
 def _svg(title: str, drawn: Sequence[Html]) -> Html:
@@ -163,10 +167,10 @@ def _svg(title: str, drawn: Sequence[Html]) -> Html:
 
 
 def _grid(ticks: Sequence[float], place: Place, percent: bool = False) -> list[Html]:
-    found = []
+    rules = []
     for tick in ticks:
-        found += _rule(place(tick), f"{tick:.0%}" if percent else f"{tick:,.10g}")
-    return found
+        rules += _rule(place(tick), f"{tick:.0%}" if percent else f"{tick:,.10g}")
+    return rules
 
 
 def _rule(at: float, text: str) -> list[Html]:
@@ -198,7 +202,7 @@ def _scale(low: float, high: float, at_low: float, at_high: float) -> Place:
 
 
 def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Return some round numbers from low to high."""
+    """Return round numbers between low and high for the ticks of an axis."""
     step = 10.0 ** math.floor(math.log10(max(high - low, 1e-9) / 4))
     for factor in (1, 2, 5, 10):
         if (high - low) / (step * factor) <= 5:

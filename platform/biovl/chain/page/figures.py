@@ -1,4 +1,4 @@
-"""Figures as cards: a small image, what it shows, where it is from and how it may be used."""
+"""Figures as cards: thumbnail, caption, source and licence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,11 +19,12 @@ _COLUMNS = (
     *("license_group", "split", "shard", "offset", "size"),
 )
 _LOOKED_AT = 4_096
-"""Figures are chosen among so many: the index of a large corpus is not read to its end."""
+"""Figures are selected among the first rows only, so that the index of a large corpus is not read
+completely."""
 
 
 def chosen(corpus: str, count: int) -> list[dict[str, Any]]:
-    """Return some figures of a corpus, each of another article while there are; the same always."""
+    """Return some figures of a corpus, deterministically, of different articles if possible."""
     folder = Folder(corpus)
     with folder.filesystem.open_input_file(folder.at("index.parquet")) as stream:
         file = pq.ParquetFile(stream)
@@ -33,7 +34,7 @@ def chosen(corpus: str, count: int) -> list[dict[str, Any]]:
     for row in rows:
         of_article.setdefault(row["article_id"], []).append(row)
     articles = list(of_article.values())
-    # The n-th of the n-th article, so that not all are first figures.
+    # The n-th figure of the n-th article, so that not all are first figures.
     turns = [
         figures[(number + turn) % len(figures)]
         for turn in range(count)
@@ -50,7 +51,7 @@ def _spread(items: Sequence[Any], count: int) -> list[Any]:
 
 
 def small_image(corpus: str, row: Mapping[str, Any]) -> bytes | None:
-    """Return a small JPEG of a pair of a corpus, None if it cannot be read."""
+    """Return a small JPEG of a pair of a corpus; None if it cannot be read."""
     try:
         files = read_pair(f"{corpus}/{row['shard']}", row["offset"], row["size"])
     except ArtifactError:
@@ -64,30 +65,30 @@ def small_image(corpus: str, row: Mapping[str, Any]) -> bytes | None:
 
 
 def licence(spdx: str | None) -> str:
-    """Return a licence as it is read: without the mark of one that SPDX does not list."""
+    """Return the display name of a licence; custom identifiers lose their prefix."""
     return (spdx or "no licence found").removeprefix("LicenseRef-")
 
 
 def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> Html:
-    """Return a figure as a card; a click on its caption shows all of it.
+    """Return a figure as a card; a click on the caption shows its full text.
 
     Args:
         about: Columns of a corpus or an index: caption, figure_label, journal, license …
         image: A small JPEG.
-        corner: What is written beside its label: a score.
+        corner: Text next to the label, such as a score.
     """
     label = about.get("figure_label") or "Figure"
-    shown = (
+    thumb = (
         picture(image, alt=f"{label} of {about['article_id']}")
         if image is not None
         else element("span", "no image", class_="no-image")
     )
     source = " · ".join(filter(None, [about.get("journal"), str(about.get("published") or "")[:4]]))
     group = about.get("license_group")
-    known = group if group in ("commercial", "noncommercial") else "other"
+    group_class = group if group in ("commercial", "noncommercial") else "other"
     return element(
         "li",
-        element("div", shown, class_="thumb"),
+        element("div", thumb, class_="thumb"),
         element(
             "div",
             element("h3", element("bdi", label), corner and element("span", corner)),
@@ -95,7 +96,7 @@ def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> 
             element(
                 "p",
                 element("bdi", source or about["article_id"], class_="journal"),
-                element("bdi", licence(about.get("license")), class_=f"badge {known}"),
+                element("bdi", licence(about.get("license")), class_=f"badge {group_class}"),
                 class_="source",
             ),
             class_="about",

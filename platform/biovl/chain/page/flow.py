@@ -1,4 +1,4 @@
-"""What came into each step and what went out, with the reason of everything in between."""
+"""Input and output counts of each step, with the reasons of dropped rows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ from biovl.core.artifacts import Manifest
 
 @dataclass(frozen=True)
 class Flow:
-    """Rows of one sort on their way through a step."""
+    """Counts of one kind of rows in a step."""
 
     what: str
     seen: int
     kept: int
     kept_are: str
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """How many, by reason; adds up to what was seen and not kept."""
+    """Counts by reason; their sum is ``seen - kept``."""
     into: Mapping[str, int] = field(default_factory=dict)
-    """Where those kept went; empty if all went the same way."""
+    """Counts of kept rows by destination, such as the split; empty if there is only one."""
     note: str = ""
 
     @property
     def line(self) -> str:
-        """All of it but the reasons, in words."""
+        """The counts in words, without the reasons."""
         split = ", ".join(f"{name} {count:,}" for name, count in self.into.items())
         ways = f" ({split})" if split else ""
         note = f"; {self.note}" if self.note else ""
@@ -33,19 +33,19 @@ class Flow:
 
 
 def flows(manifest: Manifest) -> list[Flow]:
-    """Return what became of the rows of a published folder; nothing for a kind not known here."""
+    """Return the row counts of a published folder; empty for unknown kinds."""
     of = _OF_KIND.get(manifest.kind)
     return of(manifest.counts) if of else []
 
 
 def _figures(counts: Mapping[str, Any]) -> list[Flow]:
-    found = []
+    result = []
     for what in ("articles", "figures"):
         about = counts[what]
         note = f"{counts['mentions']:,} paragraphs that cite them" if what == "figures" else ""
         flow = Flow(what, about["seen"], about["usable"], "usable", about["defects"], note=note)
-        found.append(flow)
-    return found
+        result.append(flow)
+    return result
 
 
 def _panels(counts: Mapping[str, Any]) -> list[Flow]:
@@ -76,7 +76,7 @@ def _concepts(counts: Mapping[str, Any]) -> list[Flow]:
 
 def _corpus(counts: Mapping[str, Any]) -> list[Flow]:
     figures, pairs = counts["figures"], counts["pairs"]
-    # Written in the order of the alphabet.
+    # The manifest stores them in alphabetical order.
     pairs = {split: pairs[split] for split in ("train", "val", "test") if split in pairs}
     return [Flow("figures", figures["seen"], figures["kept"], "pairs", counts["dropped"], pairs)]
 
@@ -115,4 +115,4 @@ _OF_KIND: dict[str, Callable[[Mapping[str, Any]], list[Flow]]] = {
     "index": _index,
     "report": _report,
 }
-"""Another kind of folder is another entry."""
+"""Functions by kind of folder."""

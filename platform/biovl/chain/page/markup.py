@@ -1,4 +1,4 @@
-"""HTML from Python values: whatever is not made here is text, and stays text."""
+"""Generate HTML from Python values; all text is escaped."""
 
 import base64
 import html
@@ -10,19 +10,19 @@ _EMPTY = {"img", "meta", "br", "rect", "circle", "path", "line", "polyline"}
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """A string that is HTML already and is not escaped."""
 
     __slots__ = ()
 
 
 def element(tag: str, *inside: Any, **attributes: Any) -> Html:
-    """Return an element. Strings in it are escaped, unless they are elements themselves.
+    """Return an HTML element. Strings in it are escaped, unless they are ``Html``.
 
     Args:
-        tag: Its name.
-        inside: Strings, numbers, elements or lists of them; None is left out.
-        attributes: By name; ``class_`` is class, ``view_box`` viewBox, any other ``_`` a hyphen.
-            None and False leave it out, True gives it no value.
+        tag: Name of the element.
+        inside: Strings, numbers, elements or lists of them; None is omitted.
+        attributes: Attributes by name; ``class_`` is class, ``view_box`` viewBox, any other ``_`` a
+            hyphen. None and False omit the attribute, True gives it no value.
     """
     opened = tag
     for name, value in attributes.items():
@@ -36,12 +36,12 @@ def element(tag: str, *inside: Any, **attributes: Any) -> Html:
 
 
 def joined(parts: Iterable[Any]) -> Html:
-    """Return parts one after the other, escaped where they are not elements."""
+    """Return the concatenation of parts, escaped unless they are ``Html``."""
     return Html("".join(map(_inner, parts)))
 
 
 def picture(data: bytes, *, alt: str, kind: str = "jpeg", **attributes: Any) -> Html:
-    """Return an image that holds its own bytes."""
+    """Return an <img> element with the image embedded as a data URL."""
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     return element("img", src=source, alt=alt, **attributes)
 
@@ -57,14 +57,13 @@ def _inner(part: Any) -> str:
 
 
 def _escaped(value: Any) -> str:
-    # Characters that steer (NUL, half of a surrogate pair, reversed direction) are no text, but
-    # for the ends of lines.
-    kept = (
+    # Remove control characters (NUL, lone surrogates, direction overrides) except line breaks.
+    printable = (
         c
         for c in str(value)
         if c in "\n\t" or (unicodedata.category(c) not in ("Cc", "Cs", "Cn") and c not in _TURNING)
     )
-    return html.escape("".join(kept), quote=True)
+    return html.escape("".join(printable), quote=True)
 
 
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

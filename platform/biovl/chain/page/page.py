@@ -1,4 +1,4 @@
-"""The page: its head, some large numbers, and the sections."""
+"""Assemble the page: head, key numbers and sections."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from biovl.core.artifacts import Folder
 _LOOK = Path(__file__).with_name("style.css")
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'"
-"""Whatever a caption says, a browser loads and runs nothing for this page."""
+"""Content-Security-Policy: the browser runs and loads nothing, whatever a caption contains."""
 
 
 _OWNERS: dict[Origin, str] = {
@@ -26,13 +26,13 @@ _OWNERS: dict[Origin, str] = {
 
 
 def render(story: Story, sections: Sequence[ModuleType] = SECTIONS) -> str:
-    """Return a whole HTML document that refers to nothing outside itself.
+    """Return a complete, self-contained HTML document.
 
     Args:
-        story: What is told; what is not published yet is left out.
-        sections: In their order.
+        story: Data of the page; sections without published data are omitted.
+        sections: Sections in order.
     """
-    told = [(module, body) for module in sections if (body := module.body(story)) is not None]
+    rendered = [(module, body) for module in sections if (body := module.body(story)) is not None]
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -42,7 +42,7 @@ def render(story: Story, sections: Sequence[ModuleType] = SECTIONS) -> str:
         element("title", f"{_title(story)} · biovl"),
         element("style", Html(_LOOK.read_text())),
     )
-    places = [element("a", module.TITLE, href=f"#{_id(module)}") for module, _ in told]
+    places = [element("a", module.TITLE, href=f"#{_id(module)}") for module, _ in rendered]
     body = element(
         "body",
         element(
@@ -65,7 +65,7 @@ def render(story: Story, sections: Sequence[ModuleType] = SECTIONS) -> str:
             ),
             [
                 element("section", element("h2", module.TITLE), body, id=_id(module))
-                for module, body in told
+                for module, body in rendered
             ],
         ),
         element(
@@ -78,7 +78,7 @@ def render(story: Story, sections: Sequence[ModuleType] = SECTIONS) -> str:
 
 
 def _origin(story: Story) -> Origin:
-    """Return what kind of data is shown: of the literature unless the corpus says otherwise."""
+    """Return the origin of the data: literature, unless the corpus states otherwise."""
     corpus = story.of("corpus")
     if corpus is None or not Folder(corpus.uri).exists("stats.json"):
         return "literature"
@@ -99,32 +99,32 @@ def _title(story: Story) -> str:
 def _lead(story: Story) -> str:
     recipe = f"Recipe {story.notes.recipe}: " if story.notes.recipe else ""
     names = ", ".join(chapter.step for chapter in story.chapters)
-    known = [chapter.seconds for chapter in story.chapters if chapter.seconds is not None]
-    minutes = f" in {sum(known) / 60:,.1f} minutes of work" if known else ""
+    seconds = [chapter.seconds for chapter in story.chapters if chapter.seconds is not None]
+    minutes = f" in {sum(seconds) / 60:,.1f} minutes of work" if seconds else ""
     return f"{recipe}{names}{minutes}." if names else "Nothing is published yet."
 
 
 def _facts(story: Story) -> list[tuple[str, str]]:
-    """Return the large numbers: each with what it counts."""
-    found: list[tuple[str, str]] = []
+    """Return the key numbers with their descriptions."""
+    facts: list[tuple[str, str]] = []
     figures, corpus = story.of("figures"), story.of("corpus")
     model, index = story.of("model"), story.of("index")
     if figures:
-        found.append((f"{figures.manifest.counts['articles']['usable']:,}", "articles read"))
-        found.append((f"{figures.manifest.counts['figures']['seen']:,}", "figures in them"))
+        facts.append((f"{figures.manifest.counts['articles']['usable']:,}", "articles read"))
+        facts.append((f"{figures.manifest.counts['figures']['seen']:,}", "figures in them"))
     if corpus:
-        found.append((f"{sum(corpus.manifest.counts['pairs'].values()):,}", "image-text pairs"))
+        facts.append((f"{sum(corpus.manifest.counts['pairs'].values()):,}", "image-text pairs"))
     if model:
-        found.append((f"{model.manifest.counts['steps']:,}", "steps of training"))
+        facts.append((f"{model.manifest.counts['steps']:,}", "steps of training"))
         scores = model.manifest.notes.get("validation")
         if scores:
             most = max(k for k in (1, 5, 10) if f"chance_recall_at_{k}" in scores)
             right = scores[f"text_to_image_recall_at_{most}"]
             by_chance = scores[f"chance_recall_at_{most}"]
-            found.append((f"{right:.0%}", f"right image among {most}; {by_chance:.0%} by chance"))
+            facts.append((f"{right:.0%}", f"right image among {most}; {by_chance:.0%} by chance"))
     if index:
-        found.append((f"{index.manifest.notes['rows']:,}", "figures to search"))
-    return found
+        facts.append((f"{index.manifest.notes['rows']:,}", "figures to search"))
+    return facts
 
 
 def _tile(number: str, what: str) -> Html:

@@ -1,4 +1,4 @@
-"""What there is to tell: published folders, and the notes beside them."""
+"""Input of the page: published folders, and the notes stored next to them."""
 
 import json
 from collections.abc import Mapping
@@ -10,49 +10,49 @@ from biovl.core.artifacts import Folder, Manifest, find_manifest
 
 @dataclass(frozen=True)
 class Chapter:
-    """A step that has published."""
+    """A published step."""
 
     step: str
     uri: str
     manifest: Manifest
     seconds: float | None = None
-    """What it took, in all its runs that came to an end; None if nobody noted it."""
+    """Duration of all completed runs of the step; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What published folders do not say; kept in ``story.json``."""
+    """Information that published folders do not contain; stored in ``story.json``."""
 
     recipe: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By step."""
+    """Durations by step."""
     searches: tuple[Mapping[str, Any], ...] = ()
-    """What a service was asked: ``asked`` in words, ``text`` or ``figure_id`` of the query,
+    """Searches sent to a service: ``asked`` (description), ``text`` or ``figure_id`` of the query,
     ``matching`` figures, ``took_ms``, and ``results`` with ``figure_id`` and ``score``."""
     screenshot: str = ""
-    """The page of the service as a browser showed it: a file in the folder."""
+    """File name of a screenshot of the search page, in the folder of the chain."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """All that a page tells."""
+    """All data of the page."""
 
     folder: str
     chapters: tuple[Chapter, ...]
     notes: Notes = Notes()
 
     def of(self, kind: str) -> Chapter | None:
-        """Return the chapter whose folder is of a kind (``corpus``), if there is one."""
+        """Return the step whose folder is of a kind, such as ``corpus``; None if there is none."""
         return next((item for item in self.chapters if item.manifest.kind == kind), None)
 
 
 def read_story(folder: str, published: Mapping[str, str], notes: Notes) -> Story:
-    """Return the story of the folders that are published.
+    """Return the data of the steps that are published.
 
     Args:
-        folder: Of the chain.
-        published: By step, in their order, the folder it publishes.
-        notes: What these do not say.
+        folder: Folder of the chain.
+        published: Output folder by step, in order.
+        notes: Information that the folders do not contain.
     """
     chapters = []
     for step, uri in published.items():
@@ -63,7 +63,7 @@ def read_story(folder: str, published: Mapping[str, str], notes: Notes) -> Story
 
 
 def read_notes(folder: str, name: str) -> Notes:
-    """Return what was noted in a folder, nothing if nothing was."""
+    """Return the notes of a folder; empty notes if the file does not exist."""
     if not Folder(folder).exists(name):
         return Notes()
     values = json.loads(Folder(folder).read(name))

@@ -1,4 +1,4 @@
-"""The parts of the page, a file each: ``TITLE``, and ``body(story)``, None if there is nothing."""
+"""Sections of the page: each file has ``TITLE`` and ``body(story)``, which may return None."""
 
 from types import ModuleType
 
@@ -29,4 +29,4 @@ SECTIONS: tuple[ModuleType, ...] = (
     shown,
     next_steps,
 )
-"""In the order in which they are told."""
+"""Sections in the order of the page."""

@@ -1,4 +1,4 @@
-"""What images are of: clusters, and the names that people have given them."""
+"""Section with clusters of images and the concepts that reviewers assigned."""
 
 from biovl.chain.page.markup import Html, element, picture
 from biovl.chain.page.reading import Story
@@ -11,7 +11,7 @@ _SHEET = "sheets.png"
 
 
 def body(story: Story) -> Html | None:
-    """Show some clusters, with their labels where there are votes."""
+    """Return some clusters, with labels if there are votes."""
     concepts = story.of("concepts")
     if concepts is None:
         return None

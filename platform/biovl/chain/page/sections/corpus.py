@@ -1,4 +1,4 @@
-"""What the pairs are like: lengths of captions, sizes of images, licences, years."""
+"""Section with statistics of the corpus: caption lengths, image sizes, licences, years."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _MOST_NAMES = 6
 
 
 def body(story: Story) -> Html | None:
-    """Draw what ``stats.json`` of the corpus says."""
+    """Return charts of ``stats.json`` of the corpus."""
     corpus = story.of("corpus")
     if corpus is None or not Folder(corpus.uri).exists("stats.json"):
         return None
@@ -46,7 +46,7 @@ def _captions(stats: Mapping[str, Any]) -> Html | None:
 
 
 def coarser(counts: Sequence[int], width: int) -> list[tuple[float, float, int]]:
-    """Return a histogram up to its last value in at most 28 bars: from, to, how often."""
+    """Return a histogram with at most 28 bins as (start, end, count), without trailing zeros."""
     filled = [number for number, count in enumerate(counts) if count]
     if not filled:
         return []
@@ -61,7 +61,7 @@ def coarser(counts: Sequence[int], width: int) -> list[tuple[float, float, int]]
 def _sizes(stats: Mapping[str, Any]) -> Html | None:
     per_octave = stats["image_sizes"]["bins_per_octave"]
     points = [
-        # The middle of a bin.
+        # The centre of a bin.
         (2 ** ((across + 0.5) / per_octave), 2 ** ((up + 0.5) / per_octave), count)
         for across, up, count in stats["image_sizes"]["bins"]
     ]
@@ -96,7 +96,7 @@ def _journals(stats: Mapping[str, Any]) -> Html | None:
 
 
 def bars(rows: Sequence[tuple[str, int, str]]) -> Html:
-    """Return a bar a row, the longest first: name, count, and the class of its colour."""
+    """Return a bar chart from (name, count, CSS class) rows, scaled to the longest bar."""
     ordered = sorted(rows, key=lambda row: -row[1])
     shown = ordered if len(ordered) <= _MOST_NAMES else ordered[: _MOST_NAMES - 1]
     rest = ordered[len(shown) :]

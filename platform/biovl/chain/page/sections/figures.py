@@ -1,4 +1,4 @@
-"""A contact sheet: some figures with their captions and licences."""
+"""Section with a sample of figures, their captions and licences."""
 
 from biovl.chain.page import figures
 from biovl.chain.page.markup import Html, element
@@ -10,7 +10,7 @@ _COUNT = 18
 
 
 def body(story: Story) -> Html | None:
-    """Show figures of different articles."""
+    """Return figures of different articles."""
     corpus = story.of("corpus")
     if corpus is None:
         return None

@@ -1,4 +1,4 @@
-"""What can be searched, and how surely what is nearest is found."""
+"""Section with the size and recall of the index."""
 
 from biovl.chain.page.markup import Html, element
 from biovl.chain.page.reading import Story
@@ -9,7 +9,7 @@ TITLE = "The index"
 
 
 def body(story: Story) -> Html | None:
-    """Tell the recall of the index, by what is searched and what with."""
+    """Return the recall of the index by indexed vectors and modality of the query."""
     index = story.of("index")
     if index is None:
         return None

@@ -1,4 +1,4 @@
-"""What came into each step, what went out, and why the rest did not."""
+"""Section with the input and output counts of each step, and the reasons of dropped rows."""
 
 from biovl.chain.page.flow import Flow, flows
 from biovl.chain.page.markup import Html, element
@@ -8,10 +8,10 @@ TITLE = "What became of everything"
 
 
 def body(story: Story) -> Html | None:
-    """Draw every step as bars that get shorter, with a reason for every row that is missing."""
+    """Return bars for every step, with the reason of every dropped row."""
     if not story.chapters:
         return None
-    # Articles are of another kind than the figures in them.
+    # Articles and figures are counted in different units.
     most: dict[bool, int] = {}
     for chapter in story.chapters:
         for flow in flows(chapter.manifest):
@@ -56,12 +56,12 @@ def _time(chapter: Chapter) -> Html | None:
 
 
 def _flow(flow: Flow, most: int) -> Html:
-    kept = 100 * flow.kept / most
-    # What stays visible: one lost article among millions.
+    share = 100 * flow.kept / most
+    # Keep even one dropped article among millions visible.
     lost = max(100 * (flow.seen - flow.kept) / most, 0.6 if flow.seen > flow.kept else 0)
     bar = element(
         "div",
-        element("span", class_="kept", style=f"width:{kept:.2f}%"),
+        element("span", class_="kept", style=f"width:{share:.2f}%"),
         element("span", class_="lost", style=f"width:{lost:.2f}%"),
         class_="bar-line",
         aria_hidden="true",

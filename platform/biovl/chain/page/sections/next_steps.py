@@ -1,4 +1,4 @@
-"""Where things are, and what to type next."""
+"""Section with the output folders and commands to continue with."""
 
 from biovl.chain.page.markup import Html, element
 from biovl.chain.page.reading import Story
@@ -6,7 +6,7 @@ from biovl.chain.page.reading import Story
 TITLE = "What next"
 
 _STEP = 4_096
-"""Pairs of a step of the recipe ``biomedclip``."""
+"""Batch size of the recipe ``biomedclip``, in pairs."""
 
 _OF_KIND = {
     "figures": "every figure with its caption, the paragraphs that cite it, and its image",
@@ -20,7 +20,7 @@ _OF_KIND = {
 
 
 def body(story: Story) -> Html | None:
-    """Name the folders, and a command for each thing that can be done with them."""
+    """Return the output folders, and commands that use them."""
     if not story.chapters:
         return None
     places = [
@@ -41,16 +41,16 @@ def body(story: Story) -> Html | None:
 
 def _commands(story: Story) -> list[Html]:
     model, index, corpus = story.of("model"), story.of("index"), story.of("corpus")
-    said: list[tuple[str, str]] = []
+    commands: list[tuple[str, str]] = []
     if model and index:
-        said.append(
+        commands.append(
             (
                 "Search in your browser, at http://127.0.0.1:8000",
                 f"serve run serve.app:build model={model.uri} index={index.uri}",
             )
         )
     if model:
-        said.append(
+        commands.append(
             (
                 "Embed images and texts in Python",
                 "from biovl.models.encoder import load\n\n"
@@ -60,17 +60,17 @@ def _commands(story: Story) -> list[Html]:
         )
     if corpus:
         pairs = corpus.manifest.counts["pairs"]["train"]
-        # A step of the recipe takes more pairs than a small corpus has.
+        # The batch of the recipe is larger than a small corpus.
         smaller = f"--set batch.pairs={2 ** (pairs.bit_length() - 1)} " if pairs < _STEP else ""
         if pairs:
-            said.append(
+            commands.append(
                 (
                     "See what training a real model on this corpus would take",
                     f"python pipelines/pretrain.py biomedclip --set corpus={corpus.uri} "
                     f"{smaller}--set out={story.folder}/biomedclip --dry-run",
                 )
             )
-        said.append(
+        commands.append(
             (
                 "Do the same with articles of your own",
                 "python pipelines/all.py laptop --set folder=DIR --set source.path=PACKAGES",
@@ -78,5 +78,5 @@ def _commands(story: Story) -> list[Html]:
         )
     return [
         element("div", element("p", what), element("pre", element("code", command)), class_="cmd")
-        for what, command in said
+        for what, command in commands
     ]

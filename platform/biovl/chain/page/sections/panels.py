@@ -1,4 +1,4 @@
-"""Compound figures with their panels drawn, and the caption of each beside them."""
+"""Section with compound figures, their panel boxes and captions."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ TITLE = "Panels"
 _SHOWN = 3
 _WIDTH_PX = 560
 _COLOURS = ("#0b6470", "#a3241d", "#7a4a00", "#1a6638", "#5b3f8c", "#8a2f5e", "#2c4fa3", "#4c555e")
-"""On white text and on most images they can be seen."""
+"""Visible on white text and on most images."""
 _COLUMNS = (
     *("figure_id", "parent_figure_id", "figure_label", "panel_label", "own_caption", "caption"),
     "box_px",
@@ -26,7 +26,7 @@ _COLUMNS = (
 
 
 def body(story: Story) -> Html | None:
-    """Show some figures that were cut, each of another article while there are."""
+    """Return some split figures, of different articles if possible."""
     chapter = story.of("panels")
     if chapter is None:
         return None
@@ -43,7 +43,7 @@ def body(story: Story) -> Html | None:
 
 
 def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
-    """Return the panels of some figures of the first part that has any."""
+    """Return the panels of some figures, from the first part that has any."""
     folder = Folder(chapter.uri)
     for part in _parts(chapter):
         with folder.filesystem.open_input_file(folder.at(part)) as stream:
@@ -51,7 +51,7 @@ def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
         of_figure: dict[str, list[dict[str, Any]]] = {}
         for row in table.filter(table["box_px"].is_valid()).to_pylist():
             of_figure.setdefault(row["parent_figure_id"], []).append({**row, "part": part})
-        # Those of four panels or nearly show best what is done; one an article.
+        # Prefer figures with about four panels, one per article.
         best = sorted(of_figure.values(), key=lambda panels: abs(len(panels) - 4))
         of_article = {panels[0]["article_id"]: panels for panels in reversed(best)}
         chosen = [panels for panels in best if of_article[panels[0]["article_id"]] is panels]
@@ -65,7 +65,7 @@ def _parts(chapter: Chapter) -> list[str]:
 
 
 def _cut(chapter: Chapter, panels: Sequence[Mapping[str, Any]]) -> Html | None:
-    """Return a figure with its panels, None if its image cannot be had any more."""
+    """Return a figure with its panels; None if its image is unavailable."""
     source = next((item.uri for item in chapter.manifest.inputs if item.name == "figures"), None)
     image = source and _image(source, panels[0]["part"], panels[0]["parent_figure_id"])
     if not image:
@@ -101,7 +101,7 @@ def _image(figures: str, part: str, figure_id: str) -> Image.Image | None:
 
 
 def _drawn(image: Image.Image, panels: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return a figure with a frame around each panel, as JPEG."""
+    """Return a JPEG of a figure with a frame around each panel."""
     scale = _WIDTH_PX / image.width
     small = image.resize((_WIDTH_PX, max(1, round(image.height * scale))), Image.Resampling.LANCZOS)
     draw = ImageDraw.Draw(small)
@@ -109,7 +109,7 @@ def _drawn(image: Image.Image, panels: Sequence[Mapping[str, Any]]) -> bytes:
         colour, box = _COLOURS[number % len(_COLOURS)], panel["box_px"]
         x0, y0, x1, y1 = (round(box[name] * scale) for name in ("x0", "y0", "x1", "y1"))
         draw.rectangle((x0, y0, max(x0, x1 - 1), max(y0, y1 - 1)), outline=colour, width=3)
-        # In the corner where labels seldom stand.
+        # In the corner where printed labels are rare.
         name = panel["panel_label"] or str(number + 1)
         font = ImageFont.load_default(15)
         width = draw.textlength(name, font=font) + 10

@@ -1,4 +1,4 @@
-"""What benchmarks say of the model, with how sure that is."""
+"""Section with benchmark scores and their confidence intervals."""
 
 import json
 from typing import Any
@@ -14,13 +14,13 @@ _MOST = 24
 
 
 def body(story: Story) -> Html | None:
-    """List the scores of every task with their intervals."""
+    """Return the scores of every task with their intervals."""
     report = story.of("report")
     if report is None or not Folder(report.uri).exists("scores.json"):
         return None
-    found = json.loads(Folder(report.uri).read("scores.json"))
-    # Those of parts of a benchmark are in the report.
-    whole = [score for score in found["scores"] if "/" not in score["name"]]
+    scores = json.loads(Folder(report.uri).read("scores.json"))
+    # Scores of subsets are in the report only.
+    whole = [score for score in scores["scores"] if "/" not in score["name"]]
     if not whole:
         return None
     rows = [

@@ -1,4 +1,4 @@
-"""Searches and what they find: those a service was asked, else some by the index's own vectors."""
+"""Section with example searches, sent to a service or made from vectors of the index."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,29 +25,29 @@ _OF_SPLIT = {
 
 
 def body(story: Story) -> Html | None:
-    """Show each question with the figures that answer it."""
+    """Return each query with its results."""
     of_index = story.of("index")
-    # What is in a bucket would be copied to be opened.
+    # Opening an index in a bucket would copy it.
     if of_index is None or "://" in of_index.uri:
         return None
     index = Index.open(of_index.uri)
-    asked = story.notes.searches or _by_own_vectors(index, Path(of_index.uri))
-    blocks = [block for search in asked if (block := _block(index, search)) is not None]
+    searches = story.notes.searches or _by_own_vectors(index, Path(of_index.uri))
+    blocks = [block for search in searches if (block := _block(index, search)) is not None]
     return element("div", blocks, class_="searches") if blocks else None
 
 
 def _by_own_vectors(index: Index, folder: Path) -> list[dict[str, Any]]:
-    """Ask with captions, and with an image, of articles that the model has not seen."""
+    """Search with captions, and with an image, of articles that were not trained on."""
     if not {"images", "captions"} <= set(index.manifest.notes["factories"]):
         return []
-    found: list[dict[str, Any]] = []
+    searches: list[dict[str, Any]] = []
     vectors_ND = np.load(folder / "captions.f16.npy", mmap_mode="r")
     for row, figure in _held_out(folder):
         part = QueryPart(vector_D=vectors_ND[row].astype(np.float32), kind="text")
         answer = index.search(Query(parts=[part], k=_HITS))
         ids = [hit.figure_id for hit in answer.hits]
         own = f"number {ids.index(figure['figure_id']) + 1}" if figure["figure_id"] in ids else ""
-        found.append(
+        searches.append(
             {
                 "asked": _OF_SPLIT[str(figure["split"])],
                 "text": figure["caption"],
@@ -56,11 +56,11 @@ def _by_own_vectors(index: Index, folder: Path) -> list[dict[str, Any]]:
                 "results": [{"figure_id": h.figure_id, "score": h.score} for h in answer.hits],
             }
         )
-    return found
+    return searches
 
 
 def _held_out(folder: Path) -> list[tuple[int, Mapping[str, Any]]]:
-    """Return some figures and their rows, of a split that was not trained on if there is one."""
+    """Return some figures with their rows, of a held-out split if there is one."""
     with pa.memory_map(str(folder / "table.arrow")) as file:
         reader = pa.ipc.open_file(file)
         if not reader.num_record_batches:
@@ -102,8 +102,8 @@ def _block(index: Index, search: Mapping[str, Any]) -> Html | None:
 def _query(index: Index, search: Mapping[str, Any]) -> Html | None:
     text = search.get("text")
     if text:
-        shown = text if len(text) <= 240 else f"{text[:240]}…"
-        return element("blockquote", element("bdi", shown))
+        excerpt = text if len(text) <= 240 else f"{text[:240]}…"
+        return element("blockquote", element("bdi", excerpt))
     figure_id = search.get("figure_id")
     image = index.thumbnail(figure_id) if figure_id else None
     if image is None:

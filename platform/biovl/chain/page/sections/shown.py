@@ -1,4 +1,4 @@
-"""The page of the service, as a browser has drawn it."""
+"""Section with a screenshot of the search page."""
 
 import io
 
@@ -14,7 +14,7 @@ _WIDTH_PX = 1_000
 
 
 def body(story: Story) -> Html | None:
-    """Show the picture that was noted, if it is there."""
+    """Return the screenshot, if it exists."""
     name = story.notes.screenshot
     if not name or not Folder(story.folder).exists(name):
         return None
@@ -29,7 +29,7 @@ def body(story: Story) -> Html | None:
 
 
 def smaller(png: bytes) -> bytes | None:
-    """Return a JPEG of at most 1000 px of width, None if this is no PNG."""
+    """Return a JPEG of at most 1000 px width; None if the input is not a PNG."""
     try:
         with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
             image.thumbnail((_WIDTH_PX, 4 * _WIDTH_PX), Image.Resampling.LANCZOS)

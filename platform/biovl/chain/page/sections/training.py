@@ -1,4 +1,4 @@
-"""How the model learned, and what it knows of articles that it has not seen."""
+"""Section with the training loss, and validation on articles that were not trained on."""
 
 import json
 import math
@@ -21,7 +21,7 @@ _LOOKS = {1: "first", 5: "second", 10: "third"}
 
 
 def body(story: Story) -> Html | None:
-    """Draw the loss and the recall of every epoch, and compare the last with guessing."""
+    """Return the loss and the recall by epoch, and compare the last recall with chance."""
     model = story.of("model")
     if model is None:
         return None
@@ -33,7 +33,7 @@ def _loss(model: Chapter) -> Html | None:
     folder = Folder(model.uri)
     if not folder.exists("metrics.jsonl"):
         return None
-    # A step that was done again after a failure is there twice; the last counts.
+    # Steps repeated after a failure occur twice; the last one counts.
     rows = {row["step"]: row for row in map(json.loads, folder.read("metrics.jsonl").splitlines())}
     steps = sorted(step for step, row in rows.items() if _is_number(row.get("loss")))
     if not steps:
@@ -51,7 +51,7 @@ def _loss(model: Chapter) -> Html | None:
 
 
 def _is_number(value: Any) -> bool:
-    # No loss, or one that is not finite, is no point of a curve.
+    # Skip missing and non-finite losses.
     return isinstance(value, int | float) and abs(value) < float("inf")
 
 
@@ -75,7 +75,7 @@ def _recalls(model: Chapter) -> list[Html]:
                 look,
                 dots=True,
             )
-            # Of fewer than k pairs there is no recall at k.
+            # Recall at k is undefined for fewer than k pairs.
             for k, look in _LOOKS.items()
             if all(f"{direction}_recall_at_{k}" in by_epoch[epoch] for epoch in epochs)
         ]
@@ -118,7 +118,7 @@ def _scores(model: Chapter) -> Html | None:
 
 
 def table(heads: list[str], rows: list[list[str]]) -> Html:
-    """Return a table; the first column names the rows."""
+    """Return an HTML table; the first column contains the row headers."""
     return element(
         "div",
         element(
