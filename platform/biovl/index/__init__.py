@@ -1,1 +1,1 @@
-"""The command ``index``, and search in what it publishes: vectors, words and filters."""
+"""The job ``index``, and search in its output: by vectors, words and filters."""

@@ -1,4 +1,4 @@
-"""The cells of an index that hold rows which fit, nearest first: where a filter is looked for."""
+"""Filtered search in an IVF index, restricted to cells that contain matching rows."""
 
 import contextlib
 import threading
@@ -12,40 +12,40 @@ import numpy as np
 
 from biovl.index.filters import Selection
 
-# Shapes: N rows, C cells, H cells that hold rows that fit, D dimensions, K results.
+# Shapes: N rows, C cells, H cells with matching rows, D dimensions, K results.
 
 _FAISS: Any = faiss
-"""Its type stubs do not know the keywords that its Python classes take."""
+"""Without type: its stubs lack the keyword arguments of its Python classes."""
 _COUNTED = 1_000_000
-"""Of selections of more rows an even sample of so many is counted: a tenth of a second at most."""
+"""Matching rows per cell are counted on an even sample if there are more rows: at most 0.1 s."""
 
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """The cells that hold rows which fit."""
+    """The cells that contain matching rows."""
 
     cells_H: np.ndarray
     fits_H: np.ndarray
-    """How many of their rows fit."""
+    """Number of matching rows per cell."""
     sizes_H: np.ndarray
-    """How many rows they have."""
+    """Number of rows per cell."""
 
 
 @dataclass(frozen=True, eq=False)
 class NearestCells:
-    """Cells that hold rows which fit, the nearest to a query first."""
+    """Cells with matching rows, by distance from a query."""
 
     cells_H: np.ndarray
     products_H: np.ndarray
-    """Inner products of the query and their centres, float32."""
+    """Inner products of the query and the centroids, float32."""
     fits_H: np.ndarray
-    """How many rows fit in them and in those before, int64."""
+    """Cumulative number of matching rows, int64."""
     seen_H: np.ndarray
-    """How many rows there are in them and in those before, int64."""
+    """Cumulative number of rows, int64."""
 
 
 class Cells:
-    """Of one index. Threads may share it."""
+    """The cells of an IVF index. Thread-safe."""
 
     def __init__(self, index: Any) -> None:
         self._transforms: list[Any] = []
@@ -56,12 +56,12 @@ class Cells:
             ]
         self._ivf = _FAISS.downcast_index(faiss.try_extract_index_ivf(index))
         self._keeps_alive = index
-        # Of a graph the vectors that it connects.
+        # The quantizer may be a graph, which stores the centroids.
         quantizer: Any = faiss.downcast_index(self._ivf.quantizer)
         if isinstance(quantizer, faiss.IndexHNSW):
             quantizer = faiss.downcast_index(quantizer.storage)
         centres = faiss.rev_swig_ptr(quantizer.get_xb(), self._ivf.nlist * self._ivf.d)
-        # In a mapped file they begin anywhere, and NumPy would copy them for every product.
+        # Unaligned in a mapped file: NumPy would copy them for every product.
         self._centres_CD = np.require(centres, requirements="A").reshape(self._ivf.nlist, -1)
         self._lock = threading.Lock()
         self._sizes_C: np.ndarray | None = None
@@ -69,7 +69,7 @@ class Cells:
         self._held: WeakKeyDictionary[Selection, Held] = WeakKeyDictionary()
 
     def holding(self, selection: Selection) -> Held:
-        """Return the cells that hold what fits; kept as long as the selection is."""
+        """Return the cells that contain rows of a selection; cached with the selection."""
         with self._lock:
             known = self._held.get(selection)
             if known is None:
@@ -77,8 +77,8 @@ class Cells:
         return known
 
     def nearest(self, query_D: np.ndarray, held: Held) -> NearestCells:
-        """Return those cells by their distance from a query, float32, shape [D]."""
-        # Where few hold anything the others' centres need not be read.
+        """Return these cells ordered by distance from a query, float32, shape [D]."""
+        # If only few cells contain matching rows, read only their centroids.
         few = len(held.cells_H) * 8 < len(self._centres_CD)
         query_1D = self._transformed(query_D[None])
         if few:
@@ -102,10 +102,13 @@ class Cells:
         end: int,
         selection: Selection,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores and rows of the ``k`` nearest that fit in some of the cells, or fewer."""
+        """Return scores and rows of the ``k`` nearest matching vectors in some of the cells.
+
+        Fewer are returned if the cells contain fewer.
+        """
         selector = _FAISS.IDSelectorBitmap(selection.bitmap)
         parameters = _FAISS.SearchParametersIVF(nprobe=end - first, sel=selector)
-        # Not its wrapper for arrays, which takes no parameters.
+        # The array wrapper of faiss does not accept search parameters.
         scores_K, rows_K = np.empty(k, np.float32), np.empty(k, np.int64)
         cells = np.ascontiguousarray(within.cells_H[first:end])
         products = np.ascontiguousarray(within.products_H[first:end], np.float32)
@@ -143,7 +146,7 @@ class Cells:
         return Held(cells_H, fits_C[cells_H], self._sizes_C[cells_H])
 
     def _look(self) -> np.ndarray:
-        """Note the cell of each row; return the sizes of cells."""
+        """Store the cell of each row; return the sizes of the cells."""
         lists = self._ivf.invlists
         small = self._ivf.nlist <= 1 << 16
         self._cell_N = np.zeros(self._ivf.ntotal, np.uint16 if small else np.int32)
@@ -155,9 +158,9 @@ class Cells:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Search with this thread alone."""
-    # A query is too small to share between threads; requests run beside each other instead. The
-    # number belongs to the calling thread and to faiss' own OpenMP: Torch's is another.
+    """Restrict OpenMP to the calling thread."""
+    # A query is too small to be parallelized; requests run concurrently instead. The setting is
+    # local to the calling thread and to the OpenMP runtime of faiss; PyTorch has its own.
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

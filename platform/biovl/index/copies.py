@@ -1,4 +1,4 @@
-"""The files of an index on this machine: where they are, or copied out of a bucket once."""
+"""Local files of an index: in place, or copied once from a bucket to a cache."""
 
 import contextlib
 import fcntl
@@ -26,22 +26,22 @@ MANIFEST_SHA256 = "manifest_sha256"
 
 _UNFINISHED = ".unfinished-"
 _THREADS = 4
-"""That compute checksums: together they read faster than most disks (2 GB/s each)."""
+"""Threads that compute checksums: together they are faster than most disks (2 GB/s each)."""
 _VERIFIED_MOST = 10_000
 _verified: set[tuple[object, ...]] = set()
 """Files whose checksum this process has verified: device, inode, size, time of change, checksum."""
 
 
 def is_local(uri: str) -> bool:
-    """Return whether files are read where they are."""
+    """Return whether the files can be memory-mapped in place."""
     return isinstance(Folder(uri).filesystem, pafs.LocalFileSystem)
 
 
 def in_place(uri: str, manifest: Manifest) -> Path:
-    """Return a local index's folder after verifying its files.
+    """Return the folder of a local index after verifying its files.
 
     Raises:
-        ArtifactError: If one is missing, truncated or damaged.
+        ArtifactError: If a file is missing, truncated or corrupt.
     """
     folder = Path(Folder(uri).path)
     verify(folder, manifest)
@@ -49,18 +49,18 @@ def in_place(uri: str, manifest: Manifest) -> Path:
 
 
 def copied(uri: str, manifest: Manifest, print_: str, cache: Path) -> Path:
-    """Return a folder of the cache with the files of an index, copied if they are not there.
+    """Return a cache folder with the files of an index; copy them if necessary.
 
-    A copy that is not whole is made anew: what it was made from still is.
+    An incomplete copy is replaced.
 
     Raises:
-        ArtifactError: If it cannot be copied; what was copied so far is deleted.
+        ArtifactError: If the copy fails; partial files are deleted.
     """
     target = cache / print_
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with _alone_in(cache):
-            # Of those that were killed: nobody copies beside whoever is alone.
+            # Left by interrupted processes: this process holds the lock.
             for left in cache.glob(f"{_UNFINISHED}*"):
                 shutil.rmtree(left, ignore_errors=True)
             if target.is_dir() and not _is_whole(target, manifest):
@@ -73,16 +73,16 @@ def copied(uri: str, manifest: Manifest, print_: str, cache: Path) -> Path:
 
 
 def discard(copy: Path) -> None:
-    """Delete a copy. Who has it open keeps what is open."""
+    """Delete a copy. Processes that have it open keep their data."""
     gone = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=copy.parent))
     with contextlib.suppress(FileNotFoundError):
-        # Renamed first, so that no copy is ever half there under its name.
+        # Renamed first, so that a partly deleted copy is never visible under its name.
         copy.rename(gone / copy.name)
     shutil.rmtree(gone, ignore_errors=True)
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Refuse what was cut short: what is mapped into memory and is not there ends the process."""
+    """Reject truncated files: reading past the end of a memory-mapped file raises SIGBUS."""
     for name, about in manifest.files.items():
         path = folder / _checked(name)
         found = path.stat().st_size if path.is_file() else None
@@ -91,13 +91,13 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
-    """Verify the sizes and checksums of an index's files.
+    """Verify the sizes and checksums of the files of an index.
 
-    A file is read once by a process, and again only if it has changed. An index of an earlier
-    version has no checksums: of it only the sizes are verified, and a warning is logged.
+    Each process reads a file once, and again only if it has changed. Indexes of earlier versions
+    have no checksums: only sizes are verified, and a warning is logged.
 
     Raises:
-        ArtifactError: If a file is damaged; names the file.
+        ArtifactError: With the name of the first corrupt file.
     """
     check_sizes(folder, manifest)
     known = {
@@ -113,15 +113,15 @@ def verify(folder: Path, manifest: Manifest) -> None:
             len(manifest.files) - len(known),
         )
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="verify") as threads:
-        # Each result is asked for, so that an exception is raised here.
+        # Iterate over the results, so that exceptions are raised here.
         list(threads.map(_verify_file, known.keys(), known.values()))
 
 
 def verify_manifest(uri: str, manifest: Manifest) -> None:
-    """Verify the checksum of an index's manifest, if it has one.
+    """Verify the checksum of the manifest of an index, if it has one.
 
     Raises:
-        ArtifactError: If it is damaged.
+        ArtifactError: If the manifest is corrupt.
     """
     expected = manifest.notes.get(MANIFEST_SHA256)
     if expected is not None and manifest_sha256(manifest) != expected:
@@ -140,13 +140,13 @@ def sha256_of(path: Path) -> str:
 def manifest_sha256(manifest: Manifest) -> str:
     """Return the SHA-256 of a manifest without its own checksum, in hexadecimal."""
     notes = {name: value for name, value in manifest.notes.items() if name != MANIFEST_SHA256}
-    # As they are once read again: keys are texts, and sorted as such.
+    # As after a round trip through JSON: keys are strings, in sorted order.
     values = json.loads(to_json(asdict(replace(manifest, notes=notes))))
     return hashlib.sha256(to_json(values)).hexdigest()
 
 
 def with_checksum(manifest: Manifest) -> Manifest:
-    """Return a manifest with the checksum of itself among its notes."""
+    """Return a manifest with its own checksum among its notes."""
     notes = {**manifest.notes, MANIFEST_SHA256: manifest_sha256(manifest)}
     return replace(manifest, notes=notes)
 
@@ -165,7 +165,7 @@ def _verify_file(path: Path, expected: str) -> None:
             f"{path} is damaged: its SHA-256 differs from the one in {MANIFEST}. Copy the index "
             "again, or rebuild it"
         )
-    # A change right after another may leave the time of the first.
+    # Two changes in quick succession may have the same time stamp.
     if time.time_ns() - status.st_ctime_ns > 10**9:
         if len(_verified) >= _VERIFIED_MOST:
             _verified.clear()
@@ -182,8 +182,8 @@ def _copy(source: Folder, manifest: Manifest, target: Path) -> None:
                 (draft / name).open("wb") as file,
             ):
                 shutil.copyfileobj(stream, file, 1 << 24)
-                # Without checksums a size is all that is verified later: what a crash leaves must
-                # not have it.
+                # Without checksums only sizes are verified later: a partial file must not have
+                # the final size.
                 file.flush()
                 os.fsync(file.fileno())
         verify(draft, manifest)
@@ -209,7 +209,7 @@ def _checked(name: str) -> str:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process copies into a folder; one that ends lets go."""
+    """Hold an exclusive lock on a cache folder; released when the process ends."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
 """Locate the corpus of an index: the folder that full images are read from.
 
-A manifest names the corpus as it was typed when the index was built. A relative path is resolved
-against the index's own folder first, and last against the working folder.
+The manifest contains the path of the corpus as given when the index was built. A relative path is
+resolved first against the folder of the index, and last against the working directory.
 """
 
 import os
@@ -18,7 +18,7 @@ NOTE = "corpus_from_index"
 def path_from_index(corpus: str, index: str) -> str | None:
     """Return a relative corpus path as seen from the folder of the index, for its manifest.
 
-    None where the path is not relative, or the index is in a bucket.
+    None if the path is absolute, or the index is in a bucket.
     """
     if not _is_relative(corpus) or "://" in index:
         return None
@@ -29,16 +29,16 @@ def path_from_index(corpus: str, index: str) -> str | None:
 def find_corpus(
     index: str, recorded: Input, *, noted: str | None = None, override: str | None = None
 ) -> str:
-    """Return the location of an index's corpus.
+    """Return the location of the corpus of an index.
 
-    Of several candidates, a corpus with the recorded fingerprint is preferred, else the first that
-    exists; if none does, the first is returned, and reading from it fails.
+    Of several candidates, a corpus with the recorded fingerprint is preferred, then the first that
+    exists. If none exists, the first is returned, and reading from it fails.
 
     Args:
-        index: The folder of the index.
+        index: Folder of the index.
         recorded: The input ``corpus`` of its manifest.
         noted: The note ``NOTE`` of its manifest.
-        override: Where the corpus is now, if somebody says so.
+        override: Location that replaces the recorded one.
     """
     candidates = list(dict.fromkeys(_candidates(index, recorded.uri, noted, override)))
     if len(candidates) == 1:
@@ -63,12 +63,12 @@ def _candidates(
         return
     if "://" not in index:
         folder = os.path.abspath(os.path.expanduser(index))
-        # The folder may be a link to a version of the index, or the link may be moved.
+        # The folder may be a symbolic link to a version of the index.
         folders = dict.fromkeys((folder, os.path.realpath(folder)))
         if noted is not None:
             for one in folders:
                 yield os.path.normpath(os.path.join(one, noted))
-        # Built before the note: the working folder then was probably a parent of the index.
+        # Built before the note existed: the working directory was probably a parent of the index.
         for one in folders:
             for parent in Path(one).parents:
                 yield os.path.normpath(parent / recorded)
@@ -80,7 +80,7 @@ def _is_relative(uri: str) -> bool:
 
 
 def _fingerprint(uri: str) -> str | None:
-    """Return the fingerprint of a published folder, or None where there is none."""
+    """Return the fingerprint of a published folder; None if nothing is published there."""
     try:
         return fingerprint(uri) if Folder(uri).exists(MANIFEST) else None
     except (BiovlError, OSError):

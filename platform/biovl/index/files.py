@@ -1,7 +1,7 @@
-"""The files of an index, made of its parts. Vectors and thumbnails pass through, never held whole.
+"""Write the files of an index from its parts; vectors and thumbnails are streamed.
 
-Filters, words and the check of recall map these files into memory, so they are made in a local
-folder: the one that is published, or one that is copied to the bucket when all is right.
+Filters, words and the recall measurement memory-map these files. They are therefore written to a
+local folder: the published one, or a temporary one that is uploaded to the bucket when complete.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from biovl.index.words import Words
 
 @contextlib.contextmanager
 def workplace(out: str) -> Iterator[Path]:
-    """Yield the local folder in which the files of an index are made; then they are in ``out``."""
+    """Yield a local folder for the files of an index; on success they are moved to ``out``."""
     folder = Folder(out)
     if isinstance(folder.filesystem, pafs.LocalFileSystem):
         yield Path(folder.path)
@@ -73,7 +73,7 @@ def train(config: IndexConfig, place: Path, name: str, factory: str) -> bytes:
 
 
 def write_index(config: IndexConfig, place: Path, name: str, rows: int) -> None:
-    """Write ``<name>.faiss``: the parts joined. Holds all codes in memory, once."""
+    """Write ``<name>.faiss``: the merged parts. Holds all codes in memory once."""
     folder = Draft(config.out).folder
     data = (folder.read(parts.filled(name, n)) for n in range(parts.part_count(config, rows)))
     index = vectors.merged(folder.read(parts.trained(name)), data)
@@ -81,10 +81,13 @@ def write_index(config: IndexConfig, place: Path, name: str, rows: int) -> None:
 
 
 def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Counter[str]:
-    """Write the table, its look-up, thumbnails and contents; return rows by licence group.
+    """Write the metadata table, its lookup, thumbnails and content hashes.
+
+    Returns:
+        Number of rows by licence group.
 
     Raises:
-        ArtifactError: If what stands beside a vector is not the pair of its row.
+        ArtifactError: If a vector belongs to another pair than its row.
     """
     folder = Draft(config.out).folder
     with (place / THUMBNAILS).open("wb") as stream:
@@ -107,7 +110,7 @@ def write_rows(config: IndexConfig, place: Path, rows: int, units: int) -> Count
 
 
 def _records(config: IndexConfig, rows: int, contents: BinaryIO) -> Iterator[np.ndarray]:
-    """Yield what stands beside the vectors of each part; keep what pairs are known by."""
+    """Yield the records of each part; write the content hashes."""
     for data in _gathered(config, "rows", rows):
         own_W = np.frombuffer(data, ROW)
         contents.write(np.ascontiguousarray(own_W["content"]).data)
@@ -115,7 +118,7 @@ def _records(config: IndexConfig, rows: int, contents: BinaryIO) -> Iterator[np.
 
 
 def _tables(config: IndexConfig, records: Iterator[np.ndarray]) -> Iterator[pa.Table]:
-    """Yield the rows of the index's table, checked against what stands beside the vectors."""
+    """Yield the rows of the metadata table, checked against the records of the vectors."""
     corpus = Folder(config.corpus)
     first = done = 0
     own_W = np.empty(0, ROW)
@@ -169,7 +172,7 @@ def _gathered(config: IndexConfig, kind: str, rows: int) -> Iterator[bytes]:
 
 
 def describe_files(place: Path) -> dict[str, dict[str, Any]]:
-    """Return size and SHA-256 of every file of the index, by its path in it."""
+    """Return size and SHA-256 of every file of the index, by relative path."""
     found = {}
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place).as_posix()
@@ -190,10 +193,10 @@ _PARTS = {
 
 
 def bytes_by_part(described: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Return what each part of an index weighs: all of it is mapped into memory when it is opened.
+    """Return the size of each part of an index. All files are memory-mapped when it is opened.
 
-    Searching touches codes, cells, filters and words whole; vectors, table and thumbnails where
-    something is found or compared again. ``contents.npy`` is never opened by a service.
+    Searching reads codes, cells, filters and words completely; vectors, table and thumbnails only
+    for hits and refined candidates. ``contents.npy`` is never opened by a service.
     """
     found: Counter[str] = Counter()
     for name, about in described.items():
@@ -204,7 +207,7 @@ def bytes_by_part(described: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 
 
 def write_filters_and_words(place: Path) -> list[str]:
-    """Write what filters and searches for words need; return the filters without any value."""
+    """Write the files for filters and word search; return the filter fields without values."""
     table = MetadataTable.open(place)
     FilterTable.build(table, place / "filters")
     batches = (batch.to_pylist() for batch in table.column("caption").iterchunks())

@@ -1,12 +1,12 @@
-"""Which figures a filter admits, from columns made once and mapped into memory.
+"""Filters of figures, on columns that are precomputed and memory-mapped.
 
-fields.json              the rows, and of each field how it is stored
-facets.json              figures per value: the most frequent values of each field, and years
-<field>.values.arrow     its values, sorted; a value's number is its place + 1, 0 is unknown
-<field>.codes.npy        the number of each row's value: fields with one value a figure
-<field>.starts.npy       for each value where its rows begin in …
-<field>.rows.npy         … the rows by value: fields with several values, or with very many
-year.codes.npy           the year itself, 0 is unknown
+fields.json              number of rows, and the storage format of each field
+facets.json              figure counts of the most frequent values of each field, and of years
+<field>.values.arrow     sorted values; the code of a value is its position + 1, 0 is null
+<field>.codes.npy        code of each row, for fields with one value per figure
+<field>.starts.npy       offset into rows.npy of each value, for other fields
+<field>.rows.npy         rows of each value: fields with several values, or with very many
+year.codes.npy           the year itself, 0 is null
 """
 
 import functools
@@ -31,26 +31,26 @@ from biovl.index.query import Filter, Years
 
 FIELDS = tuple(field.name for field in fields(Filter) if field.name != "year")
 COLUMNS = {"concept": "concepts", "mesh_term": "mesh_terms"}
-"""Fields of ``Filter`` that the table calls otherwise, because a figure has several."""
+"""Columns of the metadata table for ``Filter`` fields with another name."""
 LATER = frozenset({"panel_type", "panel_subtype"})
-"""Fields that filters of earlier versions do not have: of no figure they are known there."""
+"""Fields that indexes of earlier versions lack: there they are null for all figures."""
 FACET_VALUES = 50
-"""So many values of a field are offered, the most frequent; years all."""
+"""Number of most frequent values listed per field; years are listed completely."""
 
 _MOST_CODES = 65_535
-"""Fields with more values are stored by value: looking at every row would take longer."""
+"""Fields with more values are stored by value: scanning every row would be slower."""
 _PIECE = 65_536
-"""Rows that are looked at at a time while filters are made."""
+"""Rows per batch while filters are built."""
 _CACHE_BYTES = 256 << 20
 _CACHE_FILTERS = 256
 _CACHE_CHARS = 4_096
-"""Filters of longer values are not kept: whoever asks chooses how long."""
+"""Filters with longer values are not cached: clients control their length."""
 
 Storage = Literal["codes", "rows"]
 
 
 class FilterSource(Protocol):
-    """A ``MetadataTable``, or a ``pa.Table`` of ``metadata.SCHEMA``."""
+    """A ``MetadataTable``, or a ``pa.Table`` with ``metadata.SCHEMA``."""
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a column."""
@@ -59,21 +59,21 @@ class FilterSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The rows that a filter admits."""
+    """The rows that match a filter."""
 
     count: int
     bitmap: np.ndarray | None = None
-    """Row i is bit ``i % 8`` of byte ``i // 8``; uint8. None: all rows."""
+    """Row i is bit ``i % 8`` of byte ``i // 8``; uint8. None: all rows match."""
 
     def rows(self, step: int = 1) -> np.ndarray | None:
-        """Return the rows in order, int64; None: all rows.
+        """Return the matching rows in order, int64; None: all rows.
 
         Args:
-            step: Of eight neighbours each, every so many are looked at; others do not count.
+            step: Sample every ``step``-th group of eight neighbouring rows.
         """
         if self.bitmap is None:
             return None
-        # Where few fit, most bytes are zero: a tenth of the time of unpacking all.
+        # If few rows match, most bytes are zero: ten times as fast as unpacking all of them.
         bytes_M = np.flatnonzero(self.bitmap[::step]) * step
         bits_M8 = np.unpackbits(self.bitmap[bytes_M, None], axis=1, bitorder="little")
         places, bits = np.nonzero(bits_M8)
@@ -81,12 +81,12 @@ class Selection:
 
     @functools.cached_property
     def rows_kept(self) -> np.ndarray | None:
-        """The rows, found once: eight bytes of memory each as long as this is kept."""
+        """The matching rows, cached: eight bytes per row while the selection is in use."""
         return self.rows()
 
 
 class FilterTable:
-    """What a filter needs to know of every figure. Threads may share one."""
+    """Filterable fields of all figures. Thread-safe."""
 
     def __init__(self, folder: Path, about: Mapping[str, Any], facets: Mapping[str, Any]) -> None:
         self.count: int = about["rows"]
@@ -101,7 +101,7 @@ class FilterTable:
 
     @classmethod
     def build(cls, table: FilterSource, folder: str | os.PathLike[str]) -> None:
-        """Write what filters need of a table into a folder, which is made if it is not there."""
+        """Write the filter files of a table to a folder, which is created if necessary."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         stored: dict[str, Storage] = {}
@@ -119,10 +119,10 @@ class FilterTable:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "FilterTable":
-        """Map what ``build`` wrote into memory.
+        """Memory-map the files written by ``build``.
 
         Raises:
-            ArtifactError: If a file is missing, damaged or does not belong to the others.
+            ArtifactError: If a file is missing, corrupt or inconsistent with the others.
         """
         source = Path(folder)
         try:
@@ -135,8 +135,8 @@ class FilterTable:
             raise ArtifactError(f"{folder}: the filters cannot be read: {error}") from error
 
     def select(self, wanted: Filter) -> Selection:
-        """Return the rows that fit a filter, by the definition of ``Filter``."""
-        # From other processes and from JSON, several values may come as lists.
+        """Return the rows that match a filter, as defined by ``Filter``."""
+        # Values from other processes and from JSON may be lists.
         wanted = Filter(**{n: tuple(getattr(wanted, n)) for n in FIELDS}, year=wanted.year)
         if wanted == Filter():
             return Selection(self.count)
@@ -145,7 +145,7 @@ class FilterTable:
             if known is not None:
                 self._recent.move_to_end(wanted)
                 return known
-        # Two threads may compute the same one; that is cheaper than to wait for each other.
+        # Two threads may compute the same selection; that is cheaper than a lock.
         selection = self._computed(wanted)
         if sum(len(value) for name in FIELDS for value in getattr(wanted, name)) > _CACHE_CHARS:
             return selection
@@ -157,9 +157,9 @@ class FilterTable:
         return selection
 
     def facets(self) -> dict[str, dict[str, int]]:
-        """Return for each field of ``Filter`` its most frequent values and their figures.
+        """Return the most frequent values of each ``Filter`` field, with figure counts.
 
-        Of ``year`` it is all years, in order.
+        All values of ``year`` are returned, in order.
         """
         return {name: dict(values) for name, values in self._facets.items()}
 
@@ -186,14 +186,14 @@ class FilterTable:
 
 
 class _Codes:
-    """A field with one value a figure: the number of each row's value."""
+    """A field with one value per figure: the code of each row."""
 
     def __init__(self, folder: Path, name: str, count: int) -> None:
         self._values = _Values(folder, name)
         self._codes_N = mapped(folder / f"{name}.codes.npy", "u", (count,))
 
     def fitting(self, values: Sequence[str]) -> np.ndarray:
-        """Return for each row whether it has one of the values. Shape [N], bool."""
+        """Return whether each row has one of the values. Shape [N], bool."""
         is_wanted = np.zeros(len(self._values) + 1, bool)
         is_wanted[self._values.numbers(values)] = True
         fits_N: np.ndarray = is_wanted[self._codes_N]
@@ -201,7 +201,7 @@ class _Codes:
 
 
 class _Rows:
-    """A field with several values a figure, or very many in all: the rows of each value."""
+    """A field with several values per figure, or with very many values: the rows of each value."""
 
     def __init__(self, folder: Path, name: str, count: int) -> None:
         self._values = _Values(folder, name)
@@ -210,7 +210,7 @@ class _Rows:
         self._count = count
 
     def fitting(self, values: Sequence[str]) -> np.ndarray:
-        """Return for each row whether it has one of the values. Shape [N], bool."""
+        """Return whether each row has one of the values. Shape [N], bool."""
         fits_N = np.zeros(self._count, bool)
         for number in self._values.numbers(values):
             fits_N[self._rows[self._starts[number - 1] : self._starts[number]]] = True
@@ -218,7 +218,7 @@ class _Rows:
 
 
 class _Values:
-    """The values of a field, sorted."""
+    """The sorted values of a field."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._values = mapped_texts(folder / f"{name}.values.arrow")
@@ -227,7 +227,7 @@ class _Values:
         return len(self._values)
 
     def numbers(self, values: Sequence[str]) -> list[int]:
-        """Return the numbers, from 1, of those values that there are."""
+        """Return the codes, from 1, of those values that exist."""
         found = []
         for value in set(values):
             place = bisect_left(self._values, value, key=lambda scalar: scalar.as_py())
@@ -239,7 +239,7 @@ class _Values:
 def _write_field(
     folder: Path, name: str, column: pa.ChunkedArray, count: int
 ) -> tuple[Storage, dict[str, int]]:
-    """Write a field, piece by piece; return how it is stored, and its facets."""
+    """Write a field in batches; return its storage format and facets."""
     several = pa.types.is_list(column.type)
     values = None if several else _few_values(column)
     stored: Storage = "rows" if values is None else "codes"
@@ -261,7 +261,7 @@ def _write_field(
 
 
 def _few_values(column: pa.ChunkedArray) -> pa.Array | None:
-    """Return the values of a column, sorted; None if there are too many to be stored as codes."""
+    """Return the sorted values of a column; None if there are too many for codes."""
     found: set[str | None] = set()
     for _, piece in pieces(column.chunks, _PIECE):
         found.update(pc.unique(piece).to_pylist())
@@ -272,7 +272,7 @@ def _few_values(column: pa.ChunkedArray) -> pa.Array | None:
 
 
 def _write_codes(path: Path, column: pa.ChunkedArray, values: pa.Array, count: int) -> np.ndarray:
-    """Write the number of each row's value; return the rows of each value."""
+    """Write the code of each row; return the number of rows per value."""
     kind = np.min_scalar_type(len(values))
     counts = np.zeros(len(values) + 1, np.int64)
     with ArrayFile(path, kind, count) as file:
@@ -285,7 +285,7 @@ def _write_codes(path: Path, column: pa.ChunkedArray, values: pa.Array, count: i
 
 
 def _add(runs: Runs, piece: pa.Array, first: int) -> None:
-    """Add what rows have, of which the first is given."""
+    """Add the values of consecutive rows, starting at row ``first``."""
     texts = piece
     row_M = np.arange(len(piece))
     if pa.types.is_list(piece.type):

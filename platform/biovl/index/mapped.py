@@ -1,4 +1,4 @@
-"""Arrays and texts of an index, mapped into memory; refused if they are not what they should be."""
+"""Memory-mapped arrays and strings of an index, validated before use."""
 
 import tokenize
 from pathlib import Path
@@ -9,22 +9,22 @@ import pyarrow as pa
 from biovl.core.errors import ArtifactError
 
 DAMAGED = (OSError, ValueError, TypeError, OverflowError, SyntaxError, tokenize.TokenError)
-"""What NumPy raises where a file is no array, or a header was written over."""
+"""Exceptions of NumPy for files that are not arrays or have a corrupt header."""
 
 
 def mapped(path: Path, kinds: str, shape: tuple[int | None, ...]) -> np.ndarray:
-    """Return an array of a ``.npy`` file, which stays in the file until it is read.
+    """Return a memory-mapped array of a ``.npy`` file.
 
     Args:
-        path: Of the file.
-        kinds: NumPy's letters of those its numbers may be: ``u`` unsigned, ``i`` signed …
-        shape: That it should have; None where any length will do.
+        path: Path of the file.
+        kinds: Accepted ``numpy.dtype.kind`` letters: ``u`` unsigned, ``i`` signed …
+        shape: Expected shape; None for any length.
 
     Raises:
-        ArtifactError: If it is another one, is cut short or holds Python objects.
+        ArtifactError: If type or shape differ, or the file is truncated or contains Python objects.
     """
     try:
-        # Not np.load, which also opens archives.
+        # Not np.load, which also accepts archives.
         array: np.ndarray = np.lib.format.open_memmap(path, mode="r")
     except DAMAGED as error:
         raise ArtifactError(f"{path} cannot be read: {error}") from error
@@ -39,14 +39,14 @@ def mapped(path: Path, kinds: str, shape: tuple[int | None, ...]) -> np.ndarray:
 
 
 def mapped_texts(path: Path) -> pa.Array:
-    """Return the only column of an Arrow file of texts, which stays in the file until it is read.
+    """Return the only column of a memory-mapped Arrow file of strings.
 
     Raises:
-        ArtifactError: If it is no such file, or damaged: every text is looked at once.
+        ArtifactError: If the file has another format or is corrupt; all strings are validated once.
     """
     try:
         batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
-        # Reading texts that begin nowhere ends the process.
+        # Invalid string offsets would crash the process.
         batch.validate(full=True)
         column = batch.column(0)
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:

@@ -1,8 +1,8 @@
-"""What is known of each figure of an index: a table mapped into memory, and its rows by id.
+"""Metadata of the figures of an index: a memory-mapped table, and a lookup from id to row.
 
-``table.arrow`` is an Arrow file without compression in batches of equal length, so that row i is
-row ``i % BATCH`` of batch ``i // BATCH`` and reading it touches its bytes only. ``lookup/`` holds a
-64-bit hash of every id, sorted, and the rows in that order: 16 bytes a figure, mapped as well.
+``table.arrow`` is an uncompressed Arrow file with batches of equal length: row i is row ``i %
+BATCH`` of batch ``i // BATCH``, and reading it touches only its bytes. ``lookup/`` contains the
+sorted 64-bit hashes of all ids and the corresponding rows: 16 bytes per figure, also memory-mapped.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from biovl.core.records import LicenseGroup
 from biovl.index.mapped import mapped
 
 BATCH = 65_536
-"""Rows of a batch: few enough for 32-bit offsets into captions, so many that batches are few."""
+"""Rows per batch: few enough for 32-bit offsets into captions, and enough to keep batches few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedFigure:
-    """A figure of an index: what to judge, cite and reuse it by, and where its bytes are."""
+    """Metadata of a figure, with citation, terms of reuse, and the location of its bytes."""
 
     figure_id: str
     article_id: str
@@ -39,7 +39,7 @@ class IndexedFigure:
     journal: str | None
     year: int | None
     published: str | None
-    """ISO 8601 at the precision that was published."""
+    """ISO 8601, with the precision that was published."""
     license: str | None
     """SPDX identifier."""
     license_group: LicenseGroup
@@ -55,31 +55,32 @@ class IndexedFigure:
     height_px: int | None
     split: str
     url: str | None
-    """The article: at PMC, else its DOI."""
+    """URL of the article at PMC, or its DOI."""
     image_sha256: str | None
-    """Of the published file."""
+    """SHA-256 of the published image file."""
     credit: str | None
-    """Attribution or permissions of this figure: it may not share the article's licence."""
+    """Attribution or permission statement of the figure, which may not share the article's
+    licence."""
     retracted: bool | None
     shard: str
-    """Relative to the corpus."""
+    """Path relative to the corpus."""
     offset: int
     size: int
     thumbnail_offset: int | None
-    """In ``thumbnails.bin``."""
+    """Offset in ``thumbnails.bin``."""
     thumbnail_size: int | None
     redistributable: bool | None
-    """Whether the image may be passed on; None where nothing says so."""
+    """Whether the image may be redistributed; None if unknown."""
     third_party: bool | None
-    """Whether somebody else is credited, whom the article's licence does not bind. Then this figure
-    has no ``license`` that is known."""
+    """Whether a third party is credited, whom the article's licence does not bind. If so,
+    ``license`` is null."""
     stated_license: str | None
-    """SPDX identifier of the licence as published, whether or not it holds for this figure."""
+    """SPDX identifier of the published licence, whether or not it applies to this figure."""
     panel_type: str | None
-    """As resolve publishes it: single or multiple."""
+    """Label from the resolve job: single or multiple."""
     panel_subtype: str | None
     license_code: str | None
-    """The article's licence as its source states it."""
+    """Licence of the article as stated by its source."""
     derivatives_allowed: bool | None
 
 
@@ -88,30 +89,30 @@ LATER = frozenset(
     "redistributable third_party stated_license "
     "panel_type panel_subtype license_code derivatives_allowed".split()
 )
-"""Columns that tables of earlier versions lack, some or all of them."""
+"""Columns that tables of earlier versions may lack."""
 
 CONCEPTS = ("global_concepts", "local_concepts", "concepts")
-"""Columns of a corpus that name concepts: those that resolve publishes, and one's own."""
+"""Columns of a corpus that contain concepts: those of the resolve job, and custom ones."""
 IMAGE_TYPE = "image_type"
-"""The column of a corpus that annotate publishes with types of images."""
+"""Column of a corpus with image types, as published by the annotate job."""
 
 
 def from_index_rows(
     rows: pa.Table, *, concepts: Sequence[str] = CONCEPTS, image_type: str = IMAGE_TYPE
 ) -> pa.Table:
-    """Return rows of a corpus' ``index.parquet`` as rows of an index, in order, ``SCHEMA``.
+    """Convert rows of ``index.parquet`` of a corpus to rows of an index with ``SCHEMA``, in order.
 
     Args:
         rows: With ``pair_id``, ``article_id``, ``caption``, ``license_group``, ``kind``, ``split``,
-            ``shard``, ``offset`` and ``size``; what else ``SCHEMA`` names is null if it is absent.
-        concepts: Columns that name them, lists or single texts; those that are absent add none.
-        image_type: The same, of which the first value counts.
+            ``shard``, ``offset`` and ``size``; other columns of ``SCHEMA`` are null if absent.
+        concepts: Columns with concepts, lists or single strings; absent columns are ignored.
+        image_type: Column with image types; the first value is used.
 
-    The thumbnails' places are null: who writes the thumbnails fills them in.
+    The positions of thumbnails are null; they are filled in when thumbnails are written.
     """
     count = len(rows)
     derived = {
-        # A pair is what is indexed, and has an id of its own where a figure gives several.
+        # Pairs are indexed, and have ids of their own if a figure has several pairs.
         "figure_id": _column(rows, "pair_id"),
         "year": _years(_column(rows, "published")),
         "image_type": _first(_lists(rows, [image_type])),
@@ -136,7 +137,7 @@ def from_index_rows(
 
 
 def write_table(tables: Iterable[pa.Table], stream: BinaryIO) -> int:
-    """Write tables of ``SCHEMA``, one after the other, as ``table.arrow``; return the rows."""
+    """Write tables with ``SCHEMA`` as ``table.arrow``; return the number of rows."""
     waiting: list[pa.Table] = []
     held = written = 0
     with pa.ipc.new_file(stream, SCHEMA) as file:
@@ -154,12 +155,12 @@ def write_table(tables: Iterable[pa.Table], stream: BinaryIO) -> int:
 
 
 def write_lookup(figure_ids: Iterable[str], folder: str | os.PathLike[str]) -> None:
-    """Write what finds a figure's row: ``hashes.npy``, uint64, sorted, and ``rows.npy``, int64.
+    """Write the lookup from id to row: ``hashes.npy``, uint64, sorted, and ``rows.npy``, int64.
 
     Raises:
-        ArtifactError: If an id comes twice.
+        ArtifactError: If an id occurs twice.
     """
-    # Half of it is stored; all of it tells an id that comes twice from another of the same half.
+    # Half of the digest is stored; the whole distinguishes duplicate ids from hash collisions.
     both = np.fromiter((_hashes(figure_id) for figure_id in figure_ids), np.dtype("u8,u8"))
     hashes, others = np.ascontiguousarray(both["f0"]), both["f1"]
     rows = np.argsort(hashes, kind="stable")
@@ -175,7 +176,7 @@ def write_lookup(figure_ids: Iterable[str], folder: str | os.PathLike[str]) -> N
 
 
 class MetadataTable:
-    """``table.arrow`` and ``lookup/`` of an index folder, mapped into memory."""
+    """Memory-mapped ``table.arrow`` and ``lookup/`` of an index folder."""
 
     def __init__(self, reader: Any, hashes_N: np.ndarray, rows_N: np.ndarray) -> None:
         self._reader = reader
@@ -190,7 +191,7 @@ class MetadataTable:
         """Open the table of an index folder.
 
         Raises:
-            ArtifactError: If a file is missing, damaged or does not belong to the others.
+            ArtifactError: If a file is missing, corrupt or inconsistent with the others.
         """
         path = Path(folder)
         try:
@@ -216,16 +217,16 @@ class MetadataTable:
     def rows(
         self, ids: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
     ) -> list[dict[str, Any]]:
-        """Return what is known of figures by their rows, in order.
+        """Return the metadata of rows, in order.
 
-        Indexes of earlier versions lack some columns, and then their rows do.
+        Indexes of earlier versions lack some columns.
 
         Args:
             ids: Row numbers, 0 <= id < N.
-            columns: Only these; all by default.
+            columns: Columns to return; all by default.
 
         Raises:
-            ArtifactError: If the table is damaged there.
+            ArtifactError: If the table is corrupt at these rows.
         """
         found: list[pa.RecordBatch] = []
         wanted = SCHEMA.names if columns is None else list(columns)
@@ -234,19 +235,19 @@ class MetadataTable:
             batch = self._batch(row // BATCH).select(stored)
             one = batch.slice(row % BATCH, 1)
             try:
-                # Some microseconds; a text that begins nowhere ends the process.
+                # Takes microseconds; invalid string offsets would crash the process.
                 one.validate(full=True)
             except pa.ArrowException as error:
                 raise ArtifactError(f"row {row} of table.arrow is damaged: {error}") from error
             found.append(one)
-        # Together: half the time of each by itself.
+        # All at once: half the time of single rows.
         return pa.Table.from_batches(found).to_pylist() if found else []
 
     def row_of(self, figure_id: str) -> int | None:
-        """Return the row of a figure, or None if it is not there."""
+        """Return the row of a figure; None if the id is unknown."""
         wanted = np.uint64(_hash(figure_id))
         place = int(np.searchsorted(self._hashes_N, wanted))
-        # Different ids may have the same hash.
+        # Hashes may collide.
         while place < len(self._hashes_N) and self._hashes_N[place] == wanted:
             row = int(self._rows_N[place])
             if self.rows([row], ["figure_id"])[0]["figure_id"] == figure_id:
@@ -255,7 +256,7 @@ class MetadataTable:
         return None
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return a whole column, which stays in the file until it is read."""
+        """Return a whole column, memory-mapped."""
         numbers = range(self._reader.num_record_batches)
         if name in self._absent:
             return pa.chunked_array([pa.nulls(len(self), SCHEMA.field(name).type)])
@@ -277,7 +278,7 @@ class MetadataTable:
 
 
 def _batch(table: pa.Table) -> pa.RecordBatch:
-    # Copied row by row, as a slice is written with traces of what it was cut from.
+    # Copied row by row: a slice would be written with remains of its parent.
     (batch,) = table.take(pa.array(np.arange(len(table)))).combine_chunks().to_batches()
     return batch
 
@@ -294,14 +295,14 @@ def _hashes(figure_id: str) -> tuple[int, int]:
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:
-    """Return a column of texts; nulls without one."""
+    """Return a column of strings; nulls if it is absent."""
     if name not in rows.column_names:
         return pa.nulls(len(rows), pa.string())
     return rows[name].cast(pa.string()).combine_chunks()
 
 
 def _rights(rows: pa.Table) -> dict[str, pa.Array]:
-    """Return what may be done with figures, and the licences that hold for them."""
+    """Return the columns of redistribution rights and applicable licences."""
     if "license_group" not in rows.column_names:
         raise ArtifactError("the corpus' index has no column license_group")
     there = [name for name in (*rights.READS, "license_url") if name in rows.column_names]
@@ -318,7 +319,7 @@ def _rights(rows: pa.Table) -> dict[str, pa.Array]:
 
 
 def _links(article_ids: pa.Array, dois: pa.Array) -> pa.Array:
-    """Return where articles are: at PMC, else their DOI."""
+    """Return the URLs of articles: at PMC, or else their DOI."""
     at_pmc = pc.binary_join_element_wise(
         "https://pmc.ncbi.nlm.nih.gov/articles/", article_ids, "/", ""
     )
@@ -332,16 +333,16 @@ def _links(article_ids: pa.Array, dois: pa.Array) -> pa.Array:
 
 
 def _years(published: pa.Array) -> pa.Array:
-    """Return years of dates that begin with one; null of others."""
+    """Return the years of dates that begin with one; null for others."""
     begins = pc.match_substring_regex(published, r"\A\d{4}(\D|\z)")
     years = pc.utf8_slice_codeunits(published, 0, 4)
     return pc.if_else(begins, years, pa.scalar(None, pa.string())).cast(pa.int32())
 
 
 def _lists(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """Return columns of lists or of single texts as one of lists, without nulls and empty texts.
+    """Merge columns of lists or single strings into one list column.
 
-    A row's values are in the order of the columns.
+    Nulls and empty strings are omitted; values are in the order of the columns.
     """
     texts, parents = [pa.array([], pa.string())], [np.empty(0, np.int64)]
     for name in names:
@@ -363,7 +364,7 @@ def _lists(rows: pa.Table, names: Sequence[str]) -> pa.Array:
 
 
 def _first(lists: pa.ListArray) -> pa.Array:
-    """Return the first value of each list, null of an empty one."""
+    """Return the first value of each list; null for an empty list."""
     is_empty = pc.equal(pc.list_value_length(lists), 0)
     starts = pc.if_else(is_empty, pa.scalar(None, pa.int32()), lists.offsets[:-1])
     return lists.values.take(starts)

@@ -63,7 +63,7 @@ _OVERS: tuple[Over, ...] = ("images", "captions")
 _LOOKED_FOR = 16
 """Number of evenly spaced rows that are searched by their own vectors when an index is opened."""
 _FOUND_SHARE, _FOUND_SHARE_OF_COARSE = 0.75, 0.25
-"""Minimum share of them to be found. Coarse codes miss some; misaligned files miss nearly all."""
+"""Minimum share of them to be found. Coarse codes miss some, misaligned files nearly all."""
 _FINE = re.compile(r"(RR\d+,)?(IVF[^,]*,)?(Flat|SQ8|SQfp16)|.*,(RFlat|Refine\(.*\))")
 
 
@@ -145,19 +145,22 @@ class Index:
         return len(self._table)
 
     def vectors(self, over: Over) -> np.ndarray:
-        """Return all unit vectors, float16, mapped into memory. Shape [N, D]; [0, D] of none."""
+        """Return all unit vectors, float16, memory-mapped.
+
+        Shape [N, D]; [0, D] if there are none.
+        """
         return self._vectors.get(over, np.empty((0, self.dim), np.float16))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return a column of ``metadata.IndexedFigure`` for all rows; it stays in its file."""
+        """Return a column of ``metadata.IndexedFigure`` for all rows, memory-mapped."""
         return self._table.column(name)
 
     def search(self, query: Query) -> Results:
         """Return the best matching figures of a query.
 
         Raises:
-            BiovlError: If nothing is asked for, a figure is not there, the parts add up to nothing,
-                or a vector is not finite or of another length.
+            BiovlError: If the query is empty, a figure does not exist, the parts sum to zero, or a
+                vector is not finite or has another dimension.
         """
         clock = _Clock()
         if query.k < 1 or query.offset < 0:
@@ -214,11 +217,11 @@ class Index:
         return [None if row is None else next(known) for row in rows]
 
     def row_of(self, figure_id: str) -> int | None:
-        """Return the row of a figure, or None if it is not there."""
+        """Return the row of a figure; None if the id is unknown."""
         return self._table.row_of(figure_id)
 
     def thumbnail(self, figure_id: str) -> bytes | None:
-        """Return a small JPEG of a figure, or None if there is no such figure or none is kept."""
+        """Return the thumbnail of a figure as JPEG; None if it does not exist."""
         (about,) = self.figures([figure_id])
         if about is None or about["thumbnail_offset"] is None:
             return None
@@ -237,7 +240,7 @@ class Index:
         )
 
     def images_problem(self) -> str | None:
-        """Return why full images cannot be read, or None. Three figures are tried."""
+        """Return why full images cannot be read; None if they can. Three figures are tried."""
         if not len(self):
             return None
         rows = sorted({0, len(self) // 2, len(self) - 1})
@@ -254,16 +257,16 @@ class Index:
         size: Literal["thumbnail", "full"] = "full",
         corpus_uri: str | None = None,
     ) -> bytes:
-        """Return a figure's image, as it is in the corpus or small.
+        """Return the image of a figure, in full size or as a thumbnail.
 
         Args:
-            figure_id: Of the figure.
-            size: ``full`` reads it from its shard, and nothing else of that.
-            corpus_uri: Where the corpus is now; by default ``Index.corpus_uri``.
+            figure_id: Id of the figure.
+            size: ``full`` reads the image, and nothing else, from its shard.
+            corpus_uri: Location of the corpus; by default ``Index.corpus_uri``.
 
         Raises:
-            ArtifactError: If there is no such figure, its image cannot be read, or another figure
-                stands in its place.
+            ArtifactError: If the figure does not exist, its image cannot be read, or the shard
+                contains another figure at its position.
         """
         (about,) = self.figures([figure_id])
         if about is None:
@@ -295,13 +298,13 @@ class Index:
         return self._filters.facets()
 
     def license_groups(self) -> dict[str, int]:
-        """Return how many figures may be used for what."""
+        """Return the number of figures by licence group."""
         return self._filters.facets()["license_group"]
 
     def _ways(
         self, query: Query, selection: Selection
     ) -> tuple[dict[str, Callable[[int], Ranking]], dict[str, str]]:
-        """Return what ranks figures for a query, by name, and by name how it does (once it has)."""
+        """Return the ranking functions of a query by name, and a dict of how each searched."""
         ways: dict[str, Callable[[int], Ranking]] = {}
         plans: dict[str, str] = {}
         if query.parts:
@@ -362,14 +365,14 @@ class Index:
                 exact=query.exact,
             )
             kept = ~np.isin(ranking.rows_K, left_out)
-            # Of short codes the product of unit vectors comes out above 1: it is a cosine still.
+            # With quantized codes the product of unit vectors may exceed 1.
             cosines_K = ranking.scores_K[kept].clip(-1, 1)
             return Ranking(ranking.rows_K[kept], cosines_K).cut(0, depth)
 
         return near
 
     def _query_vector(self, parts: Sequence[QueryPart]) -> np.ndarray:
-        """Return the weighted sum of parts, brought to unit length. Shape [D], float32."""
+        """Return the normalized weighted sum of the parts. Shape [D], float32."""
         total_D = np.zeros(self.dim, np.float64)
         for part in parts:
             if (part.vector_D is None) == (part.figure_id is None):
@@ -394,7 +397,7 @@ class Index:
         return (total_D / length).astype(np.float32)
 
     def _own_vectors(self) -> Over:
-        """Return which vectors stand for a figure: its image's, or its caption's without them."""
+        """Return which vectors represent figures: those of images, or else of captions."""
         return "images" if "images" in self._vectors else "captions"
 
     def _row(self, figure_id: str) -> int:
@@ -410,7 +413,7 @@ class Index:
         raise ArtifactError(f"{self.uri}/{MANIFEST} does not say of what {name} it was made")
 
     def _check(self) -> None:
-        """Refuse files that do not belong together: an index off by a row answers nonsense."""
+        """Reject inconsistent files: an index that is off by one row would return wrong figures."""
         notes = self.manifest.notes
         counts = {"table.arrow": len(self._table), "filters": self._filters.count}
         if self._words is not None:
@@ -441,7 +444,7 @@ class Index:
             ranking, _ = planner.nearest(
                 index, vectors_ND, vector_D, 10, Selection(index.count), settings={"nprobe": 8}
             )
-            # Of equal vectors any may be found.
+            # Any of several equal vectors may be found.
             near_KD = vectors_ND[ranking.rows_K].astype(np.float32)
             found += bool((near_KD @ vector_D).max() >= vector_D @ vector_D - 1e-3)
         is_fine = _FINE.fullmatch(self.manifest.notes["factories"][over])
@@ -453,7 +456,7 @@ class Index:
 
 
 class _Clock:
-    """How long each step took, in milliseconds."""
+    """Stopwatch: duration of each step, in milliseconds."""
 
     def __init__(self) -> None:
         self.ms: dict[str, float] = {}
@@ -473,11 +476,11 @@ def _vectors(path: Path) -> np.ndarray:
 
 
 def _is_of(figure_id: str, about: bytes) -> bool:
-    """Return whether the ``.json`` beside an image says it is this figure's, or does not say."""
+    """Return whether the ``.json`` next to an image has this figure's id, or has no id."""
     try:
         said = json.loads(about)
     except ValueError:
         return False
     named = said.get("figure_id") if isinstance(said, dict) else None
-    # A figure's panels have its id and more.
+    # Ids of panels begin with the id of their figure.
     return named is None or figure_id.startswith(str(named))

@@ -1,7 +1,8 @@
-"""Which way to look for the nearest: through cells, or at every vector that fits.
+"""Query planning: search cells of the index, or compare with every matching vector.
 
-Never afterwards: a filter is applied while searching. Measured at 200,000 vectors, taking what does
-not fit out of a thousand nearest finds 8 % where one figure in a thousand fits; here it is 98 %.
+Filters are applied during the search, never afterwards. Measured with 200,000 vectors and a filter
+that matches one figure in a thousand: filtering the thousand nearest finds 8 % of the results; here
+it is 98 %.
 """
 
 from collections.abc import Mapping
@@ -16,11 +17,11 @@ from biovl.index.vectors import VectorIndex, checked_queries, compared
 # Shapes: N vectors, B of them at a time, K results, D dimensions.
 
 FEW_ROWS = 1_000
-"""So few that fit are compared in any case: a quarter of a millisecond, and nothing is missed."""
+"""Up to so many matching rows are always compared exhaustively: 0.25 ms, with a recall of 1."""
 _FIRST, _MORE, _MOST = 0.7, 0.7, 8
-"""Of what is seen without a filter: at first, in each further step, and in all."""
+"""Search effort relative to an unfiltered search: at first, per further step, and in total."""
 _ENOUGH = 4
-"""So many times as many that fit as are wanted are seen, at least."""
+"""Minimum ratio of matching rows compared to results requested."""
 _HEAD = 10
 _BLOCK = 16_384
 
@@ -35,22 +36,22 @@ def nearest(
     settings: Mapping[str, int],
     exact: bool = False,
 ) -> tuple[Ranking, str]:
-    """Return the nearest vectors that fit, and how they were found.
+    """Return the nearest matching vectors, and a description of the search.
 
-    Always ``min(k, selection.count)``: where looking into some cells finds fewer, more are looked
-    into, and at last all.
+    The number of results is always ``min(k, selection.count)``: if the searched cells contain
+    fewer, more cells are searched, and finally all of them.
 
     Args:
-        index: Of the vectors.
+        index: Index of the vectors.
         vectors_ND: The same vectors, float16, for exact comparison.
-        query_D: Unit length.
-        k: How many.
-        selection: Which rows may be found.
+        query_D: Unit vector.
+        k: Number of results.
+        selection: The matching rows.
         settings: ``nprobe`` and ``k_factor``, as chosen without a filter.
-        exact: Whether to compare with every vector that fits.
+        exact: Whether to compare with every matching vector.
 
     Raises:
-        BiovlError: If the query is not finite or has another length.
+        BiovlError: If the query is not finite or has another dimension.
     """
     query_D = checked_queries(query_D, index.dim)[0]
     k = min(k, selection.count)
@@ -85,16 +86,17 @@ def _within(
     nprobe: int,
     settings: Mapping[str, int],
 ) -> tuple[Ranking, int]:
-    """Search the nearest cells that hold what fits; say in how many.
+    """Search the nearest cells with matching rows; return the number of cells as well.
 
-    How many it takes depends on where what fits lies. Fitting by chance, the nearest are spread
-    over more cells than without a filter, but there is less to compare in each: where a share s
-    of the rows of these cells fits, the square root of s of what is compared without a filter has
-    been enough. A filter for photographs, asked with a radiograph, has its nearest in cells that
-    are far and all alike: so it is gone on, until a step finds none of the nearest ten.
+    The required number depends on where the matching rows are. If they are distributed at random,
+    the nearest are spread over more cells than without a filter, but each cell has fewer rows to
+    compare: if a share s of the rows of these cells matches, sqrt(s) of the unfiltered effort has
+    been sufficient. If they are far from the query, such as photographs searched with a radiograph,
+    many cells are equally near. Therefore the search continues until a step finds none of the ten
+    nearest.
     """
     near = cells.nearest(query_D, cells.holding(selection))
-    # The same as the rows seen where all fit; their share's square root of it where few do.
+    # Rows compared, times the square root of the share that matches.
     work_H = np.sqrt(near.fits_H * near.seen_H)
     budget = nprobe * index.count / index.cells
     keep = index.candidates(k, settings.get("k_factor")) if index.refines else k
@@ -143,13 +145,13 @@ def _searched(
 def exact_nearest(
     vectors_ND: np.ndarray, query_D: np.ndarray, k: int, selection: Selection
 ) -> Ranking:
-    """Return the nearest of all vectors that fit, comparing with each.
+    """Return the nearest matching vectors by exhaustive comparison.
 
     Args:
         vectors_ND: float16.
         query_D: float32.
-        k: How many.
-        selection: Which rows may be found.
+        k: Number of results.
+        selection: The matching rows.
     """
     rows_M = selection.rows_kept if selection.count <= FEW_ROWS else selection.rows()
     count = len(vectors_ND) if rows_M is None else len(rows_M)

@@ -1,12 +1,13 @@
-"""For each value the rows that have it, made from rows in order without holding them all.
+"""Inverted lists (rows by value), built by external sorting from rows in order.
 
-    runs/<n>.values.arrow    the values that a stretch of rows has, sorted
-    runs/<n>.starts.npy      for each of them where its rows begin in …
-    runs/<n>.rows.npy        … the rows, and in ``times`` how often each has it
+    runs/<n>.values.arrow    sorted values of a range of rows
+    runs/<n>.starts.npy      offset of each value into …
+    runs/<n>.rows.npy        … the rows of each value, and in ``times`` the number of occurrences
     runs/<n>.times.npy
 
-A run is one stretch of rows; runs joined are the same however rows were parted. What is held is
-every value once, a run while it is written, and some millions of rows while they are joined.
+A run covers a range of rows. The merged result does not depend on how rows were divided into runs.
+Memory holds every value once, one run while it is written, and some millions of rows while runs are
+merged.
 """
 
 import shutil
@@ -19,36 +20,37 @@ import pyarrow as pa
 
 from biovl.index.mapped import mapped_texts
 
-# Shapes: V values, S values of a run, M rows of values end to end, W values of a stretch.
+# Shapes: V values, S values of a run, M concatenated rows, W values of a stretch.
 
 _HELD = 16_000_000
-"""So many rows are joined at a time, at least those of one value."""
+"""Number of rows merged at a time; at least those of one value."""
 _MOST_TIMES = 65_535
-"""More often counts as this: no caption has a word so often, and BM25 grows no more there."""
+"""Maximum count of a value per row; no caption repeats a word so often, and BM25 saturates
+earlier."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """The rows of consecutive values, end to end; of a value they are in order, each once."""
+    """The concatenated rows of consecutive values; the rows of each value are sorted and unique."""
 
     first: int
-    """The first value."""
+    """Position of the first value."""
     counts_W: np.ndarray
-    """Rows of each value, int64."""
+    """Number of rows per value, int64."""
     rows_M: np.ndarray
     """uint32."""
     times_M: np.ndarray
-    """How often the row has the value, uint16."""
+    """Number of occurrences of the value in each row, uint16."""
 
 
 class Runs:
-    """Runs of values and rows in a folder of their own, which ``close`` deletes."""
+    """Runs in a temporary folder, which ``close`` deletes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
         self._rows_of: dict[str, int] = {}
-        # Of a build that was killed.
+        # Left by an interrupted build.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
 
@@ -59,12 +61,12 @@ class Runs:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, values: Sequence[str], number_M: np.ndarray, row_M: np.ndarray) -> None:
-        """Add rows, which follow those that were added before.
+        """Add rows, in increasing order.
 
         Args:
-            values: What they have, each once, in any order.
-            number_M: Places in ``values``, of each row as many as it has; int.
-            row_M: The rows, below 2³².
+            values: Unique values, in any order.
+            number_M: Positions in ``values``, one for each occurrence; int.
+            row_M: The row of each occurrence, below 2³².
         """
         order = sorted(range(len(values)), key=values.__getitem__)
         place_S = np.empty(len(values), np.int64)
@@ -84,13 +86,15 @@ class Runs:
         self._count += 1
 
     def joined(self) -> tuple[pa.Array, np.ndarray, Iterator[Stretch]]:
-        """Return all values, sorted; how many rows each has, int64, shape [V]; and the rows.
+        """Merge all runs.
 
-        Nothing may be added afterwards.
+        Returns:
+            The sorted values; the number of rows per value, int64, shape [V]; and the rows. Nothing
+            may be added afterwards.
         """
         texts = sorted(self._rows_of)
         counts_V = np.fromiter(map(self._rows_of.__getitem__, texts), np.int64, len(texts))
-        # The same words with places instead: they are the most that is held.
+        # Replace values by positions: they need the most memory.
         place_of = self._rows_of
         for place, text in enumerate(texts):
             place_of[text] = place
@@ -123,7 +127,7 @@ class Runs:
             own_starts = starts[low : high + 1]
             counts = np.diff(own_starts)
             at_W = places_S[low:high] - first
-            # Where a value's rows go, less where they are.
+            # Difference between the target and the current position of a value's rows.
             shift = np.repeat(next_W[at_W] - own_starts[:-1], counts)
             some = slice(own_starts[0], own_starts[-1])
             target = np.arange(some.start, some.stop) + shift
@@ -136,14 +140,14 @@ class Runs:
 
 
 def write_texts(texts: pa.Array, path: Path) -> None:
-    """Write texts for ``mapped_texts``."""
+    """Write strings for ``mapped_texts``."""
     batch = pa.record_batch([texts], names=["value"])
     with pa.ipc.new_file(str(path), batch.schema) as file:
         file.write_batch(batch)
 
 
 class ArrayFile:
-    """A ``.npy`` file of one dimension that is written piece by piece."""
+    """A one-dimensional ``.npy`` file that is written incrementally."""
 
     def __init__(self, path: Path, dtype: np.dtype, length: int) -> None:
         self._stream = path.open("wb")
@@ -163,7 +167,7 @@ class ArrayFile:
 
 
 def pieces(columns: Iterable[pa.Array], rows: int) -> Iterator[tuple[int, pa.Array]]:
-    """Yield arrays in pieces of at most so many rows, each with its first row."""
+    """Yield arrays in slices of at most ``rows`` rows, each with the number of its first row."""
     first = 0
     for column in columns:
         for start in range(0, len(column), rows):

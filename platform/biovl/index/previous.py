@@ -1,4 +1,4 @@
-"""An index of an earlier version of a corpus: what has not changed is taken from it."""
+"""Reuse of an index of an earlier version of a corpus: unchanged pairs are copied from it."""
 
 import tempfile
 import weakref
@@ -15,20 +15,20 @@ from biovl.index.metadata import MetadataTable
 from biovl.index.vectors import to_bytes
 
 CONTENTS = "contents.npy"
-"""For each row 16 bytes that change when its id, its image or its text does. Shape [N, 16]."""
+"""For each row a 16-byte hash of its id, image and text. Shape [N, 16]."""
 THUMBNAILS = "thumbnails.bin"
 PREPARED = 1
-"""How images and captions become vectors and thumbnails, by number: another number when decoding,
-cropping, tokenising or thumbnails change, so that an index never holds what two of them made."""
+"""Version of image preprocessing, tokenization and thumbnails. Increase it whenever they change, so
+that an index never mixes vectors of two versions."""
 
 
 def reason_not_to_reuse(config: IndexConfig, model: str, manifest: Manifest) -> str | None:
-    """Return why nothing of an index can be reused, None if it can.
+    """Return why a previous index cannot be reused; None if it can.
 
     Args:
-        config: Of the new index.
-        model: Fingerprint of the new index's model.
-        manifest: Of the previous index.
+        config: Settings of the new index.
+        model: Fingerprint of the model of the new index.
+        manifest: Manifest of the previous index.
     """
     made_by = {item.fingerprint for item in manifest.inputs if item.name == "model"}
     if made_by != {model}:
@@ -44,7 +44,7 @@ def reason_not_to_reuse(config: IndexConfig, model: str, manifest: Manifest) -> 
 
 
 class Previous:
-    """A published index to take from. Where it is in a bucket, all but thumbnails is copied."""
+    """A published index to copy from. From a bucket, all files except thumbnails are downloaded."""
 
     def __init__(self, uri: str, over: tuple[str, ...]) -> None:
         self._folder = Folder(uri)
@@ -62,16 +62,16 @@ class Previous:
         self._thumbnails: Any = None
 
     def find(self, pair_id: str, content: bytes) -> tuple[int | None, bool]:
-        """Return a pair's row, if it was indexed, and whether it is what it was."""
+        """Return the row of a pair if it was indexed, and whether its content is unchanged."""
         row = self._table.row_of(pair_id)
         return row, row is not None and self._contents_N16[row].tobytes() == content
 
     def vector(self, name: str, row: int) -> np.ndarray:
-        """Return a row's vector of images or captions: float16, shape [D]."""
+        """Return the image or caption vector of a row: float16, shape [D]."""
         return np.asarray(self._vectors[name][row])
 
     def thumbnail(self, row: int) -> bytes:
-        """Return a row's thumbnail; nothing where there is none."""
+        """Return the thumbnail of a row; empty if there is none."""
         (place,) = self._table.rows([row], ["thumbnail_offset", "thumbnail_size"])
         if not place["thumbnail_size"]:
             return b""
@@ -81,10 +81,10 @@ class Previous:
 
 
 def trained_before(config: IndexConfig, name: str, manifest: Manifest, rows: int) -> Any | None:
-    """Return factory and trained, empty index of a previous one, if it fits so many rows.
+    """Return the factory and the trained empty index of a previous index, if suitable.
 
-    Cells that were found in half as many vectors, or in twice, are good enough: that they were
-    found in other vectors costs less than finding them anew.
+    Cells trained on half or twice as many vectors are good enough: the loss of recall costs less
+    than new training.
     """
     factory = manifest.notes["factories"].get(name)
     same_choice = config.factory == manifest.config["factory"] and (

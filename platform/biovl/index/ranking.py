@@ -1,7 +1,7 @@
-"""Rankings: the best of scores, joining several, and pages that do not overlap.
+"""Rankings: selection of the best scores, rank fusion, and consistent pagination.
 
-A ranking is rows and their scores, best first. Of equal scores the smaller row comes first, so that
-the same question has the same answer however much of it is asked for.
+A ranking consists of rows and scores, best first. Ties are ordered by row, so that the same query
+has the same results for any page size.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,23 +13,23 @@ import numpy as np
 
 FIRST_LEVEL, LEVEL_FACTOR = 100, 20
 _RRF = 60
-"""Cormack et al. 2009, Reciprocal rank fusion outperforms Condorcet (SIGIR), k = 60."""
+"""Constant of reciprocal rank fusion: Cormack et al. 2009 (SIGIR), k = 60."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Rows, int64, and their scores, float32 or float64; best first. Shape [K]."""
+    """Rows, int64, and scores, float32 or float64; best first. Shape [K]."""
 
     rows_K: np.ndarray
     scores_K: np.ndarray
 
     def cut(self, first: int, end: int) -> "Ranking":
-        """Return a stretch of it."""
+        """Return a slice of the ranking."""
         return Ranking(self.rows_K[first:end], self.scores_K[first:end])
 
 
 def largest(scores_M: np.ndarray, k: int) -> np.ndarray:
-    """Return the places of the ``k`` largest scores, largest first; of equal ones the first."""
+    """Return the positions of the ``k`` largest scores, largest first; ties by position."""
     if k >= len(scores_M):
         return np.argsort(-scores_M, kind="stable")
     if k <= 0:
@@ -42,7 +42,7 @@ def largest(scores_M: np.ndarray, k: int) -> np.ndarray:
 
 
 def joined(rankings: Mapping[str, Ranking]) -> Ranking:
-    """Return rankings joined: scores are sums of reciprocal ranks, ``1 / (60 + rank)``.
+    """Return the reciprocal rank fusion of rankings: sums of ``1 / (60 + rank)``.
 
     Source:
         Cormack et al. 2009, SIGIR, "Reciprocal rank fusion".
@@ -58,15 +58,15 @@ def joined(rankings: Mapping[str, Ranking]) -> Ranking:
 
 
 def deepening(rank: Callable[[int], Ranking], depth: int) -> Ranking:
-    """Return the first ``depth`` of a ranking whose head does not depend on ``depth``.
+    """Return the first ``depth`` results of a ranking, consistently for all depths.
 
-    Approximate and joined rankings change a little with how much of them is computed. So they are
-    computed to fixed depths only: 100, and where that is not enough 2,000 and so on, of which what
-    the first level had is left out. Pages of any size then fit together.
+    The head of approximate and fused rankings depends slightly on the depth to which they are
+    computed. They are therefore computed to fixed depths only (100, then 2,000 and so on), and each
+    level omits the results of the previous one. Pages of any size are then consistent.
 
     Args:
-        rank: Gives a ranking to a depth; shorter only if there is no more.
-        depth: How many are wanted.
+        rank: Computes a ranking to a depth; shorter only if there are no more results.
+        depth: Number of results requested.
     """
     level = FIRST_LEVEL
     whole = rank(level).cut(0, level)

@@ -1,19 +1,19 @@
-"""Recall of an index against comparing with every vector, and the settings it is searched with.
+"""Measure the recall of an index against exhaustive search, and choose its search settings.
 
-Queries are pairs of the index itself, drawn by a seed: the vectors of their images, and of their
-captions. A pair's own vector would always be found; so of images among images, and of captions
-among captions, the query's own row is taken out of both answers. Of captions among images nothing
-is: whether the pair's image ranks high is a question to the model, not to the index.
+Queries are random pairs of the index: the vectors of their images and of their captions. In
+searches of images by images, and of captions by captions, the query's own row is excluded from both
+results, because it would always be found. In searches of images by captions nothing is excluded:
+the rank of the pair's own image depends on the model and not on the index.
 
-Settings are chosen with one half of the queries, every other row, and recall is that of the other
-half, with its 95 % interval: the best of many settings on some queries is good on these by chance,
-too.
+Settings are chosen on one half of the queries, and recall with its 95 % confidence interval is
+measured on the other half. Recall on the first half would be biased upwards, because the best of
+many settings is partly best by chance.
 
-It is measured the way that the service searches: as deep as it looks for a first page, with what it
-does where cells hold too few. Ten results are what is counted; more candidates are compared.
+Searches run exactly as in the service, with the depth of a first page and the fallback for cells
+with too few results. Recall is counted over ten results.
 
-Times are no part of this: they would be other ones each time. Settings are tried by how many codes
-they compare, least first, which is what they cost.
+Times are not measured, because they are not reproducible. Settings are tried in the order of the
+number of codes they compare, which determines their cost.
 """
 
 import functools
@@ -44,13 +44,13 @@ from biovl.models.encoder import load
 K = 10
 _BLOCK = 65_536
 _MOST_CELLS = 1_024
-"""Looking into more costs more than any target is worth."""
+"""Maximum ``nprobe``: probing more cells costs more than any recall target is worth."""
 _K_FACTORS = (1, 32, 64, 128, 256, 512)
-"""Below 2 * FIRST_LEVEL / 10 they are all the same: so many are compared again in any case."""
+"""Values below 2 * FIRST_LEVEL / 10 are equivalent: so many candidates are always refined."""
 _AGAIN = 8
-"""Comparing one again costs as much as so many the first time: it lies anywhere in the file."""
+"""Cost of refining a candidate, in units of comparing a code: its vector is read at random."""
 _TIE = 1e-5
-"""Inner products so near are equal: of equal vectors any may be found."""
+"""Inner products within this tolerance are equal: any of the tied vectors may be found."""
 
 VECTORS_OF: Mapping[Kind, str] = {"image": "images", "text": "captions"}
 
@@ -64,7 +64,7 @@ def query_rows(config: IndexConfig, count: int) -> np.ndarray:
 def query_vectors(config: IndexConfig, place: Path, rows_Q: np.ndarray) -> dict[Kind, np.ndarray]:
     """Return the image and caption vectors of rows, float32, shape [Q, D].
 
-    Those that the index does not hold are embedded here.
+    Vectors that the index does not contain are computed.
     """
     found: dict[Kind, np.ndarray] = {}
     for kind, name in VECTORS_OF.items():
@@ -92,11 +92,11 @@ def evaluate(config: IndexConfig, place: Path) -> dict[str, Any]:
     """Return settings and recall of each index for each kind of query, for the manifest's notes.
 
     Args:
-        config: Says what recall is wanted.
-        place: The folder of the index.
+        config: Settings, including the target recall.
+        place: Folder of the index.
 
     Raises:
-        BiovlError: If no setting reaches the floor; holds all that was measured.
+        BiovlError: If no setting reaches the minimum recall; the message contains all measurements.
     """
     stored_ND = np.load(place / f"{config.over[0]}.f16.npy", mmap_mode="r")
     rows_Q = query_rows(config, len(stored_ND))
@@ -144,15 +144,15 @@ _ABOUT = (
 
 @dataclass(frozen=True)
 class QueryKindRecall:
-    """How an index answers a kind of query."""
+    """Settings and recall for one kind of query."""
 
     settings: dict[str, int]
     recall: float
-    """At 10, of queries that had no part in the choice."""
+    """Recall@10 on queries that were not used to choose the settings."""
     interval: tuple[float, float]
-    """Of recall, 95 %."""
+    """95 % confidence interval of the recall."""
     table: list[dict[str, Any]]
-    """Recall by setting, of the queries that settings are chosen with."""
+    """Recall by setting, on the queries used to choose the settings."""
 
 
 def choose_and_score(
@@ -165,11 +165,11 @@ def choose_and_score(
     """Choose settings on one half of the queries, and measure recall on the other half.
 
     Args:
-        index: To search.
-        vectors_ND: The same vectors as they are, unit length.
-        query_QD: Unit length.
-        own_Q: The row that does not count for a query, -1 for none.
-        wanted: The recall that settings are chosen for.
+        index: The index.
+        vectors_ND: The exact vectors, unit length.
+        query_QD: Unit vectors.
+        own_Q: The row excluded for each query, -1 for none.
+        wanted: Target recall.
     """
     choosing, scoring = halves(len(query_QD))
     table = measured(index, vectors_ND, query_QD[choosing], own_Q[choosing], wanted)
@@ -184,17 +184,17 @@ def choose_and_score(
 def halves(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the queries for choosing settings, and those for measuring recall.
 
-    Both are the only one where there is one.
+    A single query is used for both.
     """
     choosing, scoring = np.arange(0, count, 2), np.arange(1, count, 2)
     return choosing, scoring if len(scoring) else choosing
 
 
 def interval(share: float, count: int) -> tuple[float, float]:
-    """Return the 95 % interval of a mean of ``count`` values between 0 and 1.
+    """Return the 95 % confidence interval of the mean of ``count`` values between 0 and 1.
 
-    That of Wilson, which is for values that are 0 or 1; those between vary less, so that it is too
-    wide rather than too narrow.
+    This is Wilson's interval for binary values. Other values vary less, so that it is rather too
+    wide than too narrow.
 
     Source:
         Wilson 1927, J Am Stat Assoc 22:209.
@@ -213,14 +213,14 @@ def measured(
     own_Q: np.ndarray,
     wanted: float,
 ) -> list[dict[str, Any]]:
-    """Return recall@10 of settings, cheapest first; dearer ones of no use are left out.
+    """Return recall@10 by setting, cheapest first; dominated settings are omitted.
 
     Args:
-        index: To search.
-        vectors_ND: The same vectors as they are, unit length.
-        query_QD: Unit length.
-        own_Q: The row that does not count for a query, -1 for none.
-        wanted: Where this is reached more probing is not tried.
+        index: The index.
+        vectors_ND: The exact vectors, unit length.
+        query_QD: Unit vectors.
+        own_Q: The row excluded for each query, -1 for none.
+        wanted: Target recall, at which larger values of nprobe are no longer tried.
     """
     exact_QK = _exact(vectors_ND, query_QD, own_Q)
     if not index.cells and not index.refines:
@@ -265,7 +265,7 @@ def recall_of(
     own_Q: np.ndarray,
     settings: Mapping[str, int],
 ) -> float:
-    """Return recall@10 with these settings, searching as deep as the service does."""
+    """Return recall@10 with given settings, searching to the same depth as the service."""
     exact_QK = _exact(vectors_ND, query_QD, own_Q)
     return _recall(index, vectors_ND, query_QD, own_Q, exact_QK, settings)
 
@@ -278,7 +278,7 @@ def _recall(
     exact_QK: np.ndarray,
     settings: Mapping[str, int],
 ) -> float:
-    """Return the share of the nearest that is found, searching as ``Index.search`` does."""
+    """Return recall@10, searching in the same way as ``Index.search``."""
     everything = Selection(index.count)
     hits = 0
     for query_D, own, exact_K in zip(query_QD, own_Q, exact_QK, strict=True):
@@ -293,7 +293,7 @@ def _recall(
 
 
 def _exact(vectors_ND: np.ndarray, query_QD: np.ndarray, own_Q: np.ndarray) -> np.ndarray:
-    """Return the largest inner products, largest first; float32, shape [Q, K], K at most 10."""
+    """Return the largest inner products, in descending order; float32, shape [Q, K], K <= 10."""
     others = len(vectors_ND) - bool((own_Q >= 0).any())
     best_QK = np.empty((len(query_QD), 0), np.float32)
     for first, block_BD in _blocks(vectors_ND):

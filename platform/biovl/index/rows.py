@@ -1,8 +1,8 @@
-"""Vectors of units, which are in the order of shards, to parts in the order of rows.
+"""Reorder vectors from units (in the order of shards) to parts (in the order of rows).
 
-Each unit's rows are sorted, so a part is one short stretch of every unit; and their records have
-one length, so that a stretch is read alone. Row numbers are places among the pairs that were kept:
-leaving one out shifts nothing, as they are given when all are known.
+The rows of each unit are sorted, so a part is one contiguous range of every unit. Records have a
+fixed length, so that a range can be read alone. Rows are numbered after all pairs are known, so
+that pairs that were left out cause no gaps.
 """
 
 from collections import Counter
@@ -23,12 +23,12 @@ _BOUNDS = ".draft/bounds.npy"
 
 
 def number_rows(config: IndexConfig, receipts: Sequence[dict[str, Any]]) -> int:
-    """Write where each part begins in each unit; return how many rows there are.
+    """Write the start of each part in each unit; return the total number of rows.
 
-    Holds 16 bytes a pair.
+    Needs 16 bytes of memory per pair.
 
     Raises:
-        NothingUsable: If no pair was kept.
+        NothingUsable: If there are no pairs.
     """
     folder = Draft(config.out).folder
     positions = [
@@ -46,7 +46,7 @@ def number_rows(config: IndexConfig, receipts: Sequence[dict[str, Any]]) -> int:
     bounds_UP = np.array(
         [[*np.searchsorted(own, starts), len(own)] for own in positions], dtype=np.int64
     )
-    # Thumbnails stand end to end in the order of units.
+    # Thumbnails are concatenated in the order of units.
     first_byte_U = np.cumsum([0, *(r["thumbnail_bytes"] for r in receipts)])[:-1]
     with folder.writer(_BOUNDS) as stream:
         np.save(stream, np.column_stack([bounds_UP, first_byte_U]))
@@ -54,27 +54,27 @@ def number_rows(config: IndexConfig, receipts: Sequence[dict[str, Any]]) -> int:
 
 
 def part_count(config: IndexConfig, rows: int) -> int:
-    """Return how many parts so many rows are."""
+    """Return the number of parts for a number of rows."""
     return -(-rows // config.rows_per_part)
 
 
 def gathered(kind: str, number: int) -> str:
-    """Return where the rows or vectors of a part are, in the order of rows."""
+    """Return the path of the rows or vectors of a part, in the order of rows."""
     return f".draft/gathered/{kind}/{number:06d}.bin"
 
 
 def filled(name: str, number: int) -> str:
-    """Return where the encoded vectors of a part are."""
+    """Return the path of the encoded vectors of a part."""
     return f".draft/filled/{name}/{number:06d}.faiss"
 
 
 def trained(name: str) -> str:
-    """Return where the empty index is."""
+    """Return the path of the empty trained index."""
     return f".draft/trained/{name}.faiss"
 
 
 def gather(config: IndexConfig, dim: int, number: int) -> None:
-    """Write a part: its rows and vectors from all units, in order."""
+    """Write the rows and vectors of a part, collected from all units, in order."""
     folder = Draft(config.out).folder
     with folder.filesystem.open_input_file(folder.at(_BOUNDS)) as stream:
         bounds = np.load(stream)
@@ -103,7 +103,7 @@ def gather(config: IndexConfig, dim: int, number: int) -> None:
 
 
 def fill(config: IndexConfig, dim: int, name: str, number: int) -> None:
-    """Write a part of an index: its vectors, encoded by what was trained."""
+    """Write a part of an index: its vectors, encoded by the trained index."""
     folder = Draft(config.out).folder
     vectors_WD = np.frombuffer(folder.read(gathered(name, number)), "<f2").reshape(-1, dim)
     data = vectors.fill(folder.read(trained(name)), vectors_WD, number * config.rows_per_part)

@@ -1,10 +1,9 @@
-"""Pairs to vectors: units of pairs, each read, embedded and written by one task.
+"""Compute vectors of pairs, in units that are read, embedded and written by one task each.
 
-A row of an index is a pair in the order of ``index.parquet``, but a unit is a run of pairs in the
-order of their shards: their bytes stand together there, and a task gets them in a few large reads.
-At 24 M pairs of 100 kB that is about 75,000 requests of 32 MB, where pairs in the order of the
-index, which shuffling has spread over all shards, would take 24 M requests. The price is paid in
-``rows``: vectors, a hundredth of the bytes, are put into the order of the index.
+Rows of an index are in the order of ``index.parquet``. Units instead contain consecutive pairs in
+the order of shards, so that a task reads their bytes in a few large requests. For 24 M pairs of 100
+kB these are about 75,000 requests of 32 MB, instead of 24 M requests in the shuffled order of the
+index. ``rows`` then reorders the vectors, which are a hundredth of the bytes.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ from biovl.index.config import IndexConfig
 from biovl.index.previous import Previous
 from biovl.models.encoder import Encoder
 
-# Shapes: N pairs of a unit, K those kept, D embedding.
+# Shapes: N pairs of a unit, K pairs that are indexed, D embedding.
 
 ROW = np.dtype(
     [
@@ -41,15 +40,15 @@ ROW = np.dtype(
         ("content", "u1", 16),
     ]
 )
-"""What is kept beside a pair's vectors: its row in ``index.parquet``, where its thumbnail is in the
-unit's (size 0: none), and hashes of its id and of all that its vectors are made from."""
+"""Record stored with the vectors of a pair: its row in ``index.parquet``, the position of its
+thumbnail in the unit (size 0: none), and hashes of its id and of its content."""
 
 _PLANS = "plans"
 _PLANNED = ["pair_id", "shard", "offset", "size"]
 _READ_BYTES = 32 << 20
-"""The most that is read at once, unless one pair is larger."""
+"""Maximum size of a read request, unless a single pair is larger."""
 _GAP_BYTES = 1 << 20
-"""So little between two pairs is read along: cheaper than another request."""
+"""Gaps up to this size between two pairs are read as well: cheaper than another request."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -57,7 +56,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Stored:
-    """A pair as it is in its shard."""
+    """A pair as stored in its shard."""
 
     pair_id: str
     image: bytes
@@ -65,10 +64,10 @@ class Stored:
 
 
 def check_columns(config: IndexConfig) -> None:
-    """Refuse columns to filter by that the corpus does not have.
+    """Reject filter columns that the corpus does not have.
 
     Raises:
-        ConfigError: With the columns of labels that it has.
+        ConfigError: With the label columns that the corpus has.
     """
     corpus = Folder(config.corpus)
     with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
@@ -89,15 +88,15 @@ def check_columns(config: IndexConfig) -> None:
 
 
 def plan(config: IndexConfig) -> dict[str, Any]:
-    """Write what each unit has to embed.
+    """Write the list of pairs of each unit.
 
-    Holds about 100 bytes a pair.
+    Needs about 100 bytes of memory per pair.
 
     Returns:
-        ``pairs``: how many there are in all; ``ended``: those left out by tombstones, by reason.
+        ``pairs``: total number of pairs; ``ended``: pairs removed by tombstones, by reason.
 
     Raises:
-        NothingUsable: If the corpus has none.
+        NothingUsable: If the corpus has no pairs.
     """
     corpus = Folder(config.corpus)
     found, first = [], 0
@@ -136,22 +135,22 @@ def plan(config: IndexConfig) -> dict[str, Any]:
 
 
 def unit_count(config: IndexConfig, pairs: int) -> int:
-    """Return how many units so many pairs are."""
+    """Return the number of units for a number of pairs."""
     return -(-pairs // config.pairs_per_unit)
 
 
 def part(kind: str, number: int) -> str:
-    """Return where a unit's rows, vectors (images, captions) or thumbnails are."""
+    """Return the path of a unit's rows, vectors (images, captions) or thumbnails."""
     return f".draft/units/{kind}/{number:06d}.bin"
 
 
 def embed_unit(
     config: IndexConfig, encoder: Encoder, previous: Previous | None, number: int, threads: int
 ) -> dict[str, Any]:
-    """Embed a unit's pairs; write rows, vectors and thumbnails, all in the order of the index.
+    """Embed the pairs of a unit; write rows, vectors and thumbnails in the order of the index.
 
     Returns:
-        The receipt: ``rows`` kept, ``embedded`` and ``reused`` of them, ``present`` (known to the
+        The receipt: ``rows`` indexed, ``embedded`` and ``reused`` of them, ``present`` (in the
         previous index, changed or not), ``left_out`` by reason, ``thumbnail_bytes``.
     """
     folder = Draft(config.out).folder
@@ -177,22 +176,22 @@ def embed_unit(
 
 @dataclass(frozen=True)
 class _Looked:
-    """A pair before it is embedded."""
+    """A decoded pair before it is embedded."""
 
     pair_id: str
     content: bytes
     text: str
     pixels_HWC: np.ndarray | None
-    """As the model wants them; None if they are not needed."""
+    """Preprocessed pixels; None if they are not needed."""
     thumbnail: bytes
     defect: str | None = None
     reused: int | None = None
-    """Its row in the previous index, if nothing has changed."""
+    """Its row in the previous index, if it is unchanged."""
     is_known: bool = False
 
 
 class _Unit:
-    """The pairs of a unit on their way to vectors."""
+    """State of a unit while its pairs are embedded."""
 
     def __init__(
         self,
@@ -213,7 +212,7 @@ class _Unit:
         self._texts: list[tuple[int, str]] = []
 
     def look(self, pair: Stored) -> _Looked:
-        """Decode a pair, or find it in the previous index. Threads may do this at once."""
+        """Decode a pair, or find it in the previous index. Thread-safe."""
         content = content_of(pair)
         row, is_same = None, False
         if self._previous is not None:
@@ -233,7 +232,7 @@ class _Unit:
         return _Looked(pair.pair_id, content, pair.text, pixels_HWC, small, **known)
 
     def take(self, index: int, found: _Looked) -> bytes:
-        """Note a pair, embed when there are enough, and return its thumbnail."""
+        """Add a pair, embed when a batch is full, and return its thumbnail."""
         self.counts["present"] += found.is_known and found.defect is None
         if found.defect is not None:
             self.left_out[found.defect] += 1
@@ -259,7 +258,7 @@ class _Unit:
         return found.thumbnail
 
     def embed_pixels(self) -> None:
-        """Embed the images that wait."""
+        """Embed the queued images."""
         if self._pixels:
             at = [index for index, _ in self._pixels]
             pixels_BHWC = np.stack([pixels_HWC for _, pixels_HWC in self._pixels])
@@ -267,7 +266,7 @@ class _Unit:
         self._pixels = []
 
     def embed_captions(self) -> None:
-        """Embed the texts, those of similar length together: a batch is as wide as its longest."""
+        """Embed the queued texts, grouped by length: a batch is padded to its longest text."""
         if "captions" not in self.vectors or not self._texts:
             return
         at = np.array([index for index, _ in self._texts])
@@ -280,7 +279,7 @@ class _Unit:
 
 
 def hash_of(*values: bytes) -> bytes:
-    """Return 16 bytes that tell values from others."""
+    """Return a 16-byte hash of byte strings."""
     whole = hashlib.blake2b(digest_size=16)
     for value in values:
         whole.update(len(value).to_bytes(8, "little"))
@@ -289,19 +288,19 @@ def hash_of(*values: bytes) -> bytes:
 
 
 def content_of(pair: Stored) -> bytes:
-    """Return a hash of all that a pair's vectors and thumbnail are made from."""
+    """Return a hash of everything that the vectors and the thumbnail of a pair depend on."""
     return hash_of(pair.pair_id.encode(), pair.image, pair.text.encode())
 
 
 def stored_pairs(corpus: str, planned: pa.Table) -> Iterator[Stored]:
-    """Yield pairs from their shards, in order, in few large reads.
+    """Yield pairs from their shards, in order, with few large reads.
 
     Args:
-        corpus: The folder of the shards.
+        corpus: Folder of the shards.
         planned: ``pair_id``, ``shard``, ``offset`` and ``size``, sorted by shard and offset.
 
     Raises:
-        ArtifactError: If a pair is not where the index of the corpus says.
+        ArtifactError: If a pair is not at the position stated by the index of the corpus.
     """
     folder = Folder(corpus)
     for run in _runs(planned.select(_PLANNED).to_pylist()):
@@ -325,7 +324,7 @@ def _stored(pair_id: str, files: Mapping[str, bytes]) -> Stored:
 
 
 def _runs(places: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Yield places that are read at once."""
+    """Yield groups of positions that are read with one request."""
     run: list[Mapping[str, Any]] = []
     for place in places:
         if run:
@@ -342,7 +341,7 @@ def _runs(places: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
 def _ahead(
     pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item], most: int
 ) -> Iterator[Result]:
-    """Yield results in order, at most so many of them before they are asked for."""
+    """Yield results in order, computing at most ``count`` of them in advance."""
     waiting: deque[Future[Result]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))

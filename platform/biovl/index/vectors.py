@@ -1,8 +1,8 @@
-"""Indexes of unit vectors (faiss, inner product): chosen by size, filled in parts, opened by map.
+"""Vector indexes (faiss, inner product): chosen by size, built in parts, memory-mapped.
 
-Row numbers are ids. An index is trained once on a sample, filled in any number of parts at once,
-and the parts are joined in order; the bytes depend on nothing but the vectors, the factory and
-where the parts begin, so a build that was killed and resumed publishes the same file.
+Row numbers are ids. An index is trained once on a sample, filled in any number of parallel parts,
+and merged in order. The bytes depend only on the vectors, the factory and the part boundaries, so
+an interrupted and resumed build publishes the same file.
 """
 
 import contextlib
@@ -24,40 +24,40 @@ from biovl.index.cells import Cells, one_thread
 Profile = Literal["default", "low_memory"]
 
 EXACT_BELOW = 20_000
-"""So few vectors are all compared: a millisecond at 512 dimensions."""
+"""Fewer vectors are searched exhaustively: one millisecond at 512 dimensions."""
 FP16_UP_TO = 1_000_000
-"""Up to here two bytes per dimension are affordable, and recall is that of float32."""
+"""Up to this size two bytes per dimension are affordable, with the recall of float32."""
 GRAPH_FROM = 16_384
-"""With so many cells a graph finds the nearest of them sooner than comparing with all."""
+"""From this number of cells an HNSW graph finds the nearest cells faster than a full comparison."""
 HOT_BYTES = 100
-"""Per vector, what the low-memory profile keeps in memory: codes, factors and ids."""
+"""Memory per vector in the low-memory profile: codes, factors and ids."""
 
 _FAISS: Any = faiss
-"""Its type stubs do not know the keywords that its Python classes take."""
+"""Without type: its stubs lack the keyword arguments of its Python classes."""
 _EF = 64
-"""Of the graph over the cells: how widely it is searched for the cell of a vector."""
+"""efSearch of the graph of cells, when vectors are assigned to cells."""
 _CODES = r"(Flat|SQ[468]|SQfp16|RaBitQ\d?)"
 _TAKEN = re.compile(
     rf"((PCAR?|RR)\d+,|OPQ\d+(_\d+)?,)?(IVF\d+(_HNSW\d+)?,(PQ\d+(x\d+)?|{_CODES})|{_CODES})"
     rf"(,RFlat|,Refine\({_CODES}\))?"
 )
-"""Others end the process: joining fast-scan codes corrupts memory in faiss 1.15.1."""
+"""Accepted factories. Others may crash: merging fast-scan codes corrupts memory in faiss 1.15.1."""
 _PART = struct.Struct("<qq")
-"""First row and count, in front of the bytes of a part."""
+"""Header of a part: first row and number of rows."""
 
 
 def choose_factory(count: int, dim: int, profile: Profile = "default") -> str:
-    """Return the faiss factory string for so many vectors.
+    """Return the faiss factory string for a number of vectors.
 
-    Measured at 0.2 M and 1 M vectors of 512 dimensions: product quantisation loses a third of the
-    recall that these keep, and graphs (HNSW) cannot be filled in parts or joined.
+    Measured at 0.2 M and 1 M vectors of 512 dimensions: product quantization loses a third of the
+    recall of these factories, and graphs (HNSW) cannot be filled in parts or merged.
     """
     if count < EXACT_BELOW:
         return "SQfp16"
     cells = 2 ** round(math.log2(4 * math.sqrt(count)))
     coarse = f"IVF{cells}_HNSW32" if cells >= GRAPH_FROM else f"IVF{cells}"
     if profile == "low_memory":
-        # A bit per dimension, two factors of four bytes and an id of eight.
+        # One bit per dimension, two factors of four bytes, and an id of eight bytes.
         bits = (HOT_BYTES - 16) * 8
         fewer = f"PCA{bits // 64 * 64}," if dim > bits else ""
         return f"{fewer}{coarse},RaBitQ,Refine(SQ8)"
@@ -65,11 +65,11 @@ def choose_factory(count: int, dim: int, profile: Profile = "default") -> str:
 
 
 def check_factory(factory: str, dim: int) -> None:
-    """Refuse a factory string that cannot be searched here.
+    """Reject an unsupported factory string.
 
     Raises:
-        ConfigError: If faiss does not know it, or such an index does not compare by inner product,
-            cannot be joined from parts or cannot be searched within a selection of rows.
+        ConfigError: If faiss does not accept it, or such an index does not use the inner product,
+            cannot be merged from parts, or cannot be searched within a selection of rows.
     """
     if not _TAKEN.fullmatch(factory):
         raise ConfigError(
@@ -77,7 +77,7 @@ def check_factory(factory: str, dim: int) -> None:
             "[,Refine(codes)], with codes Flat, SQ4, SQ6, SQ8, SQfp16, RaBitQ… or, in cells, PQ…; "
             "others cannot be filled in parts or searched within a filter"
         )
-    # The same with one cell: what decides is the kind of codes, and that trains on few vectors.
+    # Try it with one cell: only the kind of codes matters, and training needs few vectors.
     small = re.sub(r"IVF\d+(_HNSW\d+)?", "IVF1", factory)
     rng = np.random.default_rng(0)
     sample_ND = rng.standard_normal((max(512, 2 * dim), dim), dtype=np.float32)
@@ -99,40 +99,40 @@ def check_factory(factory: str, dim: int) -> None:
 
 
 def cells_of(factory: str) -> int:
-    """Return how many cells an index of this factory has; 0 if it compares with every vector."""
+    """Return the number of cells of a factory; 0 for an exhaustive index."""
     found = re.search(r"IVF(\d+)", factory)
     return int(found[1]) if found else 0
 
 
 def least_vectors(factory: str) -> int:
-    """Return of how many vectors, at least, an index of this factory can learn cells and codes."""
-    # What is quantised by products of 8 bits is one of 256 codes; so are rotations found for it.
+    """Return the minimum number of vectors needed to train a factory."""
+    # Product quantization with 8 bits needs 256 vectors; so do rotations trained for it.
     codes = [2 ** int(bits or 8) for bits in re.findall(r"PQ\d+(?:_\d+)?(?:x(\d+))?", factory)]
     return int(max(1, cells_of(factory), *codes))
 
 
 def sample_rows(factory: str, count: int) -> int:
-    """Return how many vectors of so many an index is trained on."""
+    """Return the number of vectors used for training."""
     cells = cells_of(factory)
     per_cell = 100 if cells < GRAPH_FROM else 50
     return min(count, max(EXACT_BELOW, per_cell * cells))
 
 
 def train(factory: str, sample_ND: np.ndarray) -> Any:
-    """Return an empty ``faiss.Index`` that has learned its cells and codes.
+    """Return a trained empty ``faiss.Index``.
 
     Args:
         factory: A faiss factory string.
-        sample_ND: Unit vectors, float; see ``sample_rows``. Fewer than cells is an error.
+        sample_ND: Unit vectors, float; see ``sample_rows``. At least as many as cells.
 
     Raises:
-        ConfigError: If faiss cannot make or train it.
+        ConfigError: If faiss cannot create or train it.
     """
     sample_ND = _float32(sample_ND)
     try:
         index = _made(factory, sample_ND.shape[1])
         _train_cells(index, sample_ND)
-        # A graph is another one each time when several threads insert into it.
+        # Inserting into a graph with several threads is not deterministic.
         with one_thread() if "HNSW" in factory else contextlib.nullcontext():
             index.train(sample_ND)
     except RuntimeError as error:
@@ -143,17 +143,17 @@ def train(factory: str, sample_ND: np.ndarray) -> Any:
 
 
 def to_bytes(index: Any) -> bytes:
-    """Return an index as the bytes of its file."""
+    """Return the serialized index."""
     return _bytes(index)
 
 
 def fill(trained: bytes, vectors_ND: np.ndarray, first_row: int) -> bytes:
-    """Return a part of an index: some vectors encoded, for ``merged``.
+    """Return a part of an index for ``merged``: encoded vectors.
 
     Args:
-        trained: ``to_bytes`` of what ``train`` returned.
+        trained: Serialized output of ``train``.
         vectors_ND: Unit vectors, float16 or float32.
-        first_row: The row of the first of them in the whole index.
+        first_row: Row number of the first vector in the whole index.
     """
     index = _read(trained)
     for start in range(0, len(vectors_ND), 65_536):
@@ -162,10 +162,10 @@ def fill(trained: bytes, vectors_ND: np.ndarray, first_row: int) -> bytes:
 
 
 def merged(trained: bytes, parts: Iterable[bytes | str | os.PathLike[str]]) -> Any:
-    """Return the whole ``faiss.Index`` from its parts (bytes, or files of them) in order.
+    """Return the complete ``faiss.Index`` from its parts (bytes or files), in order.
 
     Raises:
-        ArtifactError: If a part is damaged or does not begin where the one before ended.
+        ArtifactError: If a part is corrupt or does not continue the previous one.
     """
     whole = _read(trained)
     for given in parts:
@@ -186,7 +186,7 @@ def merged(trained: bytes, parts: Iterable[bytes | str | os.PathLike[str]]) -> A
 
 
 class VectorIndex:
-    """An index to search. Searching changes nothing in it, so threads may share one."""
+    """A searchable index. Thread-safe."""
 
     def __init__(self, index: Any) -> None:
         self._index = index
@@ -200,13 +200,13 @@ class VectorIndex:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "VectorIndex":
-        """Map an index file into memory: in milliseconds, its pages shared between processes.
+        """Memory-map an index file. Takes milliseconds; processes share its pages.
 
         Raises:
-            ArtifactError: If it is no index of inner products.
+            ArtifactError: If it is not an index with inner products.
         """
         try:
-            # Not IO_FLAG_MMAP, which searches at 2.8 times the CPU.
+            # Not IO_FLAG_MMAP, with which a search takes 2.8 times as much CPU.
             index = faiss.read_index(os.fspath(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
             raise ArtifactError(f"{path} is no vector index: {_reason(error)}") from error
@@ -216,12 +216,12 @@ class VectorIndex:
 
     @property
     def count(self) -> int:
-        """How many vectors there are."""
+        """Number of vectors."""
         return int(self._index.ntotal)
 
     @property
     def dim(self) -> int:
-        """Of what length they are."""
+        """Embedding dimension."""
         return int(self._index.d)
 
     def search(
@@ -233,23 +233,22 @@ class VectorIndex:
         k_factor: int | None = None,
         rows: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the vectors of the largest inner products with each query, largest first.
+        """Return the vectors with the largest inner products for each query, in descending order.
 
         Args:
             query_QD: Shape [D] or [Q, D], float.
-            k: How many of each.
-            nprobe: How many cells are looked into; 1 by default.
-            k_factor: How many candidates are compared again, in tens; 1 by default. At least
-                ``2 * k`` are, so that what is chosen for ten results serves more.
-            rows: Those that may be found: a bitmap, uint8, row i being bit ``i % 8`` of byte
-                ``i // 8``.
+            k: Number of results per query.
+            nprobe: Number of cells to search; 1 by default.
+            k_factor: Number of candidates to refine, in tens; 1 by default. At least ``2 * k`` are
+                refined, so that settings chosen for ten results also serve larger ``k``.
+            rows: Selection of rows as a bitmap, uint8; row i is bit ``i % 8`` of byte ``i // 8``.
 
         Returns:
-            Scores, float32, and rows, int64, of shape [Q, K] with ``K = min(k, N)``. Where fewer
-            were found rows are -1 and scores -inf.
+            Scores, float32, and rows, int64, of shape [Q, K] with ``K = min(k, N)``. Missing
+            results have row -1 and score -inf.
 
         Raises:
-            BiovlError: If a query is not finite or not of this length.
+            BiovlError: If a query is not finite or has another dimension.
         """
         query_QD = checked_queries(query_QD, self.dim)
         k = min(k, self.count)
@@ -264,20 +263,20 @@ class VectorIndex:
         return scores_QK, rows_QK
 
     def candidates(self, k: int, k_factor: int | None) -> int:
-        """Return how many are compared again for ``k`` results; see ``search``."""
+        """Return the number of candidates to refine for ``k`` results; see ``search``."""
         return min(max(10 * (k_factor or 1), 2 * k), self.count)
 
     def scored_again(self, query_D: np.ndarray, rows_K: np.ndarray) -> np.ndarray:
-        """Return inner products of rows by the better copy, float32, shape [K]."""
+        """Return the refined inner products of rows, float32, shape [K]."""
         copy = faiss.downcast_index(self._index.refine_index)
         scores_K: np.ndarray = copy.reconstruct_batch(rows_K) @ query_D
         return scores_K
 
 
 def compared(vectors_ND: np.ndarray, query_QD: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ``k`` largest inner products with every vector, and whose they are.
+    """Return the ``k`` largest inner products by exhaustive search, and their rows.
 
-    Three times as fast as through NumPy, which takes 0.8 µs to make 512 halves floats.
+    Three times as fast as NumPy, which needs 0.8 µs to convert 512 values from float16 to float32.
 
     Args:
         vectors_ND: float16.
@@ -285,7 +284,7 @@ def compared(vectors_ND: np.ndarray, query_QD: np.ndarray, k: int) -> tuple[np.n
         k: 1 <= k <= N.
 
     Returns:
-        Scores, float32, and rows, int64, of shape [Q, K], the largest first.
+        Scores, float32, and rows, int64, of shape [Q, K], in descending order.
     """
     kind = faiss.ScalarQuantizer.QT_fp16
     index = faiss.IndexScalarQuantizer(vectors_ND.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
@@ -299,7 +298,7 @@ def checked_queries(query_QD: np.ndarray, dim: int) -> np.ndarray:
     """Return queries as float32 of shape [Q, D].
 
     Raises:
-        BiovlError: If they are not finite or not of this length.
+        BiovlError: If they are not finite or have another dimension.
     """
     query_QD = np.atleast_2d(_float32(query_QD))
     if query_QD.ndim != 2 or query_QD.shape[1] != dim:
@@ -310,7 +309,7 @@ def checked_queries(query_QD: np.ndarray, dim: int) -> np.ndarray:
 
 
 def _parameters(index: Any, nprobe: int, k_factor: float, selector: Any) -> Any:
-    """Return search parameters for an index and those it is made of."""
+    """Return search parameters for an index and its sub-indexes."""
     if isinstance(index, faiss.IndexRefine):
         base = _parameters(faiss.downcast_index(index.base_index), nprobe, 1, selector)
         return _FAISS.IndexRefineSearchParameters(k_factor=k_factor, base_index_params=base)
@@ -328,19 +327,19 @@ def _base(index: Any) -> Any:
 
 def _append(whole: Any, part: Any) -> None:
     if isinstance(whole, faiss.IndexRefine):
-        # faiss does not join these; what they are made of it does.
+        # faiss cannot merge these wrappers, only their sub-indexes.
         for name in ("base_index", "refine_index"):
             inner = faiss.downcast_index(getattr(whole, name))
             _append(inner, faiss.downcast_index(getattr(part, name)))
         whole.ntotal = whole.base_index.ntotal
         return
-    # Lists of cells hold ids, which go on where the whole ended; others hold none.
+    # Inverted lists store ids, which continue those of the merged index; others store none.
     has_ids = faiss.try_extract_index_ivf(whole) is not None
     whole.merge_from(part, whole.ntotal if has_ids else 0)
 
 
 def _train_cells(index: Any, sample_ND: np.ndarray) -> None:
-    """Find the cells of an index whose cells are found by a graph, with all threads."""
+    """Train the cells of an index whose quantizer is a graph, with all threads."""
     ivf = _base(index)
     if not isinstance(ivf, faiss.IndexIVF):
         return
@@ -376,5 +375,5 @@ def _float32(vectors: np.ndarray) -> np.ndarray:
 
 
 def _reason(error: Exception) -> str:
-    """Return what faiss says, without where in its sources."""
+    """Return the error message of faiss, without source locations."""
     return str(error).strip().split("\n")[0].rpartition(": ")[2][:200]

@@ -1,12 +1,13 @@
-"""Figures whose captions hold given words, ranked by BM25 (bm25s), mapped into memory.
+"""Word search in captions: a memory-mapped BM25 index (bm25s).
 
-    words.json               documents, and parameters
-    values.arrow             the words, sorted
-    scores/                  bm25s: for each word the captions that hold it and what it adds there
+    words.json               number of documents, and parameters
+    values.arrow             sorted words
+    scores/                  bm25s: for each word its captions, with their contributions to the
+    score
 
-A caption's words are in lower case, without a few of English grammar, and not stemmed: stems of
-gene names and abbreviations are other names. A compound counts whole, closed up and in parts, so
-that ``IL-6`` is found by ``IL-6``, ``IL6`` and ``6``.
+Words are in lower case, without some stop words, and not stemmed, because the stem of a gene name
+or abbreviation may be another name. A compound is indexed as a whole, without its hyphen, and by
+its parts, so that ``IL-6`` is found by ``IL-6``, ``IL6`` and ``6``.
 """
 
 import itertools
@@ -36,16 +37,16 @@ STOP_WORDS = frozenset(
     "the their then there these they this to was we were which while who will with".split()
 )
 
-# Letters and digits; what joins them in names: IL-6, 18F-FDG, α/β, 3.5, 5′-UTR, CD4+.
+# Letters and digits, and characters that join them in names: IL-6, 18F-FDG, α/β, 5′-UTR, CD4+.
 _COMPOUND = re.compile(r"[^\W_]+(?:[-./'+][^\W_]+)*")
 _PARTS = re.compile(r"[-./'+]")
 _K1, _B = 1.5, 0.75
 _BLOCK = 32_768
-"""Captions whose words are counted at once: of each word of theirs, some 30 bytes are held."""
+"""Captions per batch when words are counted: about 30 bytes of memory per word."""
 _SCORED = 1_000_000
 _MOST_READ = 8
-"""Times all captions: so many entries of words are read for one text, those of the rarest first. A
-long text of frequent words would take seconds, and these words tell captions apart the least."""
+"""Maximum number of list entries read per query, as a multiple of the number of captions; the
+rarest words come first. A long text of frequent words would otherwise take seconds."""
 _DASHES = str.maketrans("\u2010\u2011\u2019\u2032", "--''")
 
 
@@ -62,7 +63,7 @@ def words_of(text: str) -> list[str]:
 
 
 class Words:
-    """An index of words. Threads may share one."""
+    """A BM25 index of words. Thread-safe."""
 
     def __init__(self, count: int, words: pa.Array, scores: "bm25s.BM25 | None") -> None:
         self.count = count
@@ -72,9 +73,10 @@ class Words:
 
     @classmethod
     def build(cls, captions: Iterable[str | None], folder: str | os.PathLike[str]) -> None:
-        """Write the index of captions, in the order of rows, into a folder.
+        """Build the index of captions, in the order of rows, in a folder.
 
-        Holds four bytes a caption, every word once, and the words of some ten thousand captions.
+        Memory holds four bytes per caption, every word once, and the words of one batch of
+        captions.
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -94,10 +96,10 @@ class Words:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "Words":
-        """Map what ``build`` wrote into memory.
+        """Memory-map the files written by ``build``.
 
         Raises:
-            ArtifactError: If a file is missing, damaged or does not belong to the others.
+            ArtifactError: If a file is missing, corrupt or inconsistent with the others.
         """
         source = Path(folder)
         try:
@@ -113,15 +115,15 @@ class Words:
             raise ArtifactError(f"{folder}: the words cannot be read: {error}") from error
 
     def search(self, text: str, k: int, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
-        """Return the captions that hold words of a text, best first; of equal ones the first.
+        """Return the captions that contain words of a text, by descending score, then by row.
 
         Args:
-            text: In any form; words that no caption holds count for nothing.
-            k: At most so many.
-            selection: Only these rows.
+            text: The query; words that occur in no caption are ignored.
+            k: Maximum number of results.
+            selection: The matching rows.
 
         Returns:
-            Scores of BM25, float32, all above zero, and rows, int64.
+            BM25 scores, float32, all positive, and rows, int64.
         """
         known = [
             number for word in dict.fromkeys(words_of(text)) if (number := self._at(word)) >= 0
@@ -139,7 +141,7 @@ class Words:
         return scores_N[rows[best]], rows[best]
 
     def _affordable(self, scores: Any, known: list[int]) -> list[int]:
-        """Return words in their order, without the most frequent where all would take too long."""
+        """Return the words in order, without the most frequent ones if all would take too long."""
         starts = scores.scores["indptr"]
         captions_W = np.array([int(starts[word + 1] - starts[word]) for word in known])
         order = np.argsort(captions_W, kind="stable")
@@ -160,7 +162,7 @@ def _blocks(captions: Iterable[str | None]) -> Iterator[list[str | None]]:
 
 
 def _add(runs: Runs, captions: list[str | None], first: int) -> np.ndarray:
-    """Add captions, of which the first is that of a row; return their lengths in words."""
+    """Add captions, the first of which has row ``first``; return their lengths in words."""
     numbers: dict[str, int] = {}
     found = array("i")
     length_B = np.empty(len(captions), np.int32)
@@ -176,7 +178,7 @@ def _add(runs: Runs, captions: list[str | None], first: int) -> np.ndarray:
 def _write_scores(
     folder: Path, length_N: np.ndarray, counts_V: np.ndarray, stretches: Iterable[Stretch]
 ) -> None:
-    """Write what bm25s makes of the same captions, to the last bit, a stretch of words at a time.
+    """Write the same scores as bm25s, bit for bit, for a range of words at a time.
 
     bm25s itself holds every word of every caption as a Python number.
     """
@@ -190,7 +192,7 @@ def _write_scores(
     starts = np.concatenate([[0], np.cumsum(counts_V)])
     np.save(folder / "indptr.csc.index.npy", starts)
     different, which_V = np.unique(counts_V, return_inverse=True)
-    # Lucene's: ln(1 + (N - n + 0.5) / (n + 0.5)).
+    # IDF of Lucene: ln(1 + (N - n + 0.5) / (n + 0.5)).
     idf = [math.log(1 + (count - n + 0.5) / (n + 0.5)) for n in different.tolist()]
     idf_V = np.array(idf, np.float32)[which_V]
     mean = length_N.mean()

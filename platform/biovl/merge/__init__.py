@@ -1,1 +1,1 @@
-"""The command ``merge``: interpolation of the weights of two models (WiSE-FT)."""
+"""The job ``merge``: interpolation of the weights of two models (WiSE-FT)."""
