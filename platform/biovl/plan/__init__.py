@@ -1,1 +1,1 @@
-"""The command ``plan``: hours, storage and cost of a run before it is started."""
+"""The job ``plan``: estimate hours, storage and cost of a run before it is started."""

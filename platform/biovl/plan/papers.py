@@ -1,4 +1,4 @@
-"""What papers report beside what a plan says, and the ratio of the two."""
+"""Compare plans with the numbers that papers report."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
@@ -14,39 +14,39 @@ from biovl.plan.steps import Planner
 from biovl.plan.tables import assumptions, read
 
 _MANY = 100_000
-"""Captions that quantiles are taken of."""
+"""Number of synthetic captions from which quantiles are computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A number of a paper and that of a plan."""
+    """A reported number and the planned one."""
 
     what: str
     unit: str
     reported: float | None
     planned: float
     between: tuple[float, float] | None
-    """The plan at its best and at its worst utilisation, for hours of training."""
+    """Planned hours of training at the highest and the lowest utilisation."""
 
     is_given: bool
-    """The plan takes the number over, so that agreement says nothing."""
+    """Whether the number is an input of the plan, so that agreement is trivial."""
 
     where: str
     remark: str
 
     @property
     def ratio(self) -> float | None:
-        """The plan's number for one of the paper's; None where it reports none."""
+        """Planned number divided by the reported one; None if the paper does not report it."""
         return None if self.reported is None else self.planned / self.reported
 
 
 def compare(paper: str) -> tuple[str, list[Row]]:
-    """Return the title of a paper and its rows, reckoned with the preset of that paper."""
+    """Return the title of a paper and its rows, planned with the preset of that paper."""
     if paper == "stock":
         return read("papers.yaml")["stock"]["title"], _stock()
-    found = read("papers.yaml")[paper]
-    facts = _Facts(found["preset"], found["published"])
-    return found["title"], [
+    entry = read("papers.yaml")[paper]
+    facts = _Facts(entry["preset"], entry["published"])
+    return entry["title"], [
         Row(
             what=row["what"],
             unit=row["unit"],
@@ -57,17 +57,17 @@ def compare(paper: str) -> tuple[str, list[Row]]:
             where=row["where"],
             remark=row["remark"],
         )
-        for row in found["rows"]
+        for row in entry["rows"]
     ]
 
 
 def names() -> list[str]:
-    """Return what there is to compare with."""
+    """Return the names of all comparisons."""
     return list(read("papers.yaml"))
 
 
 class _Facts(Mapping[str, Callable[[], float]]):
-    """Numbers of a preset, by the name that ``papers.yaml`` gives them."""
+    """Planned numbers of a preset, by their names in ``papers.yaml``."""
 
     def __init__(self, preset: str, published: Mapping[str, Any]) -> None:
         self._config = RECIPES[preset]()
@@ -103,7 +103,7 @@ class _Facts(Mapping[str, Callable[[], float]]):
         return len(self._known)
 
     def between(self, name: str) -> tuple[float, float] | None:
-        """Return the least and most of hours of training as utilisation is assumed."""
+        """Return the hours of training at the highest and the lowest assumed utilisation."""
         config = {"hours": self._config, "hours_published": self._published}.get(name)
         if config is None:
             return None
@@ -159,7 +159,7 @@ class _Facts(Mapping[str, Callable[[], float]]):
 
 
 def _stock() -> list[Row]:
-    """Return GPU-hours of others' runs beside ours, at the utilisation that plans assume."""
+    """Return GPU-hours of published open_clip runs, and planned ones at the default utilisation."""
     utilisation, rows = assumptions()["utilisation"], []
     for run in read("papers.yaml")["stock"]["runs"]:
         plan = PretrainPlan(

@@ -1,4 +1,4 @@
-"""What training takes: the estimator of pretrain, asked for a corpus that is not there yet."""
+"""Cost of pretraining on a corpus that does not exist yet, by the estimator of the pretrain job."""
 
 import functools
 import json
@@ -21,34 +21,35 @@ from biovl.pretrain.hardware import Accelerator
 from biovl.pretrain.memory import ModelInfo, describe
 
 SHARED_EXPECTATION = hardware.A100_EAGER
-"""Of the peak, for GPUs that ``training.hardware`` has no estimate for."""
+"""Expected utilisation of GPUs for which ``pretrain.hardware`` has no estimate."""
 
 _BATCHES = 4
-"""Steps that are reckoned: with all captions at their quantiles, one is as good as many."""
+"""Number of batches in the estimate; more make no difference, as captions are evenly spaced
+quantiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCost:
-    """A run on some accelerators."""
+    """Cost of a training run on given accelerators."""
 
     forecast: Forecast
     hours: float
-    """Of computing alone; infinite where not even one pair fits into memory."""
+    """Hours of computation only; infinite if not even one pair fits into memory."""
 
     flops_per_pair: float
-    """Without padding, and without what is computed again to save memory."""
+    """Per pair, without padding and without recomputation of activations."""
 
     flops_per_pair_padded: float
     forward_flops: float
-    """To embed a pair."""
+    """FLOPs of embedding one pair."""
 
     micro_batch: int | None
-    """Pairs that go through a GPU at a time; None where not one fits."""
+    """Pairs per forward pass of one GPU; None if not even one fits."""
 
     parameters: int
     embed_dim: int
     pairs: int
-    """Of all epochs."""
+    """Number of pairs over all epochs."""
 
 
 def training(
@@ -60,18 +61,18 @@ def training(
     workers: int,
     utilisation: float,
 ) -> TrainingCost:
-    """Return what a run takes.
+    """Return the cost of a training run.
 
     Args:
-        plan: The recipe and what is changed in it.
-        pairs: Of an epoch.
-        caption_tokens: The mean, start and end not counted.
-        accelerator: That each worker has.
-        workers: How many.
-        utilisation: Reached of what is expected of the accelerator, 1 for all.
+        plan: Recipe of pretrain and changed settings.
+        pairs: Pairs per epoch.
+        caption_tokens: Mean number of tokens per caption, without start and end tokens.
+        accelerator: Accelerator of each worker.
+        workers: Number of workers.
+        utilisation: Fraction of the expected speed of the accelerator, 1 for all of it.
 
     Raises:
-        ConfigError: If there is no such recipe or setting, or an epoch is smaller than a batch.
+        ConfigError: If the recipe or a setting does not exist, or an epoch is smaller than a batch.
     """
     changes = json.dumps(plan.changes, sort_keys=True)
     config, info = _described(plan.recipe, changes)
@@ -81,44 +82,44 @@ def training(
             f"{plan.recipe} takes {largest:,} pairs a step, but an epoch has {pairs:,}: choose a "
             "smaller pretrain.changes.batch.pairs or a larger corpus"
         )
-    found = _estimated(plan.recipe, changes, caption_tokens, accelerator, workers)
-    (forecast,) = (each for each in found.forecasts if each.workers == workers)
+    estimated = _estimated(plan.recipe, changes, caption_tokens, accelerator, workers)
+    (forecast,) = (each for each in estimated.forecasts if each.workers == workers)
     speed = forecast.pairs_per_s
     if speed is not None:
         speed *= utilisation
-    seen = pairs * config.epochs
+    total_pairs = pairs * config.epochs
     return TrainingCost(
         forecast=replace(forecast, pairs_per_s=speed, hours=None),
-        hours=math.inf if speed is None else seen / speed / 3600,
-        flops_per_pair=found.flops,
-        flops_per_pair_padded=found.flops_padded,
-        forward_flops=found.flops / TRAINING_PER_FORWARD,
+        hours=math.inf if speed is None else total_pairs / speed / 3600,
+        flops_per_pair=estimated.flops,
+        flops_per_pair_padded=estimated.flops_padded,
+        forward_flops=estimated.flops / TRAINING_PER_FORWARD,
         micro_batch=forecast.micro_batch,
         parameters=info.parameters,
         embed_dim=info.embed_dim,
-        pairs=seen,
+        pairs=total_pairs,
     )
 
 
 def lengths(mean: float, count: int) -> np.ndarray:
-    """Return the tokens of so many captions with a mean, start and end token added. Shape [N].
+    """Return evenly spaced quantiles of caption lengths with a given mean, in tokens. Shape [N].
 
-    Exponential: with BIOMEDICA's mean of 118 a quarter of the captions are 130 tokens longer than
-    another (134 in the paper), and with BMC-LongCLIP's of 127 a context of 77 loses 55 % of the
-    tokens (55 % in the paper), one of 512 2 % (2.2 %).
+    Start and end tokens are added. The distribution is exponential: with BIOMEDICA's mean of 118
+    tokens the interquartile range is 130 (134 in the paper). With BMC-LongCLIP's mean of 127 a
+    context of 77 loses 55 % of the tokens (55 % in the paper), one of 512 2 % (2.2 %).
     """
     middles_N = (np.arange(count) + 0.5) / count
     return np.maximum(1, np.rint(-mean * np.log1p(-middles_N))).astype(np.int64) + 2
 
 
 def accelerator_named(name: str) -> Accelerator:
-    """Return an accelerator by the name that prices call it."""
+    """Return an accelerator by its name in ``prices.yaml``."""
     known = {each.name: each for each in hardware.KNOWN}
     return known[name]
 
 
 def cores(vcpus: int, gflops: float, memory_gib: float) -> Accelerator:
-    """Return CPU cores as if they were an accelerator that reaches all of its peak."""
+    """Return CPU cores as an accelerator that reaches its full peak."""
     tflops = vcpus * gflops / 1e3
     return Accelerator(f"{vcpus} vCPUs", None, tflops, memory_gib * 1.074, 1.0, 1.0)
 
@@ -127,7 +128,7 @@ def _largest_batch(config: PretrainConfig) -> int:
     return max(config.batch.of_epoch(epoch) for epoch in range(config.epochs))
 
 
-# Plans ask for the same run again and again, with other prices and rates.
+# Cached: plans estimate the same run repeatedly, with other prices and rates.
 @functools.lru_cache(64)
 def _estimated(
     recipe: str, changes: str, caption_tokens: float, accelerator: Accelerator, workers: int

@@ -42,7 +42,7 @@ class CostPlan:
     total: Total
     dollars_between: tuple[float, float]
     hours_between: tuple[float, float]
-    """One likely range, with all assumptions off at once."""
+    """Likely range if all assumptions may be wrong at once."""
 
     swings: list[Swing]
     alternatives: list[Alternative]
@@ -52,10 +52,10 @@ class CostPlan:
 
 
 def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
-    """Return a plan.
+    """Return the plan for a configuration.
 
     Raises:
-        ConfigError: If there is no such recipe or paper, or training does not fit.
+        ConfigError: If a recipe or paper does not exist, or training does not fit into memory.
     """
     if config.paper is not None and config.paper not in papers.names():
         raise ConfigError(f"paper: choose from {', '.join(papers.names())}, got {config.paper!r}")
@@ -84,7 +84,7 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
 
 
 def alternatives(planner: Planner) -> list[Alternative]:
-    """Return the training of a plan with as many GPUs of each kind, bought on demand."""
+    """Return the training of a plan with as many GPUs of each other kind, at on-demand prices."""
     train = planner.config.train
     gpus = train.gpus or train.count * train.machine.gpus
     if not gpus or "pretrain" not in planner.config.jobs:

@@ -1,4 +1,4 @@
-"""How much a plan depends on each number that it assumes."""
+"""Sensitivity of a plan to each assumption."""
 
 import math
 from collections.abc import Iterable
@@ -11,21 +11,21 @@ from biovl.plan.tables import Assumption, assumptions
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """All jobs together."""
+    """Sum over all jobs."""
 
     hours: float
-    """One job after the other, without serving."""
+    """Hours of all jobs in sequence, without serving."""
 
     gpu_hours: float
     """Without serving."""
 
     dollars: float
-    """All jobs, serving and keeping what is published."""
+    """All jobs, serving, and storage of published data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swing:
-    """What becomes of the total when one number is at its least, and at its greatest."""
+    """Totals of a plan with one assumption at its lowest and at its highest value."""
 
     name: str
     assumption: Assumption
@@ -34,12 +34,12 @@ class Swing:
 
     @property
     def dollars(self) -> float:
-        """How far apart the two are."""
+        """Absolute difference in dollars."""
         return abs(self.high.dollars - self.low.dollars)
 
     @property
     def hours(self) -> float:
-        """How far apart the two are."""
+        """Absolute difference in hours."""
         return abs(self.high.hours - self.low.hours)
 
 
@@ -49,7 +49,7 @@ def mid(config: PlanConfig) -> dict[str, float]:
 
 
 def total(config: PlanConfig, costs: Iterable[Cost], price_level: float) -> Total:
-    """Return the sum of jobs."""
+    """Return the sum over jobs."""
     costs = list(costs)
     made = [cost for cost in costs if cost.job != "serve"]
     return Total(
@@ -60,26 +60,26 @@ def total(config: PlanConfig, costs: Iterable[Cost], price_level: float) -> Tota
 
 
 def swings(config: PlanConfig) -> list[Swing]:
-    """Return what each assumption does by itself, those that move the dollars most first."""
+    """Return the effect of each assumption by itself, the largest difference in dollars first."""
     likely = mid(config)
 
     def at(name: str, value: float) -> Total:
         assumed = {**likely, name: value}
         return total(config, Planner(config, assumed).costs(), assumed["price_level"])
 
-    found = [
+    result = [
         Swing(name=name, assumption=own, low=at(name, own.low), high=at(name, own.high))
         for name, own in ((name, config.assumed(name)) for name in likely)
         if own.low < own.high
     ]
-    # Hours decide where nothing is paid for.
-    return sorted(found, key=lambda each: (-each.dollars, -each.hours))
+    # Ordered by hours if the plan has no prices.
+    return sorted(result, key=lambda each: (-each.dollars, -each.hours))
 
 
 def spread(likely: float, ends: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    """Return where a total likely is when all assumptions may be off, each by itself.
+    """Return the likely range of a total if all assumptions are uncertain.
 
-    Their effects add like independent errors, as squares, those below and those above apart.
+    Deviations are added in quadrature, as for independent errors, separately below and above.
     """
     pairs = [(min(pair), max(pair)) for pair in ends]
     below = math.sqrt(sum(max(0.0, likely - low) ** 2 for low, _ in pairs))

@@ -1,7 +1,7 @@
-"""What each job takes: one small function per job, from sizes and assumptions to hours and dollars.
+"""Cost of each job: one function per job, from data sizes and assumptions to hours and dollars.
 
-Hours of a job are hours of its machines; hours of a vCPU or a GPU are those that it is used, and
-dollars are for whole machines, also while some of them wait.
+Hours of a job are wall-clock hours. vCPU-hours and GPU-hours count only time in use, but dollars
+are for whole machines, including idle time.
 """
 
 import math
@@ -20,76 +20,76 @@ from biovl.plan.tables import prices
 MS_PER_HOUR = 3.6e6
 HOURS_PER_MONTH = 730.0
 READ_REQUESTS_PER_PAIR = 1 / 8
-"""In training: pairs that stand together are read with one request (``data.run_pairs``)."""
+"""In training, neighbouring pairs are read with one request (``data.run_pairs``)."""
 
 PART_GB = 0.064
-"""Of what is written, with one request."""
+"""Data written per request, GB."""
 
 CHECKPOINT_BYTES = 12
-"""Of a parameter: itself and Adam's two moments, float32."""
+"""Per parameter: the value and the two moments of Adam, float32."""
 CHECKPOINTS = 2
-"""``save.keep_last``."""
+"""Checkpoints stored at a time: ``save.keep_last``."""
 
 INDEX_BYTES_PER_DIMENSION = 3
-"""Of a vector: 16 bits beside the index, 8 in it."""
+"""Per vector: 16 bits in the vectors file, and 8 bits in the index."""
 ROW_BYTES, THUMBNAIL_BYTES = 1_500, 9_000
 """Of a figure in an index: its row with filters and words (an estimate), and its small JPEG
 (8,854 measured on 236 figures)."""
 
 BUSY = 0.5
-"""Of the vCPUs that serve: more, and searches queue."""
+"""Target utilisation of serving vCPUs; at higher load searches queue."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a job takes."""
+    """Cost of a job."""
 
     job: str
     machines: str = ""
     hours: float = 0.0
-    """From its start to its end."""
+    """Wall-clock hours."""
 
     gpu_hours: float = 0.0
     cpu_hours: float = 0.0
-    """Of vCPUs that work or wait for objects."""
+    """Hours of vCPUs that compute or wait for requests."""
 
     compute_dollars: float = 0.0
     request_dollars: float = 0.0
     storage_gb: Mapping[str, float] = field(default_factory=dict)
-    """What is there afterwards, by folder."""
+    """Size of the output, by folder."""
 
     read_gb: float = 0.0
     written_gb: float = 0.0
     source_requests: float = 0.0
-    """To the open-data bucket; they and what it sends are its owner's to pay."""
+    """Requests to the open-data bucket; its owner pays for them and for the transfer."""
 
     get_requests: float = 0.0
     put_requests: float = 0.0
-    """To buckets of your own."""
+    """Requests to your own buckets."""
 
     bound_by: str = ""
-    """What would have to be faster."""
+    """The resource that limits the speed."""
 
     @property
     def dollars(self) -> float:
-        """Of machines and requests."""
+        """Cost of machines and requests."""
         return self.compute_dollars + self.request_dollars
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSizes:
-    """How much there is of everything."""
+    """Number of articles, figures and pairs."""
 
     articles: float
     figures: float
-    """Usable, with an image and a caption."""
+    """Usable figures, with an image and a caption."""
 
     pairs: float
     train_pairs: int
 
 
 class Planner:
-    """Reckons the jobs of a plan with one set of assumed numbers."""
+    """Computes the costs of all jobs of a plan for one set of assumptions."""
 
     def __init__(self, config: PlanConfig, assumed: Mapping[str, float]) -> None:
         self.config, self.assumed = config, assumed
@@ -102,7 +102,7 @@ class Planner:
         )
 
     def costs(self) -> list[Cost]:
-        """Return the jobs of the plan, one after the other."""
+        """Return the costs of the jobs of the plan, in order."""
         steps: dict[str, Callable[[], Cost]] = {
             "harvest": self.harvest,
             "annotate": self.annotate,
@@ -117,7 +117,7 @@ class Planner:
         """Read every article and the images of its figures from the open-data bucket."""
         a, sizes = self.assumed, self.sizes
         work_ms = sizes.articles * a["read_article_ms"] + sizes.figures * a["inspect_image_ms"]
-        # The XML, and each image; and a list of what is there.
+        # The XML, each image, and a listing.
         gets, lists = sizes.articles + sizes.figures, sizes.articles
         wait_ms = (gets + lists) * a["s3_wait_ms"]
         images_gb = sizes.figures * a["image_kb"] / 1e6
@@ -125,7 +125,7 @@ class Planner:
         work, wait = self._vcpu_hours(work_ms), wait_ms / MS_PER_HOUR
         per_s, limited_by = self._requests_per_s()
         least = (gets + lists) / per_s / 3600
-        # Machines beyond those that this rate keeps busy would wait for their turn.
+        # More machines than this rate keeps busy would be idle.
         busy = math.ceil((work + wait) / least / self.config.cpu.machine.vcpus)
         fleet = replace(self.config.cpu, count=min(max(busy, 1), self.config.cpu.count))
         return self._run(
@@ -143,7 +143,7 @@ class Planner:
         )
 
     def _requests_per_s(self) -> tuple[float, str]:
-        """Return the requests a second of all workers together, and what allows no more."""
+        """Return the requests per second of all workers together, and what limits them."""
         a = self.assumed
         rates = [(a["bucket_requests_s"], "what the open-data bucket answers")]
         source = harvest_source(self.config.harvest)
@@ -162,7 +162,7 @@ class Planner:
         return min(rates)
 
     def annotate(self) -> Cost:
-        """Look at every figure with an image model."""
+        """Apply an image model to every figure."""
         a, sizes = self.assumed, self.sizes
         storage = {"columns/": sizes.figures * 1_024 * 2 / 1e9}
         return self._run(
@@ -179,7 +179,7 @@ class Planner:
         )
 
     def assemble(self) -> Cost:
-        """Make images small, and write pairs to shards in a shuffled order."""
+        """Resize images, and write pairs to shards in shuffled order."""
         a, sizes = self.assumed, self.sizes
         size = sizes.pairs * (a["stored_image_kb"] + a["pair_kb"]) / 1e6
         return self._run(
@@ -187,7 +187,7 @@ class Planner:
                 job="assemble",
                 storage_gb={"corpus/": size},
                 read_gb=sizes.figures * a["image_kb"] / 1e6 + size,
-                # Each pair is copied from where it was encoded to its shard.
+                # Each encoded pair is copied once to its shard.
                 get_requests=sizes.figures * a["image_kb"] / 1e6 / PART_GB + sizes.pairs,
                 put_requests=2 * size / PART_GB,
                 bound_by="CPUs that shrink images",
@@ -197,7 +197,7 @@ class Planner:
         )
 
     def pretrain(self) -> Cost:
-        """Train, with pairs decoded by the CPUs of the GPU machines and, if need be, others."""
+        """Train; images are decoded by CPUs of the GPU machines, and of others if needed."""
         a, fleet = self.assumed, self.config.train
         run = self.training()
         gpus = fleet.gpus or fleet.count * fleet.machine.gpus
@@ -244,7 +244,7 @@ class Planner:
         return self._with_requests(cost)
 
     def training(self, fleet: Fleet | None = None, gpus: int | None = None) -> TrainingCost:
-        """Return the run on the plan's machines, or on others."""
+        """Return the training cost on the machines of the plan, or on others."""
         a = self.assumed
         fleet = fleet or self.config.train
         gpus = gpus or self.config.train.gpus or fleet.count * fleet.machine.gpus
@@ -266,12 +266,12 @@ class Planner:
         )
 
     def index(self) -> Cost:
-        """Embed every pair, and put the vectors into cells."""
+        """Embed every pair, and build the vector index."""
         a, sizes, run = self.assumed, self.sizes, self.training()
         vector_gb = 2 * sizes.pairs * INDEX_BYTES_PER_DIMENSION * run.embed_dim / 1e9
         size = vector_gb + sizes.pairs * (ROW_BYTES + THUMBNAIL_BYTES) / 1e9
         read_gb = sizes.pairs * (a["stored_image_kb"] + a["pair_kb"]) / 1e6
-        # Images in the corpus are small already, and decode so much faster.
+        # Images in the corpus are already resized and decode faster.
         look_ms = a["decode_image_ms"] * min(1.0, a["stored_image_kb"] / a["image_kb"])
         return self._run(
             Cost(
@@ -287,11 +287,11 @@ class Planner:
         )
 
     def hot_gb(self) -> float:
-        """Return what a machine that serves holds in memory: codes and ids of both indexes."""
+        """Return the memory needed by a serving machine: codes and ids of both indexes, in GB."""
         return 2 * self.sizes.pairs * (self.training().embed_dim + 8) / 1e9
 
     def serve(self) -> Cost:
-        """Answer searches, day and night."""
+        """Serve searches continuously."""
         a, plan = self.assumed, self.config.serve
         machine = plan.fleet.machine
         search_s = a["search_cpu_ms"] * self.sizes.pairs / 1e6 / 1e3
@@ -321,11 +321,11 @@ class Planner:
         """Return a job with the hours and dollars of its machines.
 
         Args:
-            cost: What else is known of it.
+            cost: Other costs of the job.
             fleet: Its machines.
-            cpu_hours: Of vCPUs.
-            gpu_flops: Of GPUs at the same time; of the vCPUs where there are none.
-            least: Hours that no machines make fewer, and why.
+            cpu_hours: vCPU-hours of work.
+            gpu_flops: FLOPs on GPUs, in parallel with the vCPUs; on the vCPUs without GPUs.
+            least: Minimum hours for any number of machines, and the reason.
         """
         machine = fleet.machine
         vcpus, bound_by = fleet.count * machine.vcpus, cost.bound_by or "CPUs that decode"
@@ -371,7 +371,7 @@ class Planner:
         return hours * self.assumed["lost_time"] + self.assumed["start_minutes"] / 60
 
     def _price(self, fleet: Fleet) -> float:
-        """Return the dollars of a machine for an hour."""
+        """Return the price of a machine, dollars per hour."""
         machine, level = fleet.machine, self.assumed["price_level"]
         if fleet.buy == "block":
             return level * (machine.block or 0.0)
@@ -381,10 +381,10 @@ class Planner:
 
 
 def harvest_source(plan: HarvestPlan) -> Config | None:
-    """Return the settings of the open-data bucket; None where a harvest reads another source.
+    """Return the settings of the open-data source; None if a harvest reads another source.
 
     Raises:
-        ConfigError: If there is no such recipe or setting.
+        ConfigError: If a recipe or setting does not exist.
     """
     if plan.recipe not in RECIPES:
         raise ConfigError(f"harvest.recipe: choose from {', '.join(RECIPES)}, got {plan.recipe!r}")
@@ -396,7 +396,10 @@ def harvest_source(plan: HarvestPlan) -> Config | None:
 
 
 def storage_dollars(config: PlanConfig, costs: list[Cost], price_level: float) -> float:
-    """Return what keeping all that is published costs. Checkpoints go when a run is published."""
+    """Return the cost of storing everything that is published.
+
+    Checkpoints are deleted after a run.
+    """
     if config.cpu.machine.on_demand == 0:
         return 0.0
     kept = sum(

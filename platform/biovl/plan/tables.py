@@ -1,4 +1,4 @@
-"""The numbers that plans are made from, as data beside this file: prices and assumptions."""
+"""Inputs of plans, stored as YAML files in this folder: prices and assumptions."""
 
 import functools
 from dataclasses import dataclass
@@ -12,37 +12,37 @@ from biovl.core import config as configs
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """A machine to rent."""
+    """An instance type."""
 
     vcpus: int
     memory_gib: float
     source: str
-    """Where its prices were read, and when."""
+    """Source and date of its prices."""
 
     accelerator: str | None = None
-    """A name of ``training.hardware``."""
+    """Name in ``pretrain.hardware``."""
     gpus: int = 0
 
     on_demand: float | None = None
-    """Dollars an hour; None where it is not offered so."""
+    """Dollars per hour; None if it is not offered on demand."""
     block: float | None = None
-    """In a Capacity Block."""
+    """Dollars per hour in a Capacity Block."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class S3:
-    """Object storage, in dollars."""
+    """Prices of object storage, in dollars."""
 
     gb_month: float
     put_1000: float
-    """A thousand requests that write or list."""
+    """Per 1,000 write or list requests."""
     get_1000: float
     source: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """What ``prices.yaml`` holds."""
+    """Contents of ``prices.yaml``."""
 
     date: str
     note: str
@@ -52,7 +52,7 @@ class Prices:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption:
-    """A number that a plan rests on."""
+    """A quantity that is assumed, with its range."""
 
     low: float
     mid: float
@@ -68,21 +68,21 @@ class Assumption:
 
 @functools.cache
 def prices() -> Prices:
-    """Return the prices that come with the package."""
-    held = read("prices.yaml")
-    # Names of instances have dots, which configurations would take apart.
-    found = held["instances"].items()
+    """Return the built-in prices."""
+    tables = read("prices.yaml")
+    # Instance names contain dots, which configurations use as separators.
+    instances = tables["instances"].items()
     return Prices(
-        date=str(held["date"]),
-        note=held["note"],
-        instances={name: configs.build(Instance, values, name=name) for name, values in found},
-        s3=configs.build(S3, held["s3"], name="s3"),
+        date=str(tables["date"]),
+        note=tables["note"],
+        instances={name: configs.build(Instance, values, name=name) for name, values in instances},
+        s3=configs.build(S3, tables["s3"], name="s3"),
     )
 
 
 @functools.cache
 def assumptions() -> dict[str, Assumption]:
-    """Return the assumptions that come with the package, by name."""
+    """Return the built-in assumptions, by name."""
     return {
         name: configs.build(Assumption, values, name=name)
         for name, values in read("rates.yaml").items()
@@ -91,7 +91,7 @@ def assumptions() -> dict[str, Assumption]:
 
 @functools.cache
 def read(name: str) -> dict[str, Any]:
-    """Return what a file beside this one holds."""
+    """Return the contents of a YAML file in this folder."""
     text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     found: dict[str, Any] = yaml.safe_load(text)
     return found

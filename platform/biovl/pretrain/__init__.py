@@ -1,1 +1,1 @@
-"""The command ``pretrain``: contrastive training of two towers, in plain PyTorch."""
+"""The job ``pretrain``: contrastive training of two towers, in plain PyTorch."""

@@ -1,4 +1,4 @@
-"""The model card, ``README.md``: what a model is, what it was trained on, how good it is."""
+"""The model card, ``README.md``: the model, its training data, scores and usage."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from biovl.pretrain.config import BatchConfig, PretrainConfig
 from biovl.pretrain.memory import describe
 
 PLOTS = "plots"
-"""The folder of the curves, beside the card."""
+"""Folder of the plots, next to the card."""
 
 _CAPTIONS_OF_PLOTS = {
     "loss.png": "Loss in training by step, and in validation by epoch",
@@ -57,17 +57,18 @@ def model_card(
     """Return the text of the card.
 
     Args:
-        config: Of the run.
-        model: What was trained.
-        corpus: The corpus' ``manifest.json``: ``counts.pairs`` is read.
-        stats: Its ``stats.json``: ``licenses``, ``license_groups`` and ``corpus`` are read.
-        fingerprint: Of the corpus.
-        rows: Of ``metrics.jsonl``.
-        scores: What ``benchmark.retrieval`` says of an epoch, by epoch from 0; may be empty.
-        epoch: Whose weights these are, from 0.
-        plots: Names of the files in ``plots/`` beside the card.
-        code: That made it, with its version.
-        hardware: On which it was trained, such as ``8 x NVIDIA H200``.
+        config: Configuration of the run.
+        model: Description of the trained model.
+        corpus: ``manifest.json`` of the corpus: ``counts.pairs`` is used.
+        stats: ``stats.json`` of the corpus: ``licenses``, ``license_groups`` and ``corpus`` are
+            used.
+        fingerprint: Fingerprint of the corpus.
+        rows: Rows of ``metrics.jsonl``.
+        scores: Scores of ``benchmark.retrieval``, by epoch from 0; may be empty.
+        epoch: Epoch of the published weights, from 0.
+        plots: File names in ``plots/``.
+        code: Name and version of the code.
+        hardware: Training hardware, such as ``8 x NVIDIA H200``.
         name: Title of the card.
     """
     sections = [
@@ -229,7 +230,7 @@ def _training(
 
 
 def _measured(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return how it went, as the medians of the steps tell."""
+    """Return a summary of the training log, with medians over the steps."""
 
     def median(name: str) -> float | None:
         values = [row[name] for row in rows if row.get(name) is not None]
@@ -264,7 +265,7 @@ def _settings(config: PretrainConfig) -> str:
     changed = configs.differences(configs.to_plain(usual), plain)
     rows = [line.partition(": ")[::2] for line in changed]
     cells = [[f"`{name}`", *change.split(" -> ")] for name, change in rows]
-    # Where it was and where it went is nobody's business but the publisher's.
+    # Local paths are private and are omitted from the card.
     shown = {name: value for name, value in plain.items() if name not in ("corpus", "out")}
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip()
     differing = table(["setting", "default", "here"], cells) if cells else "None."

@@ -1,4 +1,4 @@
-"""Of a model card: how good the model is, and what the terms of its data are."""
+"""Sections of the model card: scores, training data and licences."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,17 +7,17 @@ from biovl.core.markdown import percent, table
 from biovl.pretrain.config import PretrainConfig
 
 _FREE = ("CC0-1.0", "CC-BY-4.0")
-"""Licences that a model can take over from all of its data, the freer first."""
+"""Licences that apply to a model if all of its data has them, the most permissive first."""
 
 _KINDS = {
     "other": "data-in-part-all-rights-reserved-or-custom",
     "noncommercial": "data-in-part-noncommercial",
 }
-"""What the hub is told of data in PMC's licence groups, the least free first."""
+"""Licence names on the Hub for PMC's licence groups, the most restrictive first."""
 
 
 def scores_section(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str:
-    """Return the scores by epoch, the pool size and chance beside them."""
+    """Return the scores by epoch, with the pool size and chance level."""
     if not scores:
         return "## Scores\n\nIt was not validated: the corpus has no pairs for it."
     last = scores[max(scores)]
@@ -55,10 +55,10 @@ easier. Pairs are of articles that are not in training. The loss is the mean ove
 
 
 def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hub's licence fields: what the data allows, or that it is several things."""
+    """Return the licence fields for the Hub: the licence of the data, or ``other`` if it is mixed."""
     found = {row["license"] for row in stats["licenses"]}
     if found and found <= set(_FREE):
-        # All of it may be used with attribution; without any need of it, if all is CC0.
+        # CC BY requires attribution; if all data is CC0, none is required.
         return {"license": max(found, key=_FREE.index).lower()}
     groups = {row["license_group"] for row in stats["license_groups"]}
     kind = next((_KINDS[group] for group in _KINDS if group in groups), "data-of-several-licences")
@@ -75,7 +75,7 @@ def data_sections(
     stats: Mapping[str, Any],
     fingerprint: str,
 ) -> str:
-    """Return what the data is, and its licences with a warning where they are not free."""
+    """Return descriptions of the data and its licences, with a warning if some are restricted."""
     pairs = corpus["counts"]["pairs"]
     rows = [
         [row["license"] or "none stated", row["license_group"], row["articles"], row["images"]]
@@ -98,7 +98,7 @@ of the pairs that were trained on: {texts}. The corpus by the hash of its manife
 
 
 def _warning(stats: Mapping[str, Any]) -> str:
-    """Say plainly what in the data is not free for every use."""
+    """Return a warning about restricted data."""
     images = stats["corpus"]["images"]
     by_group = {row["license_group"]: row["images"] for row in stats["license_groups"]}
     without_derivatives = sum(

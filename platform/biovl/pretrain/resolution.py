@@ -46,13 +46,13 @@ def check_resolution(
     """Reject a corpus whose images are stored smaller than the model's input.
 
     Args:
-        uri: Of the corpus.
-        config: Configuration of the assemble that made it, from its manifest.
+        uri: The corpus.
+        config: Configuration of assemble, from the manifest of the corpus.
         image_px: Input side of the model, in pixels.
         crop_scale: Range of the share of an image's area in a training crop.
 
     Raises:
-        ConfigError: With the command that makes a corpus with large enough images.
+        ConfigError: With the command that assembles a corpus with large enough images.
     """
     stored, needed = stored_px(config), needed_px(image_px, crop_scale)
     if stored is None or stored >= needed:
@@ -72,9 +72,9 @@ def assemble_command(uri: str, config: Mapping[str, Any], needed: int) -> str:
     """Return the command that assembles the same pairs with larger images.
 
     Args:
-        uri: Of the corpus that exists.
-        config: Of the assemble that made it, as in its manifest.
-        needed: Pixels that the shorter side shall have room for.
+        uri: The existing corpus.
+        config: Configuration of assemble, from its manifest.
+        needed: Required shorter side, in pixels.
     """
     px = math.ceil(needed / _MULTIPLE_PX) * _MULTIPLE_PX
     known = {item.name for item in fields(AssembleConfig)}
@@ -91,7 +91,7 @@ def assemble_command(uri: str, config: Mapping[str, Any], needed: int) -> str:
     try:
         wanted = configs.flat(configs.to_plain(configs.build(AssembleConfig, own)))
     except ConfigError:
-        # Made by another version: of its settings only these can be taken over.
+        # Assembled by another version: only these of its settings can be reused.
         wanted = configs.flat({name: own[name] for name in ("figures", "out", "image")})
     recipe, changes = min(
         ((name, _changes(name, wanted)) for name in RECIPES),

@@ -1,1 +1,1 @@
-"""The command ``publish``: published folders to the Hugging Face hub."""
+"""The job ``publish``: upload published folders to the Hugging Face Hub."""

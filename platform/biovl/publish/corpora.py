@@ -1,7 +1,7 @@
-"""The pairs of a corpus that may be given on, as a corpus of its own: plan, copy, describe.
+"""Redistributable subset of a corpus, as a corpus of its own.
 
-The bytes of a pair are copied as they stand in their shard, and pairs keep their order, so that
-what was shuffled stays so.
+The bytes of pairs are copied unchanged from their shards, and pairs keep their order, so that the
+shuffle is preserved.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ SPLITS = ("train", "val", "test")
 
 _PLANS = ".draft/plans"
 _MOST_OPEN_SHARDS = 128
-"""Processes may commonly open 1,024 files."""
+"""Processes may usually open 1,024 files."""
 
 _PLAN = pa.schema(
     [
@@ -38,20 +38,20 @@ _PLAN = pa.schema(
         *(pa.field(name, pa.int64()) for name in ("offset", "size", "new_offset")),
     ]
 )
-"""A pair: its row of the index, where it stands, and where it will."""
+"""A pair: its row in the index, and its positions in the old and the new shards."""
 
 
 def plan(
     uri: str, out: str, wanted: RequestedRows, *, max_bytes: int, max_pairs: int
 ) -> dict[str, int]:
-    """Lay the pairs that may go out over shards, and write a plan for each.
+    """Assign redistributable pairs to shards, and write a plan for each shard.
 
     Args:
-        uri: Of the corpus.
-        out: Where the draft is.
-        wanted: Which are asked for.
-        max_bytes: Of a shard; a single pair may be larger.
-        max_pairs: Of a shard.
+        uri: The corpus.
+        out: Folder of the draft.
+        wanted: Requested rows.
+        max_bytes: Maximum size of a shard; a single pair may be larger.
+        max_pairs: Maximum pairs per shard.
 
     Returns:
         The number of shards of each split.
@@ -82,22 +82,22 @@ def plan(
 
 
 def copy(uri: str, out: str, names: Sequence[str], number: int) -> None:
-    """Write one shard: the bytes of its pairs as they stand in the corpus.
+    """Write one shard with the unchanged bytes of its pairs.
 
     Args:
-        uri: Of the corpus.
-        out: Where the draft is.
-        names: Of all shards, without suffix.
-        number: Which one is written.
+        uri: The corpus.
+        out: Folder of the draft.
+        names: Paths of all shards, without suffix.
+        number: Number of the shard to write.
 
     Raises:
-        ArtifactError: If a shard of the corpus ends before its index says so.
+        ArtifactError: If a shard of the corpus is truncated.
     """
     source, folder = Folder(uri), Draft(out).folder
 
     @functools.lru_cache(_MOST_OPEN_SHARDS)
     def opened(name: str) -> Any:
-        # Closed by its last reference.
+        # Closed when its last reference is released.
         return source.filesystem.open_input_file(source.at(name))
 
     with folder.writer(f"{names[number]}.tar") as stream:
@@ -114,7 +114,7 @@ def copy(uri: str, out: str, names: Sequence[str], number: int) -> None:
 
 
 def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table]:
-    """Yield the index of the new corpus by row groups of the old one."""
+    """Yield the index of the new corpus, by row groups of the old index."""
     folder = Draft(out).folder
     placed = []
     for name in shard_names(shards_of):
@@ -137,7 +137,7 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
 
 
 def dropped(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
-    """Yield the figures left out before, and the pairs left out now."""
+    """Yield the figures dropped by assemble, and the pairs left out here."""
     source = Folder(uri)
     with source.filesystem.open_input_file(source.at(DROPPED)) as stream:
         parquet = pq.ParquetFile(stream)
@@ -156,7 +156,7 @@ def dropped(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
 
 @contextlib.contextmanager
 def written(folder: Folder, name: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Yield what writes tables to one Parquet file, which is there when the block ends."""
+    """Yield a function that appends tables to a Parquet file, which is visible on success only."""
     with folder.writer(name) as stream, contextlib.ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
 
@@ -171,7 +171,7 @@ def written(folder: Folder, name: str) -> Iterator[Callable[[pa.Table], None]]:
 
 
 def description(out: str, manifest: Manifest, stats: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return what tells a person what is in the corpus: the card, statistics and plots, by path."""
+    """Return the human-readable files of the corpus by path: card, statistics and plots."""
     drawn = plots.plots(stats)
     text = card.dataset_card(
         asdict(manifest), stats, record=pairing.pair_schema(_record(out)), plots=list(drawn)
@@ -186,11 +186,11 @@ def description(out: str, manifest: Manifest, stats: Mapping[str, Any]) -> dict[
 def relabelled(
     before: Mapping[str, Mapping[str, Mapping[str, int]]], found: Mapping[str, Counter[str]]
 ) -> dict[str, Any]:
-    """Return the labels of ``stats.json`` with the pairs that are left.
+    """Return the label counts of ``stats.json`` for the remaining pairs.
 
     Args:
-        before: Those of the corpus.
-        found: How many pairs have which, by column.
+        before: Label counts of the corpus.
+        found: Number of remaining pairs with each label, by column.
     """
     return {
         column: {name: {**counts, "pairs": found[column][name]} for name, counts in names.items()}
@@ -199,7 +199,7 @@ def relabelled(
 
 
 def count(rows: pa.Table, found: Mapping[str, Counter[str]]) -> None:
-    """Add up the labels of some pairs."""
+    """Add the labels of some pairs to the counts."""
     for name, counter in found.items():
         counter.update(balance.counts(rows[name]))
 
@@ -215,12 +215,12 @@ def shard_names(shards_of: Mapping[str, int]) -> list[str]:
 
 
 def kept_of(stats: Mapping[str, Any]) -> dict[str, int]:
-    """Return the pairs of each split."""
+    """Return the number of pairs of each split."""
     return {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in statistics.SPLITS}
 
 
 def _begins(sizes: np.ndarray, max_bytes: int, max_pairs: int) -> list[int]:
-    """Return where each shard begins, so that none but of a single pair is too large."""
+    """Return the first pair of each shard, so that no shard exceeds the limits."""
     begins: list[int] = []
     held_bytes = held = 0
     for place, size in enumerate(sizes.tolist()):
@@ -237,7 +237,7 @@ def _planned(folder: Folder, name: str) -> pa.Table:
 
 
 def _record(out: str) -> list[str]:
-    """Return the fields of the pairs' ``.json``, as the first pair has them."""
+    """Return the field names of the ``.json`` of the first pair."""
     folder = Folder(out)
     with folder.filesystem.open_input_file(folder.at(INDEX)) as stream:
         places = pq.read_table(stream, columns=["shard", "offset", "size"]).slice(0, 1).to_pylist()

@@ -1,4 +1,4 @@
-"""The rows of figures or panels that may be given on, part by part, with their articles."""
+"""Redistributable rows of figures or panels, by part, with their articles."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ TOMBSTONES = "tombstones.parquet"
 
 
 def part_paths(uri: str) -> list[str]:
-    """Return all parts of figures and of articles, by path in the folder."""
+    """Return the paths of all parts of figures and of articles."""
     folder = Folder(uri)
     return part_names(folder, "articles") + part_names(folder, "figures")
 
@@ -29,7 +29,7 @@ def part_paths(uri: str) -> list[str]:
 def select(
     uri: str, out: str, wanted: RequestedRows, names: Sequence[str], number: int
 ) -> dict[str, Any]:
-    """Write the rows of one part that may go. One row group is in memory at a time.
+    """Write the redistributable rows of one part, one row group at a time.
 
     Returns:
         ``file``: rows and size; ``seen``: rows by table and defect, and mentions; ``left_out``:
@@ -42,7 +42,7 @@ def select(
     seen, left_out, kept = Counter[str](), Counter[str](), 0
     with source.filesystem.open_input_file(source.at(name)) as stream:
         schema = pq.ParquetFile(stream).schema_arrow
-    # Images are compressed already and differ: a dictionary or statistics of them only cost.
+    # Images are already compressed and unique: a dictionary or statistics would not help.
     plain = [column for column in schema.names if column != "image"]
     with (
         folder.writer(name) as target,
@@ -71,14 +71,14 @@ def select(
 
 
 def copy_tombstones(uri: str, out: str) -> None:
-    """Copy what an increment says no longer holds, where the folder is one."""
+    """Copy the tombstones of an incremental harvest, if there are any."""
     source = Folder(uri)
     if source.exists(TOMBSTONES):
         Draft(out).folder.write(TOMBSTONES, source.read(TOMBSTONES))
 
 
 def counts(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return counts as harvest gives them, and the rows that were left out by table and reason."""
+    """Return counts in the format of harvest, and the rows left out by table and reason."""
     seen = sum((Counter(receipt["seen"]) for receipt in receipts), Counter[str]())
     left_out = sum((Counter(receipt["left_out"]) for receipt in receipts), Counter[str]())
     return {
@@ -112,12 +112,12 @@ def _below(counter: Counter[str], prefix: str) -> dict[str, int]:
 
 
 def card(kind: str, name: str, licenses: Sequence[str]) -> bytes:
-    """Return a card that says which files are which table: ``datasets`` would mix them.
+    """Return a dataset card that assigns files to tables: ``datasets`` would otherwise mix them.
 
     Args:
         kind: ``figures`` or ``panels``.
         name: Title of the card.
-        licenses: As the hub names them.
+        licenses: Licence identifiers of the Hub.
     """
     lines = ["---", f"pretty_name: {name}", "license:", *(f"- {item}" for item in licenses)]
     lines += ["configs:"]

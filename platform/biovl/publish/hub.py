@@ -1,4 +1,4 @@
-"""A repository of the Hugging Face hub, and what goes wrong with one in the user's words."""
+"""A repository on the Hugging Face Hub, with readable errors."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from biovl.core.errors import StorageError
 
 _ATTEMPTS = 4
 _TRANSIENT = (408, 409, 412, 429, 500, 502, 503, 504)
-"""Answers that another attempt may change; 409 and 412: somebody else committed meanwhile."""
+"""Status codes that may succeed on retry; 409 and 412: a concurrent commit."""
 
 _MEANINGS = {
     401: "the token is not accepted, or there is none: give one that may write in HF_TOKEN, or by "
@@ -34,33 +34,33 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class Digest:
-    """What tells the content of a file apart: as the hub knows it."""
+    """Content hash of a file, as stored by the Hub."""
 
     size_bytes: int
     hash: str
-    """SHA-256 of a large file, git's SHA-1 of a small one: 64 or 40 hexadecimal digits."""
+    """SHA-256 of a large file, Git blob SHA-1 of a small one: 64 or 40 hexadecimal digits."""
 
     @property
     def is_large(self) -> bool:
-        """Return whether the hub keeps it outside of git."""
+        """Whether the file is stored in LFS instead of Git."""
         return len(self.hash) == 64
 
 
 class Repository:
-    """A repository, there or not yet."""
+    """A repository, which may not exist yet."""
 
     def __init__(
         self, name: str, repo_type: str, *, bars: bool = False, wait_s: float = 2.0
     ) -> None:
-        """Make nothing yet.
+        """Create a client of a repository; nothing is sent yet.
 
         Args:
             name: ``USER/NAME``.
             repo_type: ``dataset`` or ``model``.
-            bars: Whether the client draws how far each file is, for people who look on.
-            wait_s: Before a second attempt; doubled for each further one.
+            bars: Whether the client shows progress bars.
+            wait_s: Delay before the second attempt, in seconds; doubled for each further one.
         """
-        # Heavy, and nobody but publish needs it.
+        # Imported here: slow to import, and used by publish only.
         from huggingface_hub import HfApi
         from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -74,14 +74,14 @@ class Repository:
         self.url = f"{self.endpoint}/{prefix}{name}"
 
     def is_private(self) -> bool | None:
-        """Return whether only its owners may read it; None where it is not there."""
+        """Return whether the repository is private; None if it does not exist."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
         def ask() -> bool | None:
             try:
                 return bool(self._api.repo_info(**self._which).private)
             except RepositoryNotFoundError as error:
-                # The hub answers 401 to those who may not know whether it is there.
+                # The Hub answers 401 if the caller may not know whether the repository exists.
                 if error.response.status_code == 401:
                     raise
                 return None
@@ -89,11 +89,11 @@ class Repository:
         return self._tried(ask)
 
     def create(self, *, private: bool) -> None:
-        """Make it where it is not there."""
+        """Create the repository if it does not exist."""
         self._tried(lambda: self._api.create_repo(private=private, exist_ok=True, **self._which))
 
     def files(self) -> dict[str, Digest]:
-        """Return what is there, by path."""
+        """Return the content hashes of all files, by path."""
         from huggingface_hub.hf_api import RepoFile
 
         def ask() -> dict[str, Digest]:
@@ -108,12 +108,12 @@ class Repository:
     def commit(
         self, subject: str, added: Mapping[str, Path | bytes], deleted: Sequence[str]
     ) -> dict[str, str]:
-        """Send files, and return the SHA-256 of each by path."""
+        """Commit files, and return the SHA-256 of each by path."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         def send() -> dict[str, str]:
-            # Anew for each attempt: the client marks those that it has sent, and an attempt whose
-            # answer was lost may have deleted.
+            # Rebuilt for each attempt: the client marks operations as sent, and an attempt whose
+            # response was lost may have succeeded.
             additions = [CommitOperationAdd(name, content) for name, content in added.items()]
             there = self.files() if deleted else {}
             deletions = [CommitOperationDelete(name) for name in deleted if name in there]
@@ -137,10 +137,10 @@ class Repository:
 
 @contextlib.contextmanager
 def told(url: str) -> Iterator[None]:
-    """Raise what the hub's client raises as ours.
+    """Translate exceptions of the Hub client to ours.
 
     Raises:
-        StorageError: If the hub refuses, is not reached or does not serve.
+        StorageError: If the Hub rejects the request, is unreachable or fails.
     """
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
@@ -151,7 +151,7 @@ def told(url: str) -> Iterator[None]:
     except OfflineModeIsEnabled as error:
         raise StorageError(f"{url}: HF_HUB_OFFLINE is set: unset it to publish") from error
     except PermissionError as error:
-        # Of the client's part for Xet storage; of the disk it is the disk's.
+        # Raised by the Xet client for network errors, but also by the local disk.
         if not type(error).__module__.startswith("hf_xet"):
             raise
         raise StorageError(f"{url}: {_MEANINGS[401]}. Found: {_short(error)}") from error
@@ -162,7 +162,7 @@ def told(url: str) -> Iterator[None]:
             meaning = _MEANINGS.get(status, _NO_SERVICE if status >= 500 else "the hub refuses")
             raise StorageError(f"{url}: {meaning}. Found: {_short(cause)}") from error
         if isinstance(cause, ValueError | RuntimeError):
-            # What is wrong with single files, a used-up quota among it, has no status.
+            # Errors of single files, such as an exceeded quota, have no status code.
             raise StorageError(f"{url}: the hub refuses. Found: {_short(cause)}") from error
         raise StorageError(
             f"{url}: the hub cannot be reached: look at the network, and at HF_ENDPOINT if it is "
@@ -171,15 +171,15 @@ def told(url: str) -> Iterator[None]:
 
 
 def _client_errors() -> tuple[type[Exception], ...]:
-    """Return what the client raises: its own, those of its HTTP library, and what wraps them."""
+    """Return the exceptions of the client: its own, those of its HTTP library, and wrappers."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    # The HTTP library is another one in other versions of the client; its errors' base is not.
+    # Versions of the client use different HTTP libraries, whose errors have a common base.
     return (HfHubHTTPError, HfHubHTTPError.__mro__[1], RuntimeError, ValueError)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return what an error of a thread that uploads wraps."""
+    """Return the exception wrapped by an error of an upload thread."""
     wraps = isinstance(error, RuntimeError) and error.__cause__ is not None
     return _cause(error.__cause__) if wraps and error.__cause__ is not None else error
 

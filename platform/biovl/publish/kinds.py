@@ -1,7 +1,7 @@
-"""Which files of a published folder go to a hub.
+"""Files of each kind of published folder that are uploaded to the Hub.
 
-Only those that its job writes: a folder may by now hold drafts, caches, columns, or files of the
-user's own that are nobody's business.
+Only files written by the job of that kind are uploaded: a folder may also contain drafts, caches,
+additional columns, or private files of the user.
 """
 
 import re
@@ -19,20 +19,21 @@ CARD = "README.md"
 _CREDENTIAL = re.compile(
     r"://[^/@\s]*:[^/@\s]*@|(?:access_key|secret_key|session_token|password)=\S|\bhf_\w{30}"
 )
-"""What locations with a credential in them look like, and tokens of the hub."""
+"""Patterns of URLs that contain credentials, and of Hub tokens."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of folder becomes at a hub."""
+    """How a kind of folder is published on the Hub."""
 
     patterns: tuple[str, ...]
-    """Of its files; ``*`` stands for no slash."""
+    """Patterns of its files; ``*`` does not match a slash."""
     repo_type: str = "dataset"
     private_because: str | None = None
-    """Why it may not be public, whatever its rows are."""
+    """Reason why it must remain private, whatever the rights of its rows; None if it may be
+    public."""
     has_rights: bool = False
-    """Whether its rows say what may be done with them."""
+    """Whether its rows contain licences."""
 
 
 _NO_RIGHTS = "nothing in it says of its rows whether they may be given on"
@@ -80,16 +81,16 @@ class Contents:
     """The files of a folder."""
 
     files: dict[str, int]
-    """Those that go, by path in the folder: size in bytes."""
+    """Sizes in bytes of files to upload, by relative path."""
     left_out: list[str] = field(default_factory=list)
-    """Those that do not."""
+    """Files that are not uploaded."""
 
 
 def kind_of(uri: str) -> tuple[str, Kind]:
     """Return the kind of a published folder.
 
     Raises:
-        ArtifactError: If nothing is published there, or what does not go to a hub.
+        ArtifactError: If nothing is published there, or its kind cannot be uploaded.
     """
     manifest, where = find_manifest(uri), without_credentials(uri)
     if manifest is None:
@@ -109,10 +110,10 @@ def kind_of(uri: str) -> tuple[str, Kind]:
 
 
 def contents(uri: str, kind: Kind) -> Contents:
-    """Return which files of a folder go, and which do not.
+    """Return the files of a folder that are uploaded, and those that are not.
 
     Raises:
-        ArtifactError: If a file that should go is a link: nobody knows where to.
+        ArtifactError: If a file to upload is a symbolic link.
     """
     tree = Tree(uri)
     found = tree.below(tree.path)
@@ -135,7 +136,7 @@ def contents(uri: str, kind: Kind) -> Contents:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Return whether a path fits one of some patterns."""
+    """Return whether a path matches one of the patterns."""
     parts = name.split("/")
     return any(
         len(parts) == pattern.count("/") + 1 and all(map(fnmatchcase, parts, pattern.split("/")))
@@ -144,7 +145,7 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def has_credentials(values: Any) -> bool:
-    """Return whether a text in plain values looks as if it held a credential."""
+    """Return whether any string in nested plain values looks like a credential."""
     if isinstance(values, Mapping):
         return any(map(has_credentials, values.values()))
     if isinstance(values, list | tuple):

@@ -1,4 +1,4 @@
-"""Which rows may be given on: decided on columns that say so, for every row with a reason."""
+"""Select the rows that may be redistributed, and record the reason for each other row."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,35 +14,35 @@ from biovl.core.errors import ArtifactError
 from biovl.core.records import LicenseGroup
 
 ARTICLE = "its article: "
-"""Before a reason: captions and paragraphs that cite a figure are text of its article."""
+"""Prefix of reasons of the article: captions and citing paragraphs are text of the article."""
 
 _PARQUET = ".parquet"
 READS = (*rights.READS, "source_uri")
-"""Columns that say what may be done with a row; older folders lack some."""
+"""Columns that determine the rights of a row; older folders lack some."""
 
 
 @dataclass(frozen=True)
 class RequestedRows:
-    """Which of the rows that may be given on are asked for."""
+    """Selection among the redistributable rows."""
 
     groups: tuple[LicenseGroup, ...] = ()
-    """None: those of all."""
+    """Licence groups; empty: all."""
     third_party: bool = False
 
 
 @dataclass
 class RightsCount:
-    """How many rows there are, and how many may not go for which reason."""
+    """Number of rows, and of rows that may not be redistributed, by reason."""
 
     groups: Counter[str] = field(default_factory=Counter)
     """Rows by licence group."""
     licenses: Counter[str] = field(default_factory=Counter)
-    """Rows that may go, by licence; empty where none is stated."""
+    """Redistributable rows by licence; empty if none is stated."""
     held_back: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """Rows that may not go, by reason, licence group and licence."""
+    """Other rows by (reason, licence group, licence)."""
 
     def add(self, rows: pa.Table, reasons: pa.Array) -> None:
-        """Count some more rows."""
+        """Add rows to the counts."""
         groups = rows["license_group"].to_pylist()
         self.groups.update(groups)
         held = pc.is_valid(reasons)
@@ -56,11 +56,11 @@ class RightsCount:
 
     @property
     def refused(self) -> int:
-        """How many rows may not go."""
+        """Number of rows that may not be redistributed."""
         return self.held_back.total()
 
     def lines(self) -> list[str]:
-        """Return who may not go and why, most first: a line each."""
+        """Return one line of text per reason, the most frequent first."""
         found = sorted(self.held_back.items(), key=lambda item: (-item[1], item[0]))
         return [
             f"{count:,}: {reason} ({license_}, {group})"
@@ -69,12 +69,12 @@ class RightsCount:
 
 
 def reasons(rows: pa.Table, wanted: RequestedRows) -> pa.Array:
-    """Return for each row why it may not go, null where it may.
+    """Return the reason why each row may not be redistributed; null if it may.
 
     Args:
-        rows: ``license`` and ``license_group``, and of ``biovl.articles.rights.READS`` those that
-            are there.
-        wanted: Which are asked for.
+        rows: ``license`` and ``license_group``, and those columns of
+            ``biovl.articles.rights.READS`` that exist.
+        wanted: Requested rows.
 
     Returns:
         The first reason that applies. Shape [N], string.
@@ -92,12 +92,12 @@ def reasons(rows: pa.Table, wanted: RequestedRows) -> pa.Array:
 
 
 def rights_of(uri: str, kind: str, wanted: RequestedRows) -> RightsCount:
-    """Return what may be given on of a folder, reading no image.
+    """Count the redistributable rows of a folder, without reading images.
 
     Args:
-        uri: Of a published corpus, figures or panels.
-        kind: Which it is.
-        wanted: Which rows are asked for.
+        uri: A published corpus, figures or panels.
+        kind: Kind of the folder.
+        wanted: Requested rows.
     """
     found, folder = RightsCount(), Folder(uri)
     if kind == "corpus":
@@ -112,12 +112,12 @@ def rights_of(uri: str, kind: str, wanted: RequestedRows) -> RightsCount:
 
 
 def article_reasons(folder: Folder, part: str, wanted: RequestedRows) -> pa.Table:
-    """Return ``source_uri`` and ``reason`` of those articles that may not go.
+    """Return ``source_uri`` and ``reason`` of the articles that may not be redistributed.
 
     Args:
-        folder: Of figures or panels.
-        part: Of the figures; the articles of its unit are read.
-        wanted: Which are asked for.
+        folder: Figures or panels.
+        part: A part of the figures; the articles of its unit are read.
+        wanted: Requested rows.
     """
     unit = part.rpartition("/")[2].removeprefix("part-").partition("-")[0]
     pieces = [
@@ -134,12 +134,12 @@ def article_reasons(folder: Folder, part: str, wanted: RequestedRows) -> pa.Tabl
 
 
 def figure_reasons(rows: pa.Table, of_articles: pa.Table, wanted: RequestedRows) -> pa.Array:
-    """Return for each figure why it may not go: its own reason, else its article's.
+    """Return the reason for each figure: its own, or else that of its article.
 
     Args:
         rows: As for ``reasons``, with ``source_uri``.
-        of_articles: What ``article_reasons`` returned.
-        wanted: Which are asked for.
+        of_articles: Result of ``article_reasons``.
+        wanted: Requested rows.
     """
     place = pc.index_in(rows["source_uri"], of_articles["source_uri"].combine_chunks())
     theirs = pc.binary_join_element_wise(ARTICLE, of_articles["reason"].take(_whole(place)), "")
@@ -149,10 +149,10 @@ def figure_reasons(rows: pa.Table, of_articles: pa.Table, wanted: RequestedRows)
 def groups_of(
     folder: Folder, name: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the row groups of a Parquet file, with those of the columns that are there.
+    """Yield the row groups of a Parquet file, with those of the columns that exist.
 
     Raises:
-        ArtifactError: If it says nothing of licences.
+        ArtifactError: If the file has no licence columns.
     """
     with folder.filesystem.open_input_file(folder.at(name)) as stream:
         parquet = pq.ParquetFile(stream)
@@ -161,14 +161,14 @@ def groups_of(
             raise ArtifactError(f"{folder.described}/{name} has no column license_group")
         read = there if columns is None else [column for column in columns if column in there]
         if columns is not None and "third_party" in there:
-            # Captions are only read where nothing else says whom a figure credits.
+            # Captions are read only if there is no credit column.
             read = [column for column in read if column != "caption"]
         for group in range(parquet.num_row_groups):
             yield parquet.read_row_group(group, columns=read)
 
 
 def part_names(folder: Folder, table: str) -> list[str]:
-    """Return the parts of a table of a folder, by path in it."""
+    """Return the relative paths of the parts of a table."""
     return [f"{table}/{name}" for name in folder.names(table, _PARQUET)]
 
 

@@ -1,8 +1,8 @@
-"""Files to a repository: what is not there, in commits of bounded size, and compared afterwards.
+"""Upload changed files to a repository, in commits of bounded size, and verify the result.
 
-Files are compared with those that are there by size and hash, so that nothing is sent twice: what a
-killed upload has committed stays. The card and the manifest come in the last commit, so that a
-repository with a manifest is complete, as a folder is.
+Files are compared with those in the repository by size and hash, so that nothing is sent twice and
+an interrupted upload resumes. The card and the manifest are in the last commit: a repository with a
+manifest is complete, as is a folder.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from biovl.publish.kinds import CARD, matches
 
 _FILES_PER_COMMIT = 100
 _BYTES_PER_COMMIT = 8_000_000_000
-"""What a bucket's files take on the local disk while they go."""
+"""Maximum size of a commit; files from a bucket need as much space on the local disk."""
 _BLOCK_BYTES = 1 << 24
 _LAST = (CARD, MANIFEST)
 
@@ -34,22 +34,23 @@ def upload(
     *,
     sent: Callable[[int, int], None],
 ) -> dict[str, int]:
-    """Send what is not there, delete what the folder has no longer, and look at what came.
+    """Upload changed files, delete files that the folder no longer has, and verify the result.
 
     Args:
-        repository: Where to.
-        folder: Where from; nothing is written there.
-        files: Those that go, by path: size in bytes.
-        written: Further files, by path: their content.
-        patterns: Of all the files of this kind of folder; others in the repository are let be.
-        sent: Called with files and bytes when some are sent.
+        repository: Target repository.
+        folder: Source folder; it is not modified.
+        files: Sizes in bytes of the files to upload, by path.
+        written: Contents of additional files, by path.
+        patterns: Patterns of all files of this kind of folder; other files in the repository are
+            not touched.
+        sent: Called with the number of files and bytes after each commit.
 
     Returns:
-        ``files`` and ``size_bytes`` of all, ``sent_files`` and ``sent_bytes`` of those that were
-        not there.
+        ``files`` and ``size_bytes`` of all files, ``sent_files`` and ``sent_bytes`` of those
+        uploaded.
 
     Raises:
-        StorageError: If the hub does not take them, or has them otherwise afterwards.
+        StorageError: If the Hub rejects them, or returns other hashes afterwards.
     """
     there = repository.files()
     known: dict[str, str] = {}
@@ -60,7 +61,7 @@ def upload(
             if digest == there[name].hash:
                 known[name] = digest
     todo = [name for name in sorted(sizes) if name not in known and name not in _LAST]
-    # What is there is no whole folder any more once a first file of it changes.
+    # The repository is incomplete as soon as one of its files changes.
     stale = [name for name in there if name not in sizes and matches(name, patterns)]
     unfinished = [MANIFEST] * (MANIFEST in there and bool(todo))
     if unfinished:
@@ -101,7 +102,7 @@ def upload(
 
 
 def _numbered(todo: Sequence[str], sizes: Mapping[str, int]) -> Iterator[tuple[int, list[str]]]:
-    """Yield files in batches for a commit each, with their numbers."""
+    """Yield (number, files) batches, one per commit."""
     batch: list[str] = []
     number = held_bytes = 0
     for name in todo:
@@ -120,7 +121,7 @@ def _numbered(todo: Sequence[str], sizes: Mapping[str, int]) -> Iterator[tuple[i
 def _local(
     folder: Folder, names: Sequence[str], written: Mapping[str, bytes]
 ) -> Iterator[dict[str, Path | bytes]]:
-    """Yield files as the client takes them: those of a bucket are copied for so long."""
+    """Yield local paths of files; files of a bucket are downloaded while the block runs."""
     own = {name: written[name] for name in names if name in written}
     others = [name for name in names if name not in written]
     if isinstance(folder.filesystem, pafs.LocalFileSystem):
@@ -138,7 +139,7 @@ def _local(
 def _digest(
     folder: Folder, name: str, size: int, written: Mapping[str, bytes], *, large: bool
 ) -> str:
-    # Git's name for a content is the hash of its kind, its size and itself.
+    # A Git blob hash covers the type, the size and the content.
     digest = hashlib.sha256() if large else hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     for block in [written[name]] if name in written else _blocks(folder, name):
         digest.update(block)
