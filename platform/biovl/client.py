@@ -112,23 +112,23 @@ class Client:
         Raises:
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
-        asked = {
+        body = {
             "text": text,
             "image": None if image is None else _base64(image),
             "figure_id": figure_id,
             "embedding": None if embedding is None else [float(value) for value in embedding],
         }
-        given = {name: value for name, value in asked.items() if value is not None}
-        return self._posted("/v1/search", {**given, "k": k, **options})
+        parts = {name: value for name, value in body.items() if value is not None}
+        return self._posted("/v1/search", {**parts, "k": k, **options})
 
-    def search_all(self, text: str | None = None, **asked: Any) -> Iterator[dict[str, Any]]:
+    def search_all(self, text: str | None = None, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield the figures of all pages, up to the service's limit. Arguments as of ``search``."""
         while True:
-            page = self.search(text, **asked)
+            page = self.search(text, **options)
             yield from page["results"]
             if page["next_cursor"] is None:
                 return
-            asked["cursor"] = page["next_cursor"]
+            options["cursor"] = page["next_cursor"]
 
     def classify(
         self,
@@ -149,14 +149,14 @@ class Client:
         Raises:
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
-        asked: dict[str, Any] = {"images": [_base64(image) for image in images]}
+        body: dict[str, Any] = {"images": [_base64(image) for image in images]}
         if classes is not None:
-            asked["classes"] = list(classes)
+            body["classes"] = list(classes)
         if benchmark is not None:
-            asked["benchmark"] = benchmark
+            body["benchmark"] = benchmark
         if templates is not None:
-            asked["templates"] = list(templates)
-        answer = self._posted("/v1/classify", asked)
+            body["templates"] = list(templates)
+        answer = self._posted("/v1/classify", body)
         return [result["classes"] for result in answer["results"]]
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
@@ -203,14 +203,14 @@ class Client:
         Raises:
             RequestRefused: If the service rejects the request; the message gives the reason.
         """
-        asked = {"image": _base64(image), "k": k, **options}
+        body = {"image": _base64(image), "k": k, **options}
         if classes is not None:
-            asked["classes"] = (
+            body["classes"] = (
                 {name: list(words) for name, words in classes.items()}
                 if isinstance(classes, Mapping)
                 else list(classes)
             )
-        return self._posted("/v1/proxy", asked)
+        return self._posted("/v1/proxy", body)
 
     def figure(self, figure_id: str) -> dict[str, Any]:
         """Return the metadata of a figure.
@@ -219,8 +219,8 @@ class Client:
             RequestRefused: If the figure does not exist.
         """
         path = f"/v1/figures/{quote(figure_id, safe='')}"
-        found: dict[str, Any] = self._sent("GET", path).json()["figure"]
-        return found
+        figures: dict[str, Any] = self._sent("GET", path).json()["figure"]
+        return figures
 
     def image(self, figure_id: str, *, thumbnail: bool = False) -> bytes:
         """Return the published image of a figure, or its thumbnail as JPEG.
@@ -262,13 +262,13 @@ class Client:
         self.close()
 
     def _embedded(self, inputs: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        asked = {"input": list(inputs), "encoding_format": "base64"}
-        answer = self._posted("/v1/embeddings", asked)
+        body = {"input": list(inputs), "encoding_format": "base64"}
+        answer = self._posted("/v1/embeddings", body)
         rows = [base64.b64decode(item["embedding"]) for item in answer["data"]]
         return np.stack([np.frombuffer(row, "<f4") for row in rows])
 
-    def _posted(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._sent("POST", path, json=asked).json()
+    def _posted(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._sent("POST", path, json=body).json()
         return answer
 
     def _sent(self, method: str, path: str, **body: Any) -> httpx.Response:
@@ -285,8 +285,8 @@ class Client:
                     return answer
                 if not left or not _may_pass(answer):
                     raise RequestRefused(answer.status_code, _problem(answer))
-                asked_s = retry_after_s(answer.headers)
-                wait_s = 1.0 if asked_s is None else min(asked_s, _LONGEST_WAIT_S)
+                requested_s = retry_after_s(answer.headers)
+                wait_s = 1.0 if requested_s is None else min(requested_s, _LONGEST_WAIT_S)
             # Jitter, so that rejected clients do not all retry at the same time.
             time.sleep(wait_s * random.uniform(1, 1.5))
         raise AssertionError("unreachable: the last try returns or raises")

@@ -1,1 +1,1 @@
-"""The command ``annotate``: columns computed from a table of images."""
+"""The job ``annotate``: columns computed from a table of images."""

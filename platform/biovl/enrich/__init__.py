@@ -1,1 +1,1 @@
-"""The command ``enrich``: columns with PubMed's data about articles, through the E-utilities."""
+"""The job ``enrich``: columns with PubMed metadata of articles, from NCBI's E-utilities."""

@@ -1,1 +1,1 @@
-"""The command ``harvest``: PMC packages or a table of images to ``figures/`` and ``articles/``."""
+"""The job ``harvest``: PMC packages or a table of images to ``figures/`` and ``articles/``."""

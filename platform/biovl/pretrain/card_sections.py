@@ -55,7 +55,7 @@ easier. Pairs are of articles that are not in training. The loss is the mean ove
 
 
 def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
-    """Return the licence fields for the Hub: the licence of the data, or ``other`` if it is mixed."""
+    """Return the Hub's licence fields: the licence of the data, or ``other`` if it is mixed."""
     found = {row["license"] for row in stats["licenses"]}
     if found and found <= set(_FREE):
         # CC BY requires attribution; if all data is CC0, none is required.

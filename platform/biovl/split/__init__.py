@@ -1,1 +1,1 @@
-"""The command ``split``: compound figures to panels. ``detector/`` is for ``train_detector``."""
+"""The job ``split``: compound figures to panels. ``detector/`` belongs to ``train_detector``."""

@@ -1,4 +1,4 @@
-"""Captions enrich_steps from the article and checked against the image, by a vision-language model.
+"""Captions enriched from the article and checked against the image, by a vision-language model.
 
 BIOMEDICA-LongCAP (BMC-LongCLIP, arXiv:2510.03978, appendix A): augment, assess what the image
 shows, refine, spell out acronyms. If a step fails, the figure keeps its caption, with the reason.

@@ -1,1 +1,1 @@
-"""What a service of single objects holds, which of it is wanted, and how it is fetched. No Ray."""
+"""Harvest of PMC's open-data bucket: list articles, select versions, download files. No Ray."""

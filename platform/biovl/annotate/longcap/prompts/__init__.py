@@ -1,4 +1,4 @@
-"""What the model is asked: a file for each version, known by its hash."""
+"""Prompt templates: one file per version, identified by its hash."""
 
 import hashlib
 import html
@@ -13,28 +13,28 @@ NAMES = ("system", "augment", "assess", "refine", "repair")
 
 @dataclass(frozen=True)
 class PromptTemplates:
-    """Texts with names in braces, which are filled in."""
+    """Templates with placeholders in braces."""
 
     texts: dict[str, str]
     sha256: str
 
     def fill(self, name: str, **values: str | int) -> str:
-        """Return a prompt; values come in escaped, so that none of them closes a tag."""
+        """Return a prompt; values are escaped, so that none of them closes a tag."""
         escaped = {key: html.escape(str(value), quote=False) for key, value in values.items()}
         return self.texts[name].format(**escaped)
 
 
 def packaged(version: str) -> bytes | None:
-    """Return the file of a version of ours, if there is one."""
+    """Return the file of a built-in version; None if there is none."""
     file = files("biovl.annotate.longcap.prompts").joinpath(f"{version}.yaml")
     return file.read_bytes() if file.is_file() else None
 
 
 def parsed(data: bytes) -> PromptTemplates:
-    """Return the prompts in a file.
+    """Return the prompt templates in a file.
 
     Raises:
-        ValueError: If one is missing, or asks for a name that is not filled in.
+        ValueError: If a template is missing, or contains an unknown placeholder.
     """
     try:
         found = yaml.safe_load(data)
@@ -57,4 +57,4 @@ FILLED = {
     "refine": {"draft", "feasible", "not_feasible"},
     "repair": {"problem"},
 }
-"""What each prompt may ask for."""
+"""Placeholders available to each template."""
