@@ -1,1 +1,1 @@
-"""The command ``benchmark``: scores of models with confidence intervals."""
+"""The command ``benchmark``: metrics of models on tasks, with confidence intervals."""

@@ -1,4 +1,4 @@
-"""The benchmarks of the papers, read from ``benchmarks.yaml``."""
+"""The table of published benchmarks, read from ``benchmarks.yaml``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,43 +14,50 @@ SEE_SOURCE = "see source"
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """One benchmark."""
+    """Description of one benchmark."""
 
     name: str
+    """Name in the configuration and the report."""
     domain: str
+    """Medical field."""
     group: str
-    """The column of BIOMEDICA's table 3 or 5 that it counts in."""
+    """Column of BIOMEDICA's table 3 or 5 that the benchmark belongs to."""
     about: str
+    """What is classified or retrieved."""
     modality: str
+    """Type of images."""
     classes: int | None
+    """Number of classes; None if there are no classes."""
     source: str = ""
-    """Who made it, and where it is to be had."""
+    """Authors, and where the data is available."""
     collection: str = ""
-    """The published collection that holds it, where it is not published alone."""
+    """Published collection that contains the data, if it is not published separately."""
     licence: str = SEE_SOURCE
+    """Licence of the data."""
     access: Literal["download", "sign", "harvest"] = "download"
-    """What a user must do."""
+    """How to obtain the data: ``download``, ``sign`` an agreement first, or ``harvest`` it."""
     path: str = ""
-    """Below data_root; the name, unless it says otherwise."""
+    """Folder below ``data_root``; empty: the name."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of the reader, which is chosen by what is there unless ``name`` is among them."""
+    """Settings of the dataset plug-in, which is detected from the files unless ``name`` is set."""
     task: str = ""
-    """By which it is asked; empty is what the run says."""
+    """Task to evaluate with; empty: ``benchmarks_as`` of the configuration."""
     prompts: str = ""
-    """Of ``prompts.PROMPTS``."""
+    """Key of ``prompts.PROMPTS``; empty: no published prompts."""
     captions: int | None = 2
-    """Variations of a class's caption in the paper; it does not print them."""
+    """Wordings of a class's caption in the paper, which does not print them; None: not
+    applicable."""
     metric: str = ""
-    """The score that counts in averages; empty is the first."""
+    """Metric that enters the averages; empty: the first."""
 
     @property
     def location(self) -> str:
-        """Where it is below data_root."""
+        """Path below ``data_root``."""
         return self.path or self.name
 
     @property
     def origin(self) -> str:
-        """Who made it, and what holds it."""
+        """Authors and collection."""
         return "; in ".join(filter(None, (self.source, self.collection)))
 
 
@@ -61,7 +68,7 @@ class Suite:
     of: tuple[str, ...]
     """Names of benchmarks, or of parts of the file."""
     average: Literal["group", "domain", "task"] | None = None
-    """What the paper's own average is a mean of."""
+    """What the paper averages over; None if it reports no average."""
 
 
 _TABLE = yaml.safe_load(files(__package__).joinpath("benchmarks.yaml").read_bytes())
@@ -77,7 +84,9 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     suite: tuple(name for part in item.of for name in _TABLE["parts"].get(part, (part,)))
     for suite, item in _SUITES.items()
 }
-"""Benchmarks by the name of what they are reported together as."""
+"""Names of the benchmarks of each suite, a group that is reported together."""
 
 AVERAGED_OVER = {suite: item.average for suite, item in _SUITES.items() if item.average}
-"""What the papers' own averages of a suite are means of."""
+"""What the papers average over for each suite: the ten columns of BIOMEDICA's table 3, the tasks of
+its table 5 and of BiomedCLIP's supplementary table 5, the six domains of BMC-LongCLIP's table 2
+(surgery is none of them). The score of a column or domain is the mean of its tasks."""

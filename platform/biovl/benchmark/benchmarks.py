@@ -1,8 +1,8 @@
-"""Benchmarks by name: where each is looked for, how it becomes a task, and averages of suites.
+"""Benchmarks by name: locate their data, configure their tasks, average the scores of suites.
 
-A benchmark is looked for in ``data_root/<path>``, in any format that is read here: class folders,
-MedMNIST's npz, Parquet as Hugging Face publishes it, WebDataset tars. What is not there is skipped,
-and the report says so.
+The data of a benchmark is expected in ``data_root/<path>``, in any supported format: class folders,
+MedMNIST's npz, Parquet as on Hugging Face, WebDataset tars. Missing benchmarks are skipped and
+listed in the report.
 """
 
 import importlib
@@ -26,47 +26,47 @@ TASKS = "benchmark.tasks"
 
 
 def expanded(names: Sequence[str]) -> list[Benchmark]:
-    """Return benchmarks by their names and those of suites, each once.
+    """Return benchmarks by their names or the names of suites, without repetition.
 
     Raises:
-        ConfigError: If a name is not known; lists those that are.
+        ConfigError: If a name is unknown; the message lists the known ones.
     """
-    found: dict[str, Benchmark] = {}
+    by_name: dict[str, Benchmark] = {}
     for name in names:
         if name not in SUITES and name not in BENCHMARKS:
             raise ConfigError(
                 f"there is no benchmark called {name!r}; choose from the suites "
                 f"{', '.join(SUITES)}, or {', '.join(sorted(BENCHMARKS))}"
             )
-        found |= {own: BENCHMARKS[own] for own in SUITES.get(name, (name,))}
-    return list(found.values())
+        by_name |= {own: BENCHMARKS[own] for own in SUITES.get(name, (name,))}
+    return list(by_name.values())
 
 
 def is_there(benchmark: Benchmark, data_root: str) -> bool:
-    """Return whether something is where a benchmark is looked for."""
+    """Return whether the data of a benchmark exists."""
     if not data_root:
         return False
     filesystem, path = open_location(f"{data_root.rstrip('/')}/{benchmark.location}")
     with translate_storage_errors(data_root):
-        found = filesystem.get_file_info(path).type
-    return bool(found != pafs.FileType.NotFound)
+        kind = filesystem.get_file_info(path).type
+    return bool(kind != pafs.FileType.NotFound)
 
 
 def resolved(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str, str]]]:
-    """Return the tasks of a run with all their settings, and those whose data is not there.
+    """Return the tasks of a run with all settings, and the benchmarks without data with the reason.
 
     Raises:
-        ConfigError: If a task or a benchmark is not known.
+        ConfigError: If a task or a benchmark is unknown.
     """
-    found = {name: _completed(plugin, config) for name, plugin in config.tasks.items()}
+    tasks = {name: _completed(plugin, config) for name, plugin in config.tasks.items()}
     skipped = []
     for item in expanded(config.benchmarks):
         if not is_there(item, config.data_root):
             skipped.append((item.name, _missing(item, config.data_root)))
             continue
-        asked = Plugin(item.task or config.benchmarks_as, _settings(item, config))
-        found[item.name] = _completed(asked, config)
-    return found, skipped
+        task = Plugin(item.task or config.benchmarks_as, _settings(item, config))
+        tasks[item.name] = _completed(task, config)
+    return tasks, skipped
 
 
 def _missing(item: Benchmark, data_root: str) -> str:
@@ -95,19 +95,19 @@ def _data(item: Benchmark, uri: str) -> Plugin:
 
 
 def _with_captions(data: Plugin) -> Plugin:
-    """Return a table as questions with the authors' captions, if it has them for its labels."""
+    """Return a table as multiple-choice questions if it has captions of the labels."""
     if data.name != "table":
         return data
     label = data.settings["label"]
     about = "classification" if label == "label_name" else label
     settings = {name: value for name, value in data.settings.items() if name in ("path", "where")}
-    found = choices.recognized(data.settings["path"], about)
-    is_captions = str(found.get("options", ("",))[0]).startswith("captions.")
+    detected = choices.recognized(data.settings["path"], about)
+    is_captions = str(detected.get("options", ("",))[0]).startswith("captions.")
     return Plugin("choices", {**settings, "about": about}) if is_captions else data
 
 
 def _completed(plugin: Plugin, config: BenchmarkConfig) -> Plugin:
-    """Return a task with what the run says for all: the corpus, the data, resamples, the seed."""
+    """Return a task with the settings it inherits from the run: corpus, data, resamples, seed."""
     if plugin.name not in plugins.names(TASKS):
         known = ", ".join(plugins.names(TASKS))
         raise ConfigError(f"there is no task called {plugin.name!r}; choose from {known}")
@@ -119,21 +119,21 @@ def _completed(plugin: Plugin, config: BenchmarkConfig) -> Plugin:
         if name in takes and not (name == "data" and settings.get("corpus")):
             settings.setdefault(name, value)
     if "data" in settings and isinstance(settings["data"], Plugin):
-        given = settings["data"]
-        settings["data"] = {"name": given.name, **given.settings}
+        data = settings["data"]
+        settings["data"] = {"name": data.name, **data.settings}
     return Plugin(plugin.name, settings)
 
 
 def averages(values: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return the papers' averages of each suite that has several benchmarks.
+    """Return the averages of each suite with several benchmarks, as in the papers.
 
-    ``SUITE: of groups`` (``of domains``) is the mean of the means of ``SUITE: GROUP``, ``SUITE: of
-    tasks`` that of all tasks; ``AVERAGED_OVER`` says which the paper prints.
+    ``SUITE: of groups`` (or ``of domains``) is the mean of the means ``SUITE: GROUP``, ``SUITE: of
+    tasks`` the mean over all tasks; ``AVERAGED_OVER`` says which one the paper prints.
 
     Args:
-        values: By benchmark, the score of its ``metric``.
+        values: The score in the benchmark's ``metric``, by benchmark.
     """
-    found = []
+    rows = []
     for suite, level in AVERAGED_OVER.items():
         names = SUITES[suite]
         tasks = {name: values[name] for name in names if name in values}
@@ -145,14 +145,14 @@ def averages(values: Mapping[str, float]) -> list[dict[str, Any]]:
             for name, value in tasks.items():
                 parts.setdefault(getattr(BENCHMARKS[name], level), []).append(value)
             means = {part: _mean(own) for part, own in parts.items()}
-            found += [
+            rows += [
                 {"name": f"{suite}: {part}", "value": mean, "of": str(len(parts[part]))}
                 for part, mean in means.items()
             ]
             whole = _mean(list(means.values()))
-            found.append({"name": f"{suite}: of {level}s", "value": whole, "of": of})
-        found.append({"name": f"{suite}: of tasks", "value": _mean(list(tasks.values())), "of": of})
-    return found
+            rows.append({"name": f"{suite}: of {level}s", "value": whole, "of": of})
+        rows.append({"name": f"{suite}: of tasks", "value": _mean(list(tasks.values())), "of": of})
+    return rows
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -160,17 +160,17 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def listing(data_root: str = "") -> str:
-    """Return every benchmark with what it is, what it takes, and whether it is there."""
+    """Return a list of all benchmarks with data, licence and location, and whether they exist."""
     lines = [f"{len(BENCHMARKS)} benchmarks; data_root is {data_root or 'not set'}", ""]
     for item in BENCHMARKS.values():
-        there = "there" if is_there(item, data_root) else "not there"
+        state = "there" if is_there(item, data_root) else "not there"
         classes = f"{item.classes} classes" if item.classes else item.task
         captions = f", {item.captions} captions each" if item.captions and item.classes else ""
         lines += [
             f"{item.name}: {item.about}",
             f"    {item.domain}, {item.group}; {item.modality}; {classes}{captions}",
             f"    {item.origin}",
-            f"    licence: {item.licence}; {item.access}; {there}: "
+            f"    licence: {item.licence}; {item.access}; {state}: "
             f"{data_root.rstrip('/') or 'data_root'}/{item.location}",
         ]
     lines += ["", "suites:"]
@@ -180,16 +180,16 @@ def listing(data_root: str = "") -> str:
 
 
 def listed(arguments: Sequence[str]) -> str:
-    """Return ``listing`` for a command line, in which only data_root counts."""
-    found = dict(text.partition("=")[::2] for text in arguments if "=" in text)
-    return listing(found.get("data_root", ""))
+    """Return ``listing`` for command-line arguments, of which only ``data_root=DIR`` is used."""
+    settings = dict(text.partition("=")[::2] for text in arguments if "=" in text)
+    return listing(settings.get("data_root", ""))
 
 
 class Joinable(dict[str, Recipe[BenchmarkConfig]]):
-    """Recipes by name, and several of them by their names joined by commas: all are asked."""
+    """Recipes by name; names joined by commas are one recipe with the tasks of all of them."""
 
     def __contains__(self, names: object) -> bool:
-        """Return whether every name is known."""
+        """Return whether all of the comma-separated names are known."""
         return all(dict.__contains__(self, name.strip()) for name in str(names).split(","))
 
     def __missing__(self, names: str) -> Recipe[BenchmarkConfig]:
@@ -197,7 +197,7 @@ class Joinable(dict[str, Recipe[BenchmarkConfig]]):
 
 
 def with_benchmarks(recipes: Mapping[str, Recipe[BenchmarkConfig]]) -> Joinable:
-    """Return recipes, with those of every benchmark and suite."""
+    """Return recipes with one added for every benchmark and suite."""
     names = {**BENCHMARKS, **SUITES}.keys() - recipes.keys()
     return Joinable({**{name: _asks(name) for name in sorted(names)}, **recipes})
 
@@ -212,13 +212,13 @@ def _asks(name: str) -> Recipe[BenchmarkConfig]:
 
 def _together(recipes: Sequence[Recipe[BenchmarkConfig]]) -> Recipe[BenchmarkConfig]:
     def recipe() -> BenchmarkConfig:
-        nothing, found = BenchmarkConfig(out=REQUIRED), [one() for one in recipes]
-        said: dict[str, Any] = {}
-        for one in found:
-            said |= {k: value for k, value in vars(one).items() if value != getattr(nothing, k)}
-        said["tasks"] = {name: task for one in found for name, task in one.tasks.items()}
-        said["benchmarks"] = tuple(name for one in found for name in one.benchmarks)
-        return replace(nothing, **said)
+        nothing, configs_of = BenchmarkConfig(out=REQUIRED), [one() for one in recipes]
+        changes: dict[str, Any] = {}
+        for one in configs_of:
+            changes |= {k: value for k, value in vars(one).items() if value != getattr(nothing, k)}
+        changes["tasks"] = {name: task for one in configs_of for name, task in one.tasks.items()}
+        changes["benchmarks"] = tuple(name for one in configs_of for name in one.benchmarks)
+        return replace(nothing, **changes)
 
     recipe.__doc__ = "All that is named."
     return recipe

@@ -1,8 +1,8 @@
-"""How far a score would move had other examples been drawn: bootstrap intervals, BCa as in SciPy.
+"""Bootstrap confidence intervals of metrics: BCa as in SciPy, and paired differences of models.
 
-A statistic is a function of examples and of how often each was drawn, for many resamples at once.
-Examples that are alike are held once, with their number: the score of a million answers that are
-right or wrong takes as long as that of two. The order of the examples does not matter.
+A statistic is a function of the examples and of how often each was drawn, for many resamples at
+once. Equal examples are stored once with their count: the accuracy of a million right or wrong
+answers takes as long as that of two. The order of the examples does not matter.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,50 +14,57 @@ import numpy as np
 # Shapes: N examples, K examples that differ, R resamples of a chunk, J left-out groups.
 
 Statistic = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Of examples ``[K, …]`` and how often each was drawn ``[R, K]`` (float64): a number for each
-resample, float64 ``[R]``; NaN where there is none, such as an AUROC of one class."""
+"""Function of examples ``[K, …]`` and of how often each was drawn ``[R, K]`` (float64); returns one
+value per resample, float64 ``[R]``, NaN if undefined, such as the AUROC of a single class."""
 
 RESAMPLES = 1_000
-"""Of BIOMEDICA (arXiv:2501.07171), section 16.3."""
+"""Default number of resamples, from BIOMEDICA (arXiv:2501.07171), section 16.3."""
 
 CONFIDENCE = 0.95
 
 _JACKKNIFE = 1_000
-"""Groups of examples left out in turn. The acceleration of groups is that of single examples (both
-are skewness / 6 / root N), and N of them would take N squared steps."""
+"""Maximum number of groups of the jackknife. The acceleration from groups equals that from single
+examples (both are skewness / 6 / root N), which would take N squared steps."""
 
 _CHUNK = 1 << 22
-"""Weights held at a time: 32 MB."""
+"""Weights in memory at a time: 32 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalEstimate:
-    """A score and its interval."""
+    """Value of a metric with its confidence interval."""
 
     value: float
+    """Value on all examples."""
     low: float
+    """Lower bound."""
     high: float
+    """Upper bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreDifference:
-    """By how much one model is ahead of another on the same examples."""
+    """Difference of a metric between two models on the same examples."""
 
     value: float
+    """Difference on all examples; positive if the first model is better."""
     low: float
+    """Lower bound of the confidence interval."""
     high: float
+    """Upper bound of the confidence interval."""
     p: float
-    """Two-sided: twice the share of resamples on the rarer side of zero, at least 1 / resamples."""
+    """Two-sided p-value: twice the share of resamples on the rarer side of zero, at least 1 /
+    resamples."""
 
 
 def mean(values_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the mean of each resample: the statistic of shares and of mean ranks."""
+    """Return the mean of each resample: the statistic of shares and mean ranks."""
     share_R: np.ndarray = weights_RK @ values_K.astype(np.float64) / weights_RK.sum(1)
     return share_R
 
 
 def median(values_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the median of each resample; of an even number, the mean of the middle two."""
+    """Return the median of each resample; for an even count, the mean of the middle two."""
     order = np.argsort(values_K, kind="stable")
     below_RK = weights_RK[:, order].cumsum(1)
     half_R1 = below_RK[:, -1:] / 2
@@ -76,21 +83,21 @@ def estimate(
     seed: int = 0,
     confidence: float = CONFIDENCE,
 ) -> IntervalEstimate:
-    """Return a score with its interval: bias-corrected and accelerated (BCa), SciPy's default.
+    """Return a metric with its bias-corrected and accelerated interval (BCa, SciPy's default).
 
-    Where no resample differs, as of one example or of answers that are all right, the interval is
-    the score alone. It says then how little the examples tell, not how sure the score is.
-    Resamples without a score are left out.
+    If all resamples are equal, as for a single example or only right answers, the interval is the
+    value alone. It then reflects the lack of variation, not certainty. Resamples with an undefined
+    value are ignored.
 
     Args:
-        values: What the statistic needs of each example, numbers; shape [N] or [N, S].
-        statistic: The mean, if it is not said.
-        resamples: How many sets of N examples are drawn.
-        seed: The same one draws the same resamples, so that scores of one set compare.
-        confidence: Share of the interval, in (0, 1).
+        values: Input of the statistic per example; shape [N] or [N, S].
+        statistic: The metric; by default the mean.
+        resamples: Number of resamples of N examples.
+        seed: Seed of the resamples; with equal seeds, the same examples are drawn.
+        confidence: Confidence level, in (0, 1).
 
     Raises:
-        ValueError: If there are no examples, or they have no score at all.
+        ValueError: If there are no examples, or the metric is undefined for them.
 
     Source:
         Efron and Tibshirani 1993, An Introduction to the Bootstrap, section 14.3.
@@ -110,9 +117,9 @@ def interval(
     seed: int = 0,
     confidence: float = CONFIDENCE,
 ) -> tuple[float, float]:
-    """Return the ends of the interval of ``estimate``."""
-    found = estimate(values, statistic, resamples=resamples, seed=seed, confidence=confidence)
-    return found.low, found.high
+    """Return the bounds of the interval of ``estimate``."""
+    bounds = estimate(values, statistic, resamples=resamples, seed=seed, confidence=confidence)
+    return bounds.low, bounds.high
 
 
 def paired_difference(
@@ -124,20 +131,21 @@ def paired_difference(
     seed: int = 0,
     confidence: float = CONFIDENCE,
 ) -> ScoreDifference:
-    """Return by how much ``ours`` is ahead: both are judged on the same resamples.
+    """Return the difference ``ours`` - ``theirs``, with both models on the same resamples.
 
-    What is hard for both models cancels, so this tells models apart whose intervals overlap.
+    Examples that are hard for both models cancel out: a difference can be significant although the
+    models' own intervals overlap.
 
     Args:
-        ours: As of ``estimate``, of one model; shape [N] or [N, S].
-        theirs: Of the other; row n is of the same example.
-        statistic: Of either.
-        resamples: As of ``estimate``.
-        seed: As of ``estimate``.
-        confidence: As of ``estimate``.
+        ours: Values of one model, as in ``estimate``; shape [N] or [N, S].
+        theirs: Values of the other model; row n is the same example.
+        statistic: The metric.
+        resamples: As in ``estimate``.
+        seed: As in ``estimate``.
+        confidence: As in ``estimate``.
 
     Raises:
-        ValueError: If the shapes differ, or there is no score.
+        ValueError: If the shapes differ, or the metric is undefined.
     """
     if ours.shape != theirs.shape:
         raise ValueError(f"{ours.shape} and {theirs.shape} are not the same examples")
@@ -176,7 +184,7 @@ def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _resampled(
     drawn_K: np.ndarray, count_K: np.ndarray, statistic: Statistic, resamples: int, seed: int
 ) -> tuple[float, np.ndarray]:
-    """Return the score of the examples, and those of resamples that have one."""
+    """Return the metric on all examples, and on the resamples where it is defined."""
     value = float(statistic(drawn_K, count_K[None].astype(np.float64))[0])
     if np.isnan(value):
         raise ValueError("the examples have no score")
@@ -188,7 +196,7 @@ def _resampled(
 
 
 def _weights(count_K: np.ndarray, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield how often each example is drawn, for some resamples at a time. float64, [R, K]."""
+    """Yield how often each example is drawn, a chunk of resamples at a time. float64, [R, K]."""
     examples, different = int(count_K.sum()), len(count_K)
     is_repeated = different * 4 <= examples
     rows = max(1, _CHUNK // (different if is_repeated else examples))
@@ -209,7 +217,7 @@ def _weights(count_K: np.ndarray, resamples: int, rng: np.random.Generator) -> I
 def _jackknife(
     drawn_K: np.ndarray, count_K: np.ndarray, statistic: Statistic, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scores without some examples, and how many are alike. Shapes [J], [J]."""
+    """Return metrics with groups of examples left out, and their multiplicity. Shapes [J], [J]."""
     examples, different = int(count_K.sum()), len(count_K)
     if examples == 1:
         return np.zeros(0), np.zeros(0)
@@ -222,7 +230,7 @@ def _jackknife(
             left_RK[np.arange(len(left_RK)), start + np.arange(len(left_RK))] -= 1
             scores.append(statistic(drawn_K, left_RK.astype(np.float64)))
     else:
-        # Drawn, since neighbours among sorted examples are alike.
+        # Random groups: neighbours among sorted examples are alike.
         of_draw_N = np.random.default_rng(seed).permutation(
             np.repeat(np.arange(different), count_K)
         )
@@ -244,18 +252,19 @@ def _bca(
     size_J: np.ndarray,
     confidence: float,
 ) -> tuple[float, float]:
-    """Return the ends of the BCa interval.
+    """Return the bounds of the BCa interval.
 
     Args:
-        value: The score of all examples.
-        scores: Those of the resamples.
-        left_out_J: Those of all examples but some.
-        size_J: How many times each of these counts.
-        confidence: Share of the interval.
+        value: Metric on all examples.
+        scores: Metric on each resample.
+        left_out_J: Metric with a group of examples left out.
+        size_J: Multiplicity of each of these.
+        confidence: Confidence level.
     """
     tail = (1 - confidence) / 2
     below = ((scores < value).mean() + (scores <= value).mean()) / 2
-    # All resamples on one side: as if half a resample were on the other, not infinitely far off.
+    # If all resamples are on one side, count half a resample on the other: the correction stays
+    # finite.
     least = 0.5 / len(scores)
     normal = NormalDist()
     bias = normal.inv_cdf(min(max(float(below), least), 1 - least))
@@ -263,7 +272,7 @@ def _bca(
     if len(left_out_J):
         off_J = np.average(left_out_J, weights=size_J) - left_out_J
         spread = (size_J * off_J**2).sum()
-        # Rounding alone makes no skewness.
+        # Ignore skewness that is only rounding error.
         if spread > len(off_J) * np.spacing(max(abs(value), 1e-300)) ** 2 * 16:
             acceleration = float((size_J * off_J**3).sum() / (6 * spread**1.5))
     ends = [bias + normal.inv_cdf(at) for at in (tail, 1 - tail)]

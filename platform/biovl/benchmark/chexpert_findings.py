@@ -1,10 +1,9 @@
-"""What a chest radiograph's report says: CheXpert's 13 findings, and that there is none.
+"""Rule-based labeller of chest radiograph reports: CheXpert's 13 findings and ``No Finding``.
 
-Rules over phrases: a finding is mentioned, and what stands around the mention makes it positive,
-uncertain or negative. The phrases below are ours, written from the published description; a label
-of a report is that of its strongest mention, positive before uncertain before negative, and a
-finding that is not mentioned is blank. Anything else that reads texts can take the place of
-``label``: see ``Labeller``.
+A phrase mentions a finding, and the words around it make the mention positive, uncertain or
+negative. The label of a finding is that of its strongest mention, positive before uncertain before
+negative; a finding without a mention is blank. The phrases below were written from the published
+description. Other labellers can replace ``label``: see ``Labeller``.
 
 Source:
     Irvin et al. 2019 (CheXpert), arXiv:1901.07031, section 2, for the findings, their hierarchy and
@@ -22,7 +21,7 @@ SUPPORT_DEVICES = "Support Devices"
 
 
 class Labeller(Protocol):
-    """Reads a text: returns the state of each finding it mentions; others are blank."""
+    """Function that returns the state of each finding mentioned in a text."""
 
     def __call__(self, text: str) -> Mapping[str, State]: ...
 
@@ -81,11 +80,11 @@ _MENTIONS: Mapping[str, str] = {
 }
 
 FINDINGS: tuple[str, ...] = tuple(_MENTIONS)
-"""The 13 that are told apart from ``No Finding``."""
+"""Names of the 13 findings other than ``No Finding``."""
 
 _MENTION = {name: re.compile(rf"\b(?:{phrases})\b") for name, phrases in _MENTIONS.items()}
 
-# Said without the finding's name.
+# Phrases without the finding's name.
 _NORMAL: Mapping[str, re.Pattern[str]] = {
     "Cardiomegaly": re.compile(
         r"\b(?:heart(?: size)?|cardiac (?:silhouette|size))(?: and [\w ]{1,40}?)?"
@@ -105,8 +104,8 @@ _NORMAL: Mapping[str, re.Pattern[str]] = {
 
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+|\n\s*\n")
 _BEFORE, _AFTER = 300, 100
-"""Characters around a mention that say what becomes of it."""
-# "No effusion but a pneumothorax": the second mention is not denied with the first.
+"""Characters before and after a mention that determine its state."""
+# "No effusion but a pneumothorax": the negation ends before the second mention.
 _CONTRAST = re.compile(
     r"\b(?:but|however|although|though|whereas|while|except|otherwise|yet|there (?:is|are)|"
     r"with (?:new|persistent|stable|increased|small|mild|moderate|large))\b"
@@ -141,17 +140,17 @@ _STRENGTH = {"negative": 0, "uncertain": 1, "positive": 2}
 def label(text: str) -> dict[str, State]:
     """Return the state of each finding that a report mentions.
 
-    ``No Finding`` is positive where nothing but support devices is positive or uncertain, and
-    absent elsewhere.
+    ``No Finding`` is positive if nothing but support devices is positive or uncertain; otherwise it
+    is absent.
     """
-    found: dict[str, State] = {}
+    states: dict[str, State] = {}
 
     def tell(name: str, state: State) -> None:
-        if name not in found or _STRENGTH[state] > _STRENGTH[found[name]]:
-            found[name] = state
+        if name not in states or _STRENGTH[state] > _STRENGTH[states[name]]:
+            states[name] = state
 
     for part in _SENTENCE.split(text.lower()):
-        # Reports are broken into lines anywhere.
+        # Reports have line breaks anywhere.
         sentence = " ".join(part.split())
         for name, pattern in _NORMAL.items():
             if pattern.search(sentence):
@@ -162,19 +161,19 @@ def label(text: str) -> dict[str, State]:
                 before = sentence[max(start - _BEFORE, 0) : end]
                 tell(name, _state(before, sentence[end : end + _AFTER]))
     is_abnormal = any(
-        state != "negative" for name, state in found.items() if name != SUPPORT_DEVICES
+        state != "negative" for name, state in states.items() if name != SUPPORT_DEVICES
     )
     if text.strip() and not is_abnormal:
-        found[NO_FINDING] = "positive"
-    return found
+        states[NO_FINDING] = "positive"
+    return states
 
 
 def _state(before: str, after: str) -> State:
-    """Return what the words around a mention, within its sentence, make of it.
+    """Return the state of a mention from the words around it in its sentence.
 
     Args:
-        before: What stands before it, and itself: ``, heart is enlarged`` begins anew.
-        after: What stands behind it.
+        before: The text up to and including the mention: ``, heart is enlarged`` begins a clause.
+        after: The text after the mention.
     """
     before = _CONTRAST.split(before)[-1]
     after = _CONTRAST.split(after)[0]

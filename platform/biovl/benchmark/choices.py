@@ -1,9 +1,9 @@
-"""Closed visual questions: an image, some options in words, one of them right.
+"""Multiple-choice questions about images: one image, several text options, one of them right.
 
-Classes become options by captions, several variations of each (BIOMEDICA writes two). Options stand
-in an order drawn from the seed and the question's id, and of options that are equally near the
-first is taken: so a model to which all are alike scores what guessing scores, while the answer that
-is published is one option.
+For images with classes, the options are captions of the classes, in one or several wordings
+(BIOMEDICA has two). Options are shuffled by seed and question id, and of equally near options the
+first is predicted. A model with constant embeddings therefore scores like guessing, and the
+published prediction is still a single option.
 
 Source:
     Lozano et al. 2025 (BIOMEDICA), arXiv:2501.07171, section 16.1.
@@ -32,48 +32,52 @@ REPEATED = "asked before on the same image"
 CONTRADICTORY = "asked twice on the same image with different answers"
 
 _AT_ONCE = 1 << 24
-"""Numbers of option vectors held at a time: 64 MB."""
+"""Elements of option embeddings in memory at a time: 64 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """Examples: an image and a list of options, in one or several variations of their wording."""
+    """Multiple-choice questions, in one or several wordings of their options."""
 
     name: str
+    """Name of the dataset in the report."""
     images: Images
+    """The encoded images."""
     image_of: np.ndarray
-    """Index of the image. int64, [E]."""
+    """Index of the image of each question. int64, [E]."""
     questions: list[str]
-    """Told, not used: options answer without them, as in the source. [E]."""
+    """Text of each question, for the predictions only: as in the source, the model sees the options
+    alone. [E]."""
     texts: tuple[str, ...]
-    """Distinct; [M]."""
+    """Distinct option texts; [M]."""
     option_VEO: np.ndarray
-    """Index of the text; -1 after the last option. int64."""
+    """Index of the text of each option; -1 after the last one. int64."""
     answer_VE: np.ndarray
-    """Place of the right option. int64."""
+    """Position of the right option. int64."""
     groups: list[str]
-    """What accuracy is told apart by, as well; empty if nothing. [E]."""
+    """Group of each question, by which accuracy is broken down; empty for none. [E]."""
     ids: list[str]
-    """Unique; [E]."""
+    """Unique id of each question; [E]."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """What is not among them, by reason."""
+    """Number of rows left out, by reason."""
 
     @property
     def chance(self) -> float:
-        """The accuracy of guessing."""
+        """Accuracy of random guessing."""
         return float((1 / (self.option_VEO >= 0).sum(2)).mean())
 
 
 def of_classes(data: LabelledImages, captions: Mapping[str, Sequence[str]]) -> Choices:
-    """Return a question for each image, whose options are the captions of all classes.
+    """Return one question per image, with the captions of all classes as options.
 
     Args:
-        data: Images and their classes, of one split.
-        captions: By class, as many variations of each; those of a variation stand together.
+        data: Images of one split, with classes.
+        captions: Captions by class, the same number of wordings for each class; the options of a
+            question are in the same wording.
 
     Raises:
-        ConfigError: If a class has no captions or another number, two share one, or there are
-            captions of an unknown class.
+        ConfigError: If a class has no captions or another number of them, two classes share one, or
+            a class is unknown.
     """
     captions = _named(data, captions)
     _check(data, captions)
@@ -100,7 +104,7 @@ def of_classes(data: LabelledImages, captions: Mapping[str, Sequence[str]]) -> C
 def _named(
     data: LabelledImages, captions: Mapping[str, Sequence[str]]
 ) -> Mapping[str, Sequence[str]]:
-    """Return captions by the data's own names of the classes; case and separators may differ."""
+    """Return captions by the data's own class names; case and separators may differ."""
     known = dict.fromkeys(captions, ())
     names = class_names.match(data.classes, known, where=data.name, whose="the captions")
     return {own: captions[name] for own, name in zip(data.classes, names, strict=True)}
@@ -129,48 +133,48 @@ def defects(
     tasks: Sequence[str],
     known_tasks: Sequence[str] = (),
 ) -> list[str | None]:
-    """Return why each question cannot be asked, or None.
+    """Return why each question is unusable, or None.
 
     Args:
-        images: What tells images apart.
-        questions: In words; may be empty.
-        options: Of each question.
-        answers: Place of the right option; anything outside the list is out of range.
-        tasks: Of each question.
-        known_tasks: Others are left out; empty knows all but ``unknown``.
+        images: Key of each question's image; equal keys are the same image.
+        questions: Text of each question; may be empty.
+        options: Options of each question.
+        answers: Position of the right option; positions outside the list are defects.
+        tasks: Task of each question.
+        known_tasks: Tasks to use; empty: all but ``unknown``.
     """
-    found: list[str | None] = []
-    given: dict[tuple[str, str, frozenset[str]], list[tuple[int, str]]] = {}
+    reasons: list[str | None] = []
+    answers_of: dict[tuple[str, str, frozenset[str]], list[tuple[int, str]]] = {}
     for number, (offered, answer) in enumerate(zip(options, answers, strict=True)):
-        told = [" ".join(text.split()) for text in offered]
+        texts = [" ".join(text.split()) for text in offered]
         is_known = tasks[number] in known_tasks if known_tasks else tasks[number] != "unknown"
         reason = None
         if not is_known:
             reason = UNKNOWN_TASK
-        elif len(told) < 2:
+        elif len(texts) < 2:
             reason = ONE_OPTION
-        elif not all(told):
+        elif not all(texts):
             reason = EMPTY_OPTION
-        elif len(set(told)) < len(told):
+        elif len(set(texts)) < len(texts):
             reason = SAME_OPTION
-        elif not 0 <= answer < len(told):
+        elif not 0 <= answer < len(texts):
             reason = OUT_OF_RANGE
         else:
-            key = images[number], " ".join(questions[number].split()), frozenset(told)
-            given.setdefault(key, []).append((number, told[answer]))
-        found.append(reason)
-    for same in given.values():
+            key = images[number], " ".join(questions[number].split()), frozenset(texts)
+            answers_of.setdefault(key, []).append((number, texts[answer]))
+        reasons.append(reason)
+    for same in answers_of.values():
         contradictory = len({answer for _, answer in same}) > 1
         for number, _ in same if contradictory else same[1:]:
-            found[number] = CONTRADICTORY if contradictory else REPEATED
-    return found
+            reasons[number] = CONTRADICTORY if contradictory else REPEATED
+    return reasons
 
 
 def permuted(data: Choices, seed: int) -> Choices:
-    """Return the questions with their options in a drawn order, and where the right one went.
+    """Return the questions with shuffled options, and the new positions of the right ones.
 
-    The order depends on the seed, the id and the variation alone: the same on every machine, and
-    whatever else is asked.
+    The order depends only on the seed, the id and the wording: it is the same on every machine, and
+    does not depend on other questions.
     """
     order_VEO = np.zeros_like(data.option_VEO)
     count_VE = (data.option_VEO >= 0).sum(2)
@@ -189,12 +193,12 @@ def _drawn(name: str) -> bytes:
 
 
 def answered(data: Choices, image_ND: np.ndarray, text_MD: np.ndarray) -> np.ndarray:
-    """Return the place of the nearest option, -1 where the image is unreadable. int64, [V, E].
+    """Return the position of the nearest option, -1 for an unreadable image. int64, [V, E].
 
     Args:
-        data: Whose ``texts`` and ``images`` the vectors are of.
-        image_ND: Unit rows; NaN where unreadable.
-        text_MD: Unit rows.
+        data: The questions.
+        image_ND: Unit embeddings of ``data.images``; NaN if unreadable.
+        text_MD: Unit embeddings of ``data.texts``.
     """
     variations, examples, options = data.option_VEO.shape
     chosen_VE = np.full((variations, examples), -1, np.int64)
@@ -205,7 +209,7 @@ def answered(data: Choices, image_ND: np.ndarray, text_MD: np.ndarray) -> np.nda
         readable_e = ~np.isnan(image_eD).any(1)
         for v in range(variations):
             option_eO = data.option_VEO[v, some]
-            # Each product for itself: equal vectors have equal similarities.
+            # One product per option, so that equal vectors have exactly equal similarities.
             near_eO = np.einsum("eod,ed->eo", text_MD[option_eO], image_eD)
             near_eO = np.where(option_eO >= 0, near_eO, -np.inf)
             first_e = (near_eO >= near_eO.max(1, keepdims=True) - TIE).argmax(1)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from biovl.core.errors import ConfigError
 
-# Only between letters and digits: "ER-" and "ER+" are two classes.
+# Separators count only between letters and digits: "ER-" and "ER+" are two classes.
 _SEPARATORS = re.compile(r"(?<=[^\W_])[\s_\-\u2010-\u2015]+(?=[^\W_])")
 _LEADING_NUMBER = re.compile(r"^\d+[\s_.\-]+(?=\D)")
 
@@ -25,37 +25,38 @@ def normalize(name: str) -> str:
 def match(
     names: Sequence[str], known: Mapping[str, Iterable[str]], *, where: str, whose: str
 ) -> list[str]:
-    """Return the known class that each name means, in the order of the names.
+    """Return the known class that each name refers to, in the order of the names.
 
     Args:
         names: Classes of the data.
         known: Other spellings by class. No spelling belongs to two classes.
-        where: The data, for the error.
-        whose: The known classes, for the error.
+        where: Name of the data, for the error message.
+        whose: Origin of the known classes, for the error message.
 
     Raises:
-        ConfigError: If a name is unknown, two names mean the same class, or a class has no name.
+        ConfigError: If a name is unknown, two names refer to the same class, or a class has no
+            name.
     """
     by_spelling: dict[str, str] = {}
     for one, others in known.items():
         for spelling in (one, *others):
             by_spelling.setdefault(normalize(spelling), one)
-    found = [_meaning(name, by_spelling) for name in names]
-    unknown = [name for name, one in zip(names, found, strict=True) if one is None]
-    meanings = [one for one in found if one is not None]
+    classes = [_meaning(name, by_spelling) for name in names]
+    unknown = [name for name, one in zip(names, classes, strict=True) if one is None]
+    meanings = [one for one in classes if one is not None]
     missing = [one for one in known if one not in meanings]
     twice = sorted({one for one in meanings if meanings.count(one) > 1})
     if unknown or missing or twice:
         reasons = {"only in the data": unknown, f"only in {whose}": missing, "named twice": twice}
-        told = "; ".join(f"{reason}: {values}" for reason, values in reasons.items() if values)
+        why = "; ".join(f"{reason}: {values}" for reason, values in reasons.items() if values)
         raise ConfigError(
             f"the classes of {where} are {list(names)}, those of {whose} are {list(known)}; "
-            f"{told}. Rename the classes of the data, or set the words of each class by its name: "
+            f"{why}. Rename the classes of the data, or set the words of each class by its name: "
             f'{{"{names[0] if names else "CLASS"}": "WORDS"}}'
         )
     return meanings
 
 
 def _meaning(name: str, by_spelling: Mapping[str, str]) -> str | None:
-    found = by_spelling.get(normalize(name))
-    return found or by_spelling.get(normalize(_LEADING_NUMBER.sub("", name.strip())))
+    known_name = by_spelling.get(normalize(name))
+    return known_name or by_spelling.get(normalize(_LEADING_NUMBER.sub("", name.strip())))

@@ -1,7 +1,7 @@
-"""How well classes are told apart: accuracy, balanced accuracy, macro-F1, AUROC, confusion.
+"""Classification metrics: accuracy, balanced accuracy, macro-F1, AUROC, confusion matrix.
 
-Each measure is a statistic of ``bootstrap``: of answers and how often each counts, for many
-resamples at once. With every answer counting once it is the measure of scikit-learn.
+Each metric is a statistic of ``bootstrap``: a function of the predictions and of how often each
+counts, for many resamples at once. With a count of one for all, it equals scikit-learn's.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from biovl.benchmark.metrics import TIE
 
 
 def answers(labels_N: np.ndarray, predicted_N: np.ndarray) -> np.ndarray:
-    """Return labels and predictions as the measures here take them: int64, shape [N, 2].
+    """Return labels and predictions in the format of the metrics: int64, shape [N, 2].
 
     Raises:
-        ValueError: If there are not as many of one as of the other, or a class is negative.
+        ValueError: If their numbers differ, or a class is negative.
     """
     if labels_N.shape != predicted_N.shape or labels_N.ndim != 1:
         raise ValueError(f"labels {labels_N.shape} and predictions {predicted_N.shape} must match")
@@ -30,14 +30,14 @@ def answers(labels_N: np.ndarray, predicted_N: np.ndarray) -> np.ndarray:
 
 
 def accuracy(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the share of answers that are right. Shape [R]."""
+    """Return the share of right predictions. Shape [R]."""
     return bootstrap.mean(answers_K2[:, 0] == answers_K2[:, 1], weights_RK)
 
 
 def balanced_accuracy(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the mean over classes of the share of their images that are found. Shape [R].
+    """Return the mean recall over classes. Shape [R].
 
-    Classes without images do not count; guessing scores 1 / classes whatever their sizes.
+    Classes without images do not count. Guessing scores 1 / classes, whatever their sizes.
     """
     right_RC, of_label_RC, _ = _counts(answers_K2, weights_RK)
     recall_RC = right_RC / np.maximum(of_label_RC, 1)
@@ -46,9 +46,10 @@ def balanced_accuracy(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndar
 
 
 def macro_f1(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the mean over classes of F1. Shape [R].
+    """Return the mean F1 over classes. Shape [R].
 
-    Classes that are neither a label nor an answer do not count; one that is never found has 0.
+    Classes that are neither a label nor predicted do not count; a class that is never predicted
+    rightly has 0.
     """
     right_RC, of_label_RC, of_answer_RC = _counts(answers_K2, weights_RK)
     either_RC = of_label_RC + of_answer_RC
@@ -58,13 +59,13 @@ def macro_f1(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
 
 def auroc(scored_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the area under the ROC curve; ties count half. Shape [R], NaN of one class.
+    """Return the area under the ROC curve; ties count half. Shape [R], NaN for a single class.
 
-    It is the chance that an image of class 1 scores higher than one of class 0.
+    It is the probability that an image of class 1 scores higher than one of class 0.
 
     Args:
         scored_K2: The class, 0 or 1, and the score, higher for class 1. float64.
-        weights_RK: How often each counts.
+        weights_RK: How often each image counts.
     """
     order = np.argsort(scored_K2[:, 1], kind="stable")
     label_K, score_K = scored_K2[order, 0], scored_K2[order, 1]
@@ -82,13 +83,14 @@ def auroc(scored_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
 
 def macro_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the mean over classes of the AUROC of one against the others. Shape [R].
+    """Return the mean one-vs-rest AUROC over classes. Shape [R].
 
-    Classes without images do not count; a resample that lacks one of the others has no score: NaN.
+    Classes without images do not count. The value is NaN for a resample that lacks one of the
+    others.
 
     Args:
-        scored_K: The class, and a score for each class, higher for it. float64, [K, 1 + C].
-        weights_RK: How often each counts.
+        scored_K: The class, and a score for each class. float64, [K, 1 + C].
+        weights_RK: How often each image counts.
     """
     label_K = scored_K[:, 0]
     areas_CR = [
@@ -100,11 +102,11 @@ def macro_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
 
 def mean_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the mean AUROC of several scores of the same images. Shape [R], NaN of one class.
+    """Return the mean AUROC over several scores of the same images. Shape [R], NaN for one class.
 
     Args:
         scored_K: The class, 0 or 1, and the scores, higher for class 1. float64, [K, 1 + S].
-        weights_RK: How often each counts.
+        weights_RK: How often each image counts.
     """
     areas_SR = [auroc(scored_K[:, [0, s]], weights_RK) for s in range(1, scored_K.shape[1])]
     mean_R: np.ndarray = np.mean(areas_SR, axis=0)
@@ -143,25 +145,25 @@ def auroc_estimate(
     Raises:
         ValueError: If the labels are not both 0 and 1.
     """
-    found = set(np.unique(labels_N).tolist())
-    if found != {0, 1}:
-        raise ValueError(f"an AUROC needs images of classes 0 and 1, got {sorted(found)}")
+    labels = set(np.unique(labels_N).tolist())
+    if labels != {0, 1}:
+        raise ValueError(f"an AUROC needs images of classes 0 and 1, got {sorted(labels)}")
     scored_N2 = np.stack([labels_N, scores_N], axis=1).astype(np.float64)
     return bootstrap.estimate(scored_N2, auroc, resamples=resamples, seed=seed)
 
 
 def confusion(labels_N: np.ndarray, predicted_N: np.ndarray, classes: int) -> np.ndarray:
-    """Return how many images of each class (row) were taken for each (column). int64, [C, C]."""
+    """Return the confusion matrix: counts by class (row) and prediction (column). int64, [C, C]."""
     given_N2 = answers(labels_N, predicted_N)
     cells = given_N2[:, 0] * classes + given_N2[:, 1]
     return np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
 
 
 def nearest_class(similarity_NC: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the most similar class of each image; ties are broken by a draw. int64, shape [N].
+    """Return the most similar class of each image; ties are broken at random. int64, shape [N].
 
-    So a model to which all classes are alike scores what guessing scores, and the prediction that
-    is published is still one class.
+    A model with constant embeddings therefore scores like guessing, and the published prediction is
+    still a single class.
     """
     best_N1 = similarity_NC.max(axis=1, keepdims=True)
     is_tied_NC = similarity_NC >= best_N1 - TIE
@@ -173,7 +175,7 @@ def nearest_class(similarity_NC: np.ndarray, rng: np.random.Generator) -> np.nda
 def _counts(
     answers_K2: np.ndarray, weights_RK: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how many answers are right, and are of each label and of each answer. [R, C] each."""
+    """Return counts of right predictions, labels and predictions by class. [R, C] each."""
     label_K, answer_K = answers_K2.astype(np.int64).T
     named = np.unique(np.concatenate([label_K, answer_K]))
     label_KC = (label_K[:, None] == named).astype(np.float64)

@@ -1,4 +1,4 @@
-"""A confusion matrix, drawn. The same counts give the same bytes."""
+"""Plot of a confusion matrix. Equal counts give byte-identical files."""
 
 from collections.abc import Sequence
 
@@ -13,12 +13,12 @@ _MOST_NAMES = 40
 
 
 def confusion_plot(confusion_CC: np.ndarray, classes: Sequence[str], *, title: str) -> bytes:
-    """Return shares of the images of each class (row) taken for each (column), with counts.
+    """Return a PNG of the confusion matrix, as shares of each class (row), with counts.
 
     Args:
         confusion_CC: Counts, int64.
-        classes: Their names.
-        title: What was classified, by what.
+        classes: Names of the classes.
+        title: Title of the plot.
     """
     count = len(classes)
     total_C1 = confusion_CC.sum(axis=1, keepdims=True)
@@ -29,7 +29,7 @@ def confusion_plot(confusion_CC: np.ndarray, classes: Sequence[str], *, title: s
         drawn = plot_figure(side + 2.2, side)
         axes = drawn.subplots()
         axes.set_title(two_lines(title, 60))
-        shown = axes.imshow(share_CC, cmap=colours, vmin=0, vmax=1)
+        names = axes.imshow(share_CC, cmap=colours, vmin=0, vmax=1)
         step = max(1, -(-count // _MOST_NAMES))
         at = range(0, count, step)
         axes.set_xticks(at, [two_lines(classes[n], 18) for n in at], rotation=45, ha="right")
@@ -51,7 +51,7 @@ def confusion_plot(confusion_CC: np.ndarray, classes: Sequence[str], *, title: s
                         fontsize=9,
                         color="white" if dark else INK,
                     )
-        bar = drawn.colorbar(shown, ax=axes, shrink=0.7)
+        bar = drawn.colorbar(names, ax=axes, shrink=0.7)
         bar.set_label("share of the class")
         bar.ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         return png(drawn)

@@ -1,4 +1,4 @@
-"""Models against models, on the examples that both answered: what is hard for both cancels."""
+"""Pairwise comparison of models on the examples that both predicted."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -19,10 +19,10 @@ _Pair = tuple[np.ndarray, np.ndarray, bootstrap.Statistic]
 def differences(
     one: pa.Table, other: pa.Table, *, resamples: int, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return by score how far ``other`` is ahead of ``one`` on the examples that both have.
+    """Return by metric how much better ``other`` is than ``one`` on the examples that both have.
 
-    Scores are those with a column of their name, parts of breakdowns left out; where classes are
-    predicted, balanced accuracy and macro-F1 as well, and AUROC where images have scores.
+    Compared are metrics with a column of their name, without those of subsets; for classification
+    also balanced accuracy, macro-F1 and, if the predictions have scores, AUROC.
     """
     right = pa.array(other["id"])
     at = pc.index_in(one["id"], right)
@@ -46,22 +46,22 @@ def differences(
     areas = _areas(mine, theirs)
     if areas is not None:
         pairs["auroc"] = areas
-    found = {}
+    by_metric = {}
     for name, (their, ours, statistic) in pairs.items():
         ahead = bootstrap.paired_difference(their, ours, statistic, resamples=resamples, seed=seed)
-        found[name] = {**asdict(ahead), "count": len(ours)}
-    return found
+        by_metric[name] = {**asdict(ahead), "count": len(ours)}
+    return by_metric
 
 
 def compared(
     tables: Mapping[str, Mapping[str, pa.Table]], *, resamples: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Return differences of every two models by task.
+    """Return the differences of every pair of models, by task.
 
     Args:
-        tables: Predictions by task and model, models in their order.
-        resamples: Of the intervals.
-        seed: Of the draws.
+        tables: Predictions by task and model; models in their order.
+        resamples: Bootstrap resamples.
+        seed: Seed of the resamples.
     """
     return [
         {"task": task, "model": other, "ahead_of": one, "score": name, **values}
@@ -79,7 +79,7 @@ def _answers(table: pa.Table, which: pa.ChunkedArray) -> np.ndarray:
 
 
 def _areas(mine: pa.Table, theirs: pa.Table) -> _Pair | None:
-    """Return what two models' AUROC is computed from; None where there is none."""
+    """Return the data for the AUROCs of two models; None if there is no AUROC."""
     if "label" not in mine.column_names:
         return None
     ours_NS, their_NS = _scores(mine), _scores(theirs)
@@ -99,10 +99,11 @@ def _areas(mine: pa.Table, theirs: pa.Table) -> _Pair | None:
 
 
 def _scores(table: pa.Table) -> np.ndarray | None:
-    """Return how sure a model is; NaN where an image is unreadable.
+    """Return a model's class scores; NaN for unreadable images.
 
-    As the tasks score it: of two classes the difference of similarities, of more the probability of
-    each, [N, C]; of probes the share of class 1 by each seed, trained on the most images, [N, S].
+    They are those that the task computes AUROC from: for two classes the difference of
+    similarities, for more the probability of each, [N, C]; for probes the probability of class 1 by
+    each seed, trained on the most images, [N, S].
     """
     if {"similarity", "probability"} <= set(table.column_names):
         similarity_NC = _lists(table["similarity"])

@@ -1,4 +1,4 @@
-"""A benchmark's data by its description, or by nothing but where it is."""
+"""Open a dataset by its plug-in and settings, or by its location alone."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,10 +16,10 @@ KIND = "benchmark.datasets"
 
 
 def described(data: str | Plugin) -> Plugin:
-    """Return the description of data: as given, or what the files at a location look like.
+    """Return a dataset plug-in; for a location, the one detected from its files.
 
     Raises:
-        ArtifactError: If nothing known is there.
+        ArtifactError: If no known format is detected.
     """
     if isinstance(data, Plugin):
         return data
@@ -49,43 +49,43 @@ def _format(uri: str) -> str:
     return "folder"
 
 
-def with_classes(found: Plugin) -> Plugin:
-    """Return the description of a location as images with classes: questions have labels, too."""
-    return replace(found, name="table") if found.name == "choices" else found
+def with_classes(plugin: Plugin) -> Plugin:
+    """Return a description as labelled images: a table of questions has labels too."""
+    return replace(plugin, name="table") if plugin.name == "choices" else plugin
 
 
 def opened(data: str | Plugin) -> Any:
-    """Return data by its description, or by where it is.
+    """Return a dataset by its description or its location.
 
     Raises:
-        ArtifactError: If it is not there, or not what its description says.
+        ArtifactError: If it does not exist, or does not match its description.
         ConfigError: If the description is not valid.
     """
     return plugins.make(KIND, described(data))
 
 
 def labelled(data: str | Plugin) -> LabelledImages:
-    """Return images with classes.
+    """Return a dataset of images with classes.
 
     Raises:
-        ArtifactError: If it is something else.
+        ArtifactError: If it has no classes.
     """
-    found = opened(data if isinstance(data, Plugin) else with_classes(described(data)))
-    if not isinstance(found, LabelledImages):
-        raise ArtifactError(f"{_where(data)} has no classes: it holds {type(found).__name__}")
-    return found
+    dataset = opened(data if isinstance(data, Plugin) else with_classes(described(data)))
+    if not isinstance(dataset, LabelledImages):
+        raise ArtifactError(f"{_where(data)} has no classes: it holds {type(dataset).__name__}")
+    return dataset
 
 
 def pairs(data: str | Plugin) -> Pairs:
-    """Return images with texts.
+    """Return a dataset of images with texts.
 
     Raises:
-        ArtifactError: If it is something else.
+        ArtifactError: If it has no texts.
     """
-    found = opened(data)
-    if not isinstance(found, Pairs):
-        raise ArtifactError(f"{_where(data)} has no texts: it holds {type(found).__name__}")
-    return found
+    dataset = opened(data)
+    if not isinstance(dataset, Pairs):
+        raise ArtifactError(f"{_where(data)} has no texts: it holds {type(dataset).__name__}")
+    return dataset
 
 
 def _where(data: str | Plugin) -> str:

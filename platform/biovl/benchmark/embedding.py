@@ -1,10 +1,10 @@
-"""Vectors of images and texts, made once for a model and kept for all that ask for them.
+"""Embeddings of images and texts: computed once per model and cached for all tasks.
 
     CACHE/<key>/
-      vectors.npy      float32, a unit row for each; NaN where an image is unreadable
-      manifest.json    what was embedded by what, which rows are unreadable and why
+      vectors.npy      float32, unit rows; NaN for unreadable images
+      manifest.json    model and source; unreadable rows with their reasons
 
-The key stands for the model, what is embedded, the precision, and how much is embedded at a time.
+The key is a hash of the model, the source, the precision and the batch size.
 """
 
 import hashlib
@@ -35,7 +35,8 @@ KIND = "embeddings"
 VECTORS = "vectors.npy"
 
 PREPARED = 2
-"""Raised when the same files give other vectors: those kept before are not used then."""
+"""Version of the preprocessing. Increase it when equal files give different embeddings; cached ones
+of earlier versions are then ignored."""
 
 _READ_AT_ONCE = 64
 _KEPT_MODELS = 2
@@ -46,7 +47,9 @@ class Texts:
     """Texts to embed."""
 
     texts: tuple[str, ...]
+    """The texts."""
     fingerprint: str = field(init=False)
+    """Hash of the texts."""
 
     def __post_init__(self) -> None:
         known = hashlib.blake2b(digest_size=16)
@@ -62,25 +65,30 @@ class Texts:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingTask:
-    """Something to be embedded by a model."""
+    """What to embed, by which model, and where to cache it."""
 
     model: ModelDescription
+    """The model."""
     source: Images | Texts
+    """The images or texts."""
     cache: str
+    """Folder of the cache, local or ``s3://``."""
     precision: Precision = "auto"
+    """Precision of the model."""
     batch: int = 64
+    """Images or texts per forward pass."""
     per_unit: int = 1_024
-    """Images or texts that are embedded by one task of a job."""
+    """Images or texts per unit of a job."""
 
     @property
     def uri(self) -> str:
-        """Where the vectors are kept."""
+        """Folder of these embeddings in the cache."""
         key = hashlib.blake2b(json.dumps(self.plain, sort_keys=True).encode(), digest_size=16)
         return f"{self.cache.rstrip('/')}/{key.hexdigest()}"
 
     @property
     def plain(self) -> dict[str, Any]:
-        """What the vectors depend on."""
+        """What the embeddings depend on, JSON-serialisable; hashed for the cache key."""
         return {
             "prepared": PREPARED,
             "model": self.model.fingerprint,
@@ -95,11 +103,11 @@ class EmbeddingTask:
 
     @property
     def units(self) -> int:
-        """How many tasks it takes."""
+        """Number of units."""
         return -(-len(self.source) // self.per_unit)
 
     def published(self) -> bool:
-        """Return whether the vectors are there."""
+        """Return whether the embeddings are in the cache."""
         found = find_manifest(self.uri)
         return found is not None and found.kind == KIND
 
@@ -107,7 +115,7 @@ class EmbeddingTask:
 def embed_unit(
     wanted: EmbeddingTask, model: BenchmarkModel, number: int, threads: int
 ) -> dict[str, Any]:
-    """Embed one unit into the draft of its folder; return the receipt."""
+    """Embed one unit into the draft of its folder, and return the receipt."""
     start = number * wanted.per_unit
     stop = min(start + wanted.per_unit, len(wanted.source))
     unreadable: dict[str, str] = {}
@@ -136,7 +144,7 @@ def embed_unit(
 def _pixels(
     images: Images, model: BenchmarkModel, start: int, stop: int, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[int, np.ndarray | str]]:
-    """Yield what the model sees of each image, or why there is nothing."""
+    """Yield row and preprocessed pixels of each image, or the reason why it is unreadable."""
 
     def look(data: bytes) -> np.ndarray | str:
         try:
@@ -159,7 +167,7 @@ def _embed_waiting(
 
 
 def _embed_texts(model: BenchmarkModel, texts: Sequence[str], batch: int) -> np.ndarray:
-    # Those of similar length together: a batch is as wide as its longest.
+    # Sorted by length, since a batch is padded to its longest text.
     rows_ND = np.zeros((len(texts), model.dim), np.float32)
     order = np.argsort([len(text) for text in texts], kind="stable")
     for first in range(0, len(order), batch):
@@ -173,7 +181,7 @@ def _unit(number: int) -> str:
 
 
 def publish(wanted: EmbeddingTask) -> Manifest:
-    """Join the units of a draft, all of which are there, and publish the vectors."""
+    """Join the finished units of a draft, and publish the embeddings."""
     draft = Draft(wanted.uri)
     receipts: list[Any] = [
         draft.read_note(f"embedded/{number:06d}") for number in range(wanted.units)
@@ -200,7 +208,7 @@ def _manifest(
 
 
 def inputs(wanted: EmbeddingTask) -> list[Input]:
-    """Return what the vectors are made by."""
+    """Return the inputs of the embeddings, for the manifest."""
     known = wanted.model
     return [Input(name="model", uri=known.fingerprint, fingerprint=known.fingerprint)]
 
@@ -212,28 +220,28 @@ def _write_header(stream: Any, rows: int, dim: int) -> None:
 
 
 def vectors(uri: str) -> np.ndarray:
-    """Return kept vectors, memory-mapped; those of a bucket are copied to a temporary file."""
+    """Return cached embeddings, memory-mapped; those in a bucket are copied to a temporary file."""
     folder = Folder(uri)
     if isinstance(folder.filesystem, pafs.LocalFileSystem):
-        found: np.ndarray = np.load(folder.at(VECTORS), mmap_mode="r", allow_pickle=False)
-        return found
+        mapped: np.ndarray = np.load(folder.at(VECTORS), mmap_mode="r", allow_pickle=False)
+        return mapped
     with (
         tempfile.NamedTemporaryFile(suffix=".npy") as local,
         folder.filesystem.open_input_stream(folder.at(VECTORS)) as stream,
     ):
         shutil.copyfileobj(stream, local)
         local.flush()
-        # The mapping outlives the name.
+        # The mapping stays valid after the file is deleted.
         copied: np.ndarray = np.load(local.name, mmap_mode="r", allow_pickle=False)
         return copied
 
 
 def embedded(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenchmark:
-    """Return the vectors of images whose parts are all kept, and what embeds texts.
+    """Return cached embeddings of images, with access to the model's text tower.
 
     Args:
-        name: What the table calls the model.
-        parts: In their order, by one model.
+        name: Name of the model in the report.
+        parts: Parts of the images in their order, all embedded by one model.
     """
     known, facts = parts[0].model, dict[str, Any]()
     unreadable: dict[int, str] = {}
@@ -268,7 +276,7 @@ def embedded(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenchmark:
 
 
 def wanted_texts(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
-    """Return texts as something to be embedded by the same model."""
+    """Return a task that embeds texts with the same model and settings."""
     return EmbeddingTask(
         model=like.model,
         source=Texts(tuple(texts)),
@@ -280,7 +288,7 @@ def wanted_texts(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
 
 
 def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
-    """Return vectors of texts: those that are kept, or new ones, which are kept."""
+    """Return embeddings of texts, from the cache or computed now and cached."""
     wanted = wanted_texts(like, texts)
     if wanted.published():
         return vectors(wanted.uri)
@@ -292,7 +300,7 @@ def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
         stream.write(rows_MD.tobytes())
     facts = {"dim": model.dim, "logit_scale": model.logit_scale, "context": model.context}
     manifest = _manifest(wanted, facts, {})
-    # No draft: two tasks may do the same at once, and the bytes are the same.
+    # No draft is needed: concurrent tasks write the same bytes.
     folder.write(MANIFEST, to_json({**manifest.__dict__, "inputs": []}))
     return rows_MD
 
@@ -301,7 +309,7 @@ _opened: OrderedDict[tuple[str, Precision], BenchmarkModel] = OrderedDict()
 
 
 def opened(uri: str, precision: Precision) -> BenchmarkModel:
-    """Return a model on the CPU; a process keeps the last two it used."""
+    """Return a model on the CPU; each process caches the last two."""
     key = (uri, precision)
     if key not in _opened:
         _opened[key] = encoders.load(uri, precision=precision)

@@ -1,12 +1,12 @@
-"""Any model as the benchmarks see it: files and texts in, unit vectors out.
+"""One interface to all models that can be evaluated: encoded images and texts to unit vectors.
 
-    DIR                     ours, and what others released in open_clip's layout (BiomedCLIP)
-    local-dir:DIR           the same folder, built and prepared by stock open_clip
+    DIR                     published by pretrain, or in open_clip's layout (BiomedCLIP)
+    local-dir:DIR           the same folder, built and preprocessed by stock open_clip
     ViT-B-32/laion2b_s34b_b79k, ViT-B-32/weights.pt, hf-hub:OWNER/NAME    by stock open_clip
-    ViT-B-32/untrained      random weights: what guessing looks like
-    DIR with config.json    transformers: CLIP, SigLIP; DINOv2 and ViT, which have no texts
+    ViT-B-32/untrained      random weights: the chance level
+    DIR with config.json    transformers: CLIP, SigLIP; DINOv2 and ViT without text tower
 
-Every model prepares images on the CPU (``prepare``) and embeds them on its device.
+Every model preprocesses images on the CPU (``prepare``) and embeds them on its device.
 """
 
 import hashlib
@@ -36,55 +36,61 @@ UNTRAINED = "untrained"
 
 
 class BenchmarkModel(Protocol):
-    """A model put to use."""
+    """Interface of a loaded model."""
 
     has_text: bool
+    """Whether the model has a text tower."""
     dim: int
+    """Embedding dimension D."""
     logit_scale: float
+    """Factor on similarities, not its logarithm."""
     context: int
-    """Tokens of a text that are seen, start and end included; 0 without texts."""
+    """Context length in tokens, including start and end; 0 without a text tower."""
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return what the image tower sees of a decoded image: RGB, uint8 in."""
+        """Return the preprocessed input of the image tower for a decoded image: RGB, uint8."""
         ...
 
     def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
-        """Return unit vectors of a batch of what ``crop`` returned. float32, [B, D]."""
+        """Return unit embeddings of a batch of ``crop`` results. float32, [B, D]."""
         ...
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit vectors of texts, cut to the context. float32, [B, D]."""
+        """Return unit embeddings of texts, truncated to the context length. float32, [B, D]."""
         ...
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
-        """Return which texts have more tokens than the context. bool, [B]."""
+        """Return which texts exceed the context length. bool, [B]."""
         ...
 
     def image_tower(self) -> TrainableImageTower:
-        """Return the image tower to be trained; this model changes with it."""
+        """Return the image tower for training; training it changes this model."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDescription:
-    """A model before its weights are read."""
+    """Description of a model, known before its weights are loaded."""
 
     uri: str
+    """Folder or name of the model."""
     kind: str
-    """ours, open_clip, transformers, or between two of ours."""
+    """Which implementation loads it: this package, open_clip, transformers, or an interpolation of
+    two of ours."""
     has_text: bool
+    """Whether the model has a text tower."""
     fingerprint: str
-    """Of its weights and settings."""
+    """Hash of its weights and settings."""
 
 
 def prepare(model: BenchmarkModel, data: bytes) -> np.ndarray:
-    """Return the pixels of an encoded image that a model sees.
+    """Return the preprocessed pixels of an encoded image.
 
-    Decoding is ours for every model: models differ by what they make of the same pixels. Images are
-    unusable for the reasons for which annotators leave them out.
+    Decoding is the same for all models: models differ only in preprocessing. Images are unusable
+    for the same reasons as in annotate.
 
     Raises:
-        BiovlError: If the image is not usable; says why.
+        BiovlError: If the image is unusable, with the reason.
     """
     decoded = decode_rgb(data)
     if decoded.pixels is None:
@@ -95,11 +101,11 @@ def prepare(model: BenchmarkModel, data: bytes) -> np.ndarray:
 
 
 def describe(uri: str) -> ModelDescription:
-    """Return what is known of a model without loading it.
+    """Return the description of a model without loading it.
 
     Raises:
-        ArtifactError: If a folder holds no model that is known here.
-        ConfigError: If a name is no model of open_clip, or says no weights.
+        ArtifactError: If a folder does not contain a supported model.
+        ConfigError: If a name is unknown to open_clip, or has no weights.
     """
     if uri.startswith(interpolated.SCHEME):
         ends = [describe(folder) for folder in interpolated.folders(uri)]
@@ -137,16 +143,16 @@ def describe(uri: str) -> ModelDescription:
 def _is_folder(uri: str) -> bool:
     if "://" in uri or Path(uri).expanduser().exists():
         return True
-    # A path that is not there is no name of a model.
+    # A path that does not exist is not a model name.
     return uri.startswith(("/", ".", "~"))
 
 
 def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> BenchmarkModel:
-    """Return a model for use.
+    """Return a loaded model.
 
     Raises:
-        ArtifactError: If there is none, or its weights cannot be read.
-        ConfigError: If a name is no model of open_clip, or says no weights.
+        ArtifactError: If it does not exist, or its weights cannot be read.
+        ConfigError: If a name is unknown to open_clip, or has no weights.
     """
     known = describe(uri)
     if known.kind == "between":
@@ -160,7 +166,7 @@ def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> 
 
 
 class Ours:
-    """A model of ours."""
+    """A model published by pretrain, or a folder in open_clip's layout, see ``BenchmarkModel``."""
 
     has_text = True
 
@@ -171,27 +177,27 @@ class Ours:
         self.context: int = encoder.tokenizer.context_length
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return uint8, [H, W, 3]."""
+        """Return the resized and cropped image. uint8, [H, W, 3]."""
         return self._encoder.preparation.crop(pixels_HWC)
 
     def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
-        """Return unit vectors."""
+        """Return unit embeddings of images."""
         return self._encoder.embed_pixels(pixels)
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit vectors."""
+        """Return unit embeddings of texts."""
         return self._encoder.embed_texts(texts)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
-        """Return which texts have more tokens than the context."""
+        """Return which texts exceed the context length."""
         return np.array([self._encoder.preparation.truncated(text) for text in texts], bool)
 
     def image_tower(self) -> TrainableImageTower:
-        """Return the image tower."""
+        """Return the image tower for training."""
         encoder = self._encoder
-        seen = encoder.preparation
-        mean_C11 = torch.tensor(seen.mean, device=encoder.device)[:, None, None]
-        std_C11 = torch.tensor(seen.std, device=encoder.device)[:, None, None]
+        preparation = encoder.preparation
+        mean_C11 = torch.tensor(preparation.mean, device=encoder.device)[:, None, None]
+        std_C11 = torch.tensor(preparation.std, device=encoder.device)[:, None, None]
 
         def features(pixels_BHWC: Tensor) -> Tensor:
             image_BCHW = pixels_BHWC.permute(0, 3, 1, 2).float() / 255

@@ -1,8 +1,8 @@
-"""Learning from few labels and from all: what is drawn, and how it is judged on test.
+"""Evaluation with few labels and with all: draws of training images, and metrics on test.
 
-Shares of the training images of each class are drawn, for several seeds. Scores are means over the
-seeds; their intervals are of the test images, and the spread over seeds stands beside. Test decides
-nothing.
+Shares of the training images of each class are drawn with several seeds. Metrics are means over the
+seeds; confidence intervals are over the test images, and the spread over seeds is reported
+separately. The split test is never used for selection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,25 +36,28 @@ class Draw:
     """A share of the training images of each class."""
 
     fraction: float
+    """Share of each class, in (0, 1]."""
     seed: int
+    """Seed of the draw."""
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """What a model says of test, having learnt from a draw."""
+    """Predictions on test of a model trained on one draw."""
 
     draw: Draw
+    """The training images."""
     share_EC: np.ndarray
-    """The probability of each class."""
+    """Probability of each class."""
     facts: Mapping[str, Any]
-    """How it came about, JSON-ready."""
+    """Details of the training, JSON-serialisable."""
 
 
 def check(fractions: Sequence[float], seeds: Sequence[int]) -> None:
-    """Say whether there is something to draw.
+    """Check the shares and seeds of a configuration.
 
     Raises:
-        ValueError: If not.
+        ValueError: If a share is not in (0, 1], or there are no shares or seeds.
     """
     if not fractions or not all(0 < fraction <= 1 for fraction in fractions):
         raise ValueError(f"fractions are in (0, 1], got {fractions}")
@@ -63,9 +66,9 @@ def check(fractions: Sequence[float], seeds: Sequence[int]) -> None:
 
 
 def draws(fractions: Sequence[float], seeds: Sequence[int]) -> list[Draw]:
-    """Return the draws, the most labels first: that is the score of the summary.
+    """Return the draws, the largest share first: its score is the one in the summary.
 
-    All training images are one draw.
+    With a share of 1 there is a single draw.
     """
     return [
         Draw(fraction, seed)
@@ -75,14 +78,14 @@ def draws(fractions: Sequence[float], seeds: Sequence[int]) -> list[Draw]:
 
 
 def labelled(data: str | Plugin, what: str) -> LabelledImages:
-    """Return images of classes with a split to learn from and one to be judged on.
+    """Return labelled images with the splits train and test.
 
     Args:
-        data: Where they are, or their description.
-        what: Who learns; for the error.
+        data: A folder, or a dataset plug-in with its settings.
+        what: Name of the task, for the error message.
 
     Raises:
-        ArtifactError: If a split is not there.
+        ArtifactError: If a split has no images.
     """
     found = opening.labelled(data)
     for split in ("train", "test"):
@@ -95,10 +98,10 @@ def labelled(data: str | Plugin, what: str) -> LabelledImages:
 
 
 def readable_rows(data: LabelledImages, image_ND: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the readable images of each split; all others have a NaN in their vector.
+    """Return the rows of readable images by split; embeddings of others contain NaN.
 
     Raises:
-        ArtifactError: If there are none to learn from or to be judged on.
+        ArtifactError: If train or test has no readable image.
     """
     readable_N = np.isfinite(image_ND.sum(axis=1))
     rows = {split: np.flatnonzero((data.splits == split) & readable_N) for split in SPLITS}
@@ -116,17 +119,17 @@ def outcome(
     resamples: int,
     validation: str = HELD_OUT,
 ) -> TaskOutcome:
-    """Return the scores of all draws, and what was said of every image of test.
+    """Return the metrics of all draws, and the predictions for every test image.
 
     Args:
         data: The images.
-        rows: Of ``readable_rows``.
-        learnt: Of each draw, in the order of ``draws``.
-        resamples: Of the intervals.
-        validation: What settings were chosen on where there is no split val.
+        rows: Result of ``readable_rows``.
+        learnt: Predictions of each draw, in the order of ``draws``.
+        resamples: Bootstrap resamples.
+        validation: What hyperparameters are selected on if there is no split val.
     """
     test_N = np.flatnonzero(data.splits == "test")
-    asked_E = np.isin(test_N, rows["test"])
+    is_readable_E = np.isin(test_N, rows["test"])
     label_E = data.labels[rows["test"]].astype(np.int64)
     table = pa.table(
         {
@@ -141,11 +144,11 @@ def outcome(
         of_fraction = [one for one in learnt if one.draw.fraction == fraction]
         for one in of_fraction:
             name = f"{fraction:.6g}/{one.draw.seed}"
-            table = _with_predictions(table, one.share_EC, asked_E, name)
-        given_SEC = [one.share_EC for one in of_fraction]
-        found, right_E = _scores(label_E, given_SEC, part, resamples)
-        scores += found
-        table = table.append_column(f"accuracy{part}", _column(right_E, asked_E))
+            table = _with_predictions(table, one.share_EC, is_readable_E, name)
+        share_SEC = [one.share_EC for one in of_fraction]
+        metrics, right_E = _scores(label_E, share_SEC, part, resamples)
+        scores += metrics
+        table = table.append_column(f"accuracy{part}", _column(right_E, is_readable_E))
     unreadable = len(data.ids) - sum(len(own) for own in rows.values())
     return TaskOutcome(
         scores=tuple(scores),
@@ -168,46 +171,53 @@ def outcome(
 def _scores(
     label_E: np.ndarray, share_SEC: Sequence[np.ndarray], part: str, resamples: int
 ) -> tuple[list[Score], np.ndarray]:
-    """Return the scores of a share, and how many of its seeds are right about each image."""
+    """Return the metrics of a share, and the share of seeds that predict each image rightly."""
     predicted_ES = np.stack([share_EC.argmax(1) for share_EC in share_SEC], axis=1)
-    told = np.concatenate([label_E[:, None], predicted_ES], axis=1)
-    found = [_score(name + part, told, measure, resamples) for name, measure in _MEASURES.items()]
+    answers = np.concatenate([label_E[:, None], predicted_ES], axis=1)
+    metrics = [
+        _score(name + part, answers, measure, resamples) for name, measure in _MEASURES.items()
+    ]
     if share_SEC[0].shape[1] == 2 and len(np.unique(label_E)) == 2:
         positive_ES = np.stack([share_EC[:, 1] for share_EC in share_SEC], axis=1)
         scored = np.concatenate([label_E[:, None], positive_ES], axis=1)
-        found.append(_score(f"auroc{part}", scored, classification.auroc, resamples))
-    return found, (predicted_ES == label_E[:, None]).mean(1)
+        metrics.append(_score(f"auroc{part}", scored, classification.auroc, resamples))
+    return metrics, (predicted_ES == label_E[:, None]).mean(1)
 
 
-def _score(name: str, told: np.ndarray, measure: Statistic, resamples: int) -> Score:
-    """Return the mean of a measure over seeds: the first column is the label."""
+def _score(name: str, answers: np.ndarray, measure: Statistic, resamples: int) -> Score:
+    """Return the mean of a metric over seeds, with its interval; the first column is the label."""
 
     def of_seeds(rows_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
         each = [measure(rows_K[:, [0, s]], weights_RK) for s in range(1, rows_K.shape[1])]
         mean_R: np.ndarray = np.mean(each, axis=0)
         return mean_R
 
-    found = bootstrap.estimate(told, of_seeds, resamples=resamples)
-    seeds = told.shape[1] - 1
-    once = np.ones((1, len(told)))
-    each = [float(measure(told[:, [0, s]], once)[0]) for s in range(1, seeds + 1)]
+    estimate = bootstrap.estimate(answers, of_seeds, resamples=resamples)
+    seeds = answers.shape[1] - 1
+    once = np.ones((1, len(answers)))
+    each = [float(measure(answers[:, [0, s]], once)[0]) for s in range(1, seeds + 1)]
     note = f"{seeds} seeds, deviation {np.std(each, ddof=1):.4f}" if seeds > 1 else ""
     return Score(
-        name=name, value=found.value, low=found.low, high=found.high, count=len(told), note=note
+        name=name,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        count=len(answers),
+        note=note,
     )
 
 
 def _with_predictions(
-    table: pa.Table, share_EC: np.ndarray, asked_E: np.ndarray, part: str
+    table: pa.Table, share_EC: np.ndarray, is_readable_E: np.ndarray, part: str
 ) -> pa.Table:
-    table = table.append_column(f"predicted/{part}", _column(share_EC.argmax(1), asked_E))
+    table = table.append_column(f"predicted/{part}", _column(share_EC.argmax(1), is_readable_E))
     if share_EC.shape[1] == 2:
-        table = table.append_column(f"score/{part}", _column(share_EC[:, 1], asked_E))
+        table = table.append_column(f"score/{part}", _column(share_EC[:, 1], is_readable_E))
     return table
 
 
-def _column(values: np.ndarray, asked_E: np.ndarray) -> pa.Array:
-    """Return values of the images that are readable, null for the others."""
-    all_E = np.zeros(len(asked_E), values.dtype)
-    all_E[asked_E] = values
-    return pa.array(all_E, mask=~asked_E)
+def _column(values: np.ndarray, is_readable_E: np.ndarray) -> pa.Array:
+    """Return values of the readable images, null for the others."""
+    all_E = np.zeros(len(is_readable_E), values.dtype)
+    all_E[is_readable_E] = values
+    return pa.array(all_E, mask=~is_readable_E)

@@ -1,7 +1,7 @@
-"""A whole image tower that learns classes, with a new head: training and asking, on one device.
+"""Fine-tuning of an image tower with a new linear head, on one device.
 
-The head is linear, over unit vectors scaled as those of the linear probe, and begins at zero: what
-is learnt first is a probe. Images are seen as the model sees them, and not augmented.
+The head takes unit embeddings, scaled as for the linear probe, and starts at zero: it learns first
+what a probe learns. Images are preprocessed as for inference, without augmentation.
 """
 
 import math
@@ -31,26 +31,28 @@ _READ_AT_ONCE = 64
 
 @dataclass(frozen=True, kw_only=True)
 class TuningConfig:
-    """AdamW with linear warm-up and linear decay to nothing; all but the last two decide scores."""
+    """AdamW with linear warm-up and decay to zero; all settings but the last two affect scores."""
 
     lrs: tuple[float, ...] = (1e-5, 3e-5, 1e-4)
-    """Of the tower at their height, to choose from on validation images. 3e-5 is WiSE-FT's for
-    CLIP (arXiv:2109.01903, appendix)."""
+    """Candidate peak learning rates of the tower, selected on validation images. 3e-5 is WiSE-FT's
+    for CLIP (arXiv:2109.01903, appendix)."""
     head_times: float = 10.0
-    """The head learns so many times faster."""
+    """Learning rate of the head, as a multiple of the tower's."""
     weight_decay: float = 0.1
-    """Of matrices; biases and norms are not decayed."""
+    """Decoupled weight decay of matrices; biases and norms are not decayed."""
     warmup_share: float = 0.1
-    """Share of all steps."""
+    """Length of the warm-up, as a share of all steps."""
     epochs: int = 20
+    """Training epochs."""
     least_steps: int = 200
-    """Where few images make few steps, epochs are added until there are so many."""
+    """Minimum number of steps: epochs are added for small training sets."""
     batch: int = 64
-    """Images of a step."""
+    """Images per step."""
     held_bytes: int = 2 << 30
-    """Of prepared images that may be held; what does not fit is decoded anew each time."""
+    """Memory to cache preprocessed images, in bytes; the rest is decoded again in each epoch."""
     save_every_s: float = 120.0
-    """Seconds of training between checkpoints, which are kept at the end of an epoch."""
+    """Minimum training time between checkpoints, in seconds; they are written at the end of an
+    epoch."""
 
     def __post_init__(self) -> None:
         if not self.lrs or min(*self.lrs, self.head_times) <= 0:
@@ -62,14 +64,14 @@ class TuningConfig:
 
 
 class Crops:
-    """What a model sees of images, held as far as it fits; all of them readable.
+    """Cache of preprocessed images, all of them readable.
 
     Args:
-        model: Prepares them.
-        images: Of a benchmark.
-        rows: Those that will be asked for.
-        held_bytes: What may be held.
-        threads: That decode.
+        model: Model that preprocesses them.
+        images: Images of a benchmark.
+        rows: Rows that will be used.
+        held_bytes: Size of the cache in bytes.
+        threads: Threads that decode.
     """
 
     def __init__(
@@ -80,20 +82,20 @@ class Crops:
         rows = np.sort(rows)
         for start in range(0, len(rows), _READ_AT_ONCE):
             some = rows[start : start + _READ_AT_ONCE]
-            found = self._prepared(some)
-            if held_bytes < sum(pixels.nbytes for pixels in found):
+            prepared = self._prepared(some)
+            if held_bytes < sum(pixels.nbytes for pixels in prepared):
                 return
-            held_bytes -= sum(pixels.nbytes for pixels in found)
-            self._held |= dict(zip(some.tolist(), found, strict=True))
+            held_bytes -= sum(pixels.nbytes for pixels in prepared)
+            self._held |= dict(zip(some.tolist(), prepared, strict=True))
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Return the images of rows, stacked."""
+        """Return the preprocessed images of some rows, stacked."""
         missing = np.array([row for row in rows.tolist() if row not in self._held], np.int64)
-        found = self._held | dict(zip(missing.tolist(), self._prepared(missing), strict=True))
-        return np.stack([found[row] for row in rows.tolist()])
+        prepared = self._held | dict(zip(missing.tolist(), self._prepared(missing), strict=True))
+        return np.stack([prepared[row] for row in rows.tolist()])
 
     def _prepared(self, rows: np.ndarray) -> list[np.ndarray]:
-        # Neighbours are read together.
+        # Consecutive rows are read together.
         breaks = np.flatnonzero(np.diff(rows) != 1) + 1
         data: list[bytes] = []
         for run in np.split(rows, breaks):
@@ -104,20 +106,20 @@ class Crops:
 
 
 class Tuner:
-    """A model that learns classes.
+    """Trains an image tower and a linear head.
 
     Args:
-        model: Its tower is changed.
-        crops: Its images.
-        labels_N: The class of each.
-        classes: How many there are.
-        train: Rows to learn from.
-        scaling: Of unit vectors, those of the training images before training.
-        config: Of the training.
-        lr: One of its rates.
-        seed: Of the order of images.
-        device: Where it is computed, and the model is.
-        precision: Of the tower's arithmetic.
+        model: The model; its image tower is modified.
+        crops: Preprocessed images.
+        labels_N: Class of each image.
+        classes: Number of classes.
+        train: Rows to train on.
+        scaling: Scaling of unit embeddings, from the training images before training.
+        config: Settings of the training.
+        lr: Peak learning rate of the tower.
+        seed: Seed of the order of images.
+        device: Device of the model.
+        precision: Precision of the tower.
     """
 
     def __init__(
@@ -151,10 +153,10 @@ class Tuner:
         self.epochs_done = 0
 
     def epoch(self) -> float:
-        """Learn from every image once; return the mean loss.
+        """Train for one epoch, and return the mean loss.
 
         Raises:
-            TrainingError: If it is no number.
+            TrainingError: If the loss is NaN or Inf.
         """
         rng = np.random.default_rng((self._seed, self.epochs_done))
         order, batch = rng.permutation(self._train), self._config.batch
@@ -179,15 +181,15 @@ class Tuner:
 
     def ask(self, rows: np.ndarray) -> np.ndarray:
         """Return the logits of each class, float64, [N, C]."""
-        found = [np.empty((0, self._head.out_features))]
+        logits = [np.empty((0, self._head.out_features))]
         with torch.no_grad():
             for start in range(0, len(rows), self._config.batch):
                 logits_BC = self._logits(rows[start : start + self._config.batch])
-                found.append(logits_BC.double().cpu().numpy())
-        return np.concatenate(found)
+                logits.append(logits_BC.double().cpu().numpy())
+        return np.concatenate(logits)
 
     def state(self) -> dict[str, Any]:
-        """Return all that a run goes on from, copied to the host."""
+        """Return the state to resume from, copied to the CPU."""
         return {
             "steps_done": self.epochs_done,
             "tower": on_host({name: one.data for name, one in self._learning.items()}),
@@ -196,7 +198,7 @@ class Tuner:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         with torch.no_grad():
             for name, values in state["tower"].items():
                 self._learning[name].copy_(values)
@@ -216,7 +218,7 @@ class Tuner:
 
 
 def judged(logits_VC: np.ndarray, labels_V: Sequence[int]) -> tuple[float, float]:
-    """Return the share that is right, and the mean log-likelihood."""
+    """Return the accuracy and the mean log-likelihood."""
     right = float((logits_VC.argmax(1) == np.asarray(labels_V)).mean())
     target_V = torch.from_numpy(np.asarray(labels_V, np.int64))
     return right, -float(F.cross_entropy(torch.from_numpy(logits_VC), target_V))
@@ -231,7 +233,7 @@ def _optimizer(
         (list(head.parameters()), lr * config.head_times),
     ):
         for is_matrix in (True, False):
-            # Biases and norms are the vectors.
+            # Vectors are biases and norms.
             own = [one for one in parameters if (one.ndim > 1) == is_matrix]
             if own:
                 decay = config.weight_decay if is_matrix else 0.0

@@ -1,4 +1,4 @@
-"""What makes two runs of a benchmark the same: settings as they are meant, and what is read."""
+"""Identity of a benchmark run: its resolved settings and the fingerprints of its inputs."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ from biovl.core.plugins import Plugin
 
 
 def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[str, Any]:
-    """Return what a report depends on besides what it reads, JSON-ready.
+    """Return the settings that a report depends on, JSON-serialisable.
 
-    The settings of a task are those it is built with, defaults and all: typed on a command line,
-    where everything is text, or in a file, they are the same.
+    Settings of tasks are those they are built with, including defaults: values from a command line,
+    where all are strings, and from a file are the same.
 
     Args:
-        config: Of the run.
-        described: Its tasks with all their settings, ``benchmarks.resolved``.
+        config: Settings of the run.
+        described: Its tasks with all settings, from ``benchmarks.resolved``.
 
     Raises:
         ConfigError: If a setting of a task or of its data is not valid.
     """
     plain = configs.to_plain(config)
-    # The same models and data give the same bytes wherever they are published and whoever works.
+    # These do not affect the published bytes.
     for name in ("out", "workers", "cache"):
         del plain[name]
     plain["tasks"] = {name: built(TASKS, described[name]) for name in config.tasks}
@@ -41,7 +41,7 @@ def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[s
 
 
 def built(kind: str, plugin: Plugin) -> dict[str, Any]:
-    """Return a description with its settings as they are built, and those of the data in it."""
+    """Return a plug-in with its settings as validated, and those of the dataset within."""
     _, own = plugins.resolve(kind, plugin)
     plain = configs.to_plain(own)
     for item in fields(own):
@@ -52,13 +52,13 @@ def built(kind: str, plugin: Plugin) -> dict[str, Any]:
 
 
 def defaults(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> configs.Defaults:
-    """Return the defaults of ``settings``, whose arguments these are."""
-    found = configs.defaults(BenchmarkConfig)
+    """Return the defaults of ``settings``, with the same arguments."""
+    values = configs.defaults(BenchmarkConfig)
     for name in config.tasks:
-        found |= _defaults(TASKS, described[name], "tasks", name)
+        values |= _defaults(TASKS, described[name], "tasks", name)
     if isinstance(config.data, Plugin):
-        found |= _defaults(opening.KIND, config.data, "data")
-    return found
+        values |= _defaults(opening.KIND, config.data, "data")
+    return values
 
 
 def _defaults(kind: str, plugin: Plugin, *within: str) -> dict[tuple[str, ...], Any]:
@@ -74,7 +74,7 @@ def _defaults(kind: str, plugin: Plugin, *within: str) -> dict[tuple[str, ...], 
 def inputs(
     config: BenchmarkConfig, known: Mapping[str, ModelDescription], data: Mapping[str, Any]
 ) -> list[Input]:
-    """Return the models and data of a run, ``data`` by task."""
+    """Return the models and datasets of a run; ``data`` is by task."""
     models = [
         Input(name=f"model {name}", uri=model.uri, fingerprint=model.fingerprint)
         for name, model in known.items()
@@ -91,7 +91,7 @@ def inputs(
 
 
 def _fingerprint(data: Any) -> str:
-    """Return what identifies the images, labels, texts and answers of a benchmark."""
+    """Return a hash of the images, labels, texts and answers of a dataset."""
     known = hashlib.blake2b(data.images.fingerprint.encode(), digest_size=16)
     for item in fields(data):
         value = getattr(data, item.name)

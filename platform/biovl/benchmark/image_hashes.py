@@ -1,4 +1,4 @@
-"""Images as they are compared without a model: by their files and by perceptual hashes."""
+"""Duplicate detection without a model: by file and by perceptual hash."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ from biovl.images.decode import inspect
 from biovl.images.hashing import sha256_hex
 from biovl.index.opened import Index
 
-# Shapes: H benchmark images whose hash says something, M of the corpus, m of a chunk, P pairs.
+# Shapes: H benchmark images with an informative hash, M of the corpus, m of a chunk, P pairs.
 
 LOOKS = pa.schema(
     [
@@ -27,31 +27,31 @@ LOOKS = pa.schema(
         ("height_px", pa.int64()),
     ]
 )
-"""What is compared of images without a model; nulls where one is unreadable."""
+"""Table of image hashes; nulls for unreadable images."""
 
 _CHUNK = 1 << 16
 _AT_ONCE = 256
 
 
 def looks(ids: Sequence[str], files: Sequence[bytes]) -> pa.Table:
-    """Return ``LOOKS`` of encoded images; ``b""`` and what does not decode has nulls."""
+    """Return the hashes of encoded images, ``LOOKS``; nulls for ``b""`` and undecodable files."""
     rows = []
     for name, data in zip(ids, files, strict=True):
-        seen = inspect(data)
+        inspected = inspect(data)
         rows.append(
             {
                 "id": name,
                 "sha256": sha256_hex(data) if data else None,
-                "phash": seen.phash,
-                "width_px": seen.width_px if seen.phash else None,
-                "height_px": seen.height_px if seen.phash else None,
+                "phash": inspected.phash,
+                "width_px": inspected.width_px if inspected.phash else None,
+                "height_px": inspected.height_px if inspected.phash else None,
             }
         )
     return pa.Table.from_pylist(rows, LOOKS)
 
 
 def looks_of(ids: Sequence[str], images: Images) -> pa.Table:
-    """Return ``LOOKS`` of a benchmark's images; reads and decodes them all."""
+    """Return the hashes of a benchmark's images, ``LOOKS``; reads and decodes all of them."""
     parts = [LOOKS.empty_table()]
     for start in range(0, len(images), _AT_ONCE):
         stop = min(start + _AT_ONCE, len(images))
@@ -60,10 +60,10 @@ def looks_of(ids: Sequence[str], images: Images) -> pa.Table:
 
 
 def looks_of_figures(uri: str) -> Iterator[pa.Table]:
-    """Yield ``LOOKS`` of a published ``figures/``, part by part; no image is read.
+    """Yield the hashes in a published ``figures/``, ``LOOKS``, part by part; reads no image.
 
     Raises:
-        ArtifactError: If it is none.
+        ArtifactError: If the folder is not a harvest.
     """
     table, folder = open_table(uri), Folder(uri)
     for part in table.parts:
@@ -73,9 +73,10 @@ def looks_of_figures(uri: str) -> Iterator[pa.Table]:
 
 
 def looks_of_index(index: Index) -> pa.Table:
-    """Return ``LOOKS`` of the figures of an index that are trained on: of files alone, no hashes.
+    """Return the file hashes of the training figures of an index, ``LOOKS``.
 
-    Hashes stand in ``figures/``; with an index alone, vectors find what is encoded anew.
+    Perceptual hashes are only in ``figures/``; with an index alone, re-encoded images are found by
+    their embeddings.
     """
     columns = [index.column(name) for name in ("figure_id", "image_sha256", "split")]
     table = pa.table(dict(zip(("id", "sha256", "split"), columns, strict=True)))
@@ -85,7 +86,7 @@ def looks_of_index(index: Index) -> pa.Table:
 
 
 class Hashes:
-    """A benchmark's files and looks, ready to be found in corpora."""
+    """Hashes of a benchmark's images, prepared for searching them in a corpus."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Hashes:
         max_distance: int = duplicates.MAX_DISTANCE,
         max_aspect_gap: float = duplicates.MAX_ASPECT_GAP,
     ) -> None:
-        """Sort a benchmark's images, ``LOOKS``, by every part of their hashes that may agree."""
+        """Sort a benchmark's hashes, ``LOOKS``, by every combination of bits that may agree."""
         known: dict[str, list[int]] = {}
         for row, sha in enumerate(images["sha256"].to_pylist()):
             if sha is not None:
@@ -112,13 +113,13 @@ class Hashes:
         ]
 
     def near(self, corpus: pa.Table) -> Iterator[Near]:
-        """Yield what of some of a corpus' images, ``LOOKS``, is the same file or looks alike."""
+        """Yield the duplicates of benchmark images among a chunk of a corpus' images, ``LOOKS``."""
         ids = corpus["id"]
         at = pc.index_in(corpus["sha256"], self._files, skip_nulls=True)
-        there = np.flatnonzero(at.is_valid())
+        shared = np.flatnonzero(at.is_valid())
         rows = [self._rows_of_file[file] for file in at.drop_null().to_pylist()]
-        # A benchmark may hold a file twice.
-        same = np.repeat(there, [len(some) for some in rows])
+        # A benchmark may contain a file more than once.
+        same = np.repeat(shared, [len(some) for some in rows])
         yield Near(
             by=SAME_FILE,
             row_P=np.array([row for some in rows for row in some], np.int64),
@@ -126,13 +127,13 @@ class Hashes:
             closeness_P=np.ones(len(same)),
         )
         hash_M = duplicates.hash_bits(corpus["phash"].to_pylist())
-        telling_M = np.flatnonzero(duplicates.informative(hash_M))
+        informative_M = np.flatnonzero(duplicates.informative(hash_M))
         log_aspect_M = _log_aspect(corpus)
-        found = [np.empty((0, 2), np.int64)]
-        for start in range(0, len(telling_M), _CHUNK):
-            some_m = telling_M[start : start + _CHUNK]
-            found.append(self._pairs(hash_M[some_m], log_aspect_M[some_m], some_m))
-        pair_P2 = np.concatenate(found)
+        pairs = [np.empty((0, 2), np.int64)]
+        for start in range(0, len(informative_M), _CHUNK):
+            some_m = informative_M[start : start + _CHUNK]
+            pairs.append(self._pairs(hash_M[some_m], log_aspect_M[some_m], some_m))
+        pair_P2 = np.concatenate(pairs)
         differing_P = np.bitwise_count(self._hash_H[pair_P2[:, 0]] ^ hash_M[pair_P2[:, 1]])
         yield Near(
             by=HASH,
@@ -142,8 +143,8 @@ class Hashes:
         )
 
     def _pairs(self, hash_m: np.ndarray, log_aspect_m: np.ndarray, row_m: np.ndarray) -> np.ndarray:
-        """Return every pair of near hashes once: places here, and rows of the corpus. [P, 2]."""
-        found = [np.empty((0, 2), np.int64)]
+        """Return each pair of near hashes once: rows of benchmark and corpus. [P, 2]."""
+        pairs = [np.empty((0, 2), np.int64)]
         for mask, order_H, key_H in self._sorted:
             first_m = np.searchsorted(key_H, hash_m & mask, "left")
             count_m = np.searchsorted(key_H, hash_m & mask, "right") - first_m
@@ -153,8 +154,8 @@ class Hashes:
             near_P = np.bitwise_count(self._hash_H[place_P] ^ hash_m[of_P]) <= self._max_distance
             gap_P = np.abs(self._log_aspect_H[place_P] - log_aspect_m[of_P])
             near_P &= gap_P <= self._max_gap
-            found.append(np.stack([place_P[near_P], row_m[of_P[near_P]]], axis=1))
-        return np.unique(np.concatenate(found), axis=0)
+            pairs.append(np.stack([place_P[near_P], row_m[of_P[near_P]]], axis=1))
+        return np.unique(np.concatenate(pairs), axis=0)
 
 
 def _log_aspect(images: pa.Table) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The image tower of any model, to be trained."""
+"""Image tower of any supported model, for training."""
 
 from collections.abc import Callable
 
@@ -10,15 +10,15 @@ from biovl.core.errors import ConfigError
 
 
 class TrainableImageTower(nn.Module):
-    """What a model makes of images, with gradients.
+    """Image tower with gradients.
 
-    It stays in evaluation: no dropout, and batch norms keep their statistics, so that what comes of
-    a step depends on its images alone.
+    It stays in evaluation mode, without dropout and with fixed batch norm statistics, so that a
+    step depends on its images alone.
 
     Args:
         whole: The model.
-        features: Returns the vectors [B, D] of a batch, not of unit length, of what its ``crop``
-            returned, stacked, on its device.
+        features: Function from a stacked batch of the model's ``crop`` results, on its device, to
+            embeddings [B, D] that are not normalised.
     """
 
     def __init__(self, whole: nn.Module, features: Callable[[Tensor], Tensor]) -> None:
@@ -31,17 +31,17 @@ class TrainableImageTower(nn.Module):
         return self._features(pixels).float()
 
     def learning(self, pixels: Tensor) -> dict[str, nn.Parameter]:
-        """Return the parameters that the features of images depend on: a text tower has others.
+        """Return the parameters that image features depend on, without those of a text tower.
 
         Args:
             pixels: Some images.
 
         Raises:
-            ConfigError: If there are none.
+            ConfigError: If there are no such parameters.
         """
         self(pixels).sum().backward()
-        found = {name: one for name, one in self.named_parameters() if one.grad is not None}
+        with_gradient = {name: one for name, one in self.named_parameters() if one.grad is not None}
         self.zero_grad(set_to_none=True)
-        if not found:
+        if not with_gradient:
             raise ConfigError("nothing in the image tower of this model can learn")
-        return found
+        return with_gradient

@@ -1,6 +1,6 @@
-"""Models between two (WiSE-FT), judged like any others without being published.
+"""Interpolations of two models (WiSE-FT), evaluated without being published.
 
-Source: Wortsman et al. 2021, arXiv:2109.01903, section 3; BIOMEDICA merges its models so.
+Source: Wortsman et al. 2021, arXiv:2109.01903, section 3; BIOMEDICA merges its models in this way.
 """
 
 import hashlib
@@ -17,26 +17,26 @@ from biovl.models.weight_files import local_copy
 from biovl.models.wise_ft import check_same_architecture, interpolate, read_model
 
 SCHEME = "wise-ft:"
-"""How the name of such a model begins: JSON follows."""
+"""Prefix of the name of an interpolated model, followed by JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WiseFt:
-    """Two models, and where between them to look."""
+    """Two models, and the interpolation coefficients to evaluate."""
 
     base: str
-    """What tuning began from: a folder in open_clip's layout, local or ``s3://``."""
+    """The model before fine-tuning: a folder in open_clip's layout, local or ``s3://``."""
     tuned: str
-    """What it came to."""
+    """The fine-tuned model, a folder in the same layout."""
     alphas: tuple[float, ...] = tuple(step / 10 for step in range(11))
-    """0 is base, 1 is tuned."""
+    """Interpolation coefficients: 0 is ``base``, 1 is ``tuned``."""
 
     def __post_init__(self) -> None:
         if not self.alphas or not all(0 <= alpha <= 1 for alpha in self.alphas):
             raise ValueError(f"alphas must be in [0, 1], one at least, got {self.alphas}")
 
     def models(self) -> dict[str, str]:
-        """Return the models by the name the table gives them."""
+        """Return the models by their names in the report."""
         return {
             name_of(alpha): SCHEME
             + json.dumps({"alpha": alpha, "base": self.base, "tuned": self.tuned})
@@ -45,40 +45,40 @@ class WiseFt:
 
 
 def name_of(alpha: float) -> str:
-    """Return what the table calls the model at a point."""
+    """Return the name of an interpolated model in the report."""
     return f"alpha-{alpha:g}"
 
 
 def folders(uri: str) -> tuple[str, str]:
-    """Return the two folders of a name."""
+    """Return the two folders of an interpolated model's name."""
     described = json.loads(uri.removeprefix(SCHEME))
     return described["base"], described["tuned"]
 
 
 def fingerprint(uri: str, of_folders: Sequence[str]) -> str:
-    """Return what identifies a model between two of known fingerprints."""
+    """Return the fingerprint of an interpolated model, from those of its two models."""
     alpha = json.loads(uri.removeprefix(SCHEME))["alpha"]
-    said = json.dumps([alpha, *of_folders])
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    key = json.dumps([alpha, *of_folders])
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def load(uri: str, *, device: str, precision: Precision) -> Encoder:
-    """Return the model at its point.
+    """Return the interpolated model.
 
     Raises:
-        ArtifactError: If there are no two models, or they are not of one architecture.
+        ArtifactError: If a model does not exist, or their architectures differ.
     """
     described = json.loads(uri.removeprefix(SCHEME))
     with ExitStack() as stack:
         base, tuned = (_there(stack, described[name]) for name in ("base", "tuned"))
         start, end = read_model(base, base), read_model(tuned, tuned)
-        seen = json.loads((tuned / ours.CONFIG).read_text(encoding="utf-8"))
+        settings = json.loads((tuned / ours.CONFIG).read_text(encoding="utf-8"))
     check_same_architecture(start, end)
-    # A copy: it is loaded into the very tensors that it is made from.
+    # ``interpolate`` returns new tensors: loading would overwrite those it reads.
     between = interpolate(start.model.state_dict(), end.model.state_dict(), described["alpha"])
     end.model.load_state_dict(between)
     return Encoder(
-        end, preprocess=seen.get("preprocess_cfg", {}), device=device, precision=precision
+        end, preprocess=settings.get("preprocess_cfg", {}), device=device, precision=precision
     )
 
 

@@ -1,12 +1,12 @@
-"""Which images of a benchmark a model may have been trained on.
+"""Detection of benchmark images that a model may have been trained on.
 
-Three looks, each weaker proof than the one before: the same file, the same picture encoded anew
-(perceptual hashes within some bits, as assemble finds duplicates), and the nearest vector. The last
-depends on the model: to one that tells little apart, all images are near duplicates.
+There are three criteria, from strong to weak evidence: the same file; the same picture in another
+encoding, by perceptual hash as in assemble's duplicate detection; and a similar embedding. The last
+depends on the model: a weak model gives high similarities to many different images.
 
-Corpora are read once, in chunks: what is held is the benchmark. By vectors, every benchmark
-image is told its nearest corpus image, and every corpus image that is near its nearest benchmark
-image: those are what a corpus without leaks leaves out.
+A corpus is read once, in chunks; only the benchmark is in memory. By embedding, the nearest corpus
+image of every benchmark image is reported, and every corpus image that is near its nearest
+benchmark image: these are the ones to leave out of a corpus without leaks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ from biovl.index.query import Filter, Query, QueryPart
 # Shapes: N images of the benchmark, M of the corpus, m of a chunk, D embedding, P pairs.
 
 SAME_FILE, HASH, EMBEDDING = "same file", "perceptual hash", "embedding"
-"""By which an image is found: the first two in ``looks``."""
+"""Criteria in the column ``by``; the first two compare image hashes."""
 
 SIMILARITY = 0.98
-"""Cosine from which images count as near duplicates. It has to suit the model: the closeness in
-``Leaks.pairs`` shows what it lets in."""
+"""Default cosine similarity from which images count as near duplicates. It depends on the model:
+check the closeness in ``Leaks.pairs``."""
 
 PAIRS = pa.schema(
     [
@@ -39,21 +39,24 @@ PAIRS = pa.schema(
         ("closeness", pa.float64()),
     ]
 )
-"""Closeness is the cosine, or the share of bits that agree: 1 is the same."""
+"""Pairs of near duplicates. Closeness is the cosine similarity, or the share of equal hash bits; 1
+is identical."""
 
 _TILE = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
 class Near:
-    """Pairs of a benchmark image and a corpus image."""
+    """Pairs of a benchmark image and a similar corpus image."""
 
     by: str
+    """Criterion."""
     row_P: np.ndarray
-    """Of the benchmark. int64."""
+    """Row of the benchmark image. int64."""
     corpus_ids: list[str]
+    """Id of the corpus image."""
     closeness_P: np.ndarray
-    """float64."""
+    """Closeness, see ``PAIRS``. float64."""
 
 
 def near_vectors(
@@ -62,15 +65,15 @@ def near_vectors(
     *,
     similarity: float = SIMILARITY,
 ) -> Iterator[Near]:
-    """Yield, as far as they are near, the nearest of each image of a corpus, then of the benchmark.
+    """Yield the nearest neighbour of each corpus image, then of each benchmark image, if similar.
 
-    Every vector is compared, N x M x D products: for a corpus of millions ``near_in_index`` looks
-    up the benchmark's alone.
+    Compares all embeddings, N x M x D products. For a corpus of millions use ``near_in_index``,
+    which searches the benchmark's images only.
 
     Args:
-        image_ND: Unit rows; rows of NaN are near nothing.
-        corpus: Ids and unit rows of the same model, any float, such as parts of an index' vectors.
-        similarity: Least cosine.
+        image_ND: Unit embeddings of the benchmark; NaN rows match nothing.
+        corpus: Ids and unit embeddings by the same model, any float type, in chunks.
+        similarity: Minimum cosine similarity.
     """
     image_ND = np.asarray(image_ND, np.float32)
     nearest_N, nearest_id = np.full(len(image_ND), -1.0), np.full(len(image_ND), "", object)
@@ -96,18 +99,18 @@ def near_vectors(
 def near_in_index(
     image_ND: np.ndarray, index: Index, *, similarity: float = SIMILARITY, k: int = 10
 ) -> Iterator[Near]:
-    """Yield which of the ``k`` figures of an index that are nearest to each image are near.
+    """Yield similar figures among the ``k`` nearest in an index, for each benchmark image.
 
-    Figures of its splits val and test were not trained on, and do not count.
+    Figures of the splits val and test do not count: the model was not trained on them.
 
     Args:
-        image_ND: Unit rows of the model that the index is of; rows of NaN are near nothing.
-        index: Of the corpus.
-        similarity: Least cosine.
-        k: Figures that are looked at.
+        image_ND: Unit embeddings by the model of the index; NaN rows match nothing.
+        index: Index of the corpus.
+        similarity: Minimum cosine similarity.
+        k: Number of neighbours to examine.
 
     Raises:
-        BiovlError: If the vectors are of another model.
+        BiovlError: If the embeddings are of another model.
     """
     for row, vector_D in enumerate(np.asarray(image_ND, np.float32)):
         if np.isfinite(vector_D).all():
@@ -139,36 +142,36 @@ class Leaks:
     pairs: pa.Table
     """``PAIRS``, the closest first."""
     counts: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-ready: ``images`` of the benchmark, ``leaked`` of them by each look and by ``any``, and
-    ``corpus_images`` that are near them."""
+    """JSON-serialisable counts: ``images`` of the benchmark, number ``leaked`` by each criterion
+    and by ``any``, and ``corpus_images`` that are near them."""
 
     def leaked(self) -> set[str]:
-        """Return the ids of benchmark images with a near duplicate by any look."""
+        """Return the ids of benchmark images with a near duplicate by any criterion."""
         return set(self.pairs["id"].to_pylist())
 
     def excluded(self) -> list[str]:
-        """Return the ids of corpus images that a corpus without leaks does not have, sorted."""
+        """Return the ids of corpus images to leave out of a corpus without leaks, sorted."""
         return sorted(set(self.pairs["corpus_id"].to_pylist()))
 
 
-def leaks(ids: Sequence[str], found: Iterable[Near]) -> Leaks:
-    """Return near duplicates put together.
+def leaks(ids: Sequence[str], near: Iterable[Near]) -> Leaks:
+    """Return near duplicates of all criteria as one report.
 
     Args:
-        ids: Of the benchmark's images, [N].
-        found: By any look.
+        ids: Ids of the benchmark's images, [N].
+        near: Near duplicates by any criterion.
     """
     parts = [
         pa.table(
             {
-                "id": pa.array([ids[row] for row in near.row_P], pa.string()),
-                "corpus_id": pa.array(near.corpus_ids, pa.string()),
-                "by": pa.array([near.by] * len(near.row_P), pa.string()),
-                "closeness": pa.array(near.closeness_P, pa.float64()),
+                "id": pa.array([ids[row] for row in one.row_P], pa.string()),
+                "corpus_id": pa.array(one.corpus_ids, pa.string()),
+                "by": pa.array([one.by] * len(one.row_P), pa.string()),
+                "closeness": pa.array(one.closeness_P, pa.float64()),
             },
             PAIRS,
         )
-        for near in found
+        for one in near
     ]
     order = [("closeness", "descending"), ("id", "ascending"), ("corpus_id", "ascending")]
     every = pa.concat_tables([PAIRS.empty_table(), *parts])
@@ -194,19 +197,21 @@ def scores_without(
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> list[Score]:
-    """Return scores of the examples that did not leak: those that are means of a column.
+    """Return metrics on the examples that did not leak, for metrics that are means of a column.
 
     Args:
-        predictions: As of ``tasks.Outcome``, ids being those of images.
-        leaked: Ids.
-        resamples: Of the intervals.
-        seed: Of the intervals.
+        predictions: ``TaskOutcome.predictions`` with image ids.
+        leaked: Ids of leaked images.
+        resamples: Bootstrap resamples.
+        seed: Seed of the resamples.
     """
-    kept = predictions.filter(pc.invert(pc.is_in(predictions["id"], pa.array(leaked, pa.string()))))
+    unleaked = predictions.filter(
+        pc.invert(pc.is_in(predictions["id"], pa.array(leaked, pa.string())))
+    )
     scores = []
-    for name in kept.column_names:
-        if pa.types.is_floating(kept.schema.field(name).type) and "/" not in name:
-            values = kept[name].drop_null().to_numpy()
+    for name in unleaked.column_names:
+        if pa.types.is_floating(unleaked.schema.field(name).type) and "/" not in name:
+            values = unleaked[name].drop_null().to_numpy()
             if len(values):
                 known = bootstrap.estimate(values, resamples=resamples, seed=seed)
                 scores.append(

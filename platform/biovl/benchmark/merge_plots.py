@@ -1,4 +1,4 @@
-"""Scores of merged models, drawn. The same scores give the same bytes."""
+"""Plots of merged models. Equal scores give byte-identical files."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ _DIRECTIONS = (
 
 
 def sweep_plot(sweep: Mapping[str, Any]) -> bytes:
-    """Return recall at 1 against alpha, from ``base`` on the left to ``tuned`` on the right.
+    """Return a PNG of R@1 against alpha, from ``base`` on the left to ``tuned`` on the right.
 
     Args:
-        sweep: As in ``sweep.json``: ``points`` by alpha, ``chosen``, ``split`` and ``pairs``.
+        sweep: Contents of ``sweep.json``: ``points`` by alpha, ``chosen``, ``split`` and ``pairs``.
     """
     points = sweep["points"]
     alphas = [point["alpha"] for point in points]
@@ -37,7 +37,7 @@ def sweep_plot(sweep: Mapping[str, Any]) -> bytes:
                 "clip_on": False,
             }
             axes.plot(alphas, recalls, linewidth=1.5, markersize=6, label=label, **look)
-            # The two models themselves are hollow: nothing was merged there.
+            # Hollow markers for the two models themselves.
             ends = [at for at, alpha in enumerate(alphas) if alpha in (0, 1)]
             axes.plot(
                 *([alphas[at] for at in ends], [recalls[at] for at in ends]),
@@ -62,10 +62,10 @@ def sweep_plot(sweep: Mapping[str, Any]) -> bytes:
 
 
 def between_plot(scores: Mapping[str, Sequence[tuple[float, float, float, float]]]) -> bytes:
-    """Return the first score of each task against alpha, each with its interval.
+    """Return a PNG of the first metric of each task against alpha, with confidence intervals.
 
     Args:
-        scores: By task, in the order of alpha: alpha, the score, the ends of its interval; in 0..1.
+        scores: By task, in the order of alpha: alpha, value, bounds of the interval; in 0..1.
     """
     with style():
         drawn = plot_figure(8, 4.8)

@@ -74,7 +74,7 @@ def places(
     return MatchRanks(nearer_2N[0], tied_2N[0]), MatchRanks(nearer_2N[1], tied_2N[1])
 
 
-def recall_at_k(found: MatchRanks, k: int) -> float:
+def recall_at_k(ranks: MatchRanks, k: int) -> float:
     """Return the share of queries whose match is among the ``k`` nearest items.
 
     Ties are broken at random, and the expectation over all orders is returned: with t tied and m
@@ -87,30 +87,30 @@ def recall_at_k(found: MatchRanks, k: int) -> float:
     Source:
         Radford et al. 2021, arXiv:2103.00020, section 3, which does not define ties.
     """
-    items = len(found.nearer_N)
+    items = len(ranks.nearer_N)
     if not 1 <= k <= items:
         raise ValueError(f"k must be in 1..{items}, got {k}")
-    hit_N = ((k - found.nearer_N).double() / (found.tied_N + 1)).clamp_(0, 1)
+    hit_N = ((k - ranks.nearer_N).double() / (ranks.tied_N + 1)).clamp_(0, 1)
     return float(hit_N.mean())
 
 
-def median_rank(found: MatchRanks) -> float:
+def median_rank(ranks: MatchRanks) -> float:
     """Return the median of the matches' expected ranks, counted from 1.
 
-    Half of the items tied with a match stand before it. Of an even number of queries, the mean of
-    the middle two.
+    Half of the items tied with a match rank before it. For an even number of queries it is the mean
+    of the middle two.
     """
-    rank_N = 1 + found.nearer_N + found.tied_N.double() / 2
+    rank_N = 1 + ranks.nearer_N + ranks.tied_N.double() / 2
     return float(np.median(rank_N.numpy()))
 
 
 def info_nce(image_ND: Tensor, text_ND: Tensor, logit_scale: float, *, block: int = 1_024) -> float:
-    """Return symmetric InfoNCE over batches of one size, the mean over all pairs.
+    """Return symmetric InfoNCE over batches of equal size, as the mean over all pairs.
 
-    The loss of a batch grows with its size (that of guessing is ln ``block``): only values of one
-    ``block`` compare. Pairs are taken in their order; the last ``block`` pairs are the batch of
-    those left over, so that every pair counts once and against ``block`` - 1 others. A pool that is
-    smaller is one batch.
+    The loss of a batch grows with its size (guessing has ln ``block``): compare only values with
+    the same ``block``. Batches are consecutive pairs; the remaining pairs are evaluated in a batch
+    of the last ``block`` pairs, so that every pair counts once and against ``block`` - 1 others. A
+    smaller pool is one batch.
 
     Similarities are float32, sums float64. Memory is ``block`` x 1,024 similarities.
 
@@ -118,7 +118,7 @@ def info_nce(image_ND: Tensor, text_ND: Tensor, logit_scale: float, *, block: in
         image_ND: Unit rows; the match of row n is row n of the texts.
         text_ND: Unit rows, on the same device.
         logit_scale: The factor on similarities, 1 / temperature; not its logarithm.
-        block: Pairs of a batch, at least 2.
+        block: Pairs per batch, at least 2.
 
     Raises:
         ValueError: If the shapes differ, there are no pairs, or the block is too small.

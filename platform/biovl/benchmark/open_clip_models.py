@@ -1,4 +1,4 @@
-"""Models as stock open_clip builds and prepares them, by name or from a ``local-dir:`` folder."""
+"""Models built and preprocessed by stock open_clip, by name or from a ``local-dir:`` folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +18,10 @@ _TEXTS = 64
 
 
 def check(name: str, weights: str, untrained: str) -> None:
-    """Say whether a name is a model of open_clip and its weights are known.
+    """Check that open_clip knows a model name and its weights.
 
     Raises:
-        ConfigError: If not; lists those that are.
+        ConfigError: If not; the message lists the known ones.
     """
     if name not in open_clip.list_models():
         near = [known for known in open_clip.list_models() if known.startswith(name[:5])]
@@ -33,18 +33,18 @@ def check(name: str, weights: str, untrained: str) -> None:
     tags = open_clip.list_pretrained_tags_by_model(name)
     if weights == untrained or weights in tags or (weights and Path(weights).is_file()):
         return
-    what = f"no weights {weights!r}" if weights else "no weights by itself"
+    lack = f"no weights {weights!r}" if weights else "no weights by itself"
     raise ConfigError(
-        f"{name} has {what}: write {name}/TAG with a tag of open_clip ({', '.join(tags) or 'none'})"
+        f"{name} has {lack}: write {name}/TAG with a tag of open_clip ({', '.join(tags) or 'none'})"
         f", {name}/FILE with a file of weights, or {name}/{untrained} to see what guessing scores"
     )
 
 
 def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "OpenClip":
-    """Return a model; ``check`` has been asked.
+    """Return a loaded model; call ``check`` first.
 
     Raises:
-        ArtifactError: If its weights or its tokenizer cannot be had.
+        ArtifactError: If its weights or its tokenizer are unavailable.
     """
     if uri.startswith("local-dir:"):
         with local_copy(uri) as folder:
@@ -58,10 +58,12 @@ def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "Ope
 def _made(
     name: str, weights: str | None, uri: str, device: str, precision: Precision
 ) -> "OpenClip":
-    # Untrained weights are the same at every run.
+    # Reproducible weights for untrained models.
     torch.manual_seed(0)
     try:
-        made: Any = open_clip.create_model_from_pretrained(name, pretrained=weights, device=device)
+        created: Any = open_clip.create_model_from_pretrained(
+            name, pretrained=weights, device=device
+        )
         tokenizer: Any = open_clip.get_tokenizer(name)
     except (OSError, RuntimeError, ValueError, KeyError, ImportError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"[:300]
@@ -69,12 +71,12 @@ def _made(
             f"{uri} cannot be loaded by open_clip ({reason}); where there is no network, give a "
             "local file or folder"
         ) from error
-    model, preprocess = made
+    model, preprocess = created
     return OpenClip(model.eval(), preprocess, tokenizer, device, precision)
 
 
 class OpenClip:
-    """A model of stock open_clip."""
+    """A model of stock open_clip, see ``encoders.BenchmarkModel``."""
 
     has_text = True
 
@@ -89,18 +91,18 @@ class OpenClip:
         self.dim = self.embed_texts([""]).shape[1]
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return float32, [3, H, W], normalised."""
+        """Return the preprocessed image. float32, [3, H, W], normalised."""
         prepared: np.ndarray = self._preprocess(Image.fromarray(pixels_HWC)).numpy()
         return prepared
 
     def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
-        """Return unit vectors."""
+        """Return unit embeddings of images."""
         with torch.inference_mode(), computing(self._device, self._precision):
             image_BD = self._model.encode_image(torch.from_numpy(pixels).to(self._device))
         return unit(image_BD)
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit vectors."""
+        """Return unit embeddings of texts."""
         rows = []
         for first in range(0, len(texts), _TEXTS):
             tokens_BT = self._tokenizer(list(texts[first : first + _TEXTS])).to(self._device)
@@ -109,7 +111,7 @@ class OpenClip:
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
-        """Return which texts have more tokens than the context."""
+        """Return which texts exceed the context length."""
         inner = getattr(self._tokenizer, "tokenizer", None)
         if inner is not None:
             counts = [len(inner(text)["input_ids"]) for text in texts]
@@ -118,18 +120,18 @@ class OpenClip:
         return np.array(counts, np.int64) > self.context
 
     def image_tower(self) -> TrainableImageTower:
-        """Return the image tower."""
+        """Return the image tower for training."""
         return TrainableImageTower(self._model, self._model.encode_image)
 
 
 def unit(rows_BD: torch.Tensor) -> np.ndarray:
-    """Return rows of length one, float32, on the CPU."""
+    """Return L2-normalised rows, float32, on the CPU."""
     unit_BD: np.ndarray = torch.nn.functional.normalize(rows_BD.float(), dim=-1).cpu().numpy()
     return unit_BD
 
 
 def computing(device: torch.device, precision: Precision) -> torch.autocast:
-    """Compute in a precision inside the block; auto is bfloat16 on GPUs that have it."""
+    """Return a context manager for a precision; auto is bfloat16 on GPUs that support it."""
     is_fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
     in_bf16 = precision == "bfloat16" or (precision == "auto" and is_fast)
     return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16)

@@ -1,8 +1,9 @@
-"""Logistic regression on frozen features: what a linear layer can read off a model's vectors.
+"""Logistic regression on frozen features (linear probing), with selection of C.
 
 The objective is scikit-learn's: the summed cross-entropy times C plus half the squared weights,
-intercepts free. L-BFGS in float64, on any device. Nothing here sees a test label: C is chosen on
-validation images, and where there are none, on a part of the training images.
+without regularisation of intercepts. It is minimised by L-BFGS in float64, on any device. C is
+selected on validation images, or, if there are none, on a held-out part of the training images;
+test labels are never used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,18 +17,18 @@ from torch import Tensor
 # Shapes: N images, T training images, D features, C classes, W weight vectors (1 of two classes).
 
 STRENGTHS = tuple(10.0**power for power in range(-4, 4))
-"""Values of C that are tried, from strong regularisation to almost none; of scaled features."""
+"""Candidate values of C, from strong regularisation to almost none, for scaled features."""
 
 FOLDS = 5
-"""Parts of the training images that are held out in turn to choose C where no validation images
-are given."""
+"""Folds of the training images for cross-validation of C, if there are no validation images."""
 
 _FEW = 5_000
-"""Of more training images one part alone is held out: it is large enough to choose by."""
+"""Maximum training images for full cross-validation; of more images only one fold is held out,
+which is large enough."""
 
 _STEPS = 1_000
 TOLERANCE = 1e-5
-"""Largest entry of the mean loss's gradient at which a fit is done; scikit-learn stops at 1e-4."""
+"""Convergence criterion: largest entry of the gradient of the mean loss. scikit-learn's is 1e-4."""
 
 
 @dataclass(frozen=True)
@@ -35,40 +36,45 @@ class Probe:
     """A fitted linear layer."""
 
     weight_WD: np.ndarray
+    """Weight vectors."""
     bias_W: np.ndarray
+    """Intercepts."""
     classes: int
+    """Number of classes."""
     strength: float
-    """The C it was fitted with: the inverse of regularisation."""
+    """C, the inverse regularisation strength."""
 
     def logits(self, features_ND: np.ndarray) -> np.ndarray:
-        """Return logits of each class, float64, shape [N, C]."""
+        """Return the logits of each class, float64, shape [N, C]."""
         logits_NW = features_ND.astype(np.float64) @ self.weight_WD.T + self.bias_W
         return _of_all_classes(torch.from_numpy(logits_NW)).numpy()
 
     def probabilities(self, features_ND: np.ndarray) -> np.ndarray:
-        """Return the probability of each class, float64, shape [N, C]."""
+        """Return the probabilities of each class, float64, shape [N, C]."""
         shares: np.ndarray = torch.from_numpy(self.logits(features_ND)).softmax(1).numpy()
         return shares
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Features about their mean, in units of their deviation: both of training images.
+    """Centring and scaling of features by mean and standard deviation of the training images.
 
-    One deviation for all features: a logistic regression then is what it was, with a C that means
-    the same for every model, however narrow the cone its vectors are in. One for each feature
-    would blow up what a few images happen to agree on.
+    There is one deviation for all features: the regression is equivalent to the unscaled one, with
+    a C that has the same meaning for every model, however narrow the cone of its embeddings. A
+    deviation per feature would amplify features on which a few images happen to agree.
     """
 
     mean_D: np.ndarray
+    """Mean of each feature."""
     deviation: float
+    """Standard deviation over all features."""
 
     @classmethod
     def of(cls, features_TD: np.ndarray) -> "Scaling":
-        """Return the scaling of training images; if they are all alike they are only centred."""
+        """Return the scaling of training images; identical images are only centred."""
         mean_D = features_TD.mean(axis=0, dtype=np.float64)
         deviation = float(np.sqrt(((features_TD - mean_D) ** 2).mean()))
-        # Of equal float32 vectors the deviation is rounding.
+        # The deviation of equal float32 vectors is only rounding error.
         return cls(mean_D, deviation if deviation > 1e-6 * np.abs(mean_D).max() else 1.0)
 
     def __call__(self, features_ND: np.ndarray) -> np.ndarray:
@@ -86,21 +92,22 @@ def fit(
     device: str = "cpu",
     tolerance: float = TOLERANCE,
 ) -> Probe:
-    """Return the logistic regression of labels on features.
+    """Return a logistic regression of labels on features.
 
-    Two classes have one weight vector, more have one each, so that C means what it does in
-    ``sklearn.linear_model.LogisticRegression``. Classes without training images are never found.
+    Two classes have one weight vector, more have one each, so that C has the same meaning as in
+    ``sklearn.linear_model.LogisticRegression``. Classes without training images are never
+    predicted.
 
     Args:
-        features_TD: Any float; no NaN.
+        features_TD: Any float type; no NaN.
         labels_T: Classes, 0 <= label < classes, int64.
-        classes: How many there are, at least 2.
+        classes: Number of classes, at least 2.
         strength: C, positive.
-        device: Where it is computed.
+        device: Device to compute on.
         tolerance: See ``TOLERANCE``.
 
     Raises:
-        ValueError: If there are no training images, or a label is no class.
+        ValueError: If there are no training images, or a label is out of range.
     """
     return next(iter(_fitted(features_TD, labels_T, classes, (strength,), device, tolerance)))
 
@@ -113,20 +120,20 @@ def chosen(
     strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
-    """Return the fit on ``train`` that gets most of ``val`` right.
+    """Return the fit on ``train`` with the C of highest accuracy on ``val``.
 
-    Of equally accurate ones the one of lower cross-entropy: few images make accuracy coarse.
+    Ties go to the lower cross-entropy: with few images, accuracy is coarse.
 
     Args:
         train: Features [T, D] and labels [T].
         val: Features [V, D] and labels [V].
-        classes: How many there are.
-        strengths: Values of C.
-        device: Where it is computed.
+        classes: Number of classes.
+        strengths: Candidate values of C.
+        device: Device to compute on.
     """
     fits = list(_fitted(*train, classes, strengths, device))
-    told = [_judged(fitted, *val) for fitted in fits]
-    return fits[_best(told)]
+    scores = [_judged(fitted, *val) for fitted in fits]
+    return fits[_best(scores)]
 
 
 def chosen_within(
@@ -137,28 +144,28 @@ def chosen_within(
     strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
-    """Return a fit on all of ``train``, with the C that was best on what was held out of it.
+    """Return a fit on all of ``train``, with C selected on held-out parts of it.
 
-    So few examples remain few: no other labelled image decides anything. Each of five parts is held
-    out in turn, of more than 5,000 images one part. A class of one image is never held out; where
-    all are, C is 1.
+    No other labels are used, so that few-shot evaluation stays few-shot. Each of five folds is held
+    out in turn, of more than 5,000 images only one fold. The single image of a class is never held
+    out; if that applies to all images, C is 1.
     """
     features_TD, labels_T = train
     fold_T = folds(labels_T, seed)
     values = sorted(strengths)
-    told = np.zeros((len(values), 2))
+    scores = np.zeros((len(values), 2))
     for fold in range(FOLDS if len(labels_T) <= _FEW else 1):
         val_T = fold_T == fold
         if val_T.any():
             val = features_TD[val_T], labels_T[val_T]
             fits = _fitted(features_TD[~val_T], labels_T[~val_T], classes, values, device)
-            told += [val_T.sum() * np.array(_judged(fitted, *val)) for fitted in fits]
-    strength = values[_best(told.tolist())] if told.any() else 1.0
+            scores += [val_T.sum() * np.array(_judged(fitted, *val)) for fitted in fits]
+    strength = values[_best(scores.tolist())] if scores.any() else 1.0
     return fit(features_TD, labels_T, classes, strength, device=device)
 
 
 def folds(labels_T: np.ndarray, seed: int) -> np.ndarray:
-    """Return which part of each class an image is in; -1 for the only one of a class. int64."""
+    """Return the stratified fold of each image; -1 for the only image of a class. int64."""
     fold_T = np.full(len(labels_T), -1)
     for rows in _by_class(labels_T, seed):
         if len(rows) > 1:
@@ -167,21 +174,21 @@ def folds(labels_T: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _judged(fitted: Probe, features_VD: np.ndarray, labels_V: np.ndarray) -> tuple[float, float]:
-    """Return the share that is right, and the mean log-likelihood."""
+    """Return the accuracy and the mean log-likelihood."""
     logits_VC = torch.from_numpy(fitted.logits(features_VD))
     right = float((logits_VC.argmax(1).numpy() == labels_V).mean())
     return right, -float(F.cross_entropy(logits_VC, torch.from_numpy(labels_V.astype(np.int64))))
 
 
-def _best(told: Sequence[Sequence[float]]) -> int:
-    """Return the most accurate, of equals the likeliest."""
-    return max(range(len(told)), key=lambda at: (round(told[at][0], 9), told[at][1]))
+def _best(scores: Sequence[Sequence[float]]) -> int:
+    """Return the index of the highest accuracy, and among ties of the highest log-likelihood."""
+    return max(range(len(scores)), key=lambda at: (round(scores[at][0], 9), scores[at][1]))
 
 
 def drawn(labels_N: np.ndarray, fraction: float, *, seed: int) -> np.ndarray:
-    """Return rows that hold a share of each class, at least one image; sorted, int64.
+    """Return a random share of the rows of each class, at least one each; sorted, int64.
 
-    Those of a smaller fraction are among those of a larger one of the same seed.
+    With equal seeds, a smaller share is a subset of a larger one.
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"a fraction is in (0, 1], got {fraction}")
@@ -190,7 +197,7 @@ def drawn(labels_N: np.ndarray, fraction: float, *, seed: int) -> np.ndarray:
 
 
 def _by_class(labels_N: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """Yield the rows of each class, in an order drawn for it alone."""
+    """Yield the rows of each class, in an independent random order."""
     for label in np.unique(labels_N):
         rows = np.flatnonzero(labels_N == label)
         yield np.random.default_rng([seed, int(label)]).permutation(rows)
@@ -204,7 +211,7 @@ def _fitted(
     device: str,
     tolerance: float = TOLERANCE,
 ) -> Iterator[Probe]:
-    """Yield the fit of each C, from the smallest; each begins where the one before it ended."""
+    """Yield the fit for each C, from the smallest; each starts from the previous solution."""
     if not len(labels_T):
         raise ValueError("there are no training images")
     if labels_T.min() < 0 or labels_T.max() >= classes:
@@ -222,7 +229,7 @@ def _fitted(
             tolerance_change=1e-14,
             line_search_fn="strong_wolfe",
         )
-        # The mean of the loss, so that tolerances do not depend on the number of images.
+        # The mean loss, so that the tolerance does not depend on the number of images.
         decay = 1 / (strength * len(labels_T))
 
         def loss(decay: float = decay, optimizer: torch.optim.LBFGS = optimizer) -> Tensor:
@@ -238,7 +245,7 @@ def _fitted(
 
 
 def _of_all_classes(logits_NW: Tensor) -> Tensor:
-    """Return a logit for each class: of two, the first has 0."""
+    """Return a logit for each class; of two classes, the first has 0."""
     if logits_NW.shape[1] > 1:
         return logits_NW
     return torch.cat([torch.zeros_like(logits_NW), logits_NW], dim=1)

@@ -1,4 +1,4 @@
-"""The prompts of the papers' zero-shot benchmarks, read from ``prompts.yaml``."""
+"""Prompts of the papers' zero-shot benchmarks, verbatim, read from ``prompts.yaml``."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,32 +9,35 @@ import yaml
 from biovl.core import config as configs
 
 PLACE = "{}"
-"""Where the name of the class goes. It is no format string: other braces mean themselves."""
+"""Placeholder of the class name. It is replaced literally: other braces are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassPrompts:
-    """How a benchmark's classes are put into words."""
+    """Class names and prompt templates of a benchmark."""
 
     name: str
+    """Name in the configuration."""
     title: str
+    """Name in the paper."""
     spellings: Mapping[str, tuple[str, ...]]
-    """Of each class, in the paper's order: how data spells it otherwise."""
+    """Other spellings in published data, by class name; class names are in the paper's order."""
     templates: tuple[str, ...]
-    """Each holds exactly one ``{}``."""
+    """Templates with exactly one ``{}`` each."""
     source: str
+    """Table or section of the paper."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The words for the classes."""
+        """Class names."""
         return tuple(self.spellings)
 
 
 def filled(template: str, class_name: str) -> str:
-    """Return the prompt of a class: ``a photo of {}`` and ``pneumonia`` give the sentence.
+    """Return a template with the class name inserted.
 
     Raises:
-        ValueError: If the template does not hold exactly one ``{}``.
+        ValueError: If the template does not contain exactly one ``{}``.
     """
     if template.count(PLACE) != 1:
         raise ValueError(f"a template holds exactly one {PLACE}, got {template!r}")
@@ -50,9 +53,9 @@ PROMPTS: Mapping[str, ClassPrompts] = {
 
 
 def spellings_of(words: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return other spellings of each word for a class, if the words are those of a benchmark."""
-    given = list(words)
+    """Return other spellings of class names, if they are those of a known benchmark."""
+    names = list(words)
     for known in PROMPTS.values():
-        if set(given) == set(known.classes):
+        if set(names) == set(known.classes):
             return known.spellings
-    return dict.fromkeys(given, ())
+    return dict.fromkeys(names, ())

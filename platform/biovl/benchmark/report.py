@@ -1,4 +1,4 @@
-"""What a benchmark run publishes of its scores: JSON, a table, plots."""
+"""Results of a benchmark run as JSON, Markdown table and plots."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,29 +17,33 @@ _MARKERS = "osD^vP"
 _MOST_LINES = 40
 
 BROKEN_DOWN = "## Broken down"
-"""The last heading of the table, where scores of parts of benchmarks are: many."""
+"""Last heading of the table, with the scores of subsets of the benchmarks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What is known of one model and one task, JSON-ready."""
+    """Results of one model on one task, JSON-serialisable."""
 
     model: str
+    """Name of the model."""
     task: str
+    """Name of the task."""
     scores: Sequence[Mapping[str, Any]] = ()
+    """Metrics with their intervals."""
     notes: Mapping[str, Any] | None = None
+    """Details of the evaluation."""
     skipped: str | None = None
-    """Why there are no scores."""
+    """Reason why there are no scores."""
     unreadable: Mapping[str, int] | None = None
-    """Images left out, by reason."""
+    """Number of unreadable images, by reason."""
 
 
 def averages(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Return the averages of benchmarks that are in the table, by model, suite and group.
+    """Return the averages over published benchmarks, by model, suite and group.
 
-    A benchmark counts with the score that its paper reports, and not at all without that score.
+    A benchmark enters with the metric that its paper reports, and is ignored if it lacks that.
     """
-    found = []
+    rows = []
     for model in dict.fromkeys(item.model for item in judged):
         values = {}
         for item in judged:
@@ -48,12 +52,12 @@ def averages(judged: Sequence[Judged]) -> list[dict[str, Any]]:
                 named = {score["name"]: float(score["value"]) for score in item.scores}
                 if metric in named:
                     values[item.task] = named[metric]
-        found += [{"model": model, **row} for row in benchmarks.averages(values)]
-    return found
+        rows += [{"model": model, **row} for row in benchmarks.averages(values)]
+    return rows
 
 
 def table(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> str:
-    """Return all scores in Markdown: a column a model, with what was left out and why."""
+    """Return all scores as a Markdown table, one column per model, and what was left out."""
     models = list(dict.fromkeys(item.model for item in judged if item.model))
     lines = ["# Benchmarks", "", "95 % intervals by bootstrap (BCa) in brackets.", ""]
     heads = ["task", "score", *models, "of"]
@@ -146,19 +150,19 @@ def _left_out(item: Judged) -> str:
     reasons = {**((item.notes or {}).get("left_out") or {}), **(item.unreadable or {})}
     if not reasons:
         return ""
-    told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
-    return f"* {_where(item)}: {told}"
+    counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+    return f"* {_where(item)}: {counts}"
 
 
 def _leaks(item: Judged) -> str:
     counts = (item.notes or {})["leaks"]
     by = ", ".join(f"{count:,} by {name}" for name, count in sorted(counts["leaked"].items()))
-    found = f"{counts['corpus_images']:,} images of the corpus"
-    return f"* {_where(item)}: of {counts['images']:,} images {by}; {found} are near them"
+    similar = f"{counts['corpus_images']:,} images of the corpus"
+    return f"* {_where(item)}: of {counts['images']:,} images {by}; {similar} are near them"
 
 
 def plot(judged: Sequence[Judged]) -> bytes:
-    """Return the first score of each task by model, with its interval."""
+    """Return a PNG of the first metric of each task by model, with confidence intervals."""
     models = list(dict.fromkeys(item.model for item in judged if item.scores))
     tasks = list(dict.fromkeys(item.task for item in judged if item.scores))[:_MOST_LINES]
     with style():
@@ -198,20 +202,20 @@ def plot(judged: Sequence[Judged]) -> bytes:
 
 
 def breakdown_plot(item: Judged, prefix: str = "tokens ") -> bytes | None:
-    """Return recall at 1 by the length of texts, both directions; None where there is none."""
-    found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    """Return a PNG of R@1 by text length, in both directions; None if there is no breakdown."""
+    points: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for score in item.scores:
         name, _, part = score["name"].partition("/")
         if part.startswith(prefix) and name.endswith("_recall_at_1"):
-            found.setdefault(name, []).append((part.removeprefix(prefix), score))
-    if not found:
+            points.setdefault(name, []).append((part.removeprefix(prefix), score))
+    if not points:
         return None
     with style():
         drawn = plot_figure(8, 4.2)
         axes = drawn.subplots()
         axes.set_title(f"{item.task}, {item.model}: recall at 1 by length of text")
-        parts = list(dict.fromkeys(part for rows in found.values() for part, _ in rows))
-        for number, (name, rows) in enumerate(found.items()):
+        parts = list(dict.fromkeys(part for rows in points.values() for part, _ in rows))
+        for number, (name, rows) in enumerate(points.items()):
             at = np.array([parts.index(part) for part, _ in rows]) + 0.12 * (2 * number - 1)
             value = np.array([score["value"] for _, score in rows])
             ends = np.array([[score["low"], score["high"]] for _, score in rows]).T
@@ -225,7 +229,7 @@ def breakdown_plot(item: Judged, prefix: str = "tokens ") -> bytes | None:
                 capsize=3,
                 label=label,
             )
-        counts = {part: score["count"] for rows in found.values() for part, score in rows}
+        counts = {part: score["count"] for rows in points.values() for part, score in rows}
         axes.set_xticks(range(len(parts)), [f"{part}\n{counts[part]:,}" for part in parts])
         axes.set_xlabel("CLIP tokens; below, how many texts")
         axes.set_ylabel("recall at 1")

@@ -1,4 +1,4 @@
-"""The files of a report: what is kept of each model and task, and what all of it becomes."""
+"""Files of a benchmark report: predictions and plots per model and task, and the summary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -20,23 +20,23 @@ from biovl.core.errors import NothingUsable
 
 KIND = "report"
 FORMAT = 2
-"""Of the published bytes; raise it when a change makes others. See ``Draft.begin``."""
+"""Version of the published bytes; increase it when they change. See ``Draft.begin``."""
 
 
 def predictions(model: str, task: str) -> str:
-    """Return where what a model answered is kept in the folder of a report."""
+    """Return the path of a model's predictions in the folder of a report."""
     return f"predictions/{model}/{task}.parquet"
 
 
 def leaks(model: str, task: str) -> str:
-    """Return where the near duplicates are listed that the corpus of a model has."""
+    """Return the path of the list of near duplicates in the folder of a report."""
     return f"leaks/{model}/{task}.parquet"
 
 
 def kept(
     folder: Folder, model: str, task: str, outcome: TaskOutcome, unreadable: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Write predictions and plots; return the receipt."""
+    """Write the predictions and plots of a task, and return the receipt."""
     with folder.writer(predictions(model, task)) as stream:
         pq.write_table(outcome.predictions, stream, compression="zstd")
     for plot, png in outcome.plots.items():
@@ -57,22 +57,22 @@ def with_leaks(
     model: ModelDescription,
     task: str,
 ) -> TaskOutcome:
-    """Return an outcome with the near duplicates of the corpus, and scores without them."""
-    found = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
+    """Return an outcome with the near duplicates in the corpus, and metrics without them."""
+    leaked = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
     with draft.folder.writer(leaks(vectors.model, task)) as stream:
-        pq.write_table(found.pairs, stream, compression="zstd")
+        pq.write_table(leaked.pairs, stream, compression="zstd")
     without = leak_report.scores_without(
-        outcome.predictions, found, resamples=config.resamples, seed=config.seed
+        outcome.predictions, leaked, resamples=config.resamples, seed=config.seed
     )
     return replace(
         outcome,
         scores=(*outcome.scores, *without),
-        notes={**outcome.notes, "leaks": dict(found.counts)},
+        notes={**outcome.notes, "leaks": dict(leaked.counts)},
     )
 
 
 def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
-    """Return a table, and what the manifest says of its file."""
+    """Return a table, and the entry of its file in the manifest."""
     with folder.filesystem.open_input_file(folder.at(name)) as stream:
         table = pq.read_table(stream)
     size = folder.filesystem.get_file_info(folder.at(name)).size
@@ -86,10 +86,10 @@ def written(
     plain: Mapping[str, Any],
     inputs: Sequence[Input],
 ) -> Manifest:
-    """Write the report but for its manifest, which is returned.
+    """Write all files of the report but the manifest, which is returned.
 
     Raises:
-        NothingUsable: If there is no score at all.
+        NothingUsable: If there are no scores.
     """
     scored = [item for item in judged if item.scores]
     if not scored:
@@ -97,18 +97,18 @@ def written(
     folder, tables, files = draft.folder, dict[str, dict[str, pa.Table]](), {}
     for item in scored:
         name = predictions(item.model, item.task)
-        found, files[name] = _read(folder, name)
-        tables.setdefault(item.task, {})[item.model] = found
+        answers, files[name] = _read(folder, name)
+        tables.setdefault(item.task, {})[item.model] = answers
         leaked = leaks(item.model, item.task)
         if folder.exists(leaked):
             _, files[leaked] = _read(folder, leaked)
     if config.wise_ft is not None:
-        # Of eleven models on a line every two are too many: the ends.
+        # Compare only the two ends: all pairs of eleven interpolated models would be too many.
         ends = {
             name_of(alpha) for alpha in (min(config.wise_ft.alphas), max(config.wise_ft.alphas))
         }
         tables = {
-            task: {model: found for model, found in by.items() if model in ends}
+            task: {model: answers for model, answers in by.items() if model in ends}
             for task, by in tables.items()
         }
     differing = comparison.compared(tables, resamples=config.resamples, seed=config.seed)
@@ -142,7 +142,7 @@ def written(
 
 
 def _scores(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what programs read."""
+    """Return the contents of ``scores.json``."""
     scored = [item for item in judged if item.scores]
     return {
         "scores": [
@@ -166,20 +166,20 @@ def _scores(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) ->
 
 
 def _by_alpha(
-    asked: WiseFt, scored: Sequence[Judged]
+    wise_ft: WiseFt, scored: Sequence[Judged]
 ) -> dict[str, list[tuple[float, float, float, float]]]:
-    """Return the first score of each task by alpha."""
-    alphas = {name_of(alpha): alpha for alpha in asked.alphas}
-    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    """Return the first metric of each task by alpha."""
+    alphas = {name_of(alpha): alpha for alpha in wise_ft.alphas}
+    points: dict[str, list[tuple[float, float, float, float]]] = {}
     for item in sorted(scored, key=lambda item: alphas[item.model]):
         score = item.scores[0]
         point = (alphas[item.model], score["value"], score["low"], score["high"])
-        found.setdefault(item.task, []).append(point)
-    return found
+        points.setdefault(item.task, []).append(point)
+    return points
 
 
 def reasons(skipped: Sequence[tuple[str, str]]) -> str:
-    """Return what to say where nothing was scored."""
+    """Return an error message with the reasons why nothing was evaluated."""
     return "nothing was scored:\n" + "\n".join(f"  {task}: {why}" for task, why in skipped)
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks put together, and parts of them taken: vectors of a split are shared by tasks."""
+"""Constructors and subsets of datasets, arranged so that tasks share the embeddings of a split."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _SPLIT_NAMES = {
 
 
 def split_named(name: str) -> str | None:
-    """Return train, val or test for the usual spellings of them, else None."""
+    """Return train, val or test for its usual spellings, otherwise None."""
     return _SPLIT_NAMES.get(name.lower())
 
 
@@ -37,10 +37,10 @@ def labelled(
     ids: Sequence[str],
     left_out: Mapping[str, int] | None = None,
 ) -> LabelledImages:
-    """Return checked labels, sorted by split: each split's images are a part of their own.
+    """Return validated labelled images, sorted by split: the images of a split are one part.
 
     Raises:
-        ArtifactError: If there is nothing, one class only, or a label or an id is not valid.
+        ArtifactError: If there are no images or only one class, or a label or an id is not valid.
     """
     label_N, split_N = np.asarray(labels, np.int64), np.asarray(splits, dtype=str)
     if not len(images):
@@ -97,8 +97,8 @@ def only(data: LabelledImages, split: str) -> LabelledImages:
     """
     rows = np.flatnonzero(data.splits == split)
     if not len(rows):
-        found = ", ".join(sorted(set(data.splits.tolist())))
-        raise ArtifactError(f"{data.name} has no images in the split {split!r}, only in {found}")
+        existing = ", ".join(sorted(set(data.splits.tolist())))
+        raise ArtifactError(f"{data.name} has no images in the split {split!r}, only in {existing}")
     return replace(
         data,
         images=_rows(data.images, rows),
@@ -117,18 +117,18 @@ def pairs(
     about: pa.Table | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> Pairs:
-    """Return pairs whose equal texts are one, without those whose text is empty.
+    """Return pairs with equal texts merged, and without pairs whose text is empty.
 
     Raises:
-        ArtifactError: If there is nothing, or an id is there twice.
+        ArtifactError: If there are no pairs, or an id is repeated.
     """
     without = Counter(left_out or {})
-    kept = [row for row, text in enumerate(texts) if text.strip()]
-    if len(kept) < len(texts):
-        without[NO_TEXT] += len(texts) - len(kept)
-        images = Chosen(images, np.array(kept, np.int64))
-        texts, ids = [texts[row] for row in kept], [ids[row] for row in kept]
-        about = about.take(kept) if about is not None else None
+    with_text = [row for row, text in enumerate(texts) if text.strip()]
+    if len(with_text) < len(texts):
+        without[NO_TEXT] += len(texts) - len(with_text)
+        images = Chosen(images, np.array(with_text, np.int64))
+        texts, ids = [texts[row] for row in with_text], [ids[row] for row in with_text]
+        about = about.take(with_text) if about is not None else None
     if not len(images):
         raise ArtifactError(f"{name} holds no pairs")
     if not (len(texts) == len(ids) == len(images)):

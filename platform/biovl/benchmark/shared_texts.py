@@ -1,8 +1,8 @@
-"""Places of matches where several images may share a text, in tiles: no matrix is ever held.
+"""Ranks of matches if several images may share a text, computed in tiles.
 
-Texts that are equal are one target. An image looks for its text among the distinct ones; a text
-looks for any of its images, and is placed by the nearest of them: its others are neither nearer nor
-tied. Where every text has one image these are the places of ``metrics.places``.
+Equal texts are one target. An image query searches for its text among the distinct texts; a text
+query for any of its images, and its rank is that of the nearest one: the others are neither nearer
+nor tied. If every text has one image, the ranks are those of ``metrics.places``.
 """
 
 import numpy as np
@@ -20,13 +20,13 @@ _CPU_TILE, _GPU_TILE = 1_024, 8_192
 def places(
     image_ND: np.ndarray, text_MD: np.ndarray, text_of_image_N: np.ndarray, *, device: str = "cpu"
 ) -> tuple[MatchRanks, MatchRanks]:
-    """Return the places of images' texts among all texts, and of texts' images among all images.
+    """Return the ranks for image-to-text and for text-to-image retrieval.
 
     Args:
-        image_ND: Unit rows, all of them numbers.
-        text_MD: Unit rows; each is the text of an image.
+        image_ND: Unit rows without NaN.
+        text_MD: Unit rows; each is the text of at least one image.
         text_of_image_N: Row of the text of each image.
-        device: Where it is computed.
+        device: Device to compute on.
 
     Raises:
         ValueError: If there are no pairs, or a text has no image.
@@ -48,7 +48,7 @@ def places(
         best_M = torch.full((len(texts),), -torch.inf, device=device)
         best_M.scatter_reduce_(0, own_N, match_N, "amax")
         of_images, of_texts = _counted(images, texts, match_N, best_M, tile)
-    # The match itself is no other item; nor are further images of a text, tied with the best.
+    # Do not count the match itself as tied, nor other images of the text tied with the best.
     is_tied_N = match_N >= best_M[own_N] - TIE
     own_tied_M = torch.zeros(len(texts), dtype=torch.int64, device=device)
     own_tied_M.scatter_add_(0, own_N, is_tied_N.long())
@@ -58,7 +58,7 @@ def places(
 def _counted(
     images: Tensor, texts: Tensor, match_N: Tensor, best_M: Tensor, tile: int
 ) -> tuple[Tensor, Tensor]:
-    """Return how many items are farther than each match, and not nearer; for both directions."""
+    """Return the numbers of items farther than each match, and of items not nearer, both ways."""
     of_images = torch.zeros(2, len(images), dtype=torch.int64, device=images.device)
     of_texts = torch.zeros(2, len(texts), dtype=torch.int64, device=images.device)
     for row in range(0, len(images), tile):
@@ -81,25 +81,25 @@ def _placed(counted: Tensor, items: int, own: Tensor | int) -> MatchRanks:
     return MatchRanks((items - not_nearer).cpu(), tied.cpu())
 
 
-def hits(found: MatchRanks, k: int) -> np.ndarray:
-    """Return by query the chance that its match is among the k nearest, tied items in any order.
+def hits(ranks: MatchRanks, k: int) -> np.ndarray:
+    """Return by query the probability that its match is among the k nearest, with ties at random.
 
-    Their mean is ``metrics.recall_at_k``. float64, [N].
+    The mean is ``metrics.recall_at_k``. float64, [N].
     """
-    nearer_N, tied_N = found.nearer_N.numpy(), found.tied_N.numpy()
+    nearer_N, tied_N = ranks.nearer_N.numpy(), ranks.tied_N.numpy()
     hit_N: np.ndarray = np.clip((k - nearer_N) / (tied_N + 1), 0, 1)
     return hit_N
 
 
-def reciprocal_ranks(found: MatchRanks) -> np.ndarray:
+def reciprocal_ranks(ranks: MatchRanks) -> np.ndarray:
     """Return by query the mean of 1 / rank over all orders of tied items. float64, [N]."""
-    nearer_N, tied_N = found.nearer_N.numpy(), found.tied_N.numpy()
+    nearer_N, tied_N = ranks.nearer_N.numpy(), ranks.tied_N.numpy()
     most = int((nearer_N + tied_N).max()) + 1
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
     mean_N: np.ndarray = (harmonic[nearer_N + tied_N + 1] - harmonic[nearer_N]) / (tied_N + 1)
     return mean_N
 
 
-def ranks(found: MatchRanks) -> np.ndarray:
+def ranks(matches: MatchRanks) -> np.ndarray:
     """Return by query the expected rank of its match, counted from 1. float64, [N]."""
-    return np.asarray(1 + found.nearer_N.numpy() + found.tied_N.numpy() / 2)
+    return np.asarray(1 + matches.nearer_N.numpy() + matches.tied_N.numpy() / 2)

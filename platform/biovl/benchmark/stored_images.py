@@ -1,6 +1,6 @@
-"""Encoded images where they are: files, Parquet columns, tars, arrays in npz, pairs of shards.
+"""Encoded images read from files, Parquet columns, tars, npz arrays or corpus shards.
 
-Each kind travels by pickle and reads runs of images, in the memory of the run.
+Objects of each class can be pickled, and read a range of images into memory.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from biovl.core.shards import parse_pair
 # Shapes: N images, H, W pixels, C colours.
 
 MAX_FILE_BYTES = 1 << 30
-"""Larger files are not read: they count as images that are not there."""
+"""Maximum size of a file; larger ones count as missing images."""
 
 _THREADS = 8
 _RUN_BYTES = 32 << 20
@@ -33,14 +33,14 @@ _GAP_BYTES = 1 << 20
 
 
 def hash_of(*values: Any) -> str:
-    """Return what tells plain values from others."""
+    """Return a hash of JSON-serialisable values."""
     return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
 
 def version_of(folder: Folder, name: str) -> tuple[str, int, int]:
-    """Return what tells versions of a file apart: its name, size and time of change.
+    """Return what identifies the version of a file: its name, size and modification time.
 
-    Files are not read for it: that would take as long as embedding them.
+    Contents are not read: that would take as long as embedding.
     """
     info = folder.filesystem.get_file_info(folder.at(name))
     return name, info.size or 0, info.mtime_ns or 0
@@ -48,18 +48,20 @@ def version_of(folder: Folder, name: str) -> tuple[str, int, int]:
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """A file for each image."""
+    """One file per image."""
 
     uri: str
+    """Folder of the files, local or ``s3://``."""
     names: tuple[str, ...]
-    """Relative to the folder; of an image that is not there, anything."""
+    """Paths relative to the folder."""
     fingerprint: str
+    """Hash of the versions of the files."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; ``b""`` where there is none, or one too large to be an image."""
+        """Return encoded files; ``b""`` for a missing or too large one."""
         folder = Folder(self.uri)
         with ThreadPoolExecutor(_THREADS) as pool:
             return list(pool.map(lambda name: _file(folder, name), self.names[start:stop]))
@@ -82,40 +84,43 @@ class Column:
     """A column of Parquet files: bytes, or Hugging Face's struct of bytes and path."""
 
     uri: str
+    """Folder of the files, local or ``s3://``."""
     parts: tuple[tuple[str, int], ...]
-    """Names of the files and their rows."""
+    """Names of the files with their numbers of rows."""
     column: str
+    """Name of the column."""
     fingerprint: str
+    """Hash of the versions of the files."""
 
     def __len__(self) -> int:
         return sum(rows for _, rows in self.parts)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; ``b""`` where a row has none. Reads whole row groups."""
-        folder, found, first = Folder(self.uri), list[bytes](), 0
+        """Return encoded files; ``b""`` for an empty cell. Reads whole row groups."""
+        folder, files, first = Folder(self.uri), list[bytes](), 0
         for name, rows in self.parts:
             begin, end = max(start - first, 0), min(stop - first, rows)
             if begin < end:
                 with folder.filesystem.open_input_file(folder.at(name)) as stream:
-                    found += _cells(pq.ParquetFile(stream), self.column, begin, end)
+                    files += _cells(pq.ParquetFile(stream), self.column, begin, end)
             first += rows
-        return found
+        return files
 
 
 def _cells(file: pq.ParquetFile, column: str, start: int, stop: int) -> list[bytes]:
-    found, first = list[bytes](), 0
+    files, first = list[bytes](), 0
     for number in range(file.num_row_groups):
         rows = file.metadata.row_group(number).num_rows
         begin, end = max(start - first, 0), min(stop - first, rows)
         if begin < end:
             cells = file.read_row_group(number, columns=[column]).column(0)
-            found += [image_bytes(cell) for cell in cells.slice(begin, end - begin).to_pylist()]
+            files += [image_bytes(cell) for cell in cells.slice(begin, end - begin).to_pylist()]
         first += rows
-    return found
+    return files
 
 
 def image_bytes(cell: Any) -> bytes:
-    """Return the file in a cell of a table, ``b""`` if there is none."""
+    """Return the encoded file in a table cell, ``b""`` if there is none."""
     if isinstance(cell, dict):
         cell = cell.get("bytes")
     return cell if isinstance(cell, bytes) else b""
@@ -123,28 +128,32 @@ def image_bytes(cell: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of bytes of larger files, such as members of tars."""
+    """Byte ranges of larger files, such as members of tars."""
 
     uri: str
+    """Folder of the files, local or ``s3://``."""
     names: tuple[str, ...]
-    """Of the larger files."""
+    """Names of the files."""
     file_N: np.ndarray
-    """Which of them."""
+    """Index of each image's file."""
     offset_N: np.ndarray
+    """Offset of each image in its file, in bytes."""
     size_N: np.ndarray
+    """Size of each image, in bytes."""
     fingerprint: str
+    """Hash of the versions of the files."""
     is_pair: bool = False
-    """Whether a range is a pair of our shards, of which the image is wanted."""
+    """Whether a range is a pair of a corpus shard, which contains the image."""
 
     def __len__(self) -> int:
         return len(self.file_N)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; those that stand together are read together."""
+        """Return encoded files; adjacent ranges are read with one request."""
         return [self._image(data) for data in self.stored(start, stop)]
 
     def stored(self, start: int, stop: int) -> Iterator[bytes]:
-        """Yield what stands in each range."""
+        """Yield the bytes of each range."""
         folder, row = Folder(self.uri), start
         while row < stop:
             end = self._run_end(row, stop)
@@ -177,21 +186,24 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Array:
-    """Images in an array of an npz file, as MedMNIST stores them: [N, H, W] or [N, H, W, 3]."""
+    """Images in an array of an npz file, as in MedMNIST: [N, H, W] or [N, H, W, 3]."""
 
     uri: str
-    """Of the folder."""
+    """Folder of the npz file, local or ``s3://``."""
     name: str
-    """Of the npz."""
+    """Name of the npz file."""
     key: str
+    """Name of the array."""
     shape: tuple[int, ...]
+    """Shape of the array."""
     fingerprint: str
+    """Hash of the version of the file."""
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return the images as PNG, which loses nothing."""
+        """Return the images as lossless PNG."""
         shape = (stop - start, *self.shape[1:])
         with open_array(self.uri, self.name, self.key) as (stream, _, _):
             size = int(np.prod(self.shape[1:]))
@@ -204,10 +216,10 @@ class Array:
 def open_array(
     uri: str, name: str, key: str
 ) -> Iterator[tuple[Any, tuple[int, ...], np.dtype[Any]]]:
-    """Yield an array's bytes as a stream, its shape and its type. Nothing is unpickled.
+    """Yield an array's bytes as a stream, its shape and its dtype. Pickled objects are not loaded.
 
     Raises:
-        ArtifactError: If there is no such array, or it holds objects or has another order.
+        ArtifactError: If the array does not exist, contains objects, or is in Fortran order.
     """
     folder, where = Folder(uri), f"{uri}/{name}: {key}"
     try:
@@ -235,7 +247,7 @@ def array_names(uri: str, name: str) -> set[str]:
     """Return the names of the arrays in an npz file.
 
     Raises:
-        ArtifactError: If it is none.
+        ArtifactError: If it is not an npz file.
     """
     folder = Folder(uri)
     try:
@@ -257,11 +269,14 @@ def _png(pixels: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Some images of others, in an order of their own."""
+    """A selection of other images, in its own order."""
 
     images: Images
+    """The images selected from."""
     row_N: np.ndarray
+    """Row of each selected image."""
     fingerprint: str = field(init=False)
+    """Hash of images and selection."""
 
     def __post_init__(self) -> None:
         known = hashlib.blake2b(self.images.fingerprint.encode(), digest_size=16)
@@ -272,20 +287,22 @@ class Chosen:
         return len(self.row_N)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; neighbours among the others are read together."""
-        wanted, found = self.row_N[start:stop], list[bytes]()
-        for run in np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1):
+        """Return encoded files; consecutive rows are read together."""
+        rows, files = self.row_N[start:stop], list[bytes]()
+        for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
             if len(run):
-                found += self.images.read(int(run[0]), int(run[-1]) + 1)
-        return found
+                files += self.images.read(int(run[0]), int(run[-1]) + 1)
+        return files
 
 
 @dataclass(frozen=True)
 class JoinedImages:
-    """Images one after the other. Each part is embedded for itself, once for all that use it."""
+    """Concatenation of images. Each part is embedded separately, once for all tasks that use it."""
 
     parts: tuple[Images, ...]
+    """The parts, in order."""
     fingerprint: str = field(init=False)
+    """Hash of the parts."""
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -297,24 +314,24 @@ class JoinedImages:
 
     def read(self, start: int, stop: int) -> list[bytes]:
         """Return encoded files."""
-        found, first = list[bytes](), 0
+        files, first = list[bytes](), 0
         for part in self.parts:
             begin, end = max(start - first, 0), min(stop - first, len(part))
             if begin < end:
-                found += part.read(begin, end)
+                files += part.read(begin, end)
             first += len(part)
-        return found
+        return files
 
 
 def parts_of(images: Images) -> Sequence[Images]:
-    """Return what images are joined from, or themselves."""
+    """Return the parts of joined images, or the images themselves."""
     return images.parts if isinstance(images, JoinedImages) else (images,)
 
 
 def parquet_parts(uri: str) -> tuple[tuple[tuple[str, int], ...], pa.Schema, str]:
     """Return the Parquet files of a folder with their rows, their schema, and a fingerprint.
 
-    Files may lie in ``data/``, as those of Hugging Face do.
+    Files may be in ``data/``, as on Hugging Face.
 
     Raises:
         ArtifactError: If there are none, one cannot be read, or their columns differ.

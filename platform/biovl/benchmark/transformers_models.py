@@ -1,7 +1,8 @@
-"""Folders of transformers: CLIP, SigLIP with texts, DINOv2, ViT without. Nothing is downloaded.
+"""Models of transformers in local folders: CLIP and SigLIP, and DINOv2 and ViT without text tower.
 
-Code that a folder holds is not run, and weights are read as tensors alone. Images are prepared as a
-folder's ``preprocessor_config.json`` says, those of a DINOv2 as ``images.dinov2`` does for all.
+Nothing is downloaded, code in the folder is not executed, and only tensors are loaded from weight
+files. Images are preprocessed according to ``preprocessor_config.json``, for DINOv2 by
+``images.dinov2``.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ DINOV2 = ("dinov2", "dinov2_with_registers")
 IMAGES_ONLY = (*DINOV2, "dinov3_vit", "vit", "clip_vision_model")
 
 _TEXTS = 64
-# What the models of a type were trained with, for folders without preprocessor_config.json.
+# Preprocessing by model type, for folders without preprocessor_config.json.
 _SIZE, _RESIZED = 224, 256
 _MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
@@ -32,7 +33,7 @@ def has_text(model_type: str, uri: str) -> bool:
     """Return whether models of a type embed texts.
 
     Raises:
-        ArtifactError: If it is no type that is known here.
+        ArtifactError: If the type is not supported.
     """
     if model_type not in (*WITH_TEXT, *IMAGES_ONLY):
         raise ArtifactError(
@@ -46,7 +47,7 @@ def load(folder: Path, *, device: str, precision: Precision) -> "Transformers":
     """Return the model of a folder.
 
     Raises:
-        ArtifactError: If its weights, its tokenizer or how it prepares images cannot be read.
+        ArtifactError: If its weights, tokenizer or preprocessor cannot be read.
     """
     from transformers import AutoConfig, AutoModel, AutoTokenizer
     from transformers.utils import logging
@@ -55,19 +56,19 @@ def load(folder: Path, *, device: str, precision: Precision) -> "Transformers":
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(folder, **local)
-        model, told = AutoModel.from_pretrained(
+        model, loading = AutoModel.from_pretrained(
             folder, dtype=torch.float32, output_loading_info=True, **local
         )
         tokenizer = None
         if has_text(config.model_type, str(folder)):
             tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-        # The annotator dinov2 prepares images in this way whatever the folder says.
+        # Preprocessed as in the annotator dinov2, whatever the folder contains.
         is_dinov2 = config.model_type in DINOV2
         processor = None if is_dinov2 else _processor(folder, config.model_type)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = f"{type(error).__name__}: {error}"[:300]
         raise ArtifactError(f"{folder} cannot be loaded by transformers ({reason})") from error
-    missing = sorted(name for name in told["missing_keys"] if "position_ids" not in name)
+    missing = sorted(name for name in loading["missing_keys"] if "position_ids" not in name)
     if missing:
         raise ArtifactError(
             f"{folder} lacks {len(missing)} tensors of its model, such as {missing[0]}: its "
@@ -95,14 +96,14 @@ def _processor(folder: Path, model_type: str) -> Any:
 
 
 class Transformers:
-    """A model of transformers.
+    """A model of transformers, see ``encoders.BenchmarkModel``.
 
     Args:
         model: The model.
-        tokenizer: None for one without texts.
-        processor: What prepares images; None for a DINOv2.
-        device: Where it computes.
-        precision: Of its arithmetic.
+        tokenizer: None for a model without text tower.
+        processor: Image preprocessor; None for DINOv2.
+        device: Device of the model.
+        precision: Precision of the model.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Transformers:
         self.context = config.text_config.max_position_embeddings if self.has_text else 0
         scale = getattr(model, "logit_scale", None)
         self.logit_scale = float(scale.detach().exp()) if scale is not None else 1.0
-        # SigLIP saw its texts padded to the end of the context, and no other way.
+        # SigLIP was trained on texts padded to the context length.
         self._padding = "max_length" if config.model_type.startswith("siglip") else True
         self.dim = self.embed_pixels(self._blank()).shape[1]
 
@@ -126,21 +127,21 @@ class Transformers:
         return np.zeros((1, 3, size["height"], size["height"]), np.float32)
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return float32, [3, H, W], normalised; of a DINOv2 uint8, [H, W, 3]."""
+        """Return the preprocessed image: float32, [3, H, W]; for DINOv2 uint8, [H, W, 3]."""
         if self._processor is None:
             return dinov2.crop(pixels_HWC)
         image = Image.fromarray(pixels_HWC)
-        found = self._processor(images=image, return_tensors="np")["pixel_values"][0]
-        return np.asarray(found, np.float32)
+        pixels = self._processor(images=image, return_tensors="np")["pixel_values"][0]
+        return np.asarray(pixels, np.float32)
 
     def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
-        """Return unit vectors: the projection of CLIP and SigLIP, the class token of the others."""
-        seen = torch.from_numpy(pixels).to(self._device)
+        """Return unit embeddings: the projection of CLIP and SigLIP, else the class token."""
+        batch = torch.from_numpy(pixels).to(self._device)
         with torch.inference_mode(), computing(self._device, self._precision):
-            return unit(self._features(seen))
+            return unit(self._features(batch))
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit vectors."""
+        """Return unit embeddings of texts."""
         rows = [np.empty((0, self.dim), np.float32)]
         for first in range(0, len(texts), _TEXTS):
             some = self._tokenizer(
@@ -155,23 +156,23 @@ class Transformers:
         return np.concatenate(rows)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
-        """Return which texts have more tokens than the context."""
+        """Return which texts exceed the context length."""
         counts = [len(self._tokenizer(text)["input_ids"]) for text in texts]
         return np.array(counts, np.int64) > self.context
 
     def image_tower(self) -> TrainableImageTower:
-        """Return the image tower."""
+        """Return the image tower for training."""
         return TrainableImageTower(self._model, self._features)
 
-    def _features(self, seen: torch.Tensor) -> torch.Tensor:
-        pixels_BCHW = dinov2.normalize(seen) if self._processor is None else seen
+    def _features(self, pixels: torch.Tensor) -> torch.Tensor:
+        pixels_BCHW = dinov2.normalize(pixels) if self._processor is None else pixels
         if self.has_text:
             return _tensor(self._model.get_image_features(pixel_values=pixels_BCHW))
         class_BD: torch.Tensor = self._model(pixel_values=pixels_BCHW).last_hidden_state[:, 0]
         return class_BD
 
 
-def _tensor(found: Any) -> torch.Tensor:
-    """Return features; transformers 5 wraps them in an output."""
-    features: torch.Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
+def _tensor(output: Any) -> torch.Tensor:
+    """Return features as a tensor; transformers 5 wraps them in an output object."""
+    features: torch.Tensor = output if isinstance(output, torch.Tensor) else output.pooler_output
     return features

@@ -1,7 +1,4 @@
-"""Answers to questions about images: which are the same, and how near two others are.
-
-Accuracy and F1 are defined here once; what scores a run is the mean over its questions.
-"""
+"""Comparison of answers for visual question answering: normalisation, exact match, token F1."""
 
 import string
 from collections import Counter
@@ -12,17 +9,17 @@ _ARTICLES = ("a", "an", "the")
 
 
 def normalised(answer: object) -> str:
-    """Return an answer as it is compared: lower case, single blanks, no punctuation around it.
+    """Return an answer normalised for comparison: lower case, single spaces, no outer punctuation.
 
-    Numbers are their digits: ``4`` and ``"4"`` are one answer. Nothing inside is changed, so that
-    ``x-ray`` and ``xray`` are two; METER's rules for VQAv2 (articles, number words) are not used,
-    since nobody states that the medical sets were scored with them.
+    Numbers become digits: ``4`` and ``"4"`` are equal. Nothing inside is changed, so ``x-ray`` and
+    ``xray`` differ; METER's rules for VQAv2 (articles, number words) are not applied, since no
+    paper states that the medical datasets were scored with them.
     """
     return " ".join(str(answer).lower().split()).strip(_OUTER)
 
 
 def words(answer: str) -> list[str]:
-    """Return the words of an answer for F1, as SQuAD: no punctuation, no articles."""
+    """Return the words of an answer for F1, as in SQuAD: without punctuation and articles."""
     plain = answer.lower().translate(str.maketrans("", "", string.punctuation))
     return [word for word in plain.split() if word not in _ARTICLES]
 
@@ -30,32 +27,32 @@ def words(answer: str) -> list[str]:
 def token_f1(
     predicted: str, answer: str, tokens: Callable[[str], Sequence[Hashable]] = words
 ) -> float:
-    """Return the F1 of the tokens of two answers, counted with their repetitions.
+    """Return the F1 of the tokens of two answers, counted with repetitions.
 
-    With c tokens in common, precision is c / (tokens predicted) and recall c / (tokens of the
-    answer). Where either has none, it is 1 if both have none and 0 otherwise. Over a set, the mean
-    over its questions.
+    With c tokens in common, precision is c / (predicted tokens) and recall c / (tokens of the
+    answer). If either has none, it is 1 if both have none and 0 otherwise. The score of a dataset
+    is the mean over its questions.
 
     Args:
-        predicted: By the model.
-        answer: The right one.
-        tokens: Splits an answer; words unless said otherwise.
+        predicted: The predicted answer.
+        answer: The reference answer.
+        tokens: Function that splits an answer; by default into words.
 
     Source:
         Rajpurkar et al. 2016, arXiv:1606.05250 (SQuAD), section 6.1. BiomedCLIP (arXiv:2303.00915)
-        takes the tokens of GPT-2, which splits words and so gives other values.
+        uses GPT-2 tokens, which split words and so give other values.
     """
-    found, right = Counter(tokens(predicted)), Counter(tokens(answer))
-    if not found or not right:
-        return float(found == right)
-    common = (found & right).total()
-    return 2 * common / (found.total() + right.total())
+    guessed, right = Counter(tokens(predicted)), Counter(tokens(answer))
+    if not guessed or not right:
+        return float(guessed == right)
+    common = (guessed & right).total()
+    return 2 * common / (guessed.total() + right.total())
 
 
 def vocabulary(answers: Iterable[str], *, least: int = 1) -> tuple[str, ...]:
-    """Return the normalised answers that were given at least so often: the classes of a model.
+    """Return the normalised answers with at least ``least`` occurrences: the classes of a model.
 
-    The most frequent is first; equally frequent ones are in the order of the alphabet.
+    They are sorted by descending frequency, then alphabetically.
     """
     counts = Counter(normalised(answer) for answer in answers)
     kept = [answer for answer, count in counts.items() if count >= least]
@@ -63,7 +60,7 @@ def vocabulary(answers: Iterable[str], *, least: int = 1) -> tuple[str, ...]:
 
 
 def most_frequent(answers: Iterable[str]) -> str:
-    """Return the most frequent normalised answer, what who sees nothing should say.
+    """Return the most frequent normalised answer, the baseline that ignores image and question.
 
     Raises:
         ValueError: If there are no answers.

@@ -1,9 +1,9 @@
-"""What a benchmark is made of: images, and labels, texts or questions about them.
+"""Benchmark datasets: images with labels, texts or questions.
 
-Each file here reads one format and is a plug-in: ``folder`` class folders, ``medmnist`` npz,
-``table`` Parquet, ``webdataset`` tars, ``corpus`` a published one, ``reports`` images and reports,
-``captions`` a CSV, ``long_captions`` harvested articles. Nothing here decodes an image: what is
-unreadable is found when it is embedded.
+Each file reads one format and is a plug-in: ``folder`` (class folders), ``medmnist`` (npz),
+``table`` (Parquet), ``webdataset``, ``corpus`` (published by assemble), ``reports`` (images with
+reports), ``captions`` (CSV), ``long_captions`` (harvested articles), ``choices`` and ``vqa``
+(questions). No image is decoded here: unreadable ones are detected when they are embedded.
 """
 
 from collections.abc import Mapping
@@ -19,53 +19,58 @@ SPLITS = ("train", "val", "test")
 
 
 class Images(Protocol):
-    """Encoded images in a fixed order. Travels by pickle: it says where they are."""
+    """Encoded images in a fixed order. An object holds their location, and is cheap to pickle."""
 
     @property
     def fingerprint(self) -> str:
-        """What identifies them and their order: vectors are kept under it."""
+        """Identity of the images and their order: the key of cached embeddings."""
         ...
 
     def __len__(self) -> int: ...
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; ``b""`` where there is none."""
+        """Return the encoded files of a range; ``b""`` for a missing image."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledImages:
-    """Images, each of one class."""
+    """Images with one class each."""
 
     name: str
+    """Name of the dataset in the report."""
     images: Images
+    """The encoded images."""
     labels: np.ndarray
-    """Index of the class. int64, [N]."""
+    """Index of the class of each image. int64, [N]."""
     classes: tuple[str, ...]
+    """Names of the classes."""
     splits: np.ndarray
-    """train, val or test. str, [N]."""
+    """Split of each image: train, val or test. str, [N]."""
     ids: list[str]
-    """Unique; [N]."""
+    """Unique id of each image; [N]."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """What is not among them, by reason."""
+    """Number of rows left out, by reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Images and the texts they belong to."""
+    """Images and their texts."""
 
     name: str
+    """Name of the dataset in the report."""
     images: Images
+    """The encoded images."""
     texts: list[str]
-    """Distinct; [M]."""
+    """Distinct texts; [M]."""
     text_of_image: np.ndarray
-    """Index of the text; several images may share one. int64, [N]."""
+    """Index of each image's text; several images may share one. int64, [N]."""
     about: pa.Table
-    """What scores are broken down by, a row per image: caption tokens, licence group, concepts …"""
+    """Columns that scores are broken down by, one row per image: licence group, concepts …"""
     ids: list[str]
-    """Unique; [N]."""
+    """Unique id of each image; [N]."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """What is not among them, by reason."""
+    """Number of rows left out, by reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +78,20 @@ class Questions:
     """Questions about images, and their answers."""
 
     name: str
+    """Name of the dataset in the report."""
     images: Images
+    """The encoded images."""
     image_of: np.ndarray
-    """Index of the image. int64, [Q]."""
+    """Index of each question's image. int64, [Q]."""
     questions: list[str]
+    """Text of each question; [Q]."""
     answers: list[str]
+    """Reference answer of each question; [Q]."""
     kinds: np.ndarray
-    """open or closed. str, [Q]."""
+    """Kind of each question: open or closed. str, [Q]."""
     splits: np.ndarray
-    """train, val or test. str, [Q]."""
+    """Split of each question: train, val or test. str, [Q]."""
     ids: list[str]
-    """Unique; [Q]."""
+    """Unique id of each question; [Q]."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """What is not among them, by reason."""
+    """Number of rows left out, by reason."""

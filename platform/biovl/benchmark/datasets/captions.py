@@ -1,7 +1,6 @@
-"""A CSV or TSV of images and captions: columns ``image`` and ``caption``.
+"""CSV or TSV table of image files and captions: columns ``image`` and ``caption``.
 
-Further columns are what scores are broken down by. Images are named relative to the folder of the
-table.
+Scores are broken down by the other columns. File names are relative to the folder of the table.
 """
 
 import io
@@ -27,18 +26,18 @@ class Config:
     """Settings of a table of captions."""
 
     path: str
-    """The .csv or .tsv file, local or s3://."""
+    """The .csv or .tsv file, local or ``s3://``."""
     image: str = "image"
-    """Column of the files."""
+    """Column of the image file names."""
     caption: str = "caption"
-    """Column of the texts."""
+    """Column of the captions."""
 
 
 def build(config: Config) -> Pairs:
-    """Return the pairs; the other columns are what scores are broken down by.
+    """Return the pairs. Scores are broken down by the other columns.
 
     Raises:
-        ArtifactError: If there is no such table, or a column is missing.
+        ArtifactError: If the table does not exist, or a column is missing.
     """
     uri, _, name = config.path.rpartition("/")
     folder = Folder(uri or ".")
@@ -65,21 +64,21 @@ def build(config: Config) -> Pairs:
                 f"{config.path} has no column {column}; found {', '.join(table.column_names)}"
             )
     files = table[config.image].cast(pa.string()).to_pylist()
-    kept = [row for row, file in enumerate(files) if is_inside(file)]
-    left_out = Counter({OUTSIDE: len(files) - len(kept)})
-    table, files = table.take(kept), tuple(files[row] for row in kept)
+    inside = [row for row, file in enumerate(files) if is_inside(file)]
+    left_out = Counter({OUTSIDE: len(files) - len(inside)})
+    table, files = table.take(inside), tuple(files[row] for row in inside)
     versions = [version_of(folder, file) for file in files]
     return selection.pairs(
         name=name.rpartition(".")[0],
         images=ImageFiles(uri or ".", files, hash_of(versions)),
         texts=table[config.caption].cast(pa.string()).to_pylist(),
-        ids=[f"{row}/{file}" for row, file in zip(kept, files, strict=True)],
+        ids=[f"{row}/{file}" for row, file in zip(inside, files, strict=True)],
         about=table.drop_columns([config.image, config.caption]),
         left_out=+left_out,
     )
 
 
 def is_inside(name: str) -> bool:
-    """Return whether a relative name stays in its folder."""
+    """Return whether a relative path stays inside its folder."""
     path = PurePosixPath(name.replace("\\", "/"))
     return bool(name) and not path.is_absolute() and ".." not in path.parts

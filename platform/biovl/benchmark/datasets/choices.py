@@ -1,13 +1,14 @@
-"""Closed questions that come as such: Parquet with options and the place of the right one.
+"""Multiple-choice questions: Parquet with the options and the index of the right one.
 
-Columns are settings; where they are not set, these layouts are recognized, the first before others:
+Columns are set in the configuration. Those that are not set are detected; of these layouts the
+first that matches is used:
 
     captions.classification_0.options, .answer_idx    µ-Bench: the authors' captions, two wordings
     options, answer_idx (or answer), captions         Biomedica2025EvalSet, with captions or without
     questions.classification.options, .answer         µ-Bench without captions
 
-What cannot be asked is left out and counted by reason: one option (a free point), a right option
-that is not there, the same option twice, a task that is unknown, a question asked again.
+Unusable questions are left out and counted by reason: a single option, a right answer that is not
+among the options, repeated options, an unknown task, a repeated question.
 """
 
 import hashlib
@@ -32,54 +33,57 @@ OTHER_SPLIT = "of another split than test"
 _AT_ONCE = 256
 
 _Captions = dict[tuple[str, str], tuple[str, ...]]
-"""By the task and the words of an option, since tasks may share words: its wordings."""
+"""Captions by task and option, since tasks may share options: one per wording."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of a table of questions. A dot goes into a struct: ``questions.stain.options``."""
+    """Settings of a table of questions; a dot selects a field of a struct, ``questions.stain``."""
 
     path: str
-    """The folder of the .parquet files, local or s3://."""
+    """The folder of the .parquet files, local or ``s3://``."""
     image: str = "image"
     """Column of the images."""
     question: str = ""
-    """Column of the question, if there is one: it is told, and not used."""
+    """Column of the question texts; they are copied to the predictions but not used otherwise.
+    Empty: none."""
     options: str | tuple[str, ...] = ""
-    """Column of lists of strings, or several of them, a wording each. Empty is recognized."""
+    """Column of the options, a list of strings, or one column per wording. Empty: detect it."""
     answer: str | tuple[str, ...] = ""
-    """Column of the place of the right option, counted from 0, or of its words; one for each column
-    of options. Empty is recognized."""
+    """Column of the right option, as an index from 0 or as text; one for each column of options.
+    Empty: detect it."""
     captions: str = ""
-    """Column of the authors' captions, which take the place of the options: a list with a caption
-    of each option, or with some wordings of each; or the wordings of the right option."""
+    """Column of the authors' captions, used instead of the options: a list with a caption per
+    option, or with several wordings of each; or the wordings of the right option. Empty: detect
+    it."""
     about: str = "classification"
-    """Which of µ-Bench's questions is recognized: classification, modality, stain …"""
+    """Which of µ-Bench's questions to detect: ``classification``, ``modality``, ``stain`` …"""
     task: str = ""
-    """Column of the task, which accuracy is broken down by; empty: all are of one, or it is
-    recognized with the options."""
+    """Column of the task, by which accuracy is broken down. Empty: detect it with the options,
+    otherwise all questions are of one task."""
     tasks: tuple[str, ...] = ()
-    """Names of tasks; questions of others are left out. Empty: all but ``unknown``."""
+    """Tasks to evaluate; questions of others are left out. Empty: all but ``unknown``."""
     id: str = ""
-    """Column of unique ids; empty counts the rows."""
+    """Column of unique ids; empty: the row numbers."""
     image_id: str = ""
-    """Column that tells images apart; empty compares their bytes, which reads them all."""
+    """Column of image ids, used to detect repeated questions; empty: compare the image bytes, which
+    reads all images."""
     where: Mapping[str, str] = field(default_factory=dict)
-    """Only rows whose columns hold these values."""
+    """Use only rows with these values, by column."""
 
 
 def build(config: Config) -> Choices:
-    """Return the questions that can be asked.
+    """Return the usable questions.
 
     Raises:
-        ArtifactError: If a column is missing or of another type, or no question can be asked.
+        ArtifactError: If a column is missing or has another type, or no question is usable.
     """
     parts, schema, known = parquet_parts(config.path)
     required, config = config.captions, _completed(config, schema)
     pairs = list(zip(_several(config.options), _several(config.answer), strict=True))
     named = [config.question, config.captions, config.task, config.id, config.image_id]
-    wanted = [name for name in (*named, *config.where) if name]
-    columns = list(dict.fromkeys([*(name for pair in pairs for name in pair), *wanted]))
+    others_read = [name for name in (*named, *config.where) if name]
+    columns = list(dict.fromkeys([*(name for pair in pairs for name in pair), *others_read]))
     table = _table(config, [name for name, _ in parts], [*columns, config.image], schema)
     images = Column(config.path, parts, config.image, f"{known}-{config.image}")
     mask = np.ones(len(images), bool)
@@ -96,73 +100,77 @@ def build(config: Config) -> Choices:
     questions, tasks = _strings(table, config.question), _strings(table, config.task)
     unknown = [name for name in config.tasks if name not in tasks]
     if unknown:
-        there = ", ".join(sorted(set(tasks))[:40])
-        raise ArtifactError(f"{config.path} has no task {unknown[0]!r}; found {there}")
-    shown = _strings(table, config.image_id) if config.image_id else _digests(images, rows)
+        existing = ", ".join(sorted(set(tasks))[:40])
+        raise ArtifactError(f"{config.path} has no task {unknown[0]!r}; found {existing}")
+    image_ids = _strings(table, config.image_id) if config.image_id else _digests(images, rows)
 
     def reasons() -> list[str | None]:
         by_wording = [
-            choices.defects(shown, questions, options, answers, tasks, config.tasks)
+            choices.defects(image_ids, questions, options, answers, tasks, config.tasks)
             for options, answers in wordings
         ]
         return [next(filter(None, own), None) for own in zip(*by_wording, strict=True)]
 
-    found = reasons()
+    defects = reasons()
     if config.captions and len(wordings) == 1:
-        asked = [number for number, reason in enumerate(found) if reason is None]
-        given = table[config.captions].to_pylist()
-        captioned = _captioned(*wordings[0], tasks, given, asked)
+        usable = [number for number, reason in enumerate(defects) if reason is None]
+        captions = table[config.captions].to_pylist()
+        captioned = _captioned(*wordings[0], tasks, captions, usable)
         if captioned is None and required:
             raise ArtifactError(
                 f"{config.path}: {required} has neither captions of each option of {column}, in "
                 "their order, nor those of the right option, the same for all rows of a task"
             )
         wordings = captioned or wordings
-        found = [before or after for before, after in zip(found, reasons(), strict=True)]
-    kept = [number for number, reason in enumerate(found) if reason is None]
-    counted = Counter(others) + Counter(reason for reason in found if reason)
+        defects = [before or after for before, after in zip(defects, reasons(), strict=True)]
+    usable_rows = [number for number, reason in enumerate(defects) if reason is None]
+    counted = Counter(others) + Counter(reason for reason in defects if reason)
     left_out = dict(sorted(counted.items()))
-    if not kept:
+    if not usable_rows:
         raise ArtifactError(f"{config.path} has no question that can be asked: {left_out}")
-    texts = tuple(dict.fromkeys(text for own, _ in wordings for n in kept for text in own[n]))
+    texts = tuple(
+        dict.fromkeys(text for own, _ in wordings for n in usable_rows for text in own[n])
+    )
     place = {text: number for number, text in enumerate(texts)}
-    most = max(len(options[number]) for options, _ in wordings for number in kept)
-    option_VEO = np.full((len(wordings), len(kept), most), -1, np.int64)
+    most = max(len(options[number]) for options, _ in wordings for number in usable_rows)
+    option_VEO = np.full((len(wordings), len(usable_rows), most), -1, np.int64)
     for option_EO, (options, _) in zip(option_VEO, wordings, strict=True):
-        for row, number in zip(option_EO, kept, strict=True):
+        for row, number in zip(option_EO, usable_rows, strict=True):
             row[: len(options[number])] = [place[text] for text in options[number]]
     ids = _strings(table, config.id) if config.id else [str(row) for row in rows]
     if len(set(ids)) < len(ids):
         raise ArtifactError(f"{config.path}: {config.id} is not unique")
     return Choices(
         name=config.path.rstrip("/").rpartition("/")[2],
-        images=images if len(kept) == len(images) else Chosen(images, rows[kept]),
-        image_of=np.arange(len(kept)),
-        questions=[questions[number] for number in kept],
+        images=images if len(usable_rows) == len(images) else Chosen(images, rows[usable_rows]),
+        image_of=np.arange(len(usable_rows)),
+        questions=[questions[number] for number in usable_rows],
         texts=texts,
         option_VEO=option_VEO,
-        answer_VE=np.array([[answers[n] for n in kept] for _, answers in wordings], np.int64),
-        groups=[tasks[number] for number in kept],
-        ids=[ids[number] for number in kept],
+        answer_VE=np.array(
+            [[answers[n] for n in usable_rows] for _, answers in wordings], np.int64
+        ),
+        groups=[tasks[number] for number in usable_rows],
+        ids=[ids[number] for number in usable_rows],
         left_out=left_out,
     )
 
 
 def _is_test(parts: Sequence[tuple[str, int]]) -> np.ndarray:
-    """Return which rows are asked: those of files named test where there are any, else all."""
+    """Return which rows are of the split test by file name; all rows if no file is named so."""
     splits = [
         selection.split_named(name.rpartition("/")[2].removesuffix(".parquet").partition("-")[0])
         for name, _ in parts
     ]
     is_asked = [split == "test" or "test" not in splits for split in splits]
-    found: np.ndarray = np.repeat(is_asked, [rows for _, rows in parts])
-    return found
+    is_test_row: np.ndarray = np.repeat(is_asked, [rows for _, rows in parts])
+    return is_test_row
 
 
 def recognized(path: str, about: str = "classification") -> dict[str, Any]:
-    """Return the settings of ``layout`` for a folder of Parquet files, by its first file.
+    """Return the settings detected by ``layout`` from the first Parquet file of a folder.
 
-    What cannot be read is not recognized: its reader says why.
+    Returns no settings for an unreadable file: reading the data reports the error.
     """
     folder = Folder(path)
     for inner in ("", "data/"):
@@ -176,17 +184,19 @@ def recognized(path: str, about: str = "classification") -> dict[str, Any]:
 
 
 def layout(schema: pa.Schema, about: str = "classification") -> dict[str, Any]:
-    """Return the settings under which columns hold questions with options; empty if they do not.
+    """Return the settings for the columns of a table; empty if it has no options with answers.
 
     Args:
-        schema: Of the table.
-        about: Which of µ-Bench's questions.
+        schema: Schema of the table.
+        about: Which of µ-Bench's questions to use.
     """
-    found = _with_captions(schema, about) or _with_options(schema) or _with_questions(schema, about)
-    if not found:
+    settings = (
+        _with_captions(schema, about) or _with_options(schema) or _with_questions(schema, about)
+    )
+    if not settings:
         return {}
     task = next((name for name in ("task", "dataset") if name in schema.names), "")
-    return {"task": task, **found}
+    return {"task": task, **settings}
 
 
 def _with_captions(schema: pa.Schema, about: str) -> dict[str, Any]:
@@ -224,7 +234,7 @@ def _with_questions(schema: pa.Schema, about: str) -> dict[str, Any]:
 
 
 def _members(schema: pa.Schema, column: str) -> dict[str, dict[str, pa.DataType]]:
-    """Return the structs inside a column of structs, with the types of what they hold."""
+    """Return the struct fields of a struct column, with the types of their own fields."""
     at = schema.field(column).type if column in schema.names else pa.null()
     inside = {item.name: item.type for item in at} if pa.types.is_struct(at) else {}
     return {
@@ -235,7 +245,7 @@ def _members(schema: pa.Schema, column: str) -> dict[str, dict[str, pa.DataType]
 
 
 def _answer_in(columns: Mapping[str, pa.DataType]) -> str:
-    """Return what holds the right option beside ``options``; empty if there are no options."""
+    """Return the answer column next to ``options``; empty if there are no options."""
     if not _is_list(columns.get("options", pa.null())):
         return ""
     return next((name for name in ("answer_idx", "answer") if name in columns), "")
@@ -246,20 +256,20 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _completed(config: Config, schema: pa.Schema) -> Config:
-    """Return the settings with those that are not set and recognized.
+    """Return the settings with detected columns filled in.
 
     Raises:
-        ArtifactError: If there are no options, or not as many columns of options as of answers.
+        ArtifactError: If there are no options, or the numbers of option and answer columns differ.
     """
     if not config.options:
-        found = layout(schema, config.about)
-        if not found:
+        detected = layout(schema, config.about)
+        if not detected:
             raise ArtifactError(
                 f"{config.path} has no options with answers for {config.about!r}: name their "
                 f"columns, options and answer; found {', '.join(sorted(schema.names))}"
             )
-        given = {name: getattr(config, name) for name in found}
-        config = replace(config, **{name: given[name] or found[name] for name in found})
+        set_values = {name: getattr(config, name) for name in detected}
+        config = replace(config, **{name: set_values[name] or detected[name] for name in detected})
     if not config.answer:
         config = replace(config, answer="answer")
     if len(_several(config.options)) != len(_several(config.answer)):
@@ -278,26 +288,26 @@ def _captioned(
     options: list[list[str]],
     answers: list[int],
     tasks: list[str],
-    given: list[Any],
-    asked: list[int],
+    captions_of: list[Any],
+    usable: list[int],
 ) -> list[tuple[list[list[str]], list[int]]] | None:
-    """Return the options as their captions, once for each wording; None if captions are others.
+    """Return captions in place of the options, once per wording; None if they do not match.
 
     Args:
-        options: Of each row.
-        answers: Place of the right one.
-        tasks: Of each row.
-        given: The cell of captions of each row.
-        asked: Rows that can be asked; others keep their options.
+        options: Options of each row.
+        answers: Index of the right option of each row.
+        tasks: Task of each row.
+        captions_of: Caption cell of each row.
+        usable: Usable rows; the others keep their options.
     """
-    rows = [_Row(tasks[n], options[n], answers[n], given[n]) for n in asked]
+    rows = [_Row(tasks[n], options[n], answers[n], captions_of[n]) for n in usable]
     captions = _by_option(rows) or _by_answer(rows)
     if not captions:
         return None
     wordings = []
     for v in range(len(next(iter(captions.values())))):
         worded = list(options)
-        for number in asked:
+        for number in usable:
             worded[number] = [captions[tasks[number], text][v] for text in options[number]]
         wordings.append((worded, answers))
     return wordings
@@ -312,7 +322,7 @@ class _Row:
 
 
 def _by_option(rows: Sequence[_Row]) -> _Captions:
-    """Return the captions of each option if rows list them in the order of their options."""
+    """Return the captions by option if rows list them in the order of their options."""
     if any(isinstance(r.captions, str) or len(r.captions or ()) != len(r.options) for r in rows):
         return {}
     return _consistent(
@@ -323,25 +333,25 @@ def _by_option(rows: Sequence[_Row]) -> _Captions:
 
 
 def _by_answer(rows: Sequence[_Row]) -> _Captions:
-    """Return the captions of each option if rows hold those of their right option."""
-    found = _consistent((row.task, row.options[row.answer], row.captions) for row in rows)
-    asked = {(row.task, text) for row in rows for text in row.options}
-    return found if asked <= found.keys() else {}
+    """Return the captions by option if rows have those of their right option."""
+    captions = _consistent((row.task, row.options[row.answer], row.captions) for row in rows)
+    needed = {(row.task, text) for row in rows for text in row.options}
+    return captions if needed <= captions.keys() else {}
 
 
-def _consistent(given: Iterable[tuple[str, str, Any]]) -> _Captions:
-    """Return captions by task and option; none if an option has two, or they are not as many."""
-    found: _Captions = {}
-    for task, text, cell in given:
+def _consistent(cells: Iterable[tuple[str, str, Any]]) -> _Captions:
+    """Return captions by task and option; empty if they contradict, or differ in number."""
+    captions_of: _Captions = {}
+    for task, text, cell in cells:
         captions = (cell,) if isinstance(cell, str) else tuple(cell or ())
         is_text = bool(captions) and all(isinstance(one, str) for one in captions)
-        if not is_text or found.setdefault((task, text), captions) != captions:
+        if not is_text or captions_of.setdefault((task, text), captions) != captions:
             return {}
-    return found if len({len(captions) for captions in found.values()}) == 1 else {}
+    return captions_of if len({len(captions) for captions in captions_of.values()}) == 1 else {}
 
 
 def _table(config: Config, names: list[str], columns: list[str], schema: pa.Schema) -> pa.Table:
-    """Return the columns but the image, under the names they have in the settings."""
+    """Return the columns except the image, named as in the settings."""
     for column in columns:
         top, *inner = column.split(".")
         if column not in schema.names and top not in schema.names:
@@ -384,7 +394,7 @@ def _options(config: Config, table: pa.Table, column: str) -> list[list[str]]:
 
 
 def _answers(config: Config, table: pa.Table, column: str, options: list[list[str]]) -> list[int]:
-    """Return the places of the right options, -1 where there is none."""
+    """Return the indices of the right options, -1 if missing."""
 
     def place(answer: Any, offered: list[str]) -> int:
         if isinstance(answer, str):
@@ -401,8 +411,8 @@ def _answers(config: Config, table: pa.Table, column: str, options: list[list[st
 
 
 def _digests(images: Column, rows: np.ndarray) -> list[str]:
-    chosen, found = Chosen(images, rows), list[str]()
+    chosen, digests = Chosen(images, rows), list[str]()
     for start in range(0, len(chosen), _AT_ONCE):
         read = chosen.read(start, min(start + _AT_ONCE, len(chosen)))
-        found += [hashlib.blake2b(data, digest_size=16).hexdigest() for data in read]
-    return found
+        digests += [hashlib.blake2b(data, digest_size=16).hexdigest() for data in read]
+    return digests

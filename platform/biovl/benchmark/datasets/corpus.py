@@ -1,4 +1,4 @@
-"""The pairs of a published corpus: those of its test split, unless another is wanted."""
+"""Pairs of a published corpus, by default those of its test split."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -25,18 +25,19 @@ class Config:
     """Settings of a corpus."""
 
     path: str
-    """The folder that assemble published, local or s3://."""
+    """A corpus published by assemble, local or ``s3://``."""
     split: str = "test"
-    """train, val or test."""
+    """Split to read: ``train``, ``val`` or ``test``."""
     text: Literal["stored", "caption"] = "stored"
-    """What is searched: the text that models are trained on, or the caption alone."""
+    """Text of a pair: ``stored``, the one that models are trained on, or ``caption``, the caption
+    alone."""
 
 
 def build(config: Config) -> Pairs:
-    """Return the pairs of the split, in the order of their shards.
+    """Return the pairs of the split, in the order of the shards.
 
     Raises:
-        ArtifactError: If there is no corpus, or the split has no pairs.
+        ArtifactError: If the corpus does not exist, or the split has no pairs.
     """
     read_manifest(config.path, "corpus")
     folder = Folder(config.path)
@@ -45,12 +46,12 @@ def build(config: Config) -> Pairs:
         names = file.schema_arrow.names
         read = ["pair_id", "split", "shard", "offset", "size", "caption", *_ABOUT]
         pairs = file.read(columns=[name for name in read if name in names])
-    found = Counter(pairs["split"].to_pylist())
+    by_split = Counter(pairs["split"].to_pylist())
     pairs = pairs.filter(pc.equal(pairs["split"], config.split))
     if not len(pairs):
-        told = ", ".join(f"{count:,} in {name}" for name, count in sorted(found.items()))
+        existing = ", ".join(f"{count:,} in {name}" for name, count in sorted(by_split.items()))
         raise ArtifactError(
-            f"{config.path} has no pairs in the split {config.split!r}, only {told or 'none'}"
+            f"{config.path} has no pairs in the split {config.split!r}, only {existing or 'none'}"
         )
     pairs = pairs.sort_by([("shard", "ascending"), ("offset", "ascending")])
     shards = pairs["shard"].cast(pa.string()).combine_chunks().dictionary_encode()
@@ -63,7 +64,7 @@ def build(config: Config) -> Pairs:
         fingerprint=hash_of(fingerprint(config.path), config.split),
         is_pair=True,
     )
-    # The caption of the index is as published, 106; that of the shard can be read, 10^6.
+    # The index has captions as published, with 106 for a superscript; shards have 10^6.
     texts = pairs["caption"].to_pylist() if config.text == "caption" else _texts(images)
     return selection.pairs(
         name=f"{config.path.rstrip('/').rpartition('/')[2]}-{config.split}",
@@ -75,9 +76,9 @@ def build(config: Config) -> Pairs:
 
 
 def _texts(images: Ranges) -> list[str]:
-    found = []
+    texts = []
     for start in range(0, len(images), _AT_ONCE):
         for stored in images.stored(start, min(start + _AT_ONCE, len(images))):
             files = parse_pair(stored, images.uri)
-            found.append(files.get("txt", b"").decode("utf-8", "replace"))
-    return found
+            texts.append(files.get("txt", b"").decode("utf-8", "replace"))
+    return texts

@@ -1,6 +1,6 @@
-"""Class folders: ``CLASS/image.png …``, or below ``train/``, ``val/`` and ``test/`` the same.
+"""Class folders: ``CLASS/image.png``, optionally inside ``train/``, ``val/`` and ``test/``.
 
-The name of a folder is the name of its class, underscores read as spaces.
+The name of a folder is that of its class, with spaces for underscores.
 """
 
 from collections import Counter
@@ -24,15 +24,15 @@ class Config:
     """Settings of class folders."""
 
     path: str
-    """Local folder or s3://."""
+    """The folder that contains the class folders, local or ``s3://``."""
     folders: tuple[str, ...] = ()
-    """Folders that are classes, in their order; empty takes all, sorted."""
+    """Class folders to use, in the order of the labels; empty: all, sorted by name."""
     split: str = "test"
-    """What images belong to where there are no folders train, val, test."""
+    """Split of all images if there are no folders train, val, test."""
 
 
 def build(config: Config) -> LabelledImages:
-    """Return the images with the classes of their folders; links out of the folder are left out.
+    """Return the images with the classes of their folders; links out of the folder are skipped.
 
     Raises:
         ArtifactError: If there are no class folders, or only one.
@@ -44,7 +44,7 @@ def build(config: Config) -> LabelledImages:
         raise ArtifactError(f"{config.path} is no folder of class folders: {error}") from error
     splits = {name: selection.split_named(name) for name in top.folders}
     has_splits = bool(splits) and all(splits.values())
-    found: dict[str, list[tuple[str, str]]] = {}
+    files_of: dict[str, list[tuple[str, str]]] = {}
     for name, split in splits.items() if has_splits else [("", config.split)]:
         folder = f"{tree.path}/{name}".rstrip("/")
         listing = tree.folder(folder)
@@ -55,25 +55,29 @@ def build(config: Config) -> LabelledImages:
             begin = f"{name}/{class_folder}/".lstrip("/")
             files = [file for file in inside.files if file.lower().endswith(ENDINGS)]
             left_out[OTHER] += len(inside.files) - len(files)
-            found.setdefault(class_folder, []).extend((begin + file, split or "") for file in files)
+            files_of.setdefault(class_folder, []).extend(
+                (begin + file, split or "") for file in files
+            )
     spelled: dict[str, str] = {}
-    for class_folder in sorted(found):
+    for class_folder in sorted(files_of):
         other = spelled.setdefault(normalize(class_folder), class_folder)
         if other != class_folder:
             raise ArtifactError(
                 f"{config.path} has two classes of the same name, the folders {other!r} and "
                 f"{class_folder!r}: name them alike in every split"
             )
-    classes = list(config.folders) or sorted(found)
-    missing = [name for name in classes if name not in found]
+    classes = list(config.folders) or sorted(files_of)
+    missing = [name for name in classes if name not in files_of]
     if missing:
         raise ArtifactError(
-            f"{config.path} has no class folder {missing[0]!r}, only {', '.join(sorted(found))}"
+            f"{config.path} has no class folder {missing[0]!r}, only {', '.join(sorted(files_of))}"
         )
     if not classes:
         raise ArtifactError(f"{config.path} has no class folders")
     rows = [
-        (file, number, split) for number, name in enumerate(classes) for file, split in found[name]
+        (file, number, split)
+        for number, name in enumerate(classes)
+        for file, split in files_of[name]
     ]
     names = tuple(file for file, _, _ in rows)
     folder_of = Folder(config.path)

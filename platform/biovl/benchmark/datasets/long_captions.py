@@ -1,4 +1,4 @@
-"""The long captions of PMC, from harvested articles: a pair of each, caption and inline mentions.
+"""Long captions from harvested articles: one figure per article, its caption with inline mentions.
 
 Source: BMC-LongCLIP (arXiv:2510.03978), section 2 and appendix C: articles of 2025, "exactly one
 unique image-caption pair" of each, "concatenating inline references with figure captions"; 1,000
@@ -30,27 +30,27 @@ _KEPT = ("figure_id", "article_id", "text", "caption_tokens", "text_tokens", "li
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of the benchmark."""
+    """Settings of the long-caption dataset."""
 
     path: str
-    """figures/ as harvest publishes it, local or s3://."""
+    """The folder published by harvest, local or ``s3://``."""
     years: tuple[int, ...] = (2025,)
-    """Of publication; empty takes all. A model should not have seen them."""
+    """Years of publication, which should be later than a model's training data; empty: all."""
     articles: int = 1_000
-    """How many are drawn; 0 takes all."""
+    """Number of articles to draw; 0: all."""
     seed: int = 0
-    """Of the draw."""
+    """Seed of the draw."""
 
 
 def build(config: Config) -> Pairs:
-    """Return a pair of each article: unique image, unique text, caption before mentions.
+    """Return one pair per article, with distinct images and texts; captions come before mentions.
 
     Raises:
-        ArtifactError: If there are no such figures.
+        ArtifactError: If there are no suitable figures.
     """
     manifest, folder = read_manifest(config.path, "figures"), Folder(config.path)
     names = sorted(name for name in manifest.files if name.startswith("figures/"))
-    left_out, found, first = Counter[str](), list[dict[str, Any]](), 0
+    left_out, usable, first = Counter[str](), list[dict[str, Any]](), 0
     for name in names:
         figures = _read(folder, name, FIGURE_COLUMNS)
         unit = name.removeprefix("figures/part-").partition("-")[0]
@@ -63,15 +63,15 @@ def build(config: Config) -> Pairs:
         for at, row in enumerate(rows.to_pylist()):
             reason = _reason(row, config.years)
             if reason is None:
-                kept = {name: row[name] for name in _KEPT}
-                found.append({**kept, "sha": row["image_sha256"], "row": first + at})
+                values = {name: row[name] for name in _KEPT}
+                usable.append({**values, "sha": row["image_sha256"], "row": first + at})
             else:
                 left_out[reason] += 1
         first += len(rows)
-    chosen = _drawn(found, config, left_out)
+    chosen = _drawn(usable, config, left_out)
     if not chosen:
-        told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
-        raise ArtifactError(f"{config.path} has no figure to draw: {told or 'it is empty'}")
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
+        raise ArtifactError(f"{config.path} has no figure to draw: {reasons or 'it is empty'}")
     images = Column(
         config.path,
         tuple((name, manifest.files[name]["rows"]) for name in names),
@@ -101,21 +101,21 @@ def _reason(row: Mapping[str, Any], years: Sequence[int]) -> str | None:
 
 
 def _drawn(
-    found: Sequence[dict[str, Any]], config: Config, left_out: Counter[str]
+    usable: Sequence[dict[str, Any]], config: Config, left_out: Counter[str]
 ) -> list[dict[str, Any]]:
-    """Return a figure of each article, in the order of the draw."""
-    order = sorted(found, key=lambda row: drawn_key(row["figure_id"], config.seed))
-    chosen, seen = list[dict[str, Any]](), set[tuple[str, object]]()
+    """Return one figure per article, in the order of the table."""
+    order = sorted(usable, key=lambda row: drawn_key(row["figure_id"], config.seed))
+    chosen, used = list[dict[str, Any]](), set[tuple[str, object]]()
     for row in order:
-        if ("article", row["article_id"]) in seen:
+        if ("article", row["article_id"]) in used:
             left_out[NOT_DRAWN] += 1
-        elif ("image", row["sha"]) in seen or ("text", row["text"]) in seen:
+        elif ("image", row["sha"]) in used or ("text", row["text"]) in used:
             left_out[REPEATED] += 1
         elif config.articles and len(chosen) == config.articles:
             left_out[TOO_MANY] += 1
         else:
             chosen.append(row)
-            seen |= {("article", row["article_id"]), ("image", row["sha"]), ("text", row["text"])}
+            used |= {("article", row["article_id"]), ("image", row["sha"]), ("text", row["text"])}
     return sorted(chosen, key=lambda row: int(row["row"]))
 
 

@@ -1,4 +1,4 @@
-"""MedMNIST's npz files: ``train_images``, ``train_labels`` and the same of ``val`` and ``test``.
+"""MedMNIST's npz files, with ``train_images``, ``train_labels`` and the same for val and test.
 
 Source: Yang et al. 2023, MedMNIST v2, doi:10.1038/s41597-022-01721-8.
 """
@@ -26,16 +26,17 @@ class Config:
     """Settings of an npz file."""
 
     path: str
-    """The file, local or s3://."""
+    """The .npz file, local or ``s3://``."""
     classes: tuple[str, ...] = ()
-    """Names of the labels 0, 1 …; empty takes the known ones of this name, else the numbers."""
+    """Names of the labels 0, 1 …; empty: MedMNIST's names if the file name is known, else the
+    numbers."""
 
 
 def build(config: Config) -> LabelledImages:
-    """Return the images of all splits. Nothing is unpickled.
+    """Return the images of all splits. Pickled objects are not loaded.
 
     Raises:
-        ArtifactError: If an array is missing or of another shape, or an image has several labels.
+        ArtifactError: If an array is missing or has another shape, or an image has several labels.
     """
     uri, _, name = config.path.rpartition("/")
     uri = uri or "."
@@ -43,9 +44,9 @@ def build(config: Config) -> LabelledImages:
         raise ArtifactError(f"{config.path} is not there: expected an npz file of MedMNIST")
     version = version_of(Folder(uri), name)
     parts, labels, splits = [], [], []
-    held = array_names(uri, name)
+    arrays = array_names(uri, name)
     for split in SPLITS:
-        if f"{split}_images" not in held:
+        if f"{split}_images" not in arrays:
             continue
         with open_array(uri, name, f"{split}_images") as (_, shape, dtype):
             is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
@@ -118,4 +119,4 @@ CLASSES: dict[str, tuple[str, ...]] = {
         *("podocytes", "proximal tubule segments", "thick ascending limb"),
     ),
 }
-"""By the name of the file without its size: ``medmnist.INFO`` of MedMNIST 3."""
+"""Class names by file name without its size, from ``medmnist.INFO`` of MedMNIST 3."""

@@ -1,7 +1,7 @@
-"""Images with a report each, as MIMIC-CXR lies: ``…/s50414267.txt`` beside ``…/s50414267/*.jpg``.
+"""Images with reports in the layout of MIMIC-CXR: ``…/s50414267.txt`` and ``…/s50414267/*.jpg``.
 
-Or ``report.txt`` beside ``report.jpg``. BMC-LongCLIP's benchmark is 1,000 unique pairs of these
-(arXiv:2510.03978, appendix B): an image of each report, with its whole text.
+``report.txt`` next to ``report.jpg`` is read as well. BMC-LongCLIP's benchmark is 1,000 unique
+pairs of MIMIC-CXR (arXiv:2510.03978, appendix B): an image of each report, with its whole text.
 """
 
 import hashlib
@@ -23,23 +23,24 @@ NO_IMAGES, NOT_DRAWN, REPEATED = "report without an image", "not drawn", "text o
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of images and reports."""
+    """Settings of images with reports."""
 
     path: str
-    """The folder, local or s3://: that of MIMIC-CXR's ``files``, reports and images in one."""
+    """The folder that contains reports and images, such as MIMIC-CXR's ``files``; local or
+    ``s3://``."""
     pairs: int = 1_000
-    """Reports drawn; 0 takes all."""
+    """Number of reports to draw; 0: all."""
     images: int = 1
-    """Images of a report, the first by name; 0 takes all, which share its text."""
+    """Images per report, the first by name; 0: all, with the same text."""
     seed: int = 0
-    """Of the draw."""
+    """Seed of the draw."""
 
 
 def build(config: Config) -> Pairs:
-    """Return reports with their images.
+    """Return the reports and their images.
 
     Raises:
-        ArtifactError: If there are none.
+        ArtifactError: If there are no reports with images.
     """
     tree, folder = Tree(config.path), Folder(config.path)
     try:
@@ -85,5 +86,5 @@ def build(config: Config) -> Pairs:
 
 
 def drawn_key(name: str, seed: int) -> bytes:
-    """Return what things are sorted by so that the first are a random draw, on every machine."""
+    """Return a pseudo-random sort key of a name: the first rows by this key are a random draw."""
     return hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()

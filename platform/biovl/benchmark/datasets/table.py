@@ -1,7 +1,7 @@
-"""Parquet tables with an image and a label or a text in each row, as Hugging Face publishes them.
+"""Parquet tables with an image and a label or a text per row, as published on Hugging Face.
 
-Images are bytes, or the struct of ``bytes`` and ``path``. Labels are strings, or numbers whose
-names stand in the metadata (``ClassLabel``). Splits are a column, or the beginnings of file names
+Images are bytes, or a struct of ``bytes`` and ``path``. Labels are strings, or integers with names
+in the metadata (``ClassLabel``). Splits are a column, or the prefixes of file names
 (``test-00000-of-00001.parquet``).
 """
 
@@ -26,44 +26,47 @@ NO_LABEL = "no label"
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of a table."""
+    """Settings of a Parquet table."""
 
     path: str
-    """The folder of the .parquet files, local or s3://."""
+    """The folder of the .parquet files, local or ``s3://``."""
     image: str = "image"
     """Column of the images."""
     label: str = "label"
     """Column of the labels."""
     text: str = ""
-    """Column of texts: the table is pairs then."""
+    """Column of texts; if set, the dataset is pairs of image and text instead of labelled
+    images."""
     split: str = "split"
-    """Column of the splits; where there is none, names of files tell, else all is test."""
+    """Column of the splits. If it does not exist, file names determine the split; otherwise it is
+    test."""
     id: str = ""
-    """Column of unique ids; empty counts the rows."""
+    """Column of unique ids; empty: the row numbers."""
     classes: tuple[str, ...] = ()
-    """Names of the labels 0, 1 …, or the strings that are labels, in their order."""
+    """Names of the labels 0, 1 …, or the label strings in the order of the classes. Empty: from the
+    metadata, or all strings, sorted."""
     where: Mapping[str, str] = field(default_factory=dict)
-    """Only rows whose columns hold these values: {"dataset": "acevedo_et_al_2020"}."""
+    """Use only rows with these values, by column: ``{"dataset": "acevedo_et_al_2020"}``."""
     about: tuple[str, ...] = ()
-    """Columns that retrieval is broken down by."""
+    """Columns by which retrieval scores are broken down."""
 
 
 def build(config: Config) -> LabelledImages | Pairs:
-    """Return what the table says of its images; reads no image.
+    """Return labelled images or pairs; reads no image.
 
     Raises:
         ArtifactError: If a column is missing, or a label has no name.
     """
     parts, schema, known = parquet_parts(config.path)
-    wanted = [config.image, config.text or config.label, *config.where, *config.about]
-    for name in [*wanted, *filter(None, [config.id])]:
+    required = [config.image, config.text or config.label, *config.where, *config.about]
+    for name in [*required, *filter(None, [config.id])]:
         if name not in schema.names:
             raise ArtifactError(
                 f"{config.path} has no column {name}; found {', '.join(sorted(schema.names))}"
             )
-    # The labels of several tasks would be told apart as those of one.
+    # Labels of several tasks must not be mixed in one classification.
     task = "task" if {"task", "options"} <= set(schema.names) and not config.where else ""
-    read = {*wanted[1:], config.id, config.split, task} & set(schema.names)
+    read = {*required[1:], config.id, config.split, task} & set(schema.names)
     values = _values(config, [name for name, _ in parts], sorted(read))
     images: Images = Column(config.path, parts, config.image, f"{known}-{config.image}")
     mask = np.ones(len(images), bool)
@@ -93,26 +96,26 @@ def build(config: Config) -> LabelledImages | Pairs:
         )
     label_N, classes = _labels(config, values[config.label].take(rows), schema)
     split_N = _splits(config, values, parts)[rows]
-    kept = np.flatnonzero(label_N >= 0)
-    rows = rows[kept]
+    labelled = np.flatnonzero(label_N >= 0)
+    rows = rows[labelled]
     return selection.labelled(
         name=name,
         images=Chosen(images, rows) if len(rows) < len(images) else images,
-        labels=label_N[kept],
+        labels=label_N[labelled],
         classes=classes,
-        splits=split_N[kept],
-        ids=[names[row] for row in kept],
-        left_out={NO_LABEL: len(label_N) - len(kept)} if len(kept) < len(label_N) else {},
+        splits=split_N[labelled],
+        ids=[names[row] for row in labelled],
+        left_out={NO_LABEL: len(label_N) - len(labelled)} if len(labelled) < len(label_N) else {},
     )
 
 
 def _found(where: Mapping[str, str], values: pa.Table) -> str:
-    """Return which values are wanted and which there are, for an error."""
-    told = []
+    """Return requested and existing values of columns, for an error message."""
+    parts = []
     for name, value in where.items():
-        there = sorted(str(one) for one in values[name].unique().to_pylist())
-        told.append(f"{name} {value!r}, only {', '.join(there[:40])}")
-    return "; ".join(told)
+        existing = sorted(str(one) for one in values[name].unique().to_pylist())
+        parts.append(f"{name} {value!r}, only {', '.join(existing[:40])}")
+    return "; ".join(parts)
 
 
 def _values(config: Config, names: Iterable[str], columns: list[str]) -> pa.Table:
@@ -121,7 +124,7 @@ def _values(config: Config, names: Iterable[str], columns: list[str]) -> pa.Tabl
         with folder.filesystem.open_input_file(folder.at(name)) as stream:
             tables.append(pq.read_table(stream, columns=columns))
         classes[name] = _class_names(tables[-1].schema, config.label)
-    # Number 1 of one file must be number 1 of all.
+    # A label number must have the same name in all files.
     first, *others = classes
     for name in others if not config.classes else ():
         if classes[name] != classes[first]:
@@ -135,7 +138,7 @@ def _values(config: Config, names: Iterable[str], columns: list[str]) -> pa.Tabl
 def _labels(
     config: Config, column: pa.ChunkedArray, schema: pa.Schema
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return labels, -1 where there is none, and the names of the classes."""
+    """Return labels, -1 if missing, and the names of the classes."""
     if pa.types.is_integer(column.type):
         label_N = column.fill_null(-1).to_numpy().astype(np.int64)
         names = config.classes or _class_names(schema, config.label)

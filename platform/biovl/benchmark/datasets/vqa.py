@@ -1,25 +1,25 @@
-"""Medical visual question answering: VQA-RAD and SLAKE, as they are published.
+"""Medical visual question answering: VQA-RAD and SLAKE in their published file layouts.
 
     VQA-RAD, as on OSF              VQA-RAD, as MEVF's split     SLAKE
       VQA_RAD Dataset Public.json     trainset.json                train.json
       VQA_RAD Image Folder/           testset.json                 validate.json  test.json
         synpic54610.jpg …             images/synpic54610.jpg …     imgs/xmlab1/source.jpg …
 
-VQA-RAD has two published sizes. The file on OSF has 2,248 questions: 1,797 to train on and 451
-(``phrase_type`` begins with ``test``) to test. Papers that state 3,515 questions, BiomedCLIP among
-them with 3,064 and 451, have also its 1,267 ``question_frame``: the same question put into a
-template, with the same image and answer. 284 of these are frames of test questions, and as 1,797 +
-1,267 is 3,064, they must all be in training there: it sees the answers of 284 of the 451 test
-questions. ``templated`` chooses: ``none`` of them, those of ``train`` questions (2,780 and 451), or
-``all`` as published, to compare with such papers.
+VQA-RAD has two published sizes. The file on OSF has 2,248 questions: 1,797 for training and 451
+(``phrase_type`` begins with ``test``) for testing. Papers that state 3,515 questions, BiomedCLIP
+among them with 3,064 and 451, add its 1,267 ``question_frame``: the same question as a template,
+with the same image and answer. 284 of these belong to test questions. Since 1,797 + 1,267 is 3,064,
+all of them are used for training there: it sees the answers of 284 of the 451 test questions.
+``templated`` chooses: ``none``, those of ``train`` questions (2,780 and 451), or ``all`` as
+published, to compare with such papers.
 
-What cannot be asked is left out and counted: an unknown type of answer, no question, no answer, an
-image that is not there. So is a question of train or val that was met before on the same image,
-with the same answer, or that stands in test; what test holds is never changed.
+Unusable questions are left out and counted: an unknown type of answer, no question, no answer, a
+missing image. The same applies to questions of train or val that repeat an earlier one on the same
+image with the same answer, or a test question; the split test is never changed.
 
 Source:
-    Lau et al. 2018, doi:10.1038/sdata.2018.251 (VQA-RAD); Liu et al. 2021, arXiv:2102.09542
-    (SLAKE: 14,028 questions in two languages, 642 images; in English 4,919, 1,053 and 1,061).
+    Lau et al. 2018, doi:10.1038/sdata.2018.251 (VQA-RAD); Liu et al. 2021, arXiv:2102.09542 (SLAKE:
+    14,028 questions in two languages, 642 images; in English 4,919, 1,053 and 1,061).
 """
 
 import json
@@ -40,7 +40,7 @@ from biovl.core.errors import ArtifactError
 KINDS = ("open", "closed")
 
 _NO_FRAME = ("", "null", "na")
-"""What VQA-RAD writes where a question has no templated form."""
+"""Values of VQA-RAD for questions without a templated form."""
 
 _PUBLIC = "VQA_RAD Dataset Public.json"
 _RAD_IMAGES = ("VQA_RAD Image Folder", "images")
@@ -48,28 +48,30 @@ _RAD_IMAGES = ("VQA_RAD Image Folder", "images")
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A folder of questions and images."""
+    """Settings of a folder of questions and images."""
 
     path: str
-    """Local or ``s3://``, unpacked; what it holds is told by its files."""
+    """The unpacked folder, local or ``s3://``; the dataset is detected from its files."""
     templated: Literal["none", "train", "all"] = "none"
-    """Of VQA-RAD as on OSF: which templated questions are trained on; see above. ``all`` lets
-    training see the answers of 284 test questions."""
+    """Which templated questions of VQA-RAD (as on OSF) to train on: ``none``, those of ``train``,
+    or ``all``. With ``all``, training sees the answers of 284 test questions."""
     language: str = "en"
-    """Of SLAKE; ``en`` or ``zh``."""
+    """Language of SLAKE's questions, ``en`` or ``zh``."""
     repeated: Literal["drop", "keep"] = "drop"
-    """What becomes of questions of train and val that were met before or stand in test."""
+    """Whether to ``drop`` or ``keep`` questions of train and val that repeat an earlier one or a
+    test question."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionSet(Questions):
-    """Questions, and what was found where they were read."""
+    """Questions, with statistics of the dataset."""
 
     fingerprint: str
-    """Of questions, answers and images."""
+    """Identity of questions, answers and images."""
     notes: Mapping[str, Any]
-    """``form``, a sentence; counts of ``questions`` by split and kind, of ``left_out`` by reason,
-    and of ``repeated``, which are among these unless they are kept."""
+    """``form``, a description of the dataset; number of ``questions`` by split and kind; number
+    ``left_out`` by reason; number ``repeated`` by reason, which are left out unless
+    ``repeated=keep``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,7 @@ def build(config: Config) -> QuestionSet:
     """Return the questions of a folder.
 
     Raises:
-        ArtifactError: If it holds none of these sets, or its files are damaged.
+        ArtifactError: If it contains none of these datasets, or its files are corrupt.
     """
     folder = Folder(config.path)
     if folder.exists(_PUBLIC):
@@ -117,18 +119,18 @@ def build(config: Config) -> QuestionSet:
 def _public(folder: Folder, templated: str) -> Iterator[_Row]:
     for number, row in enumerate(_rows(folder, _PUBLIC)):
         is_test = str(row.get("phrase_type", "")).strip().lower().startswith("test")
-        asked = _row(row, "test" if is_test else "train", number, row.get("image_name"))
-        yield asked
+        question = _row(row, "test" if is_test else "train", number, row.get("image_name"))
+        yield question
         frame = _text(row.get("question_frame"))
         has_frame = frame.lower() not in _NO_FRAME
         if has_frame and (templated == "all" or (templated == "train" and not is_test)):
             yield _Row(
-                id=f"{asked.id}/templated",
+                id=f"{question.id}/templated",
                 split="train",
-                image=asked.image,
+                image=question.image,
                 question=frame,
-                answer=asked.answer,
-                kind=asked.kind,
+                answer=question.answer,
+                kind=question.kind,
             )
 
 
@@ -159,7 +161,7 @@ def _row(row: Mapping[str, Any], split: str, number: int, image: Any) -> _Row:
 
 
 def _text(value: Any) -> str:
-    """Return a value as text, blanks single. Counts are numbers in VQA-RAD."""
+    """Return a value as text with single spaces. Counts are numbers in VQA-RAD."""
     return " ".join(str("" if value is None else value).split())
 
 
@@ -183,18 +185,18 @@ def _rad_images(folder: Folder) -> str:
 
 
 def _image_sizes(folder: Folder, images: str) -> dict[str, int]:
-    """Return the size of every file below a folder, by its path there."""
+    """Return the size in bytes of every file below a folder, by its path relative to it."""
     start = folder.at(images)
-    found = folder.filesystem.get_file_info(
+    infos = folder.filesystem.get_file_info(
         pafs.FileSelector(start, recursive=True, allow_not_found=True)
     )
     return {
-        info.path[len(start) + 1 :]: info.size for info in found if info.type == pafs.FileType.File
+        info.path[len(start) + 1 :]: info.size for info in infos if info.type == pafs.FileType.File
     }
 
 
 def _usable(rows: list[_Row], sizes: Mapping[str, int]) -> tuple[list[_Row], dict[str, int]]:
-    """Return what can be asked, and how many cannot, by reason."""
+    """Return the usable questions, and the number of others by reason."""
     usable, left_out = [], Counter[str]()
     for row in rows:
         if row.kind not in KINDS:
@@ -209,20 +211,20 @@ def _usable(rows: list[_Row], sizes: Mapping[str, int]) -> tuple[list[_Row], dic
 
 
 def _repeated(rows: list[_Row]) -> list[str | None]:
-    """Return of each question of train and val that repeats another where that is."""
+    """Return for each row why it counts as repeated, or None."""
     tested = {_asked(row) for row in rows if row.split == "test"}
-    met: set[tuple[str, str, str]] = set()
-    found: list[str | None] = []
+    earlier: set[tuple[str, str, str]] = set()
+    reasons: list[str | None] = []
     for row in rows:
-        asked, why = _asked(row), None
+        key, reason = _asked(row), None
         if row.split != "test":
-            if asked in tested:
-                why = f"{row.split}: stands in test"
-            elif asked in met:
-                why = f"{row.split}: was met before"
-            met.add(asked)
-        found.append(why)
-    return found
+            if key in tested:
+                reason = f"{row.split}: stands in test"
+            elif key in earlier:
+                reason = f"{row.split}: was met before"
+            earlier.add(key)
+        reasons.append(reason)
+    return reasons
 
 
 def _asked(row: _Row) -> tuple[str, str, str]:
@@ -239,7 +241,7 @@ def _questions(
 ) -> QuestionSet:
     names = sorted({row.image for row in rows})
     place = {name: number for number, name in enumerate(names)}
-    # By names and sizes: a copy of the folder is the same set.
+    # Names and sizes, not times: a copy of the folder has the same fingerprint.
     known = hash_of([(name, sizes[name]) for name in names])
     counts = Counter((row.split, row.kind) for row in rows)
     return QuestionSet(
@@ -281,10 +283,10 @@ def _said(form: str, config: Config) -> str:
 
 
 def _unique(ids: list[str]) -> list[str]:
-    """Return ids that differ: what is named like an earlier one gets its number."""
-    seen: Counter[str] = Counter()
+    """Return unique ids: a repeated one gets a number."""
+    counts: Counter[str] = Counter()
     result = []
     for name in ids:
-        seen[name] += 1
-        result.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+        counts[name] += 1
+        result.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
     return result

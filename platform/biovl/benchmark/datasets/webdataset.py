@@ -1,7 +1,7 @@
-"""WebDataset tars: ``KEY.jpg`` with ``KEY.cls`` (labels) or ``KEY.txt`` (pairs) beside it.
+"""WebDataset tars: ``KEY.jpg`` with ``KEY.cls`` (a label) or ``KEY.txt`` (a text).
 
-Tars lie in the folder, or in ``train/``, ``val/`` and ``test/`` as CLIP_benchmark has them, with
-``classnames.txt`` beside: a class in each line.
+Tars are in the folder itself, or in ``train/``, ``val/`` and ``test/`` as in CLIP_benchmark, with
+``classnames.txt``, one class per line, in the folder.
 """
 
 import tarfile
@@ -24,14 +24,14 @@ _MOST_TEXT_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of tars."""
+    """Settings of a WebDataset."""
 
     path: str
-    """The folder, local or s3://."""
+    """The folder of the tars, local or ``s3://``."""
     classes: tuple[str, ...] = ()
-    """Names of the labels 0, 1 …; empty reads classnames.txt."""
+    """Names of the labels 0, 1 …; empty: the lines of classnames.txt."""
     split: str = "test"
-    """What tars belong to that lie in no folder of a split."""
+    """Split of the tars that are not in a folder of a split."""
 
 
 @dataclass
@@ -46,10 +46,11 @@ class _Row:
 
 
 def build(config: Config) -> LabelledImages | Pairs:
-    """Return what the tars hold; reads their headers, labels and texts.
+    """Return labelled images, or pairs if there are no labels; reads headers, labels and texts.
 
     Raises:
-        ArtifactError: If there are no tars, one cannot be read, or nothing stands beside images.
+        ArtifactError: If there are no tars, one is unreadable, or images have neither label nor
+            text.
     """
     folder = Folder(config.path)
     tars = _tars(config, folder)
@@ -91,15 +92,15 @@ def build(config: Config) -> LabelledImages | Pairs:
 
 
 def _tars(config: Config, folder: Folder) -> list[tuple[str, str]]:
-    found = [(name, config.split) for name in folder.names("", ".tar")]
+    tars = [(name, config.split) for name in folder.names("", ".tar")]
     for inner in ("train", "val", "valid", "validation", "test"):
         split = selection.split_named(inner) or ""
-        found += [(f"{inner}/{name}", split) for name in folder.names(inner, ".tar")]
-    return found
+        tars += [(f"{inner}/{name}", split) for name in folder.names(inner, ".tar")]
+    return tars
 
 
 def _rows(folder: Folder, name: str, split: str, number: int) -> Iterator[_Row]:
-    """Yield what a tar holds of each key, in its order. Nothing is unpacked to a disk."""
+    """Yield one row per key of a tar, in its order. Nothing is extracted to disk."""
     row: _Row | None = None
     try:
         with (

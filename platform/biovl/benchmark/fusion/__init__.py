@@ -1,1 +1,1 @@
-"""Answering questions about images: a module between two towers, trained as METER."""
+"""Visual question answering with a METER fusion module between two towers."""

@@ -1,7 +1,7 @@
-"""What the towers make of questions and their images, held where it fits.
+"""Token features of questions and images, cached between epochs if they fit in memory.
 
-Frozen towers say the same in every epoch: what they say is rounded to float16, computed once, each
-worker a share, and held. Of towers that learn, only the prepared pixels are held.
+Frozen towers give the same features in every epoch: these are rounded to float16, computed once, a
+share by each worker, and cached. For towers that are trained, only preprocessed pixels are cached.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +20,11 @@ from biovl.models.encoder import Preparation
 # L tokens of a question, S of all questions, I and T widths of the towers.
 
 _CHUNK = 64
-"""Images or questions that frozen towers take at a time."""
+"""Images or questions per forward pass of frozen towers."""
 
 
 class Group(Protocol):
-    """The workers that learn together; each does the same at the same time."""
+    """Group of workers that train together, in lockstep."""
 
     @property
     def rank(self) -> int: ...
@@ -37,7 +37,7 @@ class Group(Protocol):
 
 
 class Alone:
-    """One worker."""
+    """A group of one worker."""
 
     rank, count = 0, 1
 
@@ -47,22 +47,22 @@ class Alone:
 
 
 def share(items: np.ndarray, group: Group) -> np.ndarray:
-    """Return this worker's share of items: consecutive, and even to within one."""
+    """Return this worker's share of items: consecutive, and equal in size to within one."""
     total, rank = len(items), group.rank
     return items[rank * total // group.count : (rank + 1) * total // group.count]
 
 
 class Inputs:
-    """The tokens of questions and of their images.
+    """Token features of questions and their images.
 
     Args:
-        towers: Of the model, on ``device``.
-        preparation: Of its inputs.
+        towers: Towers of the model, on ``device``.
+        preparation: Preprocessing of images and texts.
         data: The questions.
-        frozen: Whether the towers stay as they are.
-        device: Where all is computed, and held.
-        group: Who learns together.
-        held_bytes: What may be held; what does not fit is prepared or computed again each time.
+        frozen: Whether the towers are frozen.
+        device: Device for computation and cache.
+        group: Workers that train together.
+        held_bytes: Maximum size of the cache in bytes; if the data is larger, nothing is cached.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Inputs:
         self._place = np.full(count, -1)
         self._place[used] = np.arange(len(used))
         self.is_held = image_bytes + text_bytes <= held_bytes
-        """Whether all of it fits."""
+        """Whether the features fit in the cache."""
         self._images: Tensor | None = None
         self._texts_ST: Tensor | None = None
         if self.is_held:
@@ -102,12 +102,12 @@ class Inputs:
             shape = (len(used), *(image_shape[1:] if frozen else image_shape))
             self._images = torch.zeros(shape, dtype=dtype, device=device)
         self.unreadable = self._read(used)
-        """Why, by number of the image. Their questions cannot be asked."""
+        """Reason for each unreadable image, by its index; its questions are not used."""
         if self.is_held and frozen:
             self._texts_ST = self._all_texts(towers.text_width)
 
     def __call__(self, numbers: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """Return tokens of images [B, P, I], of questions [B, L, T], and where these are over."""
+        """Return image tokens [B, P, I], question tokens [B, L, T], and the padding mask [B, L]."""
         image_BPI = self._image_tokens(numbers)
         tokens_BL, padding_BL = self._padded([self._tokens[number] for number in numbers])
         if self._texts_ST is None:
@@ -129,7 +129,7 @@ class Inputs:
         return self._rounded(self._towers.image_tokens, chosen)
 
     def _rounded(self, compute: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-        """Return what a tower says; a frozen one as if it had been held."""
+        """Return the output of a tower; for a frozen tower rounded as in the cache."""
         if not self._frozen:
             return compute(*inputs)
         with torch.no_grad():
@@ -152,22 +152,22 @@ class Inputs:
         return self._preparation.crop(decoded.pixels), None
 
     def _read(self, used: np.ndarray) -> dict[int, str]:
-        """Decode this worker's share of the images, hold it, and learn which are unreadable."""
+        """Decode this worker's share of the images into the cache; return the unreadable ones."""
         bad_N = torch.zeros(len(self._place), dtype=torch.int64, device=self._device)
         for chunk in _chunks(share(used, self._group)):
-            found = [self._pixels(int(image)) for image in chunk]
-            for image, (_, defect) in zip(chunk, found, strict=True):
+            decoded = [self._pixels(int(image)) for image in chunk]
+            for image, (_, defect) in zip(chunk, decoded, strict=True):
                 bad_N[int(image)] = defect is not None
             if self._images is None:
                 continue
-            pixels = torch.from_numpy(np.stack([pixels for pixels, _ in found])).to(self._device)
+            pixels = torch.from_numpy(np.stack([pixels for pixels, _ in decoded])).to(self._device)
             if self._frozen:
                 with torch.no_grad():
                     pixels = self._towers.image_tokens(pixels)
             self._images[torch.from_numpy(self._place[chunk]).to(self._device)] = pixels.to(
                 self._images.dtype
             )
-        # What others hold is zero here: the sum is what each has computed, to the bit.
+        # Rows of other workers are zero here, so that the sum is exact.
         if self._images is not None:
             self._images = self._group.sum(self._images)
         bad = self._group.sum(bad_N).nonzero().flatten().tolist()
@@ -180,10 +180,10 @@ class Inputs:
         for chunk in _chunks(share(np.arange(len(self._tokens)), self._group)):
             tokens_BL, padding_BL = self._padded([self._tokens[number] for number in chunk])
             with torch.no_grad():
-                found_BLT = self._towers.text_tokens(tokens_BL, padding_BL)
-            # Neighbours in the set are neighbours here: a chunk is one run of rows.
+                token_BLT = self._towers.text_tokens(tokens_BL, padding_BL)
+            # A chunk is consecutive, so its rows are a slice.
             rows = slice(int(self._starts[chunk[0]]), int(self._starts[chunk[-1] + 1]))
-            texts_ST[rows] = found_BLT[~padding_BL].half()
+            texts_ST[rows] = token_BLT[~padding_BL].half()
         return self._group.sum(texts_ST)
 
 

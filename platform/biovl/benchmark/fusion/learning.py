@@ -1,7 +1,7 @@
-"""Training and asking: knows of no cluster, only of who else computes the same step.
+"""Training and prediction for visual question answering, independent of the cluster.
 
-An epoch is what a run goes on from. The last one is scored: to choose among them on the test set,
-as is often done, gives numbers that nobody gets again.
+Checkpoints are made between epochs. The last epoch is evaluated; selecting an epoch on the test
+set, as is common, gives scores that cannot be reproduced on new data.
 """
 
 import contextlib
@@ -27,18 +27,17 @@ from biovl.models.encoder import Encoder
 
 
 class Learner:
-    """Two towers and what is between them, learning to answer.
+    """Trains a fusion module and, optionally, the towers of a model.
 
     Args:
-        encoder: The model; towers that are tuned are changed.
+        encoder: The model; towers that are tuned are modified.
         data: Questions of all splits.
-        config: Of the training.
-        device: Where it is computed.
-        group: Who learns together.
+        config: Settings of the training.
+        device: Device to compute on.
+        group: Workers that train together.
 
     Raises:
-        ConfigError: If there is nothing to learn from, or a tower cannot say what it knows of each
-            token.
+        ConfigError: If there are no training questions, or a tower does not give token features.
     """
 
     def __init__(
@@ -66,8 +65,8 @@ class Learner:
         self._train = np.flatnonzero(seen_Q & (data.splits == "train"))
         if not len(self._train):
             raise ConfigError(f"{data.name} has no question of the split train to learn from")
-        given = [data.answers[number] for number in self._train]
-        self.answers = vocabulary(given, least=config.least_answers)
+        frequent = [data.answers[number] for number in self._train]
+        self.answers = vocabulary(frequent, least=config.least_answers)
         """The classes, normalised; the most frequent first."""
         if not self.answers:
             raise ConfigError(
@@ -76,7 +75,7 @@ class Learner:
             )
         known = {answer: index for index, answer in enumerate(self.answers)}
         self._target_Q = np.array([known.get(normalised(a), -1) for a in data.answers])
-        # As METER: what has no class teaches nothing.
+        # As in METER, questions whose answer is not a class are not trained on.
         self._train = self._train[self._target_Q[self._train] >= 0]
         with self._seeded(-1):
             fusion = Fusion(
@@ -87,16 +86,16 @@ class Learner:
                 has_class_token=towers.has_class_token,
             )
         self.model = nn.ModuleDict({"fusion": fusion.to(device), "towers": towers})
-        """``fusion``, and ``towers``."""
+        """Modules ``fusion`` and ``towers``."""
         self._optimizer = _optimizer(self.model, config.adam)
         self._steps_of_epoch = -(-len(self._train) // config.batch)
         self.epochs_done = 0
 
     def epoch(self) -> float:
-        """Learn from every question once; return the mean loss.
+        """Train for one epoch, and return the mean loss.
 
         Raises:
-            TrainingError: If it is no number, on all workers alike.
+            TrainingError: If the loss is NaN or Inf, on all workers alike.
         """
         config = self._config
         rng = np.random.default_rng((config.seed, self.epochs_done))
@@ -118,25 +117,25 @@ class Learner:
         return loss
 
     def ask(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the index of the answer to each question, and the model's probability of it.
+        """Return the index of the predicted answer to each question, and its probability.
 
         Args:
-            numbers: Of the questions; their images must be readable.
+            numbers: Indices of questions with readable images.
         """
         self.model.eval()
-        found = torch.zeros(2, len(numbers), dtype=torch.float64, device=self._device)
+        answers = torch.zeros(2, len(numbers), dtype=torch.float64, device=self._device)
         own = share(np.arange(len(numbers)), self._group)
         with torch.no_grad():
             for start in range(0, len(own), self._config.batch):
                 rows = own[start : start + self._config.batch]
                 best = self._logits(numbers[rows]).float().sigmoid().max(1)
-                found[0, rows[0] : rows[-1] + 1] = best.indices.double()
-                found[1, rows[0] : rows[-1] + 1] = best.values.double()
-        index, probability = self._group.sum(found).cpu().numpy()
+                answers[0, rows[0] : rows[-1] + 1] = best.indices.double()
+                answers[1, rows[0] : rows[-1] + 1] = best.values.double()
+        index, probability = self._group.sum(answers).cpu().numpy()
         return index.astype(np.int64), probability
 
     def state(self) -> dict[str, Any]:
-        """Return all that a run goes on from, copied to the host: later steps do not change it."""
+        """Return the state to resume from, copied to the CPU: later steps do not change it."""
         learnt = self.model["fusion"] if self._is_frozen else self.model
         return {
             "steps_done": self.epochs_done,
@@ -145,14 +144,14 @@ class Learner:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         learnt = self.model["fusion"] if self._is_frozen else self.model
         learnt.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.epochs_done = state["steps_done"]
 
     def _step(self, batch: np.ndarray, step: int) -> Tensor:
-        """Take a step; return this worker's part of the sum of the losses."""
+        """Take a training step, and return this worker's part of the summed losses."""
         own = share(batch, self._group)
         self._optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), dtype=torch.float64, device=self._device)
@@ -162,7 +161,7 @@ class Learner:
             target_bA = F.one_hot(
                 torch.from_numpy(self._target_Q[own]).to(self._device), len(self.answers)
             )
-            # METER's: the mean over questions and answers, times the number of answers.
+            # METER's loss: the mean over questions and answers, times the number of answers.
             loss = F.binary_cross_entropy_with_logits(
                 logits_bA.float(), target_bA.float(), reduction="sum"
             )
@@ -195,9 +194,9 @@ class Learner:
 
     @contextlib.contextmanager
     def _seeded(self, step: int) -> Iterator[None]:
-        """Draw from random numbers of this step and worker alone."""
+        """Set the random seed for a step and worker inside the block."""
         devices = [self._device] if self._device.type == "cuda" else []
-        # All begin with the same weights.
+        # All workers start from the same weights.
         rank = self._group.rank if step >= 0 else 0
         seed = np.random.SeedSequence((self._config.seed, step + 1, rank)).generate_state(1)
         with torch.random.fork_rng(devices):
@@ -206,7 +205,7 @@ class Learner:
 
 
 def on_host(values: Any) -> Any:
-    """Return a state with its tensors copied to the host: later steps do not change it."""
+    """Return a state with its tensors copied to the CPU: later steps do not change them."""
     if isinstance(values, Tensor):
         return values.detach().to("cpu", copy=True)
     if isinstance(values, dict):
@@ -215,7 +214,7 @@ def on_host(values: Any) -> Any:
 
 
 def rate(step: int, steps: int, warmup_share: float) -> float:
-    """Return the share of the highest rate at a step, from 0: linearly up, linearly down."""
+    """Return the learning rate at a step as a share of the peak: linear warm-up, linear decay."""
     warmup = round(steps * warmup_share)
     if step < warmup:
         return (step + 1) / warmup
@@ -230,7 +229,7 @@ def _optimizer(model: nn.ModuleDict, adam: AdamConfig) -> torch.optim.AdamW:
         times = 1.0 if name.startswith("towers.") else adam.fusion_times
         if name.startswith("fusion.head."):
             times = adam.head_times
-        # Biases and norms are the vectors.
+        # Vectors are biases and norms.
         decay = adam.weight_decay if parameter.ndim > 1 else 0.0
         rates.setdefault((adam.lr * times, decay), []).append(parameter)
     groups = [

@@ -1,11 +1,12 @@
-"""METER's co-attention: two streams, each of which reads itself and then the other.
+"""METER's co-attention module: two streams, each with self-attention and cross-attention.
 
-In every layer each stream attends to itself, then to the other as that left the layer before, then
-passes a feed-forward layer; after each comes a residual sum and a LayerNorm (BERT's order).
+In every layer each stream applies self-attention, then cross-attention to the other stream's output
+of the previous layer, then a feed-forward block; each is followed by a residual sum and a LayerNorm
+(post-norm, as in BERT).
 
 Source:
-    Dou et al. 2022, arXiv:2111.02387 (METER), section 3 and its code; BiomedCLIP
-    (arXiv:2303.00915) answers medical questions with it.
+    Dou et al. 2022, arXiv:2111.02387 (METER), section 3 and its code; BiomedCLIP (arXiv:2303.00915)
+    uses it for medical questions.
 """
 
 import torch
@@ -21,14 +22,15 @@ _BERT_EPS = 1e-12
 
 
 class Fusion(nn.Module):
-    """From the tokens of two towers to a logit for every answer.
+    """Fusion module: token features of two towers to a logit for every answer.
 
     Args:
-        config: Its shape.
-        image_width: Of the image tower's tokens, I.
-        text_width: Of the text tower's tokens, T.
+        config: Size of the module.
+        image_width: Width of the image tower's tokens, I.
+        text_width: Width of the text tower's tokens, T.
         answers: Number of classes, A.
-        has_class_token: Whether an image's first token stands for all of it; else their mean does.
+        has_class_token: Whether an image's first token is a class token; otherwise tokens are
+            averaged.
     """
 
     def __init__(
@@ -59,24 +61,24 @@ class Fusion(nn.Module):
         self.apply(_initialise)
 
     def forward(self, image_BPI: Tensor, text_BLT: Tensor, padding_BL: Tensor) -> Tensor:
-        """Return logits, one for each answer. Shape [B, A].
+        """Return the logits of the answers. Shape [B, A].
 
         Args:
-            image_BPI: Tokens of the images.
-            text_BLT: Tokens of the questions, padded.
-            padding_BL: Where a question is over. bool.
+            image_BPI: Image tokens.
+            text_BLT: Question tokens, padded.
+            padding_BL: True at padding. bool.
         """
         text_BLW = self.from_text(text_BLT) + self.token_types.weight[0]
         image_BPW = self.from_image(image_BPI) + self.token_types.weight[1]
         for of_text, of_image in zip(self.text_layers, self.image_layers, strict=True):
-            # Both from what the layer before left, neither from what the other makes of it here.
+            # Both streams read the outputs of the previous layer, not of this one.
             text_BLW, image_BPW = (
                 of_text(text_BLW, image_BPW, tgt_key_padding_mask=padding_BL),
                 of_image(image_BPW, text_BLW, memory_key_padding_mask=padding_BL),
             )
-        seen_BW = image_BPW[:, 0] if self.has_class_token else image_BPW.mean(1)
+        image_BW = image_BPW[:, 0] if self.has_class_token else image_BPW.mean(1)
         pooled_BV = torch.cat(
-            [self.text_pooler(text_BLW[:, 0]).tanh(), self.image_pooler(seen_BW).tanh()], 1
+            [self.text_pooler(text_BLW[:, 0]).tanh(), self.image_pooler(image_BW).tanh()], 1
         )
         logits_BA: Tensor = self.head(pooled_BV)
         return logits_BA
@@ -92,7 +94,7 @@ def _layer(config: FusionConfig) -> nn.TransformerDecoderLayer:
         layer_norm_eps=_BERT_EPS,
         batch_first=True,
     )
-    # BERT's feed-forward layer, which METER's is, drops only what leaves it.
+    # As in BERT and METER, the feed-forward block has dropout on its output only.
     layer.dropout = nn.Dropout(0.0)
     return layer
 

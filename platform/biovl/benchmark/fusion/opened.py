@@ -1,4 +1,4 @@
-"""The models whose towers tell what they know of each token: those of open_clip's layout."""
+"""Models whose towers give token features: those in open_clip's layout."""
 
 import torch
 
@@ -10,11 +10,11 @@ from biovl.models.encoder import Encoder
 
 
 def open_encoder(uri: str, *, device: str) -> Encoder:
-    """Return a model by what ``benchmark.encoders`` calls it.
+    """Return a model by its name in ``benchmark.encoders``.
 
     Raises:
-        ArtifactError: If there is none, or its weights cannot be read.
-        ConfigError: If it is a model of transformers, or a name says no weights.
+        ArtifactError: If it does not exist, or its weights cannot be read.
+        ConfigError: If it is a model of transformers, or a name without weights.
     """
     kind = encoders.describe(uri).kind
     if kind == "transformers":
@@ -29,8 +29,8 @@ def open_encoder(uri: str, *, device: str) -> Encoder:
             open_clip.build(open_clip.Config(architecture=uri, weights=uri)), device=device
         )
     name, _, weights = uri.partition("/")
-    given = "" if weights == encoders.UNTRAINED else weights
+    weights_given = "" if weights == encoders.UNTRAINED else weights
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        built = open_clip.build(open_clip.Config(architecture=name, weights=given))
+        built = open_clip.build(open_clip.Config(architecture=name, weights=weights_given))
     return Encoder(built, device=device)

@@ -1,4 +1,4 @@
-"""What a model's towers know of each patch and each word, before they make one vector of it."""
+"""Token features of image and text towers: their last hidden states, before pooling."""
 
 from typing import Any
 
@@ -22,11 +22,13 @@ class TokenTowers(nn.Module):
         encoder: The model.
 
     Raises:
-        ConfigError: If a tower cannot say what it knows of each token; names it.
+        ConfigError: If a tower does not give token features; the message names it.
     """
 
     mean: Tensor
+    """Mean of the pixel normalisation."""
     std: Tensor
+    """Standard deviation of the pixel normalisation."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -47,25 +49,25 @@ class TokenTowers(nn.Module):
         self.text_width: int = text_BLT.shape[2]
 
     def image_tokens(self, pixels_BHHC: Tensor) -> Tensor:
-        """Return the tokens of prepared images, uint8 as ``Preparation`` gives. Shape [B, P, I]."""
+        """Return the tokens of preprocessed uint8 images, from ``Preparation``. Shape [B, P, I]."""
         values_BCHH = pixels_BHHC.permute(0, 3, 1, 2).to(torch.float32).div_(255)
         values_BCHH = values_BCHH.sub_(self.mean).div_(self.std)
         visual: Any = self.visual
         if isinstance(visual, VisionTransformer):
             tokens_BPI: Tensor = visual.transformer(visual._embeds(values_BCHH))
             return tokens_BPI if visual.final_ln_after_pool else visual.ln_post(tokens_BPI)
-        found: Tensor = visual.trunk.forward_features(values_BCHH)
-        if found.ndim == 3:
-            return found
-        channels_first = found.shape[1] == visual.trunk.num_features
-        return found.flatten(2).transpose(1, 2) if channels_first else found.flatten(1, 2)
+        features: Tensor = visual.trunk.forward_features(values_BCHH)
+        if features.ndim == 3:
+            return features
+        channels_first = features.shape[1] == visual.trunk.num_features
+        return features.flatten(2).transpose(1, 2) if channels_first else features.flatten(1, 2)
 
     def text_tokens(self, tokens_BL: Tensor, padding_BL: Tensor) -> Tensor:
         """Return the last hidden states of questions. Shape [B, L, T].
 
         Args:
-            tokens_BL: Padded to the longest with the text tower's own padding. int64.
-            padding_BL: Where a question is over. bool.
+            tokens_BL: Token ids, padded to the longest with the tokenizer's padding id. int64.
+            padding_BL: True at padding. bool.
         """
         text: Any = self.text
         if isinstance(text, HFTextEncoder):
@@ -73,7 +75,7 @@ class TokenTowers(nn.Module):
                 input_ids=tokens_BL, attention_mask=(~padding_BL).long()
             ).last_hidden_state
             return hidden_BLT
-        # As open_clip's forward, which pads to the context: its mask is cut to the longest here.
+        # As in open_clip's forward, which pads to the context; here the mask is cut to the longest.
         hidden_BLT, mask = text._embeds(tokens_BL)
         length = hidden_BLT.shape[1]
         mask = None if mask is None else mask[..., :length, :length]
@@ -82,7 +84,7 @@ class TokenTowers(nn.Module):
 
 
 def _check_image_tower(visual: nn.Module) -> bool:
-    """Return whether the first token of an image stands for all of it."""
+    """Return whether the first token of an image is a class token."""
     if isinstance(visual, VisionTransformer):
         if visual.attn_pool is not None:
             raise ConfigError(

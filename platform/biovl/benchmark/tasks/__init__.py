@@ -1,8 +1,9 @@
-"""Tasks: what is asked of a model, and how the answer is judged. Each file is a plug-in.
+"""Benchmark tasks: how a model is evaluated on a dataset. Each file is a plug-in.
 
-``Config`` of a file says which data and how; ``build(config)`` returns a ``Task``. A task never
-sees a pixel: images are embedded before, once for all tasks, and texts on demand. Of two, models
-learn before they are judged: ``vqa`` and ``fine_tune``, by jobs of their names.
+A file has a ``Config``, the settings of the task, and ``build(config)``, which returns a ``Task``.
+A task does not decode images: they are embedded before, once for all tasks, and texts on demand.
+Two tasks train the model before evaluating it, ``vqa`` and ``fine_tune``; each has a job of its
+own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,68 +20,73 @@ from biovl.benchmark.datasets import LabelledImages, Pairs, Questions
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedBenchmark:
-    """A benchmark's images as a model sees them, and the model's texts."""
+    """Image embeddings of one benchmark by one model, and access to the model's text tower."""
 
     image_ND: np.ndarray
-    """Unit rows, float32, memory-mapped; rows of NaN where an image is unreadable."""
+    """L2-normalised image embeddings, float32, memory-mapped; rows of unreadable images are NaN."""
     unreadable: Mapping[int, str]
-    """Why, by row."""
+    """Reason for each unreadable image, by row."""
     text: Callable[[Sequence[str]], np.ndarray]
-    """Unit rows of texts, float32, [M, D]; kept for later runs.
-
-    Raises BiovlError, naming the model, if it has no text tower."""
+    """Embeds texts: returns L2-normalised rows, float32, [M, D], which are cached for later runs.
+    Raises BiovlError if the model has no text tower."""
     logit_scale: float
-    """The factor on similarities; not its logarithm. 1 for a model without texts."""
+    """Factor on similarities, not its logarithm; 1 for a model without a text tower."""
     model: str
-    """What the table calls it."""
+    """Name of the model in the report."""
     has_text: bool
+    """Whether the model has a text tower."""
     context: int = 0
-    """Tokens of a text that the model sees; 0 where that is not known."""
+    """Context length of the text tower in tokens; 0 if unknown."""
     truncated: Callable[[Sequence[str]], np.ndarray] | None = None
-    """Which texts are longer; bool, [M]."""
+    """Returns which texts exceed the context length; bool, [M]. None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A number and its 95 % interval."""
+    """Value of a metric with its 95 % confidence interval."""
 
     name: str
-    """``accuracy``, ``image_to_text_recall_at_1``; a breakdown adds its part after a slash."""
+    """``accuracy``, ``image_to_text_recall_at_1`` …; for a subset of the data, followed by a slash
+    and its name."""
     value: float
+    """Value of the metric."""
     low: float
+    """Lower bound of the interval."""
     high: float
+    """Upper bound of the interval."""
     count: int
-    """Of the examples it is computed from."""
+    """Number of examples."""
     note: str = ""
+    """Remark for the report."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOutcome:
-    """What came of a task for one model."""
+    """Results of a task for one model."""
 
     scores: tuple[Score, ...]
-    """The first is the one in the summary table."""
+    """Metrics; the first one is shown in the summary table."""
     predictions: pa.Table
-    """A row per example, in the order of the data: ``id`` and enough to compute every score again.
-
-    A column with the name of a score holds that score's value for each example (null where it has
-    none), so that the score is the mean: two models are compared by such columns, pairwise."""
+    """One row per example, in the order of the data: ``id``, and what is needed to compute every
+    metric again. A column named after a metric has its value per example (null if the example does
+    not count), and the metric is the mean of the column. Models are compared on such columns with
+    paired tests."""
     plots: Mapping[str, bytes] = field(default_factory=dict)
-    """PNG by file name without its ending."""
+    """PNG files by name, without extension."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-ready: what a reader of the scores must know."""
+    """JSON-serialisable details of the evaluation for the report."""
 
 
 class Task(Protocol):
-    """Made by ``build(config)`` of a plug-in; travels as its description, not as itself."""
+    """A benchmark task, returned by a plug-in's ``build(config)``; workers receive its settings."""
 
     needs_text: bool
-    """Whether texts are embedded: a model without a text tower is refused before any work."""
+    """Whether the task embeds texts: models without a text tower are rejected before any work."""
 
     def data(self) -> LabelledImages | Pairs | Questions:
-        """Return what is asked about; opens files, decodes no image."""
+        """Return the dataset; opens files, but decodes no image."""
         ...
 
     def evaluate(self, data: Any, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Judge a model by its vectors; ``data`` is what ``data()`` returns."""
+        """Evaluate a model by its embeddings of ``data``, the result of ``data()``."""
         ...

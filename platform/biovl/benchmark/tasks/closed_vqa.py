@@ -1,14 +1,14 @@
-"""Closed visual questions: the option whose caption is nearest to the image.
+"""Closed visual question answering: the model chooses the option with the nearest caption.
 
-Images of classes are asked about with the captions of all classes, in two variations; accuracy is
-the mean over both. Sets that are questions already are taken as they are, in the authors' captions
-where they hold them, as far as they can be asked (``datasets/choices.py``); of several tasks there
-is the mean over tasks, too, which BIOMEDICA reports. ``choices`` says how options are ordered and
-ties are broken.
+For images with classes, the options are the captions of all classes in two wordings; accuracy is
+the mean over the wordings. Datasets of multiple-choice questions are used as published, with the
+authors' captions if present; unusable questions are left out (``datasets/choices.py``). If there
+are several tasks, the mean over tasks is reported as well, as in BIOMEDICA. See ``choices`` for the
+order of options and for ties.
 
 Source:
     Lozano et al. 2025 (BIOMEDICA), arXiv:2501.07171, section 16.1. Its captions are not published:
-    unless they are given, classes are put into the two templates of BiomedCLIP's table 10.
+    unless captions are set, class names are put into the two templates of BiomedCLIP's table 10.
 """
 
 from collections.abc import Mapping
@@ -32,19 +32,21 @@ UNREADABLE = "the image is unreadable"
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What is asked, and in which words."""
+    """Settings of closed VQA: data, and captions of the options."""
 
     data: str | Plugin
-    """Images with classes, or questions: where they are, or their description
-    (``{"name": "choices", "path": "…"}``)."""
+    """Images with classes, or multiple-choice questions: a folder, or a dataset plug-in with its
+    settings (``{"name": "choices", "path": "…"}``)."""
     captions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By class, as many variations of each; empty puts classes into the templates."""
+    """Captions by class, the same number of wordings for each; empty: ``templates`` with the class
+    names."""
     templates: tuple[str, ...] = ("this is an image of {}", "{} presented in image")
-    """A variation each, with one ``{}`` for the class; of classes without captions."""
+    """Caption templates with one ``{}`` for the class name, one per wording; used if ``captions``
+    is empty."""
     seed: int = 0
-    """Of the order of options, and of the intervals."""
+    """Seed of the order of options, and of the confidence intervals."""
     resamples: int = bootstrap.RESAMPLES
-    """Of the intervals."""
+    """Bootstrap resamples of the confidence intervals."""
 
 
 def build(config: Config) -> "ClosedVqa":
@@ -53,7 +55,7 @@ def build(config: Config) -> "ClosedVqa":
 
 
 class ClosedVqa:
-    """A task."""
+    """Closed visual question answering, see ``Config``."""
 
     needs_text = True
 
@@ -61,51 +63,52 @@ class ClosedVqa:
         self.config = config
 
     def data(self) -> Choices:
-        """Return the questions, with their options in the order they are asked in.
+        """Return the questions, with their options in random order.
 
         Raises:
-            ArtifactError: If the data is something else, or has no images of test.
-            ConfigError: If the captions are not those of its classes.
+            ArtifactError: If the data has neither classes nor options, or no images in the split
+                test.
+            ConfigError: If the captions do not match the classes.
         """
-        found = opened(self.config.data)
-        if isinstance(found, LabelledImages):
-            given = self.config.captions or {
+        data = opened(self.config.data)
+        if isinstance(data, LabelledImages):
+            captions = self.config.captions or {
                 name: tuple(filled(template, name) for template in self.config.templates)
-                for name in found.classes
+                for name in data.classes
             }
-            found = choices.of_classes(only(found, "test"), given)
-        if not isinstance(found, Choices):
+            data = choices.of_classes(only(data, "test"), captions)
+        if not isinstance(data, Choices):
             raise ArtifactError(
                 f"{self.config.data} has neither classes nor options: it holds "
-                f"{type(found).__name__}"
+                f"{type(data).__name__}"
             )
-        return choices.permuted(found, self.config.seed)
+        return choices.permuted(data, self.config.seed)
 
     def evaluate(self, data: Choices, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Answer by the nearest option.
+        """Answer every question with the nearest option, and compute accuracies.
 
         Raises:
             ArtifactError: If no image is readable.
         """
         chosen_VE = choices.answered(data, embedded.image_ND, embedded.text(data.texts))
-        asked = chosen_VE[0] >= 0
-        if not asked.any():
+        is_answered = chosen_VE[0] >= 0
+        if not is_answered.any():
             raise ArtifactError(f"no image of {data.name} is readable")
         right_VE = (chosen_VE == data.answer_VE).astype(np.float64)
         values = {"accuracy": right_VE.mean(0)}
         if len(right_VE) > 1:
             values |= {f"accuracy/captions {v + 1}": row for v, row in enumerate(right_VE)}
-        counted = dict.fromkeys(values, asked)
+        counted = dict.fromkeys(values, is_answered)
         groups = set(data.groups)
         for group in sorted(groups - {""}) if len(groups) > 1 else ():
             values[f"accuracy/{group}"] = values["accuracy"]
-            counted[f"accuracy/{group}"] = asked & (np.array(data.groups) == group)
+            counted[f"accuracy/{group}"] = is_answered & (np.array(data.groups) == group)
         scores = [
             self._score(name, values[name][counted[name]]) for name in values if counted[name].any()
         ]
-        of_tasks = self._mean_of_tasks(values["accuracy"], np.array(data.groups), asked)
+        of_tasks = self._mean_of_tasks(values["accuracy"], np.array(data.groups), is_answered)
         scores[1:1] = [] if of_tasks is None else [of_tasks]
-        unreadable = int((~asked).sum())
+        unreadable = int((~is_answered).sum())
         left_out = {**data.left_out, **({UNREADABLE: unreadable} if unreadable else {})}
         table = _predictions(data, chosen_VE)
         for name, value_E in values.items():
@@ -119,36 +122,38 @@ class ClosedVqa:
     def _mean_of_tasks(
         self, right_E: np.ndarray, task_E: np.ndarray, asked_E: np.ndarray
     ) -> Score | None:
-        """Return the mean over tasks, equally important; None if there is one."""
+        """Return the unweighted mean of the tasks' accuracies; None if there is only one task."""
         names, number_E = np.unique(task_E[asked_E], return_inverse=True)
         if len(names) < 2:
             return None
-        found = np.stack([number_E.astype(np.float64), right_E[asked_E]], axis=1)
-        known = bootstrap.estimate(
-            found, mean_of_tasks, resamples=self.config.resamples, seed=self.config.seed
+        answers_K2 = np.stack([number_E.astype(np.float64), right_E[asked_E]], axis=1)
+        estimate = bootstrap.estimate(
+            answers_K2, mean_of_tasks, resamples=self.config.resamples, seed=self.config.seed
         )
         return Score(
             name="accuracy_mean_of_tasks",
-            value=known.value,
-            low=known.low,
-            high=known.high,
-            count=len(found),
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            count=len(answers_K2),
             note=f"{len(names)} tasks",
         )
 
     def _score(self, name: str, values: np.ndarray) -> Score:
-        known = bootstrap.estimate(values, resamples=self.config.resamples, seed=self.config.seed)
+        estimate = bootstrap.estimate(
+            values, resamples=self.config.resamples, seed=self.config.seed
+        )
         return Score(
-            name=name, value=known.value, low=known.low, high=known.high, count=len(values)
+            name=name, value=estimate.value, low=estimate.low, high=estimate.high, count=len(values)
         )
 
 
 def mean_of_tasks(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the mean over tasks of the mean of their answers. Shape [R].
+    """Return the unweighted mean over tasks of their mean accuracy, per resample. Shape [R].
 
     Args:
-        answers_K2: The task, as a number, and how right the answer is.
-        weights_RK: How often each counts. Tasks that none is of do not count.
+        answers_K2: Task number, and 1 or 0 for a right or wrong answer (the mean over wordings).
+        weights_RK: How often each answer is in each resample. Tasks without answers do not count.
     """
     task_KT = answers_K2[:, :1] == np.unique(answers_K2[:, 0])
     count_RT = weights_RK @ task_KT
@@ -159,7 +164,7 @@ def mean_of_tasks(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
 
 def _predictions(data: Choices, chosen_VE: np.ndarray) -> pa.Table:
-    """Return the options of each variation as they were asked, the right and the chosen place."""
+    """Return the options of each wording in the order used, the right one and the predicted one."""
     columns: dict[str, pa.Array] = {
         "id": pa.array(data.ids, pa.string()),
         "question": pa.array(data.questions, pa.string()),

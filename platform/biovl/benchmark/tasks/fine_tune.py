@@ -1,14 +1,15 @@
-"""What a model's image tower learns of classes when all of it is trained, with few labels and all.
+"""Fine-tuning: accuracy of the image tower after training all of it, with few labels and with all.
 
-The same draws as those of ``linear_probe``, judged in the same way; instead of a regression on
-vectors, the tower and a new head are trained (``tuning``). The rate is chosen on the split val, or
-where there is none, on a fifth of the images that were drawn, after which all of these are trained
-on. The last epoch is judged; test decides nothing.
+Training images are drawn and results are evaluated as in ``linear_probe``; but instead of a
+regression on embeddings, the tower and a new head are trained (``fine_tuning``). The learning rate
+is selected on the split val, or, if there is none, on a fifth of the drawn images, after which the
+model is trained on all of them. The last epoch is evaluated; the split test is never used for
+selection.
 
 Source:
     Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 3 C and D, by ELEVATER
-    (arXiv:2204.08790), whose full fine-tuning reports the best epoch on test; AdamW, its decay and
-    rates about 3e-5 are those of WiSE-FT (arXiv:2109.01903).
+    (arXiv:2204.08790), whose full fine-tuning reports the best epoch on test; AdamW, its weight
+    decay and learning rates of about 3e-5 are those of WiSE-FT (arXiv:2109.01903).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,17 +30,18 @@ from biovl.core.plugins import Plugin
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which images, how many of their labels, and the training."""
+    """Settings of fine-tuning: data, numbers of labels, training."""
 
     data: str | Plugin
-    """Images with classes and splits: where they are, or their description."""
+    """Images with classes and splits: a folder, or a dataset plug-in with its settings."""
     fractions: tuple[float, ...] = (1.0,)
-    """Shares of the training images of each class, at least one image of each."""
+    """Shares of the training images to draw per class, at least one image per class."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Of the draws and of the order of images. All training images are one draw."""
+    """Seeds of the draws and of the order of images. With a share of 1 there is a single draw."""
     tuning: TuningConfig = field(default_factory=TuningConfig)
+    """Settings of the training."""
     resamples: int = bootstrap.RESAMPLES
-    """Of the intervals."""
+    """Bootstrap resamples of the confidence intervals."""
 
     def __post_init__(self) -> None:
         few_shot.check(self.fractions, self.seeds)
@@ -47,16 +49,19 @@ class Config:
 
 @dataclass(frozen=True)
 class FineTuneRun:
-    """One training of a model."""
+    """One training run of a model."""
 
     draw: Draw
+    """Training images: share and seed."""
     lr: float
+    """Peak learning rate."""
     held_out: bool
-    """Whether a fifth of the draw is kept to judge by; then test is not asked."""
+    """Whether a fifth of the draw is held out for validation; such a run is not evaluated on
+    test."""
 
     @property
     def name(self) -> str:
-        """What its results are kept under."""
+        """Name of the folder of its results."""
         part = "-held-out" if self.held_out else ""
         return f"{self.draw.fraction:.6g}-{self.draw.seed}-{self.lr:g}{part}"
 
@@ -67,7 +72,7 @@ def build(config: Config) -> "FineTune":
 
 
 class FineTune:
-    """A task whose models are trained first: ``fine_tune_job.py`` does, and calls ``judge``."""
+    """Fine-tuning, see ``Config``. ``fine_tune_job.py`` trains the models and calls ``judge``."""
 
     needs_text = False
 
@@ -78,12 +83,12 @@ class FineTune:
         """Return the images of all splits.
 
         Raises:
-            ArtifactError: If there is nothing to train on or to judge by.
+            ArtifactError: If the split train or test has no images.
         """
         return few_shot.labelled(self.config.data, "fine-tuning")
 
     def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Refuse: vectors do not learn.
+        """Raise an error: this task needs training and cannot be evaluated on embeddings.
 
         Raises:
             ConfigError: Always.
@@ -96,7 +101,7 @@ class FineTune:
     def judge(
         self, data: LabelledImages, embedded: EmbeddedBenchmark, learnt: Sequence[Learnt]
     ) -> TaskOutcome:
-        """Score what trained models said of test, in the order of the draws."""
+        """Compute metrics from predictions of trained models on test, in the order of the draws."""
         rows = few_shot.readable_rows(data, np.asarray(embedded.image_ND))
         return few_shot.outcome(
             *(data, rows, learnt),
@@ -105,41 +110,46 @@ class FineTune:
         )
 
     def draws(self) -> list[Draw]:
-        """Return what is learnt from."""
+        """Return the draws of training images: shares and seeds."""
         return few_shot.draws(self.config.fractions, self.config.seeds)
 
     def tries(self, data: LabelledImages, rows: Mapping[str, np.ndarray]) -> list[FineTuneRun]:
-        """Return the trainings that choose a rate, where there is one to choose and by what."""
-        found = []
+        """Return the runs that select a learning rate; none with a single rate or no validation."""
+        runs = []
         for draw in self.draws():
             for lr in self.config.tuning.lrs:
                 training = FineTuneRun(draw, lr, held_out=not len(rows["val"]))
                 if len(self.config.tuning.lrs) > 1 and len(self.parts(data, rows, training)[1]):
-                    found.append(training)
-        return found
+                    runs.append(training)
+        return runs
 
     def chosen(
         self, tried: Mapping[FineTuneRun, tuple[float, float] | None]
     ) -> list[tuple[FineTuneRun, dict[str, float]]]:
-        """Return the training of each draw that is judged, and the accuracies it was chosen by.
+        """Return the final run of each draw, and the validation accuracies that it was selected by.
 
         Args:
-            tried: Accuracy and log-likelihood of validation images; None if the loss was no number.
+            tried: Validation accuracy and log-likelihood by run; None if the loss was NaN or Inf.
         """
-        found = []
+        runs = []
         for draw in self.draws():
-            own = {one.lr: told for one, told in tried.items() if one.draw == draw and told}
+            by_rate = {
+                one.lr: validated
+                for one, validated in tried.items()
+                if one.draw == draw and validated
+            }
             rates = sorted(self.config.tuning.lrs)
-            # Of equally accurate ones the likeliest, as the probe's C; the middle of untried ones.
-            lr = max(own, key=lambda lr: own[lr], default=rates[len(rates) // 2])
-            accuracies = {f"{lr:g}": told[0] for lr, told in sorted(own.items())}
-            found.append((FineTuneRun(draw, lr, held_out=False), accuracies))
-        return found
+            # Ties go to the higher log-likelihood, as for C of the probe; without validation, the
+            # middle rate is used.
+            lr = max(by_rate, key=lambda lr: by_rate[lr], default=rates[len(rates) // 2])
+            accuracies = {f"{lr:g}": validated[0] for lr, validated in sorted(by_rate.items())}
+            runs.append((FineTuneRun(draw, lr, held_out=False), accuracies))
+        return runs
 
     def parts(
         self, data: LabelledImages, rows: Mapping[str, np.ndarray], training: FineTuneRun
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows that a training learns from, and those it is validated on."""
+        """Return the rows that a run trains on, and those it is validated on."""
         draw, train_N = training.draw, rows["train"]
         drawn_T = train_N[probe.drawn(data.labels[train_N], draw.fraction, seed=draw.seed)]
         if not training.held_out:

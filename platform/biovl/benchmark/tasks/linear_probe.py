@@ -1,13 +1,13 @@
-"""How much a linear layer reads off a model's image vectors, with few labels and with all.
+"""Linear probing: logistic regression on a model's image embeddings, with few labels and with all.
 
-Of the training images 1 %, 10 % and 100 % of each class are drawn, for several seeds; a logistic
-regression is fitted on their vectors (``probe``) and judged on test (``few_shot``). C is chosen on
-the split val, or where there is none, within the images that were drawn; test decides nothing. What
-comes of training the whole image tower is ``fine_tune``.
+1 %, 10 % and 100 % of the training images of each class are drawn, with several seeds; a logistic
+regression is fitted on their embeddings (``probe``) and evaluated on test (``few_shot``). C is
+selected on the split val, or, if there is none, by cross-validation on the drawn images; the split
+test is never used for selection. For training the whole image tower see ``fine_tune``.
 
 Source:
-    Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 3 C and D, which leaves the fit to
-    ELEVATER: that reports the best epoch on test, which this does not.
+    Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 3 C and D, which follows ELEVATER: that
+    reports the best epoch on test, this does not.
 """
 
 from collections.abc import Mapping
@@ -27,18 +27,19 @@ from biovl.core.plugins import Plugin
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which images, and how many of their labels."""
+    """Settings of linear probing: data, and numbers of labels."""
 
     data: str | Plugin
-    """Images with classes and splits: where they are, or their description."""
+    """Images with classes and splits: a folder, or a dataset plug-in with its settings."""
     fractions: tuple[float, ...] = (0.01, 0.1, 1.0)
-    """Shares of the training images of each class, at least one image of each."""
+    """Shares of the training images to draw per class, at least one image per class."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Of the draws. All training images are one draw."""
+    """Seeds of the draws. With a share of 1 there is a single draw."""
     strengths: tuple[float, ...] = probe.STRENGTHS
-    """Values of C to choose from; features are scaled, ``probe.Scaling``."""
+    """Candidate values of C, the inverse regularisation strength; features are scaled, see
+    ``probe.Scaling``."""
     resamples: int = bootstrap.RESAMPLES
-    """Of the intervals."""
+    """Bootstrap resamples of the confidence intervals."""
 
     def __post_init__(self) -> None:
         few_shot.check(self.fractions, self.seeds)
@@ -52,7 +53,7 @@ def build(config: Config) -> "LinearProbe":
 
 
 class LinearProbe:
-    """A task."""
+    """Linear probing, see ``Config``."""
 
     needs_text = False
 
@@ -63,12 +64,12 @@ class LinearProbe:
         """Return the images of all splits.
 
         Raises:
-            ArtifactError: If there is nothing to train on or to judge by.
+            ArtifactError: If the split train or test has no images.
         """
         return few_shot.labelled(self.config.data, "a linear probe")
 
     def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Fit and judge a probe for every share and seed."""
+        """Fit and evaluate a probe for every share and seed."""
         feature_ND = np.asarray(embedded.image_ND, np.float32)
         rows = few_shot.readable_rows(data, feature_ND)
         learnt = [

@@ -1,11 +1,12 @@
-"""Public pairs in the place of private images: do they say the same?
+"""Proxy analysis: do the nearest public images have the same findings as private images?
 
-For each private image the nearest public images are found; the findings that a labeller reads in
-the private report are compared with those it reads in the public captions.
+For each private image the nearest public images are retrieved. The findings that a labeller
+extracts from the private report are compared with those it extracts from the public captions.
 
-A finding is positive or not: uncertain, negative and blank are not. Of several neighbours at least
-half must have it. Public images that are equally near are drawn from, so a model to which all are
-alike does what drawing at random does; what that scores stands in the notes.
+A finding is positive or not: uncertain, negative and unmentioned findings are not. With several
+neighbours, at least half must have it. Ties between equally near public images are broken at
+random, so a model with constant embeddings scores like a random draw; the frequencies of the
+findings among the public images are in the notes.
 
 Source:
     Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 5 and "Privacy-preserving proprietary
@@ -39,23 +40,24 @@ _COLUMNS = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which images stand for which."""
+    """Settings of the proxy analysis: private images, public images, labeller."""
 
     private: str | Plugin
-    """Images with reports: where they are, or their description."""
+    """Images with reports: a folder, or a dataset plug-in with its settings."""
     public: str | Plugin
-    """Pairs to choose from, such as a corpus' train split
-    (``{"name": "corpus", "path": "…", "split": "train"}``)."""
+    """Image-text pairs to retrieve from, such as a corpus' train split (``{"name": "corpus",
+    "path": "…", "split": "train"}``)."""
     neighbours: int = 1
-    """Public images that speak for a private one."""
+    """Number of nearest public images per private image."""
     labeller: str = OUR_LABELLER
-    """What reads texts, ``module:function`` of a ``findings.Labeller``."""
+    """Function that extracts findings from a text, as ``module:function``; see
+    ``chexpert_findings.Labeller``."""
     findings: tuple[str, ...] = FINDINGS
-    """Those that are compared."""
+    """Findings to compare."""
     seed: int = 0
-    """Of draws from equally near images, and of the intervals."""
+    """Seed of the random choice between equally near images, and of the confidence intervals."""
     resamples: int = bootstrap.RESAMPLES
-    """Of the intervals."""
+    """Bootstrap resamples of the confidence intervals."""
 
     def __post_init__(self) -> None:
         if self.neighbours < 1:
@@ -68,7 +70,7 @@ def build(config: Config) -> "Proxy":
     """Return the task.
 
     Raises:
-        ConfigError: If there is no such labeller, or ours knows no such finding.
+        ConfigError: If the labeller does not exist, or the default labeller has no such finding.
     """
     known = {class_names.normalize(name) for name in (*FINDINGS, NO_FINDING)}
     unknown = [name for name in config.findings if class_names.normalize(name) not in known]
@@ -83,14 +85,14 @@ def build(config: Config) -> "Proxy":
 def _labeller(name: str) -> Labeller:
     module, _, function = name.partition(":")
     try:
-        found: Labeller = getattr(importlib.import_module(module), function)
+        labeller: Labeller = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"there is no labeller {name!r} (module:function): {error}") from error
-    return found
+    return labeller
 
 
 class Proxy:
-    """A task."""
+    """Proxy analysis, see ``Config``."""
 
     needs_text = False
 
@@ -99,13 +101,13 @@ class Proxy:
         self.labeller = labeller
 
     def data(self) -> Pairs:
-        """Return the private pairs and the public ones behind them, told apart by ``set``."""
+        """Return the private pairs, then the public ones; column ``set`` distinguishes them."""
         private = opening.pairs(self.config.private)
         public = opening.pairs(self.config.public)
         return joined(private, public)
 
     def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Compare the findings of private images with those of their neighbours.
+        """Compare the findings of private images with those of their nearest public images.
 
         Raises:
             ArtifactError: If too few images are readable.
@@ -117,7 +119,7 @@ class Proxy:
         if not len(private_N) or len(public_N) < self.config.neighbours:
             raise ArtifactError(
                 f"{data.name} has {len(private_N)} private images and {len(public_N)} public ones "
-                f"that are readable; {self.config.neighbours} neighbours are asked for"
+                f"that are readable; {self.config.neighbours} neighbours are requested"
             )
         near_PK, similarity_PK = nearest(
             np.asarray(embedded.image_ND[private_N], np.float32),
@@ -129,8 +131,8 @@ class Proxy:
         positive_ML = np.array(states, bool).reshape(len(states), -1)
         has_PL = positive_ML[data.text_of_image[private_N]]
         public_QL = positive_ML[data.text_of_image[public_N]]
-        said_PL = public_QL[near_PK].mean(axis=1) >= 0.5
-        scores = self._scores(has_PL, said_PL)
+        predicted_PL = public_QL[near_PK].mean(axis=1) >= 0.5
+        scores = self._scores(has_PL, predicted_PL)
         unreadable = {
             name: int((part & ~readable_N).sum())
             for name, part in ((PRIVATE, is_private_N), (PUBLIC, ~is_private_N))
@@ -138,14 +140,14 @@ class Proxy:
         return TaskOutcome(
             scores=scores,
             predictions=self._predictions(
-                data, private_N, public_N[near_PK], similarity_PK, has_PL, said_PL
+                data, private_N, public_N[near_PK], similarity_PK, has_PL, predicted_PL
             ),
             notes={
                 "unreadable": unreadable,
                 "left_out": dict(data.left_out),
                 "public_images": len(public_N),
                 "private_with": self._counted(has_PL),
-                # What a neighbour drawn at random has: the recall of chance.
+                # Recall of a random neighbour.
                 "public_share": {
                     name: float(share)
                     for name, share in zip(self.config.findings, public_QL.mean(0), strict=True)
@@ -158,8 +160,8 @@ class Proxy:
 
     def _positive(self, text: str) -> list[bool]:
         states = {class_names.normalize(k): state for k, state in self.labeller(text).items()}
-        wanted = map(class_names.normalize, self.config.findings)
-        return [states.get(name) == "positive" for name in wanted]
+        names = map(class_names.normalize, self.config.findings)
+        return [states.get(name) == "positive" for name in names]
 
     def _counted(self, has_PL: np.ndarray) -> dict[str, int]:
         return {
@@ -167,32 +169,32 @@ class Proxy:
             for name, count in zip(self.config.findings, has_PL.sum(0), strict=True)
         }
 
-    def _scores(self, has_PL: np.ndarray, said_PL: np.ndarray) -> tuple[Score, ...]:
-        """Return macro scores, then those of each finding that a private report has."""
-        found, asked = [], {"": np.flatnonzero(has_PL.any(0))}
-        if not len(asked[""]):
+    def _scores(self, has_PL: np.ndarray, predicted_PL: np.ndarray) -> tuple[Score, ...]:
+        """Return macro metrics, then those of each finding that occurs in a private report."""
+        scores, columns_of = [], {"": np.flatnonzero(has_PL.any(0))}
+        if not len(columns_of[""]):
             raise ArtifactError("no private report has a positive finding: nothing is compared")
-        asked |= {f"/{self.config.findings[at]}": np.array([at]) for at in asked[""]}
-        for part, columns in asked.items():
-            both = np.concatenate([has_PL[:, columns], said_PL[:, columns]], axis=1)
+        columns_of |= {f"/{self.config.findings[at]}": np.array([at]) for at in columns_of[""]}
+        for part, columns in columns_of.items():
+            both = np.concatenate([has_PL[:, columns], predicted_PL[:, columns]], axis=1)
             for name, measure in (("f1", f1), ("recall", recall), ("precision", precision)):
-                known = bootstrap.estimate(
+                estimate = bootstrap.estimate(
                     both.astype(np.int8),
                     measure,
                     resamples=self.config.resamples,
                     seed=self.config.seed,
                 )
-                found.append(
+                scores.append(
                     Score(
                         name=name + part,
-                        value=known.value,
-                        low=known.low,
-                        high=known.high,
+                        value=estimate.value,
+                        low=estimate.low,
+                        high=estimate.high,
                         count=len(both),
                         note=f"{int(has_PL[:, columns].sum())} positive",
                     )
                 )
-        return tuple(found)
+        return tuple(scores)
 
     def _predictions(
         self,
@@ -201,9 +203,9 @@ class Proxy:
         near_PK: np.ndarray,
         similarity_PK: np.ndarray,
         has_PL: np.ndarray,
-        said_PL: np.ndarray,
+        predicted_PL: np.ndarray,
     ) -> pa.Table:
-        """Return neighbours and findings of each private image; recall by finding as a column."""
+        """Return nearest neighbours and findings of each private image, and recall by finding."""
 
         def names(positive_PL: np.ndarray) -> pa.Array:
             rows = [[self.config.findings[at] for at in np.flatnonzero(row)] for row in positive_PL]
@@ -214,17 +216,17 @@ class Proxy:
             "neighbours": pa.array([[data.ids[at] for at in row] for row in near_PK]),
             "similarity": pa.array(similarity_PK.tolist(), pa.list_(pa.float32())),
             "findings": names(has_PL),
-            "predicted": names(said_PL),
+            "predicted": names(predicted_PL),
         }
         for at, name in enumerate(self.config.findings):
             if has_PL[:, at].any():
-                right = pa.array(said_PL[:, at].astype(np.float64), mask=~has_PL[:, at])
+                right = pa.array(predicted_PL[:, at].astype(np.float64), mask=~has_PL[:, at])
                 columns[f"recall/{name}"] = right
         return pa.table(columns)
 
 
 def joined(private: Pairs, public: Pairs) -> Pairs:
-    """Return both as one, the private first; their vectors are shared with other tasks."""
+    """Return both sets as one, the private pairs first; embeddings are shared with other tasks."""
     both = (private, public)
     names = (PRIVATE, PUBLIC)
     left_out = {
@@ -248,13 +250,13 @@ def joined(private: Pairs, public: Pairs) -> Pairs:
 def nearest(
     private_PD: np.ndarray, public_QD: np.ndarray, k: int, *, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k nearest public rows of each private one, the nearest first. [P, K] twice.
+    """Return rows and similarities of the k nearest public images, nearest first. Both [P, K].
 
     Args:
-        private_PD: Unit rows.
-        public_QD: Unit rows, at least k.
-        k: How many.
-        seed: Of the draw between rows that are equally near.
+        private_PD: L2-normalised embeddings.
+        public_QD: L2-normalised embeddings, at least k.
+        k: Number of neighbours.
+        seed: Seed of the random choice between equally near rows.
     """
     rng = np.random.default_rng(seed)
     rows, similarities = [], []
@@ -264,8 +266,8 @@ def nearest(
         key_pK = np.zeros((len(some_pD), 0))
         for first in range(0, len(public_QD), _COLUMNS):
             key_pq = some_pD @ public_QD[first : first + _COLUMNS].T
-            # Rows of one step of the grid change places by chance, others do not: what rounding
-            # makes of equal rows is the same in all of a column and would decide for all queries.
+            # Similarities are rounded to steps of TIE; ties within a step are broken at random.
+            # Otherwise rounding errors, equal in a whole column, would decide ties for all queries.
             key_pq = np.rint(key_pq.astype(np.float64) / TIE) + rng.random(key_pq.shape)
             at_pk = np.argpartition(-key_pq, min(k, key_pq.shape[1]) - 1, axis=1)[:, :k]
             key_pK = np.concatenate([key_pK, np.take_along_axis(key_pq, at_pk, 1)], axis=1)
@@ -279,33 +281,38 @@ def nearest(
 
 
 def f1(both_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return macro F1 over findings that are there or said; columns are those two, side by side."""
-    hit_RL, has_RL, said_RL = _counts(both_K, weights_RK)
-    return _macro(2 * hit_RL, has_RL + said_RL)
+    """Return macro F1 per resample. Shape [R].
+
+    Args:
+        both_K: Findings of the private reports, then the predicted ones, as 0 or 1. Shape [K, 2L].
+        weights_RK: How often each row is in each resample.
+    """
+    hit_RL, has_RL, predicted_RL = _counts(both_K, weights_RK)
+    return _macro(2 * hit_RL, has_RL + predicted_RL)
 
 
 def recall(both_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return macro recall over findings that are there."""
+    """Return macro recall per resample; arguments as in ``f1``."""
     hit_RL, has_RL, _ = _counts(both_K, weights_RK)
     return _macro(hit_RL, has_RL)
 
 
 def precision(both_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return macro precision; a finding that is there and never said has 0."""
-    hit_RL, has_RL, said_RL = _counts(both_K, weights_RK)
-    return _macro(hit_RL, np.where(has_RL > 0, np.maximum(said_RL, 1), said_RL))
+    """Return macro precision per resample; a finding that occurs but is never predicted has 0."""
+    hit_RL, has_RL, predicted_RL = _counts(both_K, weights_RK)
+    return _macro(hit_RL, np.where(has_RL > 0, np.maximum(predicted_RL, 1), predicted_RL))
 
 
 def _counts(
     both_K: np.ndarray, weights_RK: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     both = both_K.astype(np.float64)
-    has_KL, said_KL = np.split(both, 2, axis=1)
-    return weights_RK @ (has_KL * said_KL), weights_RK @ has_KL, weights_RK @ said_KL
+    has_KL, predicted_KL = np.split(both, 2, axis=1)
+    return weights_RK @ (has_KL * predicted_KL), weights_RK @ has_KL, weights_RK @ predicted_KL
 
 
 def _macro(part_RL: Sequence[float] | np.ndarray, whole_RL: np.ndarray) -> np.ndarray:
-    """Return the mean of the shares that have a whole; NaN where none has."""
+    """Return the mean of the quotients with a positive denominator; NaN if there is none."""
     share_RL = np.divide(part_RL, whole_RL, out=np.zeros_like(whole_RL), where=whole_RL > 0)
     counted_R = (whole_RL > 0).sum(1)
     mean_R: np.ndarray = np.divide(

@@ -1,14 +1,14 @@
-"""Retrieval: the text of an image among all texts, and an image of a text among all images.
+"""Cross-modal retrieval: image to text and text to image.
 
-Every pair is a query in both directions against the whole pool, exactly. Texts that are equal are
-one target, and a text is found with any of its images (``shared_texts``); ties are shared out
-(``metrics.recall_at_k``). Scores are broken down by the length of texts, by concept and by licence,
-each within the same pool.
+Every pair is a query in both directions against the whole pool, with exact search. Equal texts are
+one target, and a text query may retrieve any of its images (``shared_texts``); for ties see
+``metrics.recall_at_k``. Scores are also reported by text length, concept and licence, each against
+the same pool.
 
 Source:
     BiomedCLIP (arXiv:2303.00915), figure 2: recall at 1, 5, 10 of 725,739 pairs. BIOMEDICA
     (arXiv:2501.07171), sections 5 and 16.2: recall at 1, 10, 100, and performance by caption
-    length, whose bins it does not print; those here are cut at the windows of its models.
+    length, whose bins it does not print; those here end at the context lengths of its models.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,8 +32,8 @@ from biovl.models.clip_tokens import clip_token_counts
 KS = (1, 5, 10, 50, 100)
 
 TOKENS = ((1, 16), (17, 32), (33, 75), (76, 152), (153, 510), (511, None))
-"""Bins of lengths, in CLIP's tokens without start and end: 75 is what a window of 77 sees, 152 that
-of 154, 510 that of 512. A power of two more below, where most captions are."""
+"""Bins of text length in CLIP tokens, without start and end token: 75 fit a context of 77, 152 one
+of 154, 510 one of 512. Shorter texts, the majority of captions, have narrower bins."""
 
 DIRECTIONS = ("image_to_text", "text_to_image")
 
@@ -42,20 +42,21 @@ _BY = (("global_concepts", "concept"), ("license_group", "licence"))
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which pairs, and what is reported."""
+    """Settings of retrieval: pairs and metrics."""
 
     corpus: str = ""
-    """A corpus of ours, whose test split is searched."""
+    """A corpus published by assemble, local or ``s3://``. Set either ``corpus`` or ``data``."""
     data: str | Plugin = ""
-    """Other pairs: where they are, or their description ({"name": "reports", "path": "…"})."""
+    """Other pairs: a folder, or a dataset plug-in with its settings (``{"name": "reports", "path":
+    "…"}``)."""
     split: str = "test"
-    """Of the corpus."""
+    """Split of ``corpus``: ``train``, ``val`` or ``test``."""
     ks: tuple[int, ...] = KS
-    """How many items a query may retrieve; larger than the pool are left out."""
+    """Values of k for recall@k; those larger than the pool are left out."""
     resamples: int = bootstrap.RESAMPLES
-    """Of the intervals."""
+    """Bootstrap resamples of the confidence intervals."""
     seed: int = 0
-    """Of the intervals."""
+    """Seed of the confidence intervals."""
 
     def __post_init__(self) -> None:
         if not self.ks or min(self.ks) < 1:
@@ -68,7 +69,7 @@ def build(config: Config) -> "Retrieval":
 
 
 class Retrieval:
-    """A task."""
+    """Cross-modal retrieval, see ``Config``."""
 
     needs_text = True
 
@@ -86,7 +87,7 @@ class Retrieval:
         return opening.pairs(Plugin("corpus", corpus))
 
     def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Search both ways; images that are unreadable are no queries and no items.
+        """Search in both directions; unreadable images are neither queries nor targets.
 
         Raises:
             ArtifactError: If no image is readable.
@@ -97,13 +98,13 @@ class Retrieval:
         own_texts, text_of_image_N = np.unique(data.text_of_image[rows], return_inverse=True)
         texts = [data.texts[number] for number in own_texts]
         text_MD = embedded.text(data.texts)[own_texts]
-        found = shared_texts.places(embedded.image_ND[rows], text_MD, text_of_image_N)
+        ranks = shared_texts.places(embedded.image_ND[rows], text_MD, text_of_image_N)
         first_of_text = np.unique(text_of_image_N, return_index=True)[1]
         ids = [[data.ids[row] for row in rows], [data.ids[rows[row]] for row in first_of_text]]
         tables = [
-            _queries(name, own, places, self.config.ks, items)
-            for name, own, places, items in zip(
-                DIRECTIONS, ids, found, (len(texts), len(rows)), strict=True
+            _queries(name, own, ranks_of, self.config.ks, items)
+            for name, own, ranks_of, items in zip(
+                DIRECTIONS, ids, ranks, (len(texts), len(rows)), strict=True
             )
         ]
         tokens_M = clip_token_counts(texts)
@@ -134,18 +135,18 @@ class Retrieval:
 
 
 def _queries(
-    direction: str, ids: Sequence[str], found: MatchRanks, ks: Sequence[int], items: int
+    direction: str, ids: Sequence[str], ranks: MatchRanks, ks: Sequence[int], items: int
 ) -> pa.Table:
-    """Return a row a query: where its match stands, and what each score says of it."""
+    """Return one row per query: the rank of its match, and its contribution to each metric."""
     columns: dict[str, Any] = {
         "id": pa.array([f"{direction}/{own}" for own in ids], pa.string()),
-        "nearer": pa.array(found.nearer_N.numpy()),
-        "tied": pa.array(found.tied_N.numpy()),
+        "nearer": pa.array(ranks.nearer_N.numpy()),
+        "tied": pa.array(ranks.tied_N.numpy()),
     }
     for k in ks:
         if k <= items:
-            columns[f"{direction}_recall_at_{k}"] = pa.array(shared_texts.hits(found, k))
-    columns[f"{direction}_mrr"] = pa.array(shared_texts.reciprocal_ranks(found))
+            columns[f"{direction}_recall_at_{k}"] = pa.array(shared_texts.hits(ranks, k))
+    columns[f"{direction}_mrr"] = pa.array(shared_texts.reciprocal_ranks(ranks))
     return pa.table(columns)
 
 
@@ -157,25 +158,25 @@ def _scores(
         if not len(some):
             continue
         for name in some.column_names[3:]:
-            found = bootstrap.estimate(
+            estimate = bootstrap.estimate(
                 some[name].to_numpy(), resamples=config.resamples, seed=config.seed
             )
             yield Score(
                 name=name + part,
-                value=found.value,
-                low=found.low,
-                high=found.high,
+                value=estimate.value,
+                low=estimate.low,
+                high=estimate.high,
                 count=len(some),
             )
         rank = 1 + some["nearer"].to_numpy() + some["tied"].to_numpy() / 2
-        found = bootstrap.estimate(
+        estimate = bootstrap.estimate(
             rank, bootstrap.median, resamples=config.resamples, seed=config.seed
         )
         yield Score(
             name=f"{direction}_median_rank{part}",
-            value=found.value,
-            low=found.low,
-            high=found.high,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
             count=len(some),
         )
 
@@ -189,12 +190,12 @@ def _broken_down(
 
 
 def _groups(tokens_N: np.ndarray, about: pa.Table) -> dict[str, np.ndarray]:
-    """Return rows by part: ``tokens 33-75``, ``concept Microscopy``, ``licence commercial``."""
-    found: dict[str, np.ndarray] = {}
+    """Return rows by subset: ``tokens 33-75``, ``concept Microscopy``, ``licence commercial``."""
+    groups: dict[str, np.ndarray] = {}
     for low, high in TOKENS:
         inside = np.flatnonzero((tokens_N >= low) & (tokens_N <= (high or np.inf)))
         if len(inside):
-            found[f"tokens {low}-{high}" if high else f"tokens {low} and more"] = inside
+            groups[f"tokens {low}-{high}" if high else f"tokens {low} and more"] = inside
     for column, name in _BY:
         if column not in about.column_names:
             continue
@@ -203,17 +204,17 @@ def _groups(tokens_N: np.ndarray, about: pa.Table) -> dict[str, np.ndarray]:
             for one in value if isinstance(value, list) else [value]:
                 values.setdefault(str(one), []).append(row)
         for one in sorted(values.keys() - {"None"}):
-            found[f"{name} {one}"] = np.array(values[one], np.int64)
-    return found
+            groups[f"{name} {one}"] = np.array(values[one], np.int64)
+    return groups
 
 
 def _parts(rows: int, groups: Mapping[str, np.ndarray]) -> pa.Array:
-    """Return the parts of each query, by which scores are broken down."""
-    found: list[list[str]] = [[] for _ in range(rows)]
+    """Return the names of the subsets that each query belongs to."""
+    parts_of: list[list[str]] = [[] for _ in range(rows)]
     for part, inside in groups.items():
         for row in inside:
-            found[row].append(part)
-    return pa.array(found, pa.list_(pa.string()))
+            parts_of[row].append(part)
+    return pa.array(parts_of, pa.list_(pa.string()))
 
 
 def _statistics(tokens_M: np.ndarray) -> dict[str, float]:

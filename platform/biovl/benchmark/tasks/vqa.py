@@ -1,10 +1,11 @@
-"""Medical visual question answering as BiomedCLIP and METER do it: a class for every answer.
+"""Medical visual question answering as in BiomedCLIP and METER: classification over answers.
 
-A module between the model's towers learns from the questions of train (``benchmark/fusion``), and
-is asked those of test; val is scored beside, and nothing is chosen by it. An answer is right if it
-is the same string, ``answers.normalised``. Whoever never met an answer in training cannot give it:
-such questions count as wrong, closed ones too (6 of VQA-RAD's 272, as published). Beside the scores
-stands what one gets who looks at nothing and gives each kind its most frequent answer.
+A fusion module between the model's towers is trained on the questions of train
+(``benchmark/fusion``) and evaluated on test; val is evaluated as well, but not used for selection.
+An answer is right if it is the same string after normalisation (``vqa_answers.normalised``). An
+answer that does not occur in training cannot be predicted: such questions count as wrong, closed
+ones too (6 of VQA-RAD's 272, as published). For comparison, the accuracy of always giving the most
+frequent answer of each kind is reported.
 
 Source:
     BiomedCLIP (arXiv:2303.00915), "Medical Visual Question Answering" and figure 4: accuracy of
@@ -31,41 +32,46 @@ from biovl.core.plugins import Plugin
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which questions, and how they are learnt."""
+    """Settings of visual question answering: questions and training."""
 
     data: str | Plugin
-    """Where VQA-RAD or SLAKE is, unpacked; or its description, which says the next three itself."""
+    """The folder of VQA-RAD or SLAKE, unpacked; or a dataset plug-in with its settings, which then
+    include the next three."""
     templated: Literal["none", "train", "all"] = "none"
-    """Of VQA-RAD: which templated questions are trained on; see ``datasets/vqa.py``."""
+    """Which templated questions of VQA-RAD to train on: ``none``, those of ``train``, or ``all``;
+    see ``datasets/vqa.py``."""
     repeated: Literal["drop", "keep"] = "drop"
-    """What becomes of questions of train that were met before or stand in test."""
+    """Whether to ``drop`` or ``keep`` training and validation questions that repeat an earlier one
+    or a test question."""
     language: str = "en"
-    """Of SLAKE."""
+    """Language of SLAKE's questions, ``en`` or ``zh``."""
     learning: LearningConfig = field(default_factory=LearningConfig)
+    """Settings of the fusion module and its training."""
     f1_tokenizer: str = ""
-    """Whose tokens F1 compares: a folder or name on the hub of a transformers tokenizer (``gpt2``,
-    as BiomedCLIP). Empty: words, as SQuAD."""
+    """Tokenizer for token-level F1: a folder or a name on the Hugging Face hub (``gpt2``, as in
+    BiomedCLIP). Empty: words, as in SQuAD."""
     resamples: int = bootstrap.RESAMPLES
-    """Of the intervals."""
+    """Bootstrap resamples of the confidence intervals."""
     seed: int = 0
-    """Of the intervals; that of the learning is ``learning.seed``."""
+    """Seed of the confidence intervals; training uses ``learning.seed``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VQAAnswers:
-    """What a trained model said. JSON-ready."""
+    """Predictions of a trained model. JSON-serialisable."""
 
     rows: Sequence[int]
-    """Numbers of the questions it was asked, those of val and test."""
+    """Indices of the questions, those of val and test."""
     predicted: Sequence[str]
+    """Predicted answer of each question."""
     probability: Sequence[float]
-    """The model's own, of the answer it gave."""
+    """The model's probability of the predicted answer."""
     classes: Sequence[str]
-    """The answers it could give, the most frequent in training first."""
+    """Answers that can be predicted, the most frequent in training first."""
     unreadable: Mapping[str, str]
-    """Why an image could not be asked about, by the image's number."""
+    """Reason for each unreadable image, by its index."""
     losses: Sequence[float]
-    """Of each epoch."""
+    """Mean training loss of each epoch."""
 
 
 def build(config: Config) -> "Vqa":
@@ -74,28 +80,28 @@ def build(config: Config) -> "Vqa":
 
 
 class Vqa:
-    """A task whose models are trained first: ``benchmark/vqa_job.py`` does, and calls ``judge``."""
+    """Visual question answering; ``benchmark/vqa_job.py`` trains the models and calls ``judge``."""
 
     needs_text = True
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.learning = config.learning
-        """What marks a task that is trained."""
+        """This attribute marks tasks that are trained by ``vqa_job.py``."""
 
     def data(self) -> Questions:
         """Return the questions."""
-        where, said = self.config.data, ("templated", "repeated", "language")
-        settings = {name: getattr(self.config, name) for name in said}
-        found = opened(
+        where, names = self.config.data, ("templated", "repeated", "language")
+        settings = {name: getattr(self.config, name) for name in names}
+        questions = opened(
             Plugin("vqa", {"path": where, **settings}) if isinstance(where, str) else where
         )
-        if not isinstance(found, Questions):
-            raise ArtifactError(f"{where} has no questions: it holds {type(found).__name__}")
-        return found
+        if not isinstance(questions, Questions):
+            raise ArtifactError(f"{where} has no questions: it holds {type(questions).__name__}")
+        return questions
 
     def evaluate(self, data: Questions, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Refuse: vectors do not answer questions.
+        """Raise an error: this task needs training and cannot be evaluated on embeddings.
 
         Raises:
             ConfigError: Always.
@@ -106,7 +112,7 @@ class Vqa:
         )
 
     def judge(self, data: Questions, answered: VQAAnswers) -> TaskOutcome:
-        """Score what a trained model said to the questions of test."""
+        """Compute the metrics of a trained model from its answers to the questions of test."""
         rows = np.array(answered.rows, np.int64)
         train = (data.splits == "train") & ~np.isin(data.image_of, _numbers(answered.unreadable))
         tokens = _tokens(self.config.f1_tokenizer)
@@ -115,7 +121,7 @@ class Vqa:
         if not is_test.any():
             raise ArtifactError(f"{data.name} has no question of the split test that can be asked")
         tested = table.filter(pa.array(is_test))
-        asked_of_val = table.filter(pa.array(data.splits[rows] == "val"))
+        validated = table.filter(pa.array(data.splits[rows] == "val"))
         scores = [
             self._score(tested, name)
             for name in tested.column_names
@@ -131,7 +137,7 @@ class Vqa:
                 np.isin(data.image_of, _numbers(answered.unreadable)).sum()
             ),
             "losses": list(answered.losses),
-            "val": {name: _mean(asked_of_val, name) for name in _SCORES if len(asked_of_val)},
+            "val": {name: _mean(validated, name) for name in _SCORES if len(validated)},
             "f1_tokens": self.config.f1_tokenizer or "words",
         }
         return TaskOutcome(scores=tuple(scores), predictions=tested, notes=notes)
@@ -139,12 +145,12 @@ class Vqa:
     def _score(self, table: pa.Table, name: str) -> Score:
         values = table[name].drop_null().to_numpy()
         settings = self.config
-        found = bootstrap.estimate(values, resamples=settings.resamples, seed=settings.seed)
+        estimate = bootstrap.estimate(values, resamples=settings.resamples, seed=settings.seed)
         return Score(
             name=name,
-            value=found.value,
-            low=found.low,
-            high=found.high,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
             count=len(values),
             note=_SCORES[name],
         )
@@ -161,7 +167,8 @@ _SCORES = {
     "token_f1/open": "",
     "token_f1/closed": "",
 }
-"""Scores in their order, and what is noted of them; columns of the predictions have their names."""
+"""Metrics in the order of the report, with their remarks; the predictions have columns of these
+names."""
 
 
 def _judged(
@@ -171,24 +178,26 @@ def _judged(
     majority: Mapping[str, str],
     tokens: Callable[[str], Sequence[Hashable]],
 ) -> pa.Table:
-    """Return a row per question asked; a column for every score, null where it does not count."""
+    """Return one row per question and a column per metric, null if the question does not count."""
     known = set(answered.classes)
     right = [vqa_answers.normalised(data.answers[row]) for row in rows]
     kinds = data.kinds[rows].tolist()
-    said = list(answered.predicted)
+    predicted = list(answered.predicted)
     scored = {
-        "accuracy": [float(p == a) for p, a in zip(said, right, strict=True)],
+        "accuracy": [float(p == a) for p, a in zip(predicted, right, strict=True)],
         "accuracy/majority": [
             float(majority.get(kind) == a) for kind, a in zip(kinds, right, strict=True)
         ],
-        "token_f1": [vqa_answers.token_f1(p, a, tokens) for p, a in zip(said, right, strict=True)],
+        "token_f1": [
+            vqa_answers.token_f1(p, a, tokens) for p, a in zip(predicted, right, strict=True)
+        ],
     }
     columns = {
         "id": pa.array([data.ids[row] for row in rows], pa.string()),
         "kind": pa.array(kinds, pa.string()),
         "question": pa.array([data.questions[row] for row in rows], pa.string()),
         "answer": pa.array(right, pa.string()),
-        "predicted": pa.array(said, pa.string()),
+        "predicted": pa.array(predicted, pa.string()),
         "predicted/probability": pa.array(list(answered.probability), pa.float64()),
         "answer_is_a_class": pa.array([answer in known for answer in right], pa.bool_()),
     }
@@ -202,12 +211,12 @@ def _judged(
 
 
 def _mean(table: pa.Table, name: str) -> float | None:
-    found: float | None = pc.mean(table[name]).as_py()
-    return found
+    mean: float | None = pc.mean(table[name]).as_py()
+    return mean
 
 
 def _majority(data: Questions, train: np.ndarray) -> dict[str, str]:
-    """Return the most frequent answer in training of each kind."""
+    """Return the most frequent training answer of each kind of question."""
     return {
         kind: vqa_answers.most_frequent(
             data.answers[row] for row in np.flatnonzero(train & (data.kinds == kind))
@@ -218,7 +227,7 @@ def _majority(data: Questions, train: np.ndarray) -> dict[str, str]:
 
 
 def _not_a_class(tested: pa.Table) -> dict[str, int]:
-    """Return how many questions of test nobody can answer rightly, by kind."""
+    """Return the number of test questions whose answer does not occur in training, by kind."""
     counts = tested.filter(pc.invert(tested["answer_is_a_class"]))["kind"].value_counts()
     return {row["values"]: row["counts"] for row in counts.to_pylist()}
 
@@ -236,5 +245,5 @@ def _tokens(name: str) -> Callable[[str], Sequence[Hashable]]:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise ArtifactError(f"f1_tokenizer {name!r} cannot be had: {error}") from error
-    # With a blank, which these tokenizers take for the beginning of a word.
+    # The leading space marks the beginning of a word for these tokenizers.
     return lambda answer: list(tokenizer.encode(f" {answer}", add_special_tokens=False))

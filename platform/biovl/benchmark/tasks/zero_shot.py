@@ -1,12 +1,12 @@
-"""Zero-shot classification: the class whose prompts are nearest to the image.
+"""Zero-shot classification: the class whose prompts are nearest the image.
 
-The vectors of a class's prompts, one a template, are averaged and made unit again. What is
-published is the similarity to each class and its probability, the softmax under the model's own
-temperature. AUROC of two classes is that of the difference of their similarities; of more, the mean
-over classes of that of its probability against all others.
+The embeddings of a class's prompts, one per template, are averaged and normalised again. The
+predictions contain the similarity to each class and its probability, the softmax at the model's own
+temperature. AUROC for two classes is computed from the difference of their similarities; for more,
+it is the mean of the one-vs-rest AUROCs of the probabilities.
 
 Source:
-    Radford et al. 2021, arXiv:2103.00020, section 3.1.4 (ensembles of prompts); BiomedCLIP
+    Radford et al. 2021, arXiv:2103.00020, section 3.1.4 (prompt ensembles); BiomedCLIP
     (arXiv:2303.00915), supplementary table 10 (classes and templates of its five benchmarks).
 """
 
@@ -28,28 +28,30 @@ from biovl.core.plugins import Plugin
 # Shapes: N images, n of them readable, C classes, T templates, D embedding.
 
 TEMPLATES = ("this is an image of {}", "{} presented in image")
-"""BiomedCLIP's; where neither templates nor the name of prompts are set."""
+"""BiomedCLIP's templates, used if neither ``templates`` nor ``prompts`` is set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which images, and the words for their classes."""
+    """Settings of zero-shot classification: images and prompts."""
 
     data: str | Plugin
-    """Images with classes: where they are, or their description."""
+    """Images with classes: a folder, or a dataset plug-in with its settings."""
     classes: Mapping[str, str] | tuple[str, ...] = ()
-    """Words for the classes by the data's names: {"lung_n": "normal lung tissue"}. A list of words
-    is matched with these names by its spelling, in any order. Empty takes the data's own names."""
+    """Class names for the prompts by the data's names: ``{"lung_n": "normal lung tissue"}``. A list
+    is matched with the data's names by spelling, in any order. Empty: the data's own names."""
     templates: tuple[str, ...] = ()
-    """Each with one {} for the class."""
+    """Prompt templates with one ``{}`` for the class name; empty: those of ``prompts``, or
+    BiomedCLIP's."""
     prompts: str = ""
-    """Classes and templates of a paper's benchmark, by name (pcam, lc25000_lung …)."""
+    """Class names and templates of a published benchmark, by name (``pcam``, ``lc25000_lung`` …);
+    empty: none."""
     split: str = "test"
-    """train, val or test."""
+    """Split to evaluate: ``train``, ``val`` or ``test``."""
     resamples: int = bootstrap.RESAMPLES
-    """Of the intervals."""
+    """Bootstrap resamples of the confidence intervals."""
     seed: int = 0
-    """Of the intervals, and of the draw between classes that are equally near."""
+    """Seed of the confidence intervals, and of the random choice between equally near classes."""
 
     def __post_init__(self) -> None:
         if self.prompts and self.prompts not in PROMPTS:
@@ -65,7 +67,7 @@ def build(config: Config) -> "ZeroShot":
 
 
 class ZeroShot:
-    """A task."""
+    """Zero-shot classification, see ``Config``."""
 
     needs_text = True
 
@@ -76,38 +78,46 @@ class ZeroShot:
         """Return the images of the split.
 
         Raises:
-            ConfigError: If there are words for other classes than the data has.
+            ConfigError: If the class names of the settings do not match those of the data.
         """
-        found = selection.only(opening.labelled(self.config.data), self.config.split)
-        self.classes(found)
-        return found
+        images = selection.only(opening.labelled(self.config.data), self.config.split)
+        self.classes(images)
+        return images
 
     def classes(self, data: LabelledImages) -> tuple[str, ...]:
-        """Return the words for the data's classes, in the order of the data.
+        """Return the class names for the prompts, in the order of the data's classes.
 
         Raises:
-            ConfigError: If the words are of other classes than the data; lists both.
+            ConfigError: If they do not match the classes of the data; the message lists both.
         """
-        given, prompts = self.config.classes, self.config.prompts
+        names_set, prompts = self.config.classes, self.config.prompts
         known: Mapping[str, tuple[str, ...]]
-        if given:
-            known = dict.fromkeys(given, ()) if isinstance(given, Mapping) else spellings_of(given)
+        if names_set:
+            known = (
+                dict.fromkeys(names_set, ())
+                if isinstance(names_set, Mapping)
+                else spellings_of(names_set)
+            )
             whose = "the setting classes"
         elif prompts:
             known, whose = PROMPTS[prompts].spellings, f"the prompts {prompts}"
         else:
             return data.classes
         names = class_names.match(data.classes, known, where=data.name, whose=whose)
-        return tuple(given[name] for name in names) if isinstance(given, Mapping) else tuple(names)
+        return (
+            tuple(names_set[name] for name in names)
+            if isinstance(names_set, Mapping)
+            else tuple(names)
+        )
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """The templates that are filled."""
+        """The prompt templates in use."""
         named = PROMPTS[self.config.prompts].templates if self.config.prompts else ()
         return self.config.templates or named or TEMPLATES
 
     def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Classify; unreadable images are left out of the scores.
+        """Classify every image; unreadable images do not count.
 
         Raises:
             ArtifactError: If no image is readable.
@@ -125,10 +135,10 @@ class ZeroShot:
         predicted_N[is_read_N] = classification.nearest_class(similarity_NC[is_read_N], rng)
         label_n, predicted_n = data.labels[is_read_N], predicted_N[is_read_N]
         options = {"resamples": self.config.resamples, "seed": self.config.seed}
-        found = dict(classification.estimates(label_n, predicted_n, **options))
+        estimates = dict(classification.estimates(label_n, predicted_n, **options))
         area = _area(label_n, similarity_NC[is_read_N], probability_NC[is_read_N], options)
         if area is not None:
-            found["auroc"] = area
+            estimates["auroc"] = area
         right_N = predicted_N == data.labels
         predictions = pa.table(
             {
@@ -154,7 +164,7 @@ class ZeroShot:
         return TaskOutcome(
             scores=tuple(
                 Score(name=name, value=one.value, low=one.low, high=one.high, count=len(label_n))
-                for name, one in found.items()
+                for name, one in estimates.items()
             ),
             predictions=predictions,
             plots={"confusion": plot},
@@ -173,9 +183,9 @@ class ZeroShot:
 def ensembled(
     embedded: EmbeddedBenchmark, classes: Sequence[str], templates: Sequence[str]
 ) -> np.ndarray:
-    """Return a unit vector for each class. float32, [C, D].
+    """Return a unit embedding for each class. float32, [C, D].
 
-    Vectors of the prompts are unit, averaged over templates, and made unit again.
+    Prompt embeddings are averaged over the templates and normalised again.
     """
     prompts = [filled(template, name) for name in classes for template in templates]
     text_CTD = embedded.text(prompts).reshape(len(classes), len(templates), -1)
@@ -185,7 +195,7 @@ def ensembled(
 
 
 def softmax(logit_NC: np.ndarray) -> np.ndarray:
-    """Return probabilities of each row. float64, [N, C]."""
+    """Return the softmax of each row. float64, [N, C]."""
     raised_NC = np.exp(logit_NC - logit_NC.max(axis=1, keepdims=True))
     probability_NC: np.ndarray = raised_NC / raised_NC.sum(axis=1, keepdims=True)
     return probability_NC
@@ -197,7 +207,7 @@ def _area(
     probability_nC: np.ndarray,
     options: dict[str, int],
 ) -> IntervalEstimate | None:
-    """Return the AUROC; None where fewer than two classes have images."""
+    """Return the AUROC; None if fewer than two classes have images."""
     present = np.unique(label_n)
     if len(present) < 2:
         return None
