@@ -275,6 +275,8 @@ class Draft:
 
     def __init__(self, uri: str) -> None:
         self.folder = Folder(uri)
+        self.check_lease: Callable[[], None] = lambda: None
+        """Raises ArtifactError if another driver has taken over the folder."""
 
     @classmethod
     def begin(
@@ -372,8 +374,8 @@ class Draft:
 
     def publish(self, manifest: Manifest) -> Manifest:
         """Write the manifest, which completes the folder, and delete the draft."""
-        values = asdict(manifest)
-        self.folder.write(MANIFEST, to_json(values))
+        self.check_lease()
+        self.folder.write(MANIFEST, to_json(asdict(manifest)))
         self.clear()
         return manifest
 

@@ -20,18 +20,17 @@ from typing import Any, TextIO
 import ray
 from ray.data import ActorPoolStrategy
 
-from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint, read_manifest
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ConfigError
 from biovl.core.harvests import open_harvests
-from biovl.core.leases import acquire_lease
 from biovl.index import copies, corpus, files, previous, recall, rows, units
 from biovl.index.config import IndexConfig
 from biovl.index.previous import Previous
 from biovl.index.vectors import check_factory, choose_factory, least_vectors
 from biovl.models import encoder as encoders
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import explain_resume, raise_task_error, remove_unusable_draft, run_task
+from biovl.runtime.failures import explain_resume, raise_task_error, run_task
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -70,32 +69,22 @@ def index(config: IndexConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         StorageError: If a disk or bucket fails; run the job again to resume.
         BiovlError: If recall is below the minimum; the message lists all measurements.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _index(config, Progress("index", progress))
 
 
 def _index(config: IndexConfig, report: Progress) -> Manifest:
     inputs, before, reason = _inputs(config)
-    plain = configs.to_plain(config)
-    # The same input gives the same bytes wherever they are published and whoever works.
-    del plain["out"], plain["workers"]
-    done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(IndexConfig))
-    if done is not None:
-        return done
+    job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers"])
+    published = job.find_published()
+    if published is not None:
+        return published
     units.check_columns(config)
     if config.factory:
         check_factory(config.factory, _dim(config.model))
-    with acquire_lease(config.out) as lease:
-        _with_late_settings(config.out, plain)
-        draft = Draft.begin(
-            config.out,
-            KIND,
-            plain,
-            inputs,
-            defaults=configs.defaults(IndexConfig),
-            output_format=FORMAT,
-            plans=["planned", "dim"],
-        )
+    with job.begin(
+        plans=["planned", "dim"], accepts=functools.partial(_accepts_settings, config.over)
+    ) as draft:
         if reason:
             report.say(f"nothing of {config.previous} is reused: {reason}")
         planned = draft.once("planned", lambda: units.plan(config))
@@ -138,10 +127,7 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
         else:
             del totals["present"]
         _say_what_is_missing(report, without_values)
-        manifest = Manifest(
-            kind=KIND,
-            config=plain,
-            inputs=inputs,
+        manifest = job.manifest(
             counts={
                 **planned,
                 **totals,
@@ -160,7 +146,6 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
                 **({corpus.NOTE: from_index} if from_index else {}),
             },
         )
-        lease.check()
         return draft.publish(copies.with_checksum(manifest))
 
 
@@ -184,23 +169,17 @@ def _inputs(config: IndexConfig) -> tuple[list[Input], Manifest | None, str | No
     return [*inputs, of], before, reason
 
 
-def _with_late_settings(out: str, plain: Mapping[str, Any]) -> None:
-    """Resume a draft with another factory or recall setting: its embeddings remain valid."""
-    draft = Draft(out)
-    begun = draft.read_note("begun")
-    if begun is None or begun["kind"] != KIND or begun["config"] == plain:
-        return
-    late = {name: plain[name] for name in _LATE}
-    begun["config"] = configs.with_defaults(begun["config"], plain, configs.defaults(IndexConfig))
-    if {**begun["config"], **late} != plain:
-        return
-    if any(begun["config"][name] != late[name] for name in _LATE if name != "recall"):
+def _accepts_settings(over: Sequence[str], draft: Draft, changed: set[str]) -> bool:
+    """Return whether a draft's embeddings remain valid; delete what does not."""
+    if not changed.issubset(_LATE):
+        return False
+    if changed != {"recall"}:
         # Delete receipts first: after an interruption their outputs are then computed again.
-        for name in plain["over"]:
+        for name in over:
             draft.folder.delete_folder(f".draft/filling-{name}-part")
             if draft.read_note(f"factory-{name}") is not None:
                 draft.folder.filesystem.delete_file(draft.folder.at(f".draft/factory-{name}.json"))
-    draft.note("begun", {**begun, "config": plain})
+    return True
 
 
 def _say_what_is_missing(report: Progress, without_values: Sequence[str]) -> None:

@@ -21,14 +21,12 @@ from torch import Tensor
 
 from biovl.benchmark.merge_plots import sweep_plot
 from biovl.benchmark.retrieval import KS, evaluate_retrieval, mean_recall_at_1
-from biovl.core import config as configs
 from biovl.core.artifacts import (
     Draft,
     Folder,
     Input,
     Manifest,
     find_manifest,
-    find_published,
     fingerprint,
     read_manifest,
     to_json,
@@ -46,6 +44,8 @@ from biovl.models.wise_ft import (
     model_card,
     read_model,
 )
+from biovl.runtime.failures import explain_resume
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 
 KIND = "model"
@@ -73,9 +73,10 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
 
     Raises:
         ArtifactError: If a model or corpus cannot be read, the architectures differ, or ``out``
-            holds another artifact.
+            holds another artifact or is being written by another process.
+        StorageError: If a disk or bucket fails; the same command resumes the job.
     """
-    with ExitStack() as stack:
+    with explain_resume(config.out), ExitStack() as stack:
         base = _model_path("base", config.base, stack.enter_context(local_copy(config.base)))
         tuned = _model_path("tuned", config.tuned, stack.enter_context(local_copy(config.tuned)))
         inputs = [_input("base", config.base, base), _input("tuned", config.tuned, tuned)]
@@ -87,44 +88,31 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
             inputs.append(
                 Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))
             )
-        plain = configs.to_plain(config)
-        # Equal inputs give equal bytes, wherever they are published.
-        del plain["out"]
-        done = find_published(
-            config.out, KIND, plain, inputs, defaults=configs.defaults(MergeConfig)
-        )
-        if done is not None:
-            return done
+        job = Job.of(config, KIND, inputs, output_format=FORMAT)
+        published = job.find_published()
+        if published is not None:
+            return published
         merger = _Merger(base, tuned)
-        draft = Draft.begin(
-            config.out,
-            KIND,
-            plain,
-            inputs,
-            defaults=configs.defaults(MergeConfig),
-            output_format=FORMAT,
-        )
+        draft = stack.enter_context(job.begin())
         found = _sweep(config, merger, draft, Progress("merge", progress))
         alpha = config.points[0] if found is None else found["chosen"]
         weights_sha256 = merger.save(alpha, draft.folder)
-    scores = None
-    if found is not None:
-        draft.folder.write("sweep.json", to_json(found))
-        draft.folder.write("plots/sweep.png", sweep_plot(found))
-        scores = next(point for point in found["points"] if point["alpha"] == alpha)
-    manifest = Manifest(
-        kind=KIND,
-        config=plain,
-        inputs=inputs,
-        counts={"alpha": alpha, "parameters": merger.parameters},
-        notes={
-            "merged": "(1 - alpha) base + alpha tuned, every tensor (WiSE-FT, arXiv:2109.01903)",
-            "validation": scores,
-            "weights_sha256": weights_sha256,
-        },
-    )
-    draft.folder.write("README.md", model_card(manifest, found).encode())
-    return draft.publish(manifest)
+        scores = None
+        if found is not None:
+            draft.folder.write("sweep.json", to_json(found))
+            draft.folder.write("plots/sweep.png", sweep_plot(found))
+            scores = next(point for point in found["points"] if point["alpha"] == alpha)
+        manifest = job.manifest(
+            counts={"alpha": alpha, "parameters": merger.parameters},
+            notes={
+                "merged": "(1 - alpha) base + alpha tuned, every tensor "
+                "(WiSE-FT, arXiv:2109.01903)",
+                "validation": scores,
+                "weights_sha256": weights_sha256,
+            },
+        )
+        draft.folder.write("README.md", model_card(manifest, found).encode())
+        return draft.publish(manifest)
 
 
 class _Merger:

@@ -12,24 +12,22 @@ from typing import Any, TextIO
 
 import pyarrow.parquet as pq
 
-from biovl.core import config as configs
 from biovl.core import tombstones
 from biovl.core.artifacts import (
     Draft,
     Folder,
     Input,
     Manifest,
-    find_published,
     fingerprint,
     read_manifest,
 )
 from biovl.core.errors import ArtifactError
-from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
 from biovl.images.labels.network import shipped
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
+from biovl.runtime.failures import check_usable, explain_resume
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 from biovl.split.config import SplitConfig, SplitWorkers
@@ -59,7 +57,7 @@ def split_figures(config: SplitConfig, *, progress: TextIO = sys.stderr) -> Mani
             is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _split_figures(config, Progress("split", progress))
 
 
@@ -73,23 +71,13 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
         read_manifest(config.detector, detection.KIND)
         known = fingerprint(config.detector)
         inputs.append(Input(name=detection.KIND, uri=config.detector, fingerprint=known))
-    plain = configs.to_plain(config)
-    # Equal inputs give equal bytes, wherever they are published and with any workers.
-    del plain["out"], plain["workers"], plain["may_be_empty"]
-    done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(SplitConfig))
-    if done is not None:
-        return done
+    job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers", "may_be_empty"])
+    published = job.find_published()
+    if published is not None:
+        return published
     others = sorted(set(harvest.files) - set(names))
     copied = [name for name in others if name.startswith(_ARTICLES)]
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(
-            config.out,
-            KIND,
-            plain,
-            inputs,
-            defaults=configs.defaults(SplitConfig),
-            output_format=FORMAT,
-        )
+    with job.begin() as draft:
         if Folder(config.figures).exists(tombstones.FILE):
             _copy(config, [tombstones.FILE], 0)
         with connect_ray():
@@ -113,10 +101,7 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
             counts["figures"]["defects"],
             may_be_empty=config.may_be_empty,
         )
-        manifest = Manifest(
-            kind=KIND,
-            config=plain,
-            inputs=inputs,
+        manifest = job.manifest(
             counts=counts,
             files={
                 **{name: r["file"] for name, r in zip(names, receipts, strict=True)},
@@ -129,7 +114,6 @@ def _split_figures(config: SplitConfig, report: Progress) -> Manifest:
                 "else PNG; uncut figures as published",
             },
         )
-        lease.check()
         return draft.publish(manifest)
 
 

@@ -1,0 +1,147 @@
+"""The life of a job: find what it published before, else begin or resume its draft, and publish.
+
+with explain_resume(config.out):
+    job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers"])
+    published = job.find_published()
+    if published is not None:
+        return published
+    check(config)                   what a user can get wrong, before Ray starts
+    with job.begin() as draft:
+        receipts = Stages(draft, progress).run(…)
+        return draft.publish(job.manifest(counts=…, files=…))
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from biovl.core import config as configs
+from biovl.core.artifacts import Draft, Input, Manifest, find_published
+from biovl.core.errors import NothingUsable
+from biovl.core.leases import acquire_lease
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A folder to publish, and everything that its bytes depend on."""
+
+    out: str
+    kind: str
+    """Manifest kind of the folder."""
+
+    config: Mapping[str, Any]
+    """The settings that the published bytes depend on."""
+
+    inputs: Sequence[Input] = ()
+    defaults: configs.Defaults
+    """A setting that an earlier version did not have counts as its default."""
+
+    output_format: int = 1
+    """Version of the output format; see ``Draft.begin``."""
+
+    @classmethod
+    def of(
+        cls,
+        config: Any,
+        kind: str,
+        inputs: Sequence[Input] = (),
+        *,
+        output_format: int,
+        without: Iterable[str] = (),
+    ) -> "Job":
+        """Return the job of a configuration.
+
+        Args:
+            config: Configuration with a setting ``out``.
+            kind: Manifest kind of the folder.
+            inputs: Published folders that the job reads.
+            output_format: Version of the output format; see ``Draft.begin``.
+            without: Settings besides ``out`` that do not change the published bytes: equal inputs
+                give equal bytes, wherever they are published and with any workers.
+        """
+        plain = configs.to_plain(config)
+        for name in ("out", *without):
+            del plain[name]
+        return cls(
+            out=config.out,
+            kind=kind,
+            config=plain,
+            inputs=inputs,
+            defaults=configs.defaults(type(config)),
+            output_format=output_format,
+        )
+
+    def find_published(self) -> Manifest | None:
+        """Return the manifest that this same job published, or None.
+
+        Raises:
+            ArtifactError: If something else is published there, or it shares a folder with an
+                input.
+        """
+        return find_published(self.out, self.kind, self.config, self.inputs, defaults=self.defaults)
+
+    @contextlib.contextmanager
+    def begin(
+        self,
+        *,
+        plans: Sequence[str] = (),
+        accepts: Callable[[Draft, set[str]], bool] = lambda draft, changed: False,
+    ) -> Iterator[Draft]:
+        """Yield the draft, new or resumed, while a lease keeps other drivers from the folder.
+
+        If no row is usable, the draft is deleted, so that a corrected command starts anew.
+
+        Args:
+            plans: Notes that are cheap to recompute and do not count as finished work.
+            accepts: Returns whether a draft may resume although the settings of these names
+                changed: what they decide has not been computed yet.
+
+        Raises:
+            ArtifactError: If another driver is making the folder, or it holds something else.
+        """
+        try:
+            with acquire_lease(self.out) as lease:
+                self._change_settings(accepts)
+                draft = Draft.begin(
+                    self.out,
+                    self.kind,
+                    self.config,
+                    self.inputs,
+                    defaults=self.defaults,
+                    output_format=self.output_format,
+                    plans=plans,
+                )
+                draft.check_lease = lease.check
+                yield draft
+        except NothingUsable:
+            Draft(self.out).abandon()
+            raise
+
+    def _change_settings(self, accepts: Callable[[Draft, set[str]], bool]) -> None:
+        draft = Draft(self.out)
+        begun = draft.read_note("begun")
+        if begun is None or begun["kind"] != self.kind:
+            return
+        before = configs.with_defaults(begun["config"], self.config, self.defaults)
+        names = before.keys() | self.config.keys()
+        changed = {name for name in names if before.get(name, ...) != self.config.get(name, ...)}
+        if changed and accepts(draft, changed):
+            draft.note("begun", {**begun, "config": self.config})
+
+    def manifest(
+        self,
+        *,
+        counts: Mapping[str, Any],
+        files: Mapping[str, Mapping[str, Any]] | None = None,
+        notes: Mapping[str, Any] | None = None,
+    ) -> Manifest:
+        """Return the manifest of the published folder."""
+        return Manifest(
+            kind=self.kind,
+            config=self.config,
+            inputs=self.inputs,
+            counts=counts,
+            files=files or {},
+            notes=notes or {},
+        )
