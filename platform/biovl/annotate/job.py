@@ -15,6 +15,7 @@ import platform
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -26,19 +27,17 @@ from biovl.annotate.annotators import Annotator, LoadedModel
 from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.batches import BATCH, Unit
 from biovl.annotate.config import AnnotateConfig
-from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Manifest, find_published
+from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import BiovlError, ConfigError
-from biovl.core.leases import acquire_lease
 from biovl.core.tables import COLUMNS, Table, open_table
 from biovl.runtime.connection import check_room, connect_ray
 from biovl.runtime.failures import (
     check_usable,
     explain_resume,
     raise_task_error,
-    remove_unusable_draft,
     run_task,
 )
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 
 _SHARE = 0.25
@@ -69,20 +68,24 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
             or ``out`` holds another artifact or is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _annotate(config, Progress("annotate", progress))
 
 
 def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     table = open_table(config.table)
     inputs = [table.as_input(), *config.inputs()]
-    plain = {**configs.to_plain(config), "annotator": config.settings()}
-    # Equal inputs give equal bytes, wherever they are published and with any workers.
-    del plain["out"], plain["workers"], plain["may_be_empty"]
-    defaults = {**configs.defaults(AnnotateConfig), **config.defaults()}
-    done = find_published(config.out, COLUMNS, plain, inputs, defaults=defaults)
-    if done is not None:
-        return done
+    made = Job.of(
+        config, COLUMNS, inputs, output_format=FORMAT, without=["workers", "may_be_empty"]
+    )
+    job = replace(
+        made,
+        config={**made.config, "annotator": config.settings()},
+        defaults={**made.defaults, **config.defaults()},
+    )
+    published = job.find_published()
+    if published is not None:
+        return published
     annotator = config.make()
     articles.check(table, annotator.reads)
     missing = [
@@ -95,10 +98,7 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             f"{config.table} has no column {', '.join(missing)}, which {config.annotator.name} "
             f"reads; found {', '.join(sorted(table.names))}"
         )
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(
-            config.out, COLUMNS, plain, inputs, defaults=defaults, output_format=FORMAT
-        )
+    with job.begin() as draft:
         units = batches.plan(table, config.rows_per_task)
         with connect_ray():
             if isinstance(annotator, LongCap) and annotator.config.engine.copies:
@@ -123,10 +123,7 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
                 counts[name], title=several.replace("_", " ").capitalize(), what="images"
             )
             draft.folder.write(f"{several}.png", drawn)
-        manifest = Manifest(
-            kind=COLUMNS,
-            config=plain,
-            inputs=inputs,
+        manifest = job.manifest(
             counts=counts,
             files={
                 part.name: {name: receipt[name] for name in ("rows", "size_bytes")}
@@ -134,7 +131,6 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             },
             notes={"columns": pieces.schema_of(annotator).names, **annotator.notes},
         )
-        lease.check()
         return draft.publish(manifest)
 
 

@@ -25,22 +25,19 @@ from biovl.assemble import balance, card, plots, rules, statistics, steps
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.tally import merge, tally
-from biovl.core import config as configs
 from biovl.core.artifacts import (
-    Draft,
     Folder,
     Input,
     Manifest,
-    find_published,
     fingerprint,
     read_manifest,
     to_json,
 )
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.harvests import Harvest, HarvestPart, open_harvests
-from biovl.core.leases import acquire_lease
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
+from biovl.runtime.failures import check_usable, explain_resume
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -69,7 +66,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
             is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _assemble(config, Progress("assemble", progress))
 
 
@@ -84,29 +81,17 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
         Input(name="columns", uri=uri, fingerprint=fingerprint(uri)) for uri in config.columns
     ]
     inputs += [Input(name="leaks", uri=uri, fingerprint=fingerprint(uri)) for uri in config.leaks]
-    plain = configs.to_plain(config)
-    # Equal inputs give equal bytes, wherever they are published.
-    del plain["out"], plain["may_be_empty"]
-    if plain["retracted"] == "drop":
-        # The rules record it; corpora made before this setting existed stay identical.
-        del plain["retracted"]
-    done = find_published(
-        config.out, KIND, plain, inputs, defaults=configs.defaults(AssembleConfig)
-    )
-    if done is not None:
-        return done
+    # The rules record that retracted articles are dropped; corpora made before the setting existed
+    # stay identical.
+    recorded = ["retracted"] if config.retracted == "drop" else []
+    job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["may_be_empty", *recorded])
+    published = job.find_published()
+    if published is not None:
+        return published
     parts, columns = _parts(config, sources)
     rules.check_columns(row_rules, [*columns.names, "superseded"])
     labels = check_columns(config, columns)
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(
-            config.out,
-            KIND,
-            plain,
-            inputs,
-            defaults=configs.defaults(AssembleConfig),
-            output_format=FORMAT,
-        )
+    with job.begin() as draft:
         with connect_ray():
             stages = Stages(draft, report)
             stages.run("looking at part", len(parts), _look, (config, parts))
@@ -147,10 +132,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
         warnings = [*_warnings(sources), *_too_small(kept, config)]
         for warning in warnings:
             report.say(f"warning: {warning}")
-        manifest = Manifest(
-            kind=KIND,
-            config=plain,
-            inputs=inputs,
+        manifest = job.manifest(
             counts={
                 "figures": {"seen": harvested["figures"]["seen"], "kept": sum(kept.values())},
                 "dropped": stats["dropped"],
@@ -168,7 +150,6 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             },
         )
         _describe(draft.folder, manifest, stats, pairing.pair_schema(columns.names))
-        lease.check()
         return draft.publish(manifest)
 
 

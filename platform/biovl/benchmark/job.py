@@ -32,12 +32,12 @@ from biovl.benchmark.tasks.fine_tune import FineTune
 from biovl.benchmark.tasks.vqa import Vqa
 from biovl.benchmark.vqa_job import answered_and_judged
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Manifest, find_published, refuse_overlap
+from biovl.core.artifacts import Draft, Folder, Manifest, refuse_overlap
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError, StorageError
-from biovl.core.leases import acquire_lease
 from biovl.core.plugins import Plugin
 from biovl.runtime.connection import check_room, connect_ray
-from biovl.runtime.failures import explain_resume, raise_task_error, remove_unusable_draft, run_task
+from biovl.runtime.failures import explain_resume, raise_task_error, run_task
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 
 
@@ -71,7 +71,7 @@ def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Mani
         StorageError: If a disk or bucket fails; run the job again to resume.
         BiovlError: If no task could be scored; the message gives the reasons.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _benchmark(config, progress)
 
 
@@ -82,21 +82,18 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
     asked, refused = _opened(described, say)
     if not asked:
         raise BiovlError(report_files.reasons([*skipped, *refused]))
-    plain = identity.settings(config, described)
-    inputs = identity.inputs(config, known, {task.name: task.data for task in asked})
-    defaults = identity.defaults(config, described)
-    manifest = find_published(config.out, report_files.KIND, plain, inputs, defaults=defaults)
+    job = Job(
+        out=config.out,
+        kind=report_files.KIND,
+        config=identity.settings(config, described),
+        inputs=identity.inputs(config, known, {task.name: task.data for task in asked}),
+        defaults=identity.defaults(config, described),
+        output_format=report_files.FORMAT,
+    )
+    manifest = job.find_published()
     if manifest is None:
         refuse_overlap(config.out, _folders(config))
-        with acquire_lease(config.out) as lease:
-            draft = Draft.begin(
-                config.out,
-                report_files.KIND,
-                plain,
-                inputs,
-                defaults=defaults,
-                output_format=report_files.FORMAT,
-            )
+        with job.begin() as draft:
             wanted = _wanted(config, known, asked)
             with connect_ray():
                 check_room(config.workers.cpus, config.workers.gpus, say.say)
@@ -111,8 +108,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
                 _learn(config, draft, known, asked, wanted, say)
                 judged = _judge(config, draft, known, asked, wanted, say)
             judged += [Judged(model="", task=task, skipped=why) for task, why in skipped + refused]
-            manifest = report_files.written(config, draft, judged, plain, inputs)
-            lease.check()
+            manifest = report_files.written(config, job, draft, judged)
             draft.publish(manifest)
     whole, _, parts = Folder(config.out).read("table.md").decode().partition(report.BROKEN_DOWN)
     more = f"Broken down by parts: {config.out}/table.md\n" if parts else ""

@@ -15,8 +15,9 @@ from biovl.benchmark.interpolated import WiseFt, name_of
 from biovl.benchmark.merge_plots import between_plot
 from biovl.benchmark.report import Judged
 from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
-from biovl.core.artifacts import Draft, Folder, Input, Manifest, to_json
+from biovl.core.artifacts import Draft, Folder, Manifest, to_json
 from biovl.core.errors import NothingUsable
+from biovl.runtime.job import Job
 
 KIND = "report"
 FORMAT = 2
@@ -79,13 +80,7 @@ def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
     return table, {"rows": len(table), "size_bytes": size}
 
 
-def written(
-    config: BenchmarkConfig,
-    draft: Draft,
-    judged: Sequence[Judged],
-    plain: Mapping[str, Any],
-    inputs: Sequence[Input],
-) -> Manifest:
+def written(config: BenchmarkConfig, job: Job, draft: Draft, judged: Sequence[Judged]) -> Manifest:
     """Write all files of the report but the manifest, which is returned.
 
     Raises:
@@ -125,10 +120,7 @@ def written(
     first: dict[str, dict[str, float]] = {}
     for item in scored:
         first.setdefault(item.model, {})[item.task] = round(item.scores[0]["value"], 4)
-    return Manifest(
-        kind=KIND,
-        config=plain,
-        inputs=inputs,
+    return job.manifest(
         counts={
             "tasks": len({item.task for item in scored}),
             "models": len(first),

@@ -27,19 +27,21 @@ from biovl.concepts import cluster_steps, finishing, kmeans, members
 from biovl.concepts.blocks import EmbeddedTable, block_count, open_source
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.summary import summarise
-from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Manifest, find_published
+from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ConfigError
-from biovl.core.leases import acquire_lease
 from biovl.core.tables import Table
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import explain_resume, raise_task_error, remove_unusable_draft, run_task
+from biovl.runtime.failures import explain_resume, raise_task_error, run_task
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
 KIND = "concepts"
 FORMAT = 1
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
+
+_LATE = ("components", "clusters", "iterations", "tolerance", "seed")
+"""Settings without effect before PCA is fitted."""
 
 _RESTARTS = 20
 _PATIENCE_S = 30
@@ -65,31 +67,20 @@ def cluster(config: ClusterConfig, *, progress: TextIO = sys.stderr) -> Manifest
             is being written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _cluster(config, Progress("cluster", progress))
 
 
 def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
     source = open_source(config.table, config.embedding)
     table, inputs = source.table, source.as_inputs()
-    plain = configs.to_plain(config)
-    # Equal inputs give equal bytes, wherever they are published and with any workers.
-    del plain["out"], plain["workers"]
-    done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(ClusterConfig))
-    if done is not None:
-        return done
+    job = Job.of(config, KIND, inputs, output_format=FORMAT, without=["workers"])
+    published = job.find_published()
+    if published is not None:
+        return published
     _check(config, source)
     blocks = block_count(table, config.block_rows)
-    with acquire_lease(config.out) as lease:
-        _accept_late_settings(config.out, plain)
-        draft = Draft.begin(
-            config.out,
-            KIND,
-            plain,
-            inputs,
-            defaults=configs.defaults(ClusterConfig),
-            output_format=FORMAT,
-        )
+    with job.begin(accepts=_accepts_settings) as draft:
         with connect_ray():
             stages = Stages(draft, report)
             measured = stages.run(
@@ -137,11 +128,8 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
             "without_embedding": dict(sorted(reasons.items())),
         }
         files = {part.name: row for part, row in zip(table.parts, parts, strict=True)}
-        finishing.publish_columns(config, plain, inputs, counts, files)
-        manifest = Manifest(
-            kind=KIND,
-            config=plain,
-            inputs=inputs,
+        finishing.publish_columns(job, counts, files)
+        manifest = job.manifest(
             counts={
                 **counts,
                 "clusters": clusters,
@@ -158,7 +146,6 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
                 "distance": "L2 among components",
             },
         )
-        lease.check()
         return draft.publish(manifest)
 
 
@@ -176,16 +163,9 @@ def _check(config: ClusterConfig, source: EmbeddedTable) -> None:
         )
 
 
-def _accept_late_settings(out: str, plain: Mapping[str, Any]) -> None:
-    """Allow a draft without a fitted PCA to resume with other settings for later steps."""
-    draft = Draft(out)
-    begun = draft.read_note("begun")
-    if begun is None or begun["kind"] != KIND or draft.note_names("fitting"):
-        return
-    begun["config"] = configs.with_defaults(begun["config"], plain, configs.defaults(ClusterConfig))
-    late = ("components", "clusters", "iterations", "tolerance", "seed")
-    if {**begun["config"], **{name: plain[name] for name in late}} == plain:
-        draft.note("begun", {**begun, "config": plain})
+def _accepts_settings(draft: Draft, changed: set[str]) -> bool:
+    """Return whether a draft may resume with other settings for the steps after PCA."""
+    return changed.issubset(_LATE) and not draft.note_names("fitting")
 
 
 @ray.remote(num_cpus=1, max_restarts=_RESTARTS, max_task_retries=_RESTARTS)

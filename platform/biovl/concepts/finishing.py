@@ -1,7 +1,7 @@
 """Published files other than columns: centroids, clusters, members and plots."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from biovl.concepts import cluster_steps, members, pca, scree_plot
 from biovl.concepts.cluster_config import ClusterConfig
 from biovl.concepts.sheets import ACROSS, SheetRow, contact_sheet
 from biovl.concepts.summary import Summary
-from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, to_json
+from biovl.core.artifacts import MANIFEST, Draft, Folder, to_json
 from biovl.core.tables import COLUMNS
+from biovl.runtime.job import Job
 
 # Shapes: K clusters, C components.
 
@@ -62,25 +63,15 @@ def draw(config: ClusterConfig, clusters: int) -> None:
 
 
 def publish_columns(
-    config: ClusterConfig,
-    plain: Mapping[str, Any],
-    inputs: list[Input],
-    counts: Mapping[str, Any],
-    files: Mapping[str, Mapping[str, int]],
+    job: Job, counts: Mapping[str, Any], files: Mapping[str, Mapping[str, int]]
 ) -> None:
     """Publish the written columns as a nested folder."""
-    manifest = Manifest(
-        kind=COLUMNS,
-        config=plain,
-        inputs=inputs,
-        counts=counts,
-        files=files,
-        notes={
-            "columns": cluster_steps.COLUMN_SCHEMA.names,
-            "cluster_distance": "L2 among components",
-        },
-    )
-    Folder(config.out).write(f"{COLUMNS}/{MANIFEST}", to_json(asdict(manifest)))
+    notes = {
+        "columns": cluster_steps.COLUMN_SCHEMA.names,
+        "cluster_distance": "L2 among components",
+    }
+    manifest = replace(job.manifest(counts=counts, files=files, notes=notes), kind=COLUMNS)
+    Folder(job.out).write(f"{COLUMNS}/{MANIFEST}", to_json(asdict(manifest)))
 
 
 def sizes(config: ClusterConfig) -> dict[str, dict[str, int]]:

@@ -20,14 +20,13 @@ from biovl.concepts.resolution import resolve as resolved_of
 from biovl.concepts.resolve_config import ResolveConfig
 from biovl.concepts.taxonomy import Taxonomy, load_taxonomy
 from biovl.concepts.votes import read_votes
-from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, find_published, to_json
+from biovl.core.artifacts import Input, Manifest, to_json
 from biovl.core.errors import ConfigError
 from biovl.core.filesystems import open_location
-from biovl.core.leases import acquire_lease
 from biovl.core.tables import COLUMNS, open_table
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
+from biovl.runtime.failures import check_usable, explain_resume
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -55,7 +54,7 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
             written by another process.
         StorageError: If a disk or bucket fails; run the job again.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _resolve(config, Progress("resolve", progress))
 
 
@@ -82,24 +81,12 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
             fingerprint=hashlib.sha256(to_json(_plain(taxonomy))).hexdigest(),
         ),
     ]
-    plain = configs.to_plain(config)
-    # Equal inputs give equal bytes, wherever they are published.
-    del plain["out"], plain["may_be_empty"]
-    done = find_published(
-        config.out, COLUMNS, plain, inputs, defaults=configs.defaults(ResolveConfig)
-    )
-    if done is not None:
-        return done
+    job = Job.of(config, COLUMNS, inputs, output_format=FORMAT, without=["may_be_empty"])
+    published = job.find_published()
+    if published is not None:
+        return published
     outcome = _outcome(config, data, taxonomy, concepts)
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(
-            config.out,
-            COLUMNS,
-            plain,
-            inputs,
-            defaults=configs.defaults(ResolveConfig),
-            output_format=FORMAT,
-        )
+    with job.begin() as draft:
         labels = propagation.labels_of(outcome.resolved, len(concepts.keys))
         with connect_ray():
             write: Callable[[int], propagation.Receipt]
@@ -131,10 +118,7 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
         draft.folder.write("agreement.json", to_json(agreed))
         draft.folder.write("disagreement.png", report.disagreement_png(outcome.resolved, agreed))
         draft.folder.write("sheets.png", label_sheets.labelled_png(concepts, outcome.resolved))
-        manifest = Manifest(
-            kind=COLUMNS,
-            config=plain,
-            inputs=inputs,
+        manifest = job.manifest(
             counts={
                 **counts,
                 "clusters": _clusters(outcome.resolved, len(concepts.keys)),
@@ -146,7 +130,6 @@ def _resolve(config: ResolveConfig, say: Progress) -> Manifest:
             },
             notes={"columns": propagation.SCHEMA.names, "agreement": agreed},
         )
-        lease.check()
         return draft.publish(manifest)
 
 

@@ -21,25 +21,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.core import config as configs
 from biovl.core.artifacts import (
     Draft,
     Folder,
     Input,
     Manifest,
-    find_published,
     fingerprint,
     read_manifest,
 )
 from biovl.core.errors import ArtifactError
-from biovl.core.leases import acquire_lease
 from biovl.core.tables import COLUMNS
 from biovl.enrich.asking import IDS_PER_REQUEST, Asker
 from biovl.enrich.cache import CITATIONS, NOTHING, RECORDS, RecordCache, RowIndex, first_of_each
 from biovl.enrich.client import EntrezClient
 from biovl.enrich.config import EnrichConfig
 from biovl.enrich.joining import ARTICLE_COLUMNS, PubMedAnswers, pmids_of, schema
-from biovl.runtime.failures import check_usable, explain_resume, remove_unusable_draft
+from biovl.runtime.failures import check_usable, explain_resume
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 
 _ARTICLES = "articles/"
@@ -65,30 +63,24 @@ def enrich(config: EnrichConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         ServiceError: If PubMed is unreachable or rejects everything; the job can be resumed.
         StorageError: If a disk or bucket fails; the job can be resumed.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _enrich(config, Progress("enrich", progress))
 
 
 def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
     inputs, names = _harvest_of(config)
-    plain = configs.to_plain(config)
     # The bytes depend only on the responses, not on who served them or how fast; no key is stored.
-    del plain["out"], plain["cache"], plain["entrez"], plain["may_be_empty"]
-    done = find_published(
-        config.out, COLUMNS, plain, inputs, defaults=configs.defaults(EnrichConfig)
+    job = Job.of(
+        config,
+        COLUMNS,
+        inputs,
+        output_format=FORMAT,
+        without=["cache", "entrez", "may_be_empty"],
     )
-    if done is not None:
-        return done
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(
-            config.out,
-            COLUMNS,
-            plain,
-            inputs,
-            defaults=configs.defaults(EnrichConfig),
-            output_format=FORMAT,
-            plans=["began"],
-        )
+    published = job.find_published()
+    if published is not None:
+        return published
+    with job.begin(plans=["began"]) as draft:
         work = _Work(config, draft, names, report)
         work.ask()
         receipts = work.join()
@@ -101,10 +93,7 @@ def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
             statuses,
             may_be_empty=config.may_be_empty,
         )
-        manifest = Manifest(
-            kind=COLUMNS,
-            config=plain,
-            inputs=inputs,
+        manifest = job.manifest(
             counts=counts,
             files={
                 name.removeprefix(_ARTICLES): {key: receipt[key] for key in ("rows", "size_bytes")}
@@ -117,7 +106,6 @@ def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
                 + (", elink pubmed_pubmed_citedin" if config.citations else ""),
             },
         )
-        lease.check()
         return draft.publish(manifest)
 
 

@@ -15,11 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import ray
 
-from biovl.core import config as configs
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Folder, Manifest, find_published, refuse_overlap
+from biovl.core.artifacts import Draft, Folder, Input, Manifest, refuse_overlap
 from biovl.core.errors import SourceError
-from biovl.core.leases import acquire_lease
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
 from biovl.harvest import pmc_job
@@ -32,9 +30,9 @@ from biovl.runtime.failures import (
     check_usable,
     explain_resume,
     raise_task_error,
-    remove_unusable_draft,
     run_task,
 )
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 
 KIND = "figures"
@@ -60,7 +58,7 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
             another process.
         StorageError: If a disk or bucket fails; the same command resumes the job.
     """
-    with explain_resume(config.out), remove_unusable_draft(config.out):
+    with explain_resume(config.out):
         return _harvest(config, Progress("harvest", progress))
 
 
@@ -113,22 +111,19 @@ def _source(config: HarvestConfig) -> Source:
 
 
 def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
-    plain = _published_config(config)
     if config.source.name == pmc_job.NAME:
-        return _harvest_service(config, plain, report)
-    done = find_published(config.out, KIND, plain, defaults=configs.defaults(HarvestConfig))
-    if done is not None:
-        return done
+        return _harvest_service(config, report)
+    job = _job(config)
+    published = job.find_published()
+    if published is not None:
+        return published
     # The listing is stored, so that a resumed job reads the same packages. It is made before
     # anything is written, so that a mistyped path leaves no files behind.
     planned = Draft(config.out).read_note("plan")
     if planned is None:
         _source(config)
         planned = plan_units(config)
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(
-            config.out, KIND, plain, defaults=configs.defaults(HarvestConfig), output_format=FORMAT
-        )
+    with job.begin() as draft:
         units: list[list[dict[str, Any]]] = draft.once("plan", lambda: planned)
         warnings: list[str] = draft.once("warnings", lambda: warnings_of(config))
         for warning in warnings:
@@ -138,30 +133,23 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
             return read_unit(config, task["unit"], task["addresses"])
 
         _read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
-        manifest = _manifest(draft, plain, len(units), warnings)
+        manifest = _manifest(job, draft, len(units), warnings)
         _check_usable(config, manifest)
-        lease.check()
         return draft.publish(manifest)
 
 
-def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progress) -> Manifest:
+def _harvest_service(config: HarvestConfig, report: Progress) -> Manifest:
     """Harvest from a service that provides single objects."""
     settings = pmc_job.settings_of(config.source)
-    inputs = pmc_job.inputs(settings)
-    done = find_published(config.out, KIND, plain, inputs, defaults=configs.defaults(HarvestConfig))
-    if done is not None:
-        return done
-    pmc_job.refuse_other_settings(settings, plain["source"])
+    job = _job(config, pmc_job.inputs(settings))
+    source = pmc_job.plain_settings(config.source)
+    job = replace(job, config={**job.config, "source": source})
+    published = job.find_published()
+    if published is not None:
+        return published
+    pmc_job.refuse_other_settings(settings, source)
     planned = Draft(config.out).read_note("acquisition") or pmc_job.plan(settings, config.out)
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(
-            config.out,
-            KIND,
-            plain,
-            inputs,
-            defaults=configs.defaults(HarvestConfig),
-            output_format=FORMAT,
-        )
+    with job.begin() as draft:
         plan: dict[str, Any] = draft.once("acquisition", lambda: planned)
         with connect_ray(), pmc_job.place_of(settings, config.out) as place:
             found = pmc_job.acquire(place, plan, draft, config.packages_per_unit, report)
@@ -180,18 +168,16 @@ def _harvest_service(config: HarvestConfig, plain: dict[str, Any], report: Progr
             unfetched = pmc_job.publish_unfetched(place)
         if not found.units and draft.read_note("units/000000") is None:
             write_unit(config, 0, ())
-        whole = _manifest(draft, plain, max(len(found.units), 1))
+        whole = _manifest(job, draft, max(len(found.units), 1))
         # An incremental harvest may have no new rows.
         if not settings.since:
             _check_usable(config, whole)
         manifest = replace(
             whole,
-            inputs=inputs,
             counts={**whole.counts, "versions": found.counts},
             files={**whole.files, **found.files, **unfetched},
             notes={**whole.notes, **found.notes},
         )
-        lease.check()
         return draft.publish(manifest)
 
 
@@ -234,15 +220,11 @@ def _first_defect(out: str, files: Iterable[str]) -> str:
     return ""
 
 
-def _manifest(
-    draft: Draft, plain: dict[str, Any], units: int, warnings: Sequence[str] = ()
-) -> Manifest:
+def _manifest(job: Job, draft: Draft, units: int, warnings: Sequence[str] = ()) -> Manifest:
     receipts: list[dict[str, Any]] = [
         draft.read_note(f"units/{number:06d}") or {} for number in range(units)
     ]
-    return Manifest(
-        kind=KIND,
-        config=plain,
+    return job.manifest(
         counts=_counts(sum((Counter(r["seen"]) for r in receipts), Counter())),
         files=dict(itertools.chain.from_iterable(r["files"].items() for r in receipts)),
         notes={
@@ -283,13 +265,8 @@ def _read_units(
             report.add(_rates(seen, report.seconds))
 
 
-def _published_config(config: HarvestConfig) -> dict[str, Any]:
-    plain = configs.to_plain(config)
-    # The published bytes do not depend on the location of the output.
-    del plain["out"], plain["may_be_empty"]
-    if config.source.name == pmc_job.NAME:
-        plain["source"] = pmc_job.plain_settings(config.source)
-    return plain
+def _job(config: HarvestConfig, inputs: Sequence[Input] = ()) -> Job:
+    return Job.of(config, KIND, inputs, output_format=FORMAT, without=["may_be_empty"])
 
 
 def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:

@@ -19,9 +19,8 @@ import ray.train.torch
 import torch
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint, read_manifest
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import TrainingError
-from biovl.core.leases import acquire_lease
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import dry_run, estimate, memory, stream_job
 from biovl.pretrain.batches import Batch
@@ -39,6 +38,7 @@ from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume
+from biovl.runtime.job import Job
 from biovl.runtime.workers import Workers
 
 KIND = "model"
@@ -87,9 +87,17 @@ def _pretrained(
     corpus = read_manifest(config.corpus, "corpus")
     inputs = [Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))]
     what, _ = identity(configs.to_plain(config))
-    done = find_published(config.out, KIND, what, inputs, defaults=configs.defaults(PretrainConfig))
-    if done is not None:
-        return done
+    job = Job(
+        out=config.out,
+        kind=KIND,
+        config=what,
+        inputs=inputs,
+        defaults=configs.defaults(PretrainConfig),
+        output_format=FORMAT,
+    )
+    published = job.find_published()
+    if published is not None:
+        return published
     pairs = corpus.counts["pairs"]
     # Before anything is written or started, so that mistakes are reported early.
     built = build(config.model, with_weights=False)
@@ -104,19 +112,10 @@ def _pretrained(
     if every is None:
         say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
     # A second driver would kill this one's workers, taking them for those of a dead run.
-    with acquire_lease(config.out) as lease:
-        _accept_other_publish(config.out, what)
-        draft = Draft.begin(
-            config.out,
-            KIND,
-            what,
-            inputs,
-            defaults=configs.defaults(PretrainConfig),
-            output_format=FORMAT,
-        )
+    with job.begin(accepts=lambda draft, changed: changed == {"publish"}) as draft:
         _train(config, plan, every, built, draft, say, validated)
-        lease.check()
-        return _publish(config, plan, built, draft, pairs, inputs, say)
+        draft.check_lease()
+        return _publish(config, plan, built, job, draft, pairs, say)
 
 
 def _train(
@@ -148,12 +147,12 @@ def _publish(
     config: PretrainConfig,
     plan: Plan,
     built: Built,
+    job: Job,
     draft: Draft,
     pairs: Mapping[str, int],
-    inputs: list[Input],
     say: Callable[[str], None],
 ) -> Manifest:
-    what, how = identity(configs.to_plain(config))
+    _, how = identity(configs.to_plain(config))
     scores = scores_noted(draft)
     chosen = epoch_to_publish(scores, config.publish, len(plan.epochs))
     checkpoints = Checkpoints(config.out)
@@ -167,10 +166,7 @@ def _publish(
         )
     state = checkpoints.load(plan.ends()[chosen])
     weights_sha256 = write_model(draft.folder, built, state["model"])
-    manifest = Manifest(
-        kind=KIND,
-        config=what,
-        inputs=inputs,
+    manifest = job.manifest(
         counts={
             "epochs": config.epochs,
             "steps": plan.steps,
@@ -188,16 +184,6 @@ def _publish(
     )
     write_report_files(config, manifest, built, scores, chosen)
     return draft.publish(manifest)
-
-
-def _accept_other_publish(out: str, what: Mapping[str, Any]) -> None:
-    """Allow a draft to resume with another ``publish``: no other setting may differ."""
-    draft = Draft(out)
-    begun = draft.read_note("begun")
-    if begun is None or begun["kind"] != KIND or begun["config"] == what:
-        return
-    if {**begun["config"], "publish": what["publish"]} == what:
-        draft.note("begun", {**begun, "config": dict(what)})
 
 
 def report_missing_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:

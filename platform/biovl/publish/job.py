@@ -20,13 +20,11 @@ from biovl.core.artifacts import (
     Folder,
     Input,
     Manifest,
-    find_published,
     fingerprint,
     read_manifest,
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import without_credentials
-from biovl.core.leases import acquire_lease
 from biovl.publish import corpora, figures
 from biovl.publish.config import PublishConfig
 from biovl.publish.hub import Repository
@@ -35,6 +33,7 @@ from biovl.publish.rights import RequestedRows, rights_of
 from biovl.publish.sending import upload
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -169,18 +168,16 @@ def _selected(config: PublishConfig, kind: str, report: Progress) -> str:
     wanted = _wanted(config)
     plain = {**source.config, "selected": {"license_groups": list(wanted.groups)}}
     plain["selected"]["third_party"] = wanted.third_party
-    if find_published(config.out, kind, plain, inputs) is not None:
+    job = Job(out=config.out, kind=kind, config=plain, inputs=inputs, defaults={})
+    if job.find_published() is not None:
         return config.out
     problem = _refusal(config, kind, KINDS[kind])
     if problem is not None:
         raise ArtifactError(problem)
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(config.out, kind, plain, inputs)
+    with job.begin() as draft:
         make = _select_corpus if kind == "corpus" else _select_figures
         source = replace(source, config=plain, inputs=inputs, code=Manifest.code)
-        made = make(config, source, draft, report)
-        lease.check()
-        draft.publish(made)
+        draft.publish(make(config, source, draft, report))
     return config.out
 
 

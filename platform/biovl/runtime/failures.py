@@ -12,7 +12,6 @@ from typing import Any
 import ray.exceptions
 import ray.train
 
-from biovl.core.artifacts import Draft
 from biovl.core.errors import BiovlError, NothingUsable, StorageError
 from biovl.core.filesystems import storage_problem, translate_storage_errors, without_credentials
 
@@ -64,20 +63,6 @@ def explain_resume(where: str) -> Iterator[None]:
             yield
     except StorageError as error:
         raise StorageError(f"{error}\n{_RESUMES}") from error
-
-
-@contextlib.contextmanager
-def remove_unusable_draft(where: str) -> Iterator[None]:
-    """Delete the draft of a job without a usable row, so that a corrected command starts anew.
-
-    Args:
-        where: The folder that only this job publishes.
-    """
-    try:
-        yield
-    except NothingUsable:
-        Draft(where).abandon()
-        raise
 
 
 def check_usable(

@@ -10,12 +10,11 @@ from typing import Any, TextIO
 
 import ray
 
-from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Manifest, find_published
+from biovl.core.artifacts import Manifest
 from biovl.core.errors import BiovlError, ConfigError
-from biovl.core.leases import acquire_lease
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume, raise_task_error
+from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.split.detector.config import KIND, DetectorConfig
 from biovl.split.detector.figures import CHUNK, Drawer, draw
@@ -45,21 +44,15 @@ def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> 
 
 
 def _train_detector(config: DetectorConfig, report: Progress) -> Manifest:
-    plain = configs.to_plain(config)
     # Output folder, workers and intervals do not affect the trained weights.
-    del plain["out"], plain["workers"], plain["save_every"]
-    done = find_published(config.out, KIND, plain, defaults=configs.defaults(DetectorConfig))
-    if done is not None:
-        return done
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(
-            config.out, KIND, plain, defaults=configs.defaults(DetectorConfig), output_format=FORMAT
-        )
+    job = Job.of(config, KIND, output_format=FORMAT, without=["workers", "save_every"])
+    published = job.find_published()
+    if published is not None:
+        return published
+    with job.begin() as draft:
         with connect_ray():
             found = _run_training(config, report)
-        manifest = Manifest(
-            kind=KIND,
-            config=plain,
+        manifest = job.manifest(
             counts={
                 "steps": config.optim.steps,
                 "parameters": found["parameters"],
@@ -71,7 +64,6 @@ def _train_detector(config: DetectorConfig, report: Progress) -> Manifest:
                 "scores": "F1 and mAP at IoU 0.5 on drawn figures held out",
             },
         )
-        lease.check()
         return draft.publish(manifest)
 
 

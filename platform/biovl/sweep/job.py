@@ -21,13 +21,14 @@ from ray.util.placement_group import remove_placement_group
 
 from biovl.benchmark.retrieval import mean_recall_at_1
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, find_published, fingerprint
+from biovl.core.artifacts import Draft, Input, Manifest, find_manifest, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError, TrainingError
 from biovl.core.leases import STALE_S, acquire_lease
 from biovl.pretrain.config import PretrainConfig, PretrainWorkers
 from biovl.pretrain.job import pretrain
 from biovl.runtime import ray_train
 from biovl.runtime.connection import connect_ray
+from biovl.runtime.job import Job
 from biovl.sweep import report
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.outcomes import FAILED, FINISHED, STOPPED, outcome_of, scores_of
@@ -70,24 +71,29 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         Input(name="corpus", uri=uri, fingerprint=fingerprint(uri))
         for uri in corpora_of(config, trials)
     ]
-    what = identity_of(config, trials)
-    defaults = defaults_of(trials)
-    done = find_published(config.out, KIND, what, inputs, defaults=defaults)
-    if done is not None:
-        return done
+    job = Job(
+        out=config.out,
+        kind=KIND,
+        config=identity_of(config, trials),
+        inputs=inputs,
+        defaults=defaults_of(trials),
+        output_format=FORMAT,
+    )
+    published = job.find_published()
+    if published is not None:
+        return published
 
     def say(line: str) -> None:
         print(f"sweep: {line}", file=progress, flush=True)
 
-    with acquire_lease(config.out) as lease:
-        draft = Draft.begin(config.out, KIND, what, inputs, defaults=defaults, output_format=FORMAT)
+    with job.begin() as draft:
         left = [trial for trial in trials if not _is_over(draft, trial)]
         if len(left) < len(trials):
             say(f"{len(trials) - len(left)} of {len(trials)} trials have ended")
         if left:
             # Trials that have ended report their results to the scheduler again.
             _run(config, trials if config.asha.reduction > 1 else left, draft, say)
-        lease.check()
+        draft.check_lease()
         outcomes = [
             outcome_of(trial, draft.read_note(_ended(trial.name)) or {}) for trial in trials
         ]
@@ -104,10 +110,7 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         counts = dict.fromkeys((FINISHED, STOPPED, FAILED), 0)
         for outcome in outcomes:
             counts[outcome.status] += 1
-        manifest = Manifest(
-            kind=KIND,
-            config=what,
-            inputs=inputs,
+        manifest = job.manifest(
             counts={"trials": {"total": len(trials), **counts}},
             notes={
                 "best": best,
@@ -232,7 +235,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
                 storage_path=folder.at(".draft"),
                 storage_filesystem=folder.filesystem,
                 failure_config=tune.FailureConfig(max_failures=_RETRIES),
-                callbacks=[_Endings(draft)],
+                callbacks=[_Endings(config.out)],
                 verbose=0,
             ),
         )
@@ -311,8 +314,8 @@ class _Endings(tune.Callback):
     a dashboard it never frees them, and the next trial would wait forever.
     """
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, out: str) -> None:
+        self._draft = Draft(out)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Handle a trial that was stopped or returned."""
