@@ -13,10 +13,11 @@ from biovl.core.artifacts import Input
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.plugins import Plugin
 from biovl.core.tables import COLUMNS
+from biovl.core.workers import WorkerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnnotateWorkers:
+class AnnotateWorkers(WorkerConfig):
     """Actors that hold a copy of the model. Their number affects speed, not results."""
 
     count: int = 0
@@ -25,15 +26,11 @@ class AnnotateWorkers:
     least: int = 1
     """Number of actors at the start, at least 1; more are added up to ``count`` while batches
     wait."""
-    gpus: float = 0
-    """GPUs per actor; 0 computes on the CPU, a fraction shares one GPU."""
-    cpus: int = 1
-    """CPU cores per actor: the threads of its model. Images are decoded on other cores if the
-    models run on GPUs, otherwise on the same ones."""
 
     def __post_init__(self) -> None:
-        if self.count < 0 or self.least < 1 or self.cpus < 1 or self.gpus < 0:
-            raise ValueError("least and cpus must be positive, count and gpus not negative")
+        super().__post_init__()
+        if self.count < 0 or self.least < 1:
+            raise ValueError("workers.least must be positive, workers.count not negative")
         if 0 < self.count < self.least:
             raise ValueError(f"least ({self.least}) must not be more than count ({self.count})")
 

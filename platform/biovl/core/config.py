@@ -495,8 +495,9 @@ def _shown(value: Any) -> str:
 
 def _field_docstrings(cls: type) -> dict[str, str]:
     """Return the docstrings below the fields of a dataclass, which Python itself does not keep."""
+    base = cls.__mro__[1]
+    found = {} if base is object else _field_docstrings(base)
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    found: dict[str, str] = {}
     body = node.body if isinstance(node, ast.ClassDef) else []
     for statement, after in itertools.pairwise(body):
         if (

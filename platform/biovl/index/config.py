@@ -4,24 +4,22 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from biovl.core.config import REQUIRED, Recipe
+from biovl.core.workers import WorkerConfig
 from biovl.index.query import Over
 from biovl.index.vectors import Profile
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexWorkers:
+class IndexWorkers(WorkerConfig):
     """Actors that embed, each with a copy of the model. Their number affects speed, not results."""
 
     count: int = 1
     """Number of actors."""
-    gpus: float = 0
-    """GPUs per actor; 0 embeds on the CPU."""
-    cpus: int = 1
-    """CPU cores per actor: threads that decode images and, without a GPU, embed."""
 
     def __post_init__(self) -> None:
-        if self.count < 1 or self.cpus < 1 or self.gpus < 0:
-            raise ValueError("count and cpus must be positive, gpus not negative")
+        super().__post_init__()
+        if self.count < 1:
+            raise ValueError(f"workers.count must be positive, got {self.count}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,22 +3,8 @@
 from dataclasses import dataclass, field
 
 from biovl.core.config import REQUIRED, Recipe
+from biovl.core.workers import WorkerConfig
 from biovl.split.rows import Derivatives, Splitting
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplitWorkers:
-    """Resources of one task. Without a detector, one CPU is enough."""
-
-    cpus: int = 1
-    """CPU cores per task: the threads of a detector that runs on the CPU."""
-
-    gpus: float = 0.0
-    """GPUs per task, for a detector; 0 runs it on the CPU, and with 0.25 four tasks share a GPU."""
-
-    def __post_init__(self) -> None:
-        if self.cpus < 1 or self.gpus < 0:
-            raise ValueError("workers.cpus must be at least 1 and workers.gpus not negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +34,7 @@ class SplitConfig:
     """A detector published by train_detector, local or ``s3://``, whose boxes are proposed in
     addition to those from gutters and labels. Empty: no detector."""
 
-    workers: SplitWorkers = field(default_factory=SplitWorkers)
+    workers: WorkerConfig = field(default_factory=WorkerConfig)
     """Resources of one task."""
 
     may_be_empty: bool = False

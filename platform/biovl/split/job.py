@@ -24,13 +24,14 @@ from biovl.core.artifacts import (
 from biovl.core.errors import ArtifactError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
+from biovl.core.workers import WorkerConfig
 from biovl.images.labels.network import shipped
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
-from biovl.split.config import SplitConfig, SplitWorkers
+from biovl.split.config import SplitConfig
 from biovl.split.detector import config as detection
 from biovl.split.detector_job import check_gpus
 from biovl.split.rows import Propose, figure_of, split
@@ -149,7 +150,7 @@ def _proposer(config: SplitConfig) -> Propose:
 
 
 @functools.cache
-def _loaded(uri: str, known: str, workers: SplitWorkers) -> Propose:
+def _loaded(uri: str, known: str, workers: WorkerConfig) -> Propose:
     # ``known``, the fingerprint, distinguishes detectors published in the same place at different
     # times. Imported here: without a detector PyTorch is not needed.
     import torch

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from biovl.core.config import REQUIRED, Recipe
+from biovl.core.workers import WorkerConfig
 from biovl.sample.compound.figures import STRATA
 
 KIND = "detector"
@@ -78,22 +79,6 @@ class Optimisation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectorWorkers:
-    """Resources of the training process."""
-
-    cpus: int = 1
-    """CPU cores: the threads of PyTorch. On CPUs, results are bit-identical only for equal
-    values."""
-
-    gpus: float = 0.0
-    """GPUs; 1 trains on a GPU in bf16, 0 on the CPU."""
-
-    def __post_init__(self) -> None:
-        if self.cpus < 1 or self.gpus < 0:
-            raise ValueError("workers.cpus must be at least 1 and workers.gpus not negative")
-
-
-@dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
     """How to train a panel detector. There is no input: the training figures are synthetic."""
 
@@ -123,8 +108,9 @@ class DetectorConfig:
     save_every: int = 500
     """Steps between checkpoints, from which an interrupted run resumes."""
 
-    workers: DetectorWorkers = field(default_factory=DetectorWorkers)
-    """Resources of the training process."""
+    workers: WorkerConfig = field(default_factory=WorkerConfig)
+    """Resources of the training process, which uses bf16 on a GPU. On CPUs, results are
+    bit-identical only for equal ``cpus``."""
 
     def __post_init__(self) -> None:
         if min(self.validate_every, self.validation_figures, self.save_every) < 1:

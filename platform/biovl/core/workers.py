@@ -1,0 +1,18 @@
+"""The setting ``workers`` of jobs: resources of the processes that compute."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerConfig:
+    """Resources of a task or actor. They affect speed, not results."""
+
+    cpus: int = 1
+    """CPU cores per worker: the threads of its model and, where it decodes images, of decoding."""
+
+    gpus: float = 0
+    """GPUs per worker; 0 computes on the CPU, and with 0.25 four workers share a GPU."""
+
+    def __post_init__(self) -> None:
+        if self.cpus < 1 or self.gpus < 0:
+            raise ValueError("workers.cpus must be at least 1 and workers.gpus not negative")
