@@ -1,4 +1,4 @@
-"""The dataset card, ``README.md``: what is in a corpus, how it was made, what to beware of."""
+"""The dataset card of a corpus, ``README.md``: contents, provenance and limitations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from biovl.assemble.origin import Origin, origin
 from biovl.core.markdown import percent, size, table
 
 PLOTS = "plots"
-"""The folder of the plots, beside the card."""
+"""Folder of the plots, next to the card."""
 
 _IN_CARD = 20
 """Rows of a long table; ``stats.json`` has the rest."""
@@ -64,7 +64,7 @@ _RECORDS: dict[Origin, tuple[str, str]] = {
     "own": ("records", "an image that a table names"),
     "synthetic": ("synthetic articles", "a synthetic figure"),
 }
-"""What images are grouped by, and what an image is."""
+"""What a group of images is, and what an image is, by kind of source."""
 
 _SYNTHETIC = """**All of it is synthetic.** biovl has generated these articles, figures, captions \
 and licences to show and to test itself. They report no study, show no patient and teach a model \

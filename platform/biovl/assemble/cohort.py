@@ -1,8 +1,4 @@
-"""The cohort diagram: from the articles seen to the pairs of each split.
-
-Drawn from the counts of manifests. Exclusions are boxes at the side, with their reasons. The form
-follows BIOMEDICA, figure 5.
-"""
+"""Cohort diagram: counts from harvested articles to the pairs of each split."""
 
 import textwrap
 from collections.abc import Mapping

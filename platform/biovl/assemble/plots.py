@@ -1,4 +1,4 @@
-"""``plots/``: what ``stats.json`` says, drawn. The same statistics give the same bytes."""
+"""Plots of a corpus in ``plots/``, from ``stats.json``. Equal statistics give identical files."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

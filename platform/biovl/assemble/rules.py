@@ -120,7 +120,7 @@ def caption_chars(minimum: PositiveInt = 1, maximum: PositiveInt | None = None) 
 
 
 def min_side(px: PositiveInt) -> Rule:
-    """Keep images with at least so many pixels on the shorter side."""
+    """Keep images whose shorter side has at least ``px`` pixels."""
 
     def rejects(batch: Batch) -> np.ndarray:
         return ~(np.minimum(batch["width_px"], batch["height_px"]) >= px)

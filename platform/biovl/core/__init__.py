@@ -1,1 +1,1 @@
-"""What every stage is made of: settings, folders with manifests, tables, shards. No Ray."""
+"""Shared by all jobs: settings, folders with manifests, tables, shards. Without Ray."""

@@ -52,14 +52,14 @@ class ArchiveFolder:
     """A folder of an archive with all files below it."""
 
     path: str
-    """Inside the archive; empty for its root."""
+    """Path inside the archive; empty for its root."""
     files: dict[str, Path] = field(default_factory=dict)
-    """Name relative to the folder -> file with its bytes, valid until the next folder is requested.
-    """
+    """Local file with the content, by name relative to the folder; valid until the next folder is
+    requested."""
     defect: str | None = None
     detail: str | None = None
     is_only: bool = False
-    """Whether the archive holds nothing else."""
+    """Whether the archive contains nothing but this folder."""
     is_part: bool = False
     """Whether another part of the same folder was yielded before or will follow."""
 
@@ -235,7 +235,7 @@ class _Reader:
 
 
 class _StrictTarInfo(tarfile.TarInfo):
-    """Distinguishes damage from the end: tarfile takes a broken header for the end of the archive.
+    """Raises an error for a corrupt header, which tarfile would take for the end of the archive.
 
     tarfile also reads the long names and attributes before a member without a size limit.
     """

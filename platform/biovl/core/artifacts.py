@@ -57,7 +57,7 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a published folder contains, how it was made, and the row counts by outcome."""
+    """Contents of a published folder, its provenance, and its row counts by outcome."""
 
     kind: str
     config: Mapping[str, Any]
@@ -66,7 +66,7 @@ class Manifest:
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Each file of the table: its rows and size in bytes; for an index also its ``sha256``."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What a reader of the folder must know: versions, qualities, conventions."""
+    """Further facts for readers of the folder: versions, measurements, conventions."""
     code: str = f"biovl {biovl.__version__}"
 
 
@@ -337,7 +337,7 @@ class Draft:
         return draft
 
     def _is_untouched(self, plans: Sequence[str]) -> bool:
-        """Return whether the draft holds nothing but what every start writes."""
+        """Return whether the draft contains only files that every start writes."""
         selector = pafs.FileSelector(self.folder.path, recursive=True, allow_not_found=True)
         with translate_storage_errors(self.folder.described):
             present = self.folder.filesystem.get_file_info(selector)
@@ -361,7 +361,7 @@ class Draft:
         return json.loads(self.folder.read(f"{_DRAFT}/{name}.json"))
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the values stored under a name by an earlier run; else compute and store them."""
+        """Return the values stored under a name by an earlier run, or compute and store them."""
         if not self.folder.exists(f"{_DRAFT}/{name}.json"):
             self.note(name, make())
         # Read back even if just computed: a resumed run must see exactly the same values.

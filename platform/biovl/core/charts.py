@@ -86,14 +86,14 @@ def draw_empty(axes: Axes, text: str) -> None:
 def bars(
     axes: Axes, rows: list[tuple[str, int, str]], *, what: str, at_most: int = 20, wrap: int = 46
 ) -> None:
-    """Draw a horizontal bar a row, the first on top; the rest of a long list is one bar.
+    """Draw a horizontal bar chart, first row on top; rows after the first ones share one bar.
 
     Args:
-        axes: To draw on.
+        axes: Axes to draw on.
         rows: Name, count and colour.
-        what: What is counted, for the axis and the bar of the rest.
-        at_most: Bars.
-        wrap: Characters of a line of a name; longer names take two lines.
+        what: What is counted, for the axis label and the last bar.
+        at_most: Maximum number of bars.
+        wrap: Maximum characters per line of a name; longer names take two lines.
     """
     shown = rows if len(rows) <= at_most else rows[: at_most - 1]
     rest = rows[len(shown) :]
@@ -115,7 +115,7 @@ def bars(
 
 
 def bars_height_in(rows: int, at_most: int = 20) -> float:
-    """Return how high a figure of ``bars`` must be to give each its room."""
+    """Return the height in inches that a figure of ``bars`` needs."""
     return 1.2 + 0.42 * max(1, min(rows, at_most))
 
 

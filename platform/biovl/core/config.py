@@ -23,8 +23,8 @@ from biovl.core.filesystems import open_location
 Config = TypeVar("Config")
 
 Recipe = Callable[[], Config]
-"""Returns a configuration that has a name: complete but for what only the user knows, where
-``REQUIRED`` stands."""
+"""Function that returns a named configuration. Settings that only the user knows are
+``REQUIRED``."""
 
 
 class _Required:
@@ -36,23 +36,24 @@ class _Required:
 
 
 REQUIRED: Final[Any] = _Required()
-"""Stands in a recipe for a setting that only the user knows. ``build`` and ``override`` miss it
-like one that is not given."""
+"""Placeholder in a recipe for a setting that the user must give; ``build`` and ``override`` report
+it as missing."""
 
 
 def is_unfinished(config: Any) -> bool:
-    """Return whether a configuration is a recipe, in which something is still required.
+    """Return whether any setting of a configuration is still ``REQUIRED``.
 
-    What looks at several settings together asks this first: ``override`` builds it anew.
+    Checks across several settings skip such a configuration: ``override`` builds the complete one
+    later.
     """
     return any(getattr(config, item.name) is REQUIRED for item in dataclasses.fields(config))
 
 
 def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = None) -> Config:
-    """Build a configuration from plain values; errors refer to it by ``name``.
+    """Build a configuration from plain values. ``name`` is used in error messages.
 
     Raises:
-        ConfigError: If a setting is unknown, missing or invalid; lists all of them.
+        ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
     try:
         return _adapter(cls).validate_python(_changed(cls, {}, values))
@@ -68,7 +69,7 @@ def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = No
 
 
 def to_plain(config: Any) -> dict[str, Any]:
-    """Return a configuration as JSON-ready values, which ``build`` accepts."""
+    """Return a configuration as JSON-serialisable values, accepted by ``build``."""
     plain: dict[str, Any] = _adapter(type(config)).dump_python(config, mode="json")
     return plain
 
@@ -76,12 +77,12 @@ def to_plain(config: Any) -> dict[str, Any]:
 def override(config: Config, changes: Mapping[str, Any], *, name: str | None = None) -> Config:
     """Return a configuration with settings replaced: ``{"optim.peak_lr": 3e-4}``.
 
-    Of a recipe, the required settings are replaced too. ``name`` is what an error calls it.
+    The required settings of a recipe are set in the same way. ``name`` is used in error messages.
 
     A mapping replaces a setting that is a mapping: ``{"batch.later": {"4": 128}}`` drops the
     previous entries, ``{"batch.later.4": 128}`` sets only that entry. For a section such as
-    ``optim``, a mapping sets the settings it names. ``{"rules+": "min_side(300)"}`` adds to a list,
-    and ``{"rules-": "min_side"}`` removes from it.
+    ``optim``, a mapping sets the settings it contains. ``{"rules+": "min_side(300)"}`` adds to a
+    list, and ``{"rules-": "min_side"}`` removes from it.
 
     Raises:
         ConfigError: If a setting is unknown or missing, or its new value is invalid.
@@ -91,55 +92,55 @@ def override(config: Config, changes: Mapping[str, Any], *, name: str | None = N
 
 
 def given(config: Any) -> dict[str, Any]:
-    """Return the settings of a recipe as JSON-ready values, without defaults and what it requires.
+    """Return the settings that a recipe sets, JSON-serialisable; no defaults and required ones.
 
-    So a person who changes an entry of a mapping begins with those of the recipe, if it has any.
+    With these as a base, changing one entry of a mapping keeps the recipe's other entries.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
         if value is REQUIRED or value == _default_of(item):
             continue
         if _section(type(config), item.name) is not None:
-            found[item.name] = given(value)
+            values[item.name] = given(value)
         else:
-            found[item.name] = _plain(item, value)
-    # Names with dots in what a plug-in or a grid is given are unfolded.
-    return _changed(type(config), {}, found)
+            values[item.name] = _plain(item, value)
+    # Expand dotted names in the settings of a plug-in or a grid.
+    return _changed(type(config), {}, values)
 
 
 Defaults = Mapping[tuple[str, ...], Any]
-"""Default values, JSON-ready, by the names of their sections and their own name."""
+"""Default values, JSON-serialisable, by the path of the setting: its sections and its name."""
 
 
 def defaults(cls: type, *within: str) -> dict[tuple[str, ...], Any]:
-    """Return the defaults of a class and of its sections.
+    """Return the defaults of a configuration class and of its sections.
 
     Args:
-        cls: A configuration.
-        within: The names of the sections that contain it.
+        cls: A configuration class.
+        within: Path of the section that contains it.
     """
-    found: dict[tuple[str, ...], Any] = {}
+    values: dict[tuple[str, ...], Any] = {}
     for item in dataclasses.fields(cls):
         path, section = (*within, item.name), _section(cls, item.name)
         if section is not None:
-            found |= defaults(section, *path)
+            values |= defaults(section, *path)
         elif item.default is not dataclasses.MISSING:
-            found[path] = to_jsonable_python(item.default)
+            values[path] = to_jsonable_python(item.default)
         elif item.default_factory is not dataclasses.MISSING:
-            found[path] = to_jsonable_python(item.default_factory())
-    return found
+            values[path] = to_jsonable_python(item.default_factory())
+    return values
 
 
 def with_defaults(
     old: Mapping[str, Any], new: Mapping[str, Any], defaults: Defaults
 ) -> dict[str, Any]:
-    """Return the plain configuration of an earlier version with the settings that it did not have.
+    """Return an earlier version's plain configuration, completed with defaults of new settings.
 
     Args:
         old: Plain values.
-        new: Plain values of this version; settings that are not in it are not added.
-        defaults: Of this version.
+        new: Plain values of this version; settings that it lacks are not added.
+        defaults: Defaults of this version.
     """
     filled: dict[str, Any] = copy.deepcopy(dict(old))
     for (*sections, name), value in defaults.items():
@@ -159,12 +160,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     last = name.rpartition(".")[2]
     # Prefer the full name of a setting that is known in another section, else the most similar
     # name.
-    found = [
+    similar = [
         *(each for each in names if each.rpartition(".")[2] == last),
         *difflib.get_close_matches(name, names, n=1),
         *(each for each in names if len(last) > 1 and last in each.rpartition(".")[2]),
     ]
-    return f"; did you mean {found[0]}?" if found else ""
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def parse_call(text: str) -> dict[str, Any]:
@@ -182,11 +183,11 @@ def parse_call(text: str) -> dict[str, Any]:
     try:
         call = ast.parse(f"f({rest}", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ValueError("it goes on after the bracket")
+            raise ValueError("there is text after the closing bracket")
         settings = {str(place): _literal(node) for place, node in enumerate(call.args)}
         for keyword in call.keywords:
             if keyword.arg is None:
-                raise ValueError("** is not read")
+                raise ValueError("** is not supported")
             settings[keyword.arg] = _literal(keyword.value)
     except (SyntaxError, ValueError) as error:
         raise ConfigError(
@@ -272,16 +273,16 @@ def from_command_line(
         "list and NAME-=VALUE removes from it (rules+=min_side(300), rules-=min_side)",
     )
     parser.set_defaults(flags=[])
-    for flag, what in (flags or {}).items():
+    for flag, hint in (flags or {}).items():
         parser.add_argument(
-            f"--{flag}", dest="flags", action="append_const", const=flag, default=[], help=what
+            f"--{flag}", dest="flags", action="append_const", const=flag, default=[], help=hint
         )
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        plain = _changed(cls, {}, _recipe(asked.recipe, recipes))
-        for text in asked.changes:
+        plain = _changed(cls, {}, _recipe(options.recipe, recipes))
+        for text in options.changes:
             plain = _changed(cls, plain, dict([change_of(text)]))
-        return build(cls, plain), set(asked.flags)
+        return build(cls, plain), set(options.flags)
     except ConfigError as error:
         parser.exit(2, f"{error}\n")
 
@@ -307,7 +308,7 @@ def _recipe(name: str, recipes: Mapping[str, Recipe[Any]]) -> dict[str, Any]:
 
 
 def change_of(text: str) -> tuple[str, Any]:
-    """Return the name and the value of ``NAME=VALUE``, as ``--set`` takes it.
+    """Parse ``NAME=VALUE``, the argument of ``--set``, into name and value.
 
     For ``NAME+=VALUE`` and ``NAME-=VALUE``, the sign is the last character of the name.
 
@@ -338,7 +339,7 @@ def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
 def _changed(
     cls: type | None, plain: Mapping[str, Any], changes: Mapping[Any, Any]
 ) -> dict[str, Any]:
-    """Return plain values of a class, or of a free mapping if it is None, after changes."""
+    """Return plain values with changes applied, for a class, or for any mapping if it is None."""
     result = dict(plain)
     for name, value in changes.items():
         head, _, rest = str(name).partition(".")
@@ -371,22 +372,24 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
         old = _plain(items[name], _default_of(items[name]))
     if not isinstance(old, list | tuple):
         raise ConfigError(f"{change}=: {name} is no list")
-    given = together([], value)
-    kept = list(old)
-    for item in given:
+    changed = together([], value)
+    items_left = list(old)
+    for item in changed:
         if sign == "+":
-            kept.append(item)
+            items_left.append(item)
             continue
         named = _named(item)
-        left = [each for each in kept if each != item and not _is_meant(named, _named(each))]
-        if len(left) == len(kept):
-            names = [str(_named(each)["name"]) for each in kept]
+        without = [
+            each for each in items_left if each != item and not _is_meant(named, _named(each))
+        ]
+        if len(without) == len(items_left):
+            names = [str(_named(each)["name"]) for each in items_left]
             raise ConfigError(
                 f"{change}=: {name} holds no {item!r}; it holds {', '.join(names) or 'nothing'}"
                 f"{nearest(str(named['name']), names)}"
             )
-        kept = left
-    return {**plain, name: kept}
+        items_left = without
+    return {**plain, name: items_left}
 
 
 def together(*values: Any) -> list[Any]:
@@ -404,7 +407,7 @@ def _default_of(item: dataclasses.Field[Any]) -> Any:
 
 
 def _plain(item: dataclasses.Field[Any], value: Any) -> Any:
-    """Return a value of a setting as a plain one, None where there is none."""
+    """Return the value of a setting as a plain value, None if there is none."""
     if value is dataclasses.MISSING:
         return None
     own_type: Any = item.type
@@ -418,28 +421,28 @@ def _named(item: Any) -> dict[str, Any]:
     return parse_call(item) if isinstance(item, str) and "(" in item else {"name": item}
 
 
-def _is_meant(asked: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
-    return all(name in item and item[name] == value for name, value in asked.items())
+def _is_meant(named: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
+    return all(name in item and item[name] == value for name, value in named.items())
 
 
 def _setting_names(cls: type, prefix: str = "") -> list[str]:
     """Return the dotted names of all settings of a class."""
-    found: list[str] = []
+    names: list[str] = []
     for item in dataclasses.fields(cls):
         section = _section(cls, item.name)
         own = f"{prefix}{item.name}"
-        found += [own] if section is None else _setting_names(section, f"{own}.")
-    return found
+        names += [own] if section is None else _setting_names(section, f"{own}.")
+    return names
 
 
 def _section(cls: type | None, name: str) -> type | None:
     """Return the class of a section by name, None if the name is a single setting."""
     types = {} if cls is None else {item.name: item.type for item in dataclasses.fields(cls)}
-    found = types.get(name)
-    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+    section = types.get(name)
+    if not isinstance(section, type) or not dataclasses.is_dataclass(section):
         return None
     # A plug-in is one setting: its further settings depend on its name.
-    return None if found.__name__ == "Plugin" else found
+    return None if section.__name__ == "Plugin" else section
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -453,13 +456,13 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return values by dotted names, the inverse of ``nested``."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            result |= flat(value, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{name}"] = value
-    return found
+            result[f"{prefix}{name}"] = value
+    return result
 
 
 def _manual(cls: type, recipes: Mapping[str, Recipe[Any]]) -> str:
@@ -496,7 +499,7 @@ def _shown(value: Any) -> str:
 def _field_docstrings(cls: type) -> dict[str, str]:
     """Return the docstrings below the fields of a dataclass, which Python itself does not keep."""
     base = cls.__mro__[1]
-    found = {} if base is object else _field_docstrings(base)
+    docstrings = {} if base is object else _field_docstrings(base)
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     body = node.body if isinstance(node, ast.ClassDef) else []
     for statement, after in itertools.pairwise(body):
@@ -506,5 +509,5 @@ def _field_docstrings(cls: type) -> dict[str, str]:
             and isinstance(after, ast.Expr)
             and isinstance(after.value, ast.Constant)
         ):
-            found[statement.target.id] = str(after.value.value)
-    return found
+            docstrings[statement.target.id] = str(after.value.value)
+    return docstrings

@@ -192,11 +192,11 @@ class Listing:
 
 
 class Tree:
-    """Untrusted files below a location: nothing outside a local folder is read.
+    """Untrusted files below a location; nothing outside a local folder is read.
 
-    Links directly in the folder that lead out of it are the user's own, who may gather packages
-    that way, and are followed. Further below, links to files are followed only inside the folder,
-    and links to folders never, so that no walk loops. Pipes are not opened, as that may block.
+    Links directly in the folder that point outside are followed: users may collect packages that
+    way. Further below, links to files are followed only inside the folder, and links to folders
+    never, which excludes loops. Pipes are not opened, since that may block.
     """
 
     def __init__(self, uri: str) -> None:

@@ -102,13 +102,13 @@ class Figure:
     derivatives_allowed: bool | None = None
     """Whether the licence permits derivatives; a cropped panel arguably is one."""
     third_party: bool = False
-    """Whether the figure credits a third party, whom the article's licence does not bind."""
+    """Whether the figure credits a third party, to which the article's licence may not apply."""
     version: str | None = None
     retracted: bool | None = None
     snapshot: str | None = None
     """As in ``Article``."""
     group_id: str | None = None
-    """Rows that must be in the same split, if not those of the article: a patient, a study."""
+    """Group whose rows must be in the same split, if it is not the article: a patient, a study."""
     defect: str | None
     defect_detail: str | None
 
@@ -164,11 +164,11 @@ class Panel(Figure):
     supplements_figure_id: str | None
     """The figure that the parent supplements: ``parent_figure_id`` in ``figures/``."""
     panel_label: str | None
-    """As in the caption."""
+    """Label as in the caption; None if there is none."""
     box_px: PixelBox | None
-    """In the published image as displayed; None for a figure that is not split."""
+    """Box in the published image as displayed; None for a figure that is not split."""
     label_box_px: PixelBox | None
-    """Of the printed label, in the published image."""
+    """Box of the printed label in the published image."""
     own_caption: str | None
     """The caption text about this panel alone; None if it has no part of its own."""
     preamble: str | None
@@ -188,7 +188,7 @@ class Article:
     """One article of a source, readable or not."""
 
     article_id: str
-    """PMCID if there is one, else DOI, else the package's name."""
+    """PMCID, otherwise DOI, otherwise the name of the package."""
     version: str | None
     pmid: str | None
     doi: str | None
@@ -204,7 +204,7 @@ class Article:
     license: str | None
     """SPDX identifier."""
     license_code: str | None = None
-    """As the source states it in its metadata: ``CC BY``, ``TDM``."""
+    """Licence code in the source's metadata: ``CC BY``, ``TDM``."""
     license_url: str | None
     license_group: LicenseGroup
     redistributable: bool | None = None

@@ -33,7 +33,7 @@ class PairLocation:
     """First byte of its first header."""
 
     size: int
-    """Bytes from there to the end of the padding of its last file; a multiple of 512."""
+    """Size in bytes up to the end of the padding of its last file; a multiple of 512."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class StoredPair:
 
     key: str
     files: dict[str, bytes]
-    """By kind: ``jpg``, ``txt``, ``json`` …"""
+    """Content by extension: ``jpg``, ``txt``, ``json`` …"""
     place: PairLocation
 
 
@@ -54,14 +54,14 @@ class ShardWriter:
         self._offset = 0
 
     def add(self, key: str, files: Mapping[str, bytes]) -> PairLocation:
-        """Write a pair and return where it is.
+        """Write a pair, and return its byte range.
 
         Args:
-            key: Letters, digits, ``_`` and ``-``; not that of the pair before.
-            files: By kind, in the order in which they are written.
+            key: Letters, digits, ``_`` and ``-``; different from the previous pair's.
+            files: Content by extension, in the order to write.
 
         Raises:
-            ValueError: If the key would be read as another one, or there are no files.
+            ValueError: If readers would parse the key differently, or there are no files.
         """
         if not _KEY.fullmatch(key) or not files:
             raise ValueError(

@@ -27,10 +27,10 @@ class StepRecord:
     """From 0."""
 
     pairs: int
-    """Of all workers."""
+    """Pairs of all workers."""
 
     tokens: int
-    """Of all workers' captions, without padding."""
+    """Tokens of all workers' captions, without padding."""
 
     flops: float
     """Model operations of all workers, see ``flops.training_flops``."""
@@ -45,7 +45,7 @@ class StepRecord:
     """Waiting for data, within ``seconds``."""
 
     seconds: float
-    """Of the whole step."""
+    """Duration of the whole step."""
 
 
 class Meter:

@@ -63,7 +63,7 @@ def steps_of_run(
 
 
 def legs(steps: Iterator[StepPieces], least_pieces: int) -> Iterator[list[StepPieces]]:
-    """Yield groups of consecutive steps with at least so many pieces; the last may have fewer."""
+    """Yield groups of consecutive steps with at least ``least_pieces`` pieces, or the rest."""
     leg: list[StepPieces] = []
     for step in steps:
         leg.append(step)

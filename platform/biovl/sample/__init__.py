@@ -1,4 +1,4 @@
-"""A small synthetic corpus: PMC packages that look real and have no third-party content.
+"""A small synthetic corpus: realistic PMC packages without third-party content.
 
 Nothing is downloaded and no text is copied. Captions describe what their images show, so that a
 small model can learn from them; the JATS contains the structures that are hard to parse.

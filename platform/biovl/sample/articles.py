@@ -1,4 +1,4 @@
-"""A manuscript to the JATS that its publisher would deposit."""
+"""Render a synthetic article as JATS, as its publisher would deposit it."""
 
 from biovl.sample.figure_xml import figure_xml, figures_xml, graphics_xml
 from biovl.sample.prose import SECTIONS, Manuscript, Placed, citing_paragraphs, sentence, xref
@@ -6,7 +6,7 @@ from biovl.sample.words import Topic, upper_first
 
 _AUTHORS = ("Ångström|Mia", "O’Neil|Sean", "García-Pérez|Lucía", "Nguyen|Thi Hoa", "Kowalski|Jan")
 _APART = ("child", "response", "graphical", "video", "member")
-"""Figures that are not one of the numbered series, or not alone in it."""
+"""Kinds of figures outside the numbered series."""
 
 
 def write_article(manuscript: Manuscript) -> bytes:
@@ -40,7 +40,7 @@ def _title(topic: Topic, language: str) -> str:
 
 
 def pmid(serial: int) -> int:
-    """Return a PMID that PubMed is far from giving out, with no more digits than it gives."""
+    """Return a PMID far above those that PubMed has assigned, with no more digits."""
     return 99_000_000 + serial % 1_000_000
 
 
@@ -153,7 +153,7 @@ def _body(m: Manuscript) -> str:
         text = "".join(f"<p>{paragraph}</p>\n" for paragraph in paragraphs)
         sections.append(f"<sec><title>{topic.marker} {i + 1}</title>{text}{xml}</sec>\n")
     others = "" if m.flavour.place == "floats" else "".join(figures.values())
-    # References stand in lists, in tables and in their notes as well as in paragraphs.
+    # References occur in lists, tables and their notes as well as in paragraphs.
     item = f"{sentence(topic, language, 1)} ({xref(m.flavour.word + ' 1', series[0])})"
     apart = [f for f in _own(m) if f.slot.structure in _APART]
     also = "".join(

@@ -1,4 +1,4 @@
-"""Panels of the clinic: survival, trials, diagnosis and the electrocardiogram."""
+"""Synthetic clinical panels: survival curves, trials, diagnostics and electrocardiograms."""
 
 from collections.abc import Callable
 
@@ -99,7 +99,7 @@ def forest(topic: Topic, rng: Rng) -> PanelContent:
 def flow_diagram(topic: Topic, rng: Rng) -> PanelContent:
     """Draw the flow of participants through a study."""
     arms, screened = int(rng.integers(2, 4)), int(rng.integers(300, 900))
-    kept = screened - int(rng.integers(40, 200))
+    randomised = screened - int(rng.integers(40, 200))
     fill = pick(rng, (("white", "white", "blancas"), ("light blue", "#d0e1f2", "celestes")))
 
     def draw(axes: Axes) -> None:
@@ -114,11 +114,11 @@ def flow_diagram(topic: Topic, rng: Rng) -> PanelContent:
             axes.text(x, y, text, ha="center", va="center", fontsize=7)
 
         box(0.5, 0.9, f"Screened (n = {screened})", 0.44)
-        box(0.5, 0.55, f"Randomised (n = {kept})", 0.44)
+        box(0.5, 0.55, f"Randomised (n = {randomised})", 0.44)
         axes.annotate("", (0.5, 0.63), (0.5, 0.82), arrowprops={"arrowstyle": "->"})
         for i in range(arms):
             x = (i + 0.5) / arms
-            box(x, 0.14, f"{('Placebo', topic.drug, 'Both')[i]}\n(n = {kept // arms})", 0.27)
+            box(x, 0.14, f"{('Placebo', topic.drug, 'Both')[i]}\n(n = {randomised // arms})", 0.27)
             axes.annotate("", (x, 0.23), (0.5, 0.47), arrowprops={"arrowstyle": "->"})
 
     return PanelContent(
@@ -126,8 +126,8 @@ def flow_diagram(topic: Topic, rng: Rng) -> PanelContent:
         plot_pixels(draw, BARE),
         f"Participants of the trial of {topic.drug} in {topic.disease}",
         f"flow diagram of the trial with {count(arms)} arms ({fill[0]} boxes)",
-        f"Of {screened} patients screened, {kept} were randomised to {count(arms)} arms.",
-        f"diagrama de flujo del ensayo con {arms} brazos (cajas {fill[2]}), {kept} pacientes",
+        f"Of {screened} patients screened, {randomised} were randomised to {count(arms)} arms.",
+        f"diagrama de flujo del ensayo con {arms} brazos (cajas {fill[2]}), {randomised} pacientes",
     )
 
 

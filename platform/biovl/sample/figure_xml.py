@@ -1,4 +1,4 @@
-"""Figures as JATS, in the structures that are hard to parse."""
+"""Render figures as JATS, including the structures that are hard to parse."""
 
 from collections.abc import Iterable
 
@@ -30,6 +30,7 @@ def figures_xml(m: Manuscript, figures: Iterable[Placed]) -> list[str]:
 
 
 def figure_xml(m: Manuscript, figure: Placed, *, label: str | None = None, inside: str = "") -> str:
+    """Return the ``<fig>`` element of a figure, with ``inside`` nested in it."""
     structure = figure.slot.structure
     label = label or figure.label
     attributes = f' id="{figure.xml_id}"' if figure.xml_id else ""
@@ -67,6 +68,7 @@ def _caption(m: Manuscript, figure: Placed) -> str:
 
 
 def graphics_xml(figure: Placed) -> str:
+    """Return the ``<graphic>`` elements of a figure."""
     if figure.slot.structure == "video":
         return f'<media mimetype="video" mime-subtype="mp4" xlink:href="{figure.hrefs[0]}"/>'
     if figure.slot.structure == "alternatives":

@@ -21,18 +21,19 @@ _GAP_PX = 30
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure before publication."""
+    """A figure before it is encoded and published."""
 
     panels: tuple[PanelContent, ...]
+    """Content of each panel."""
     letters: str
-    """The labels drawn next to the panels, one character each; empty for a single panel."""
+    """Labels next to the panels, one character each; empty for a single panel."""
     pixels: np.ndarray
     """RGB, uint8, shape [H, W, 3]."""
 
 
 @dataclass(frozen=True)
 class CaptionText:
-    """The title and the paragraphs of a caption, as inline JATS."""
+    """Title and paragraphs of a caption, as inline JATS."""
 
     title: str | None
     paragraphs: tuple[str, ...]
@@ -40,7 +41,7 @@ class CaptionText:
 
 def draw_figure(topic: Topic, rng: Rng, *, panels: int, letters: str = "ABCDEF") -> Drawn:
     """Draw a figure of 1 to 6 panels, all of different kinds."""
-    # Photographs come first in every second figure, as about half of what is published.
+    # Every second figure begins with a photograph, as about half of published figures.
     plots = [PLOTS[i] for i in rng.permutation(len(PLOTS))]
     photographs = [PHOTOGRAPHS[i] for i in rng.permutation(len(PHOTOGRAPHS))]
     first, second = (plots, photographs) if rng.integers(2) else (photographs, plots)
@@ -70,7 +71,7 @@ def _composed(panels: tuple[PanelContent, ...], letters: str, rng: Rng) -> np.nd
         label = style.format(letter)
         box = canvas.textbbox(corner, label, font=font(20))
         canvas.rectangle((box[0] - 3, box[1] - 3, box[2] + 3, box[3] + 3), fill="white")
-        # The stroke makes the bold that journals ask for.
+        # The stroke makes letters bold, as journals require.
         canvas.text(corner, label, fill="black", font=font(20), stroke_width=0.6)
     return np.array(page)
 
@@ -88,14 +89,14 @@ _LABELS = (
 def caption_of(
     drawn: Drawn, rng: Rng, *, flow: str = "paragraph", spanish: bool = False
 ) -> CaptionText:
-    """Return a caption that describes a figure, short, middling or long.
+    """Return a caption that describes a figure, of random length.
 
     Args:
         drawn: The figure.
-        rng: Chooses the length, the style of panel labels and the sentences that say no more.
-        flow: ``paragraph``: all panels in one; ``paragraphs``: one for each; ``list``: a JATS
-            list with the panel letters as its labels.
-        spanish: Only what a panel says of itself in Spanish.
+        rng: Selects the length, the style of panel labels and the filler sentences.
+        flow: ``paragraph``: all panels in one paragraph; ``paragraphs``: one for each; ``list``: a
+            JATS list with the panel letters as its labels.
+        spanish: Whether to write in Spanish, in short form.
     """
     length, label = int(rng.integers(4)), pick(rng, _LABELS)
     if spanish:
@@ -128,13 +129,13 @@ def caption_of(
 
 
 def encode(pixels: np.ndarray, image_format: str, *, mode: str = "RGB", quality: int = 88) -> bytes:
-    """Return an image file; the same pixels give the same bytes.
+    """Return an encoded image; equal pixels give equal bytes.
 
     Args:
         pixels: RGB, uint8, shape [H, W, 3].
         image_format: Pillow's name: JPEG, PNG, TIFF, GIF or WEBP.
         mode: Pillow's mode of the file; ``I;16`` gives 16-bit grey.
-        quality: Of JPEG and WEBP.
+        quality: Quality of JPEG and WEBP.
     """
     image = Image.fromarray(pixels)
     if mode == "I;16":

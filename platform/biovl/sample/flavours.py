@@ -44,35 +44,35 @@ NO_REUSE = (
 
 @dataclass(frozen=True)
 class Slot:
-    """A position for a figure: the JATS around it and its files."""
+    """A position for a figure: the JATS around it, and the files of its graphic."""
 
     structure: str
     files: str
     panels: int | None = None
-    """``None`` means a random number."""
+    """Number of panels; None: random."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flavour:
-    """One publisher's conventions. Braces stand for a number, or the serial and a number."""
+    """Conventions of one publisher. Braces are placeholders for a number, or serial and number."""
 
     name: str
     journal: str
     prolog: str
     root: str
     licenses: tuple[str, ...]
-    """Used in turn by this publisher's articles."""
+    """Licences, used in turn by this publisher's articles."""
     slots: tuple[Slot, ...]
     label: str
     word: str
     words: str
-    """The plural: ``Figs.``"""
+    """Plural of the word for a figure: ``Figs.``"""
     figure_id: str
     stem: str
     letters: str
     date: str
     place: str = "sec"
-    """Location of figures: ``sec``, or ``floats`` for a floats-group."""
+    """Where figures are: ``sec``, or ``floats`` for a floats-group."""
     language: str = "en"
     article_types: tuple[str, ...] = field(default=("research-article",))
     suffix: str = ".nxml"

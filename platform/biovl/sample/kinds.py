@@ -1,7 +1,7 @@
-"""Images of one panel whose kind is known: what clusters and classifiers can be checked with.
+"""Single-panel images of known kinds, to test clustering and classification.
 
-A table of captions and a folder of images, for the source ``table``; the folder of images is one of
-class folders as well:
+They are written as a table of captions and a folder of images, for the source ``table``; the images
+are in class folders:
 
     captions.csv                 image, caption, article_id (the kind and a number), license
     images/fundus/000.jpg …      360 x 280 px
@@ -41,7 +41,7 @@ CONCEPTS = {
     "fundus": ("Clinical Imaging", "eye"),
     "ultrasound": ("Clinical Imaging", "ultrasound"),
 }
-"""The kinds, and the global and the local concept of each in the paper's taxonomy."""
+"""Global and local concept of each kind, in BIOMEDICA's taxonomy."""
 
 _DRAW: dict[str, Callable[[Topic, Rng], PanelContent]] = {
     draw.__name__: draw for draw in (*LABORATORY_PLOTS, *CLINICAL_PLOTS, *MICROGRAPHS, *SCANS)
@@ -52,13 +52,13 @@ _MARKUP = re.compile(r"<[^>]+>")
 def make_kinds(
     folder: Path, *, each: int, kinds: Sequence[str] = tuple(CONCEPTS), seed: int = 0
 ) -> Path:
-    """Write a table of images of known kinds; return the table.
+    """Write images of known kinds and their table; return the path of the table.
 
     Args:
-        folder: To write into.
-        each: Images of a kind; each is an article of its own.
-        kinds: Of ``CONCEPTS``.
-        seed: Of the draws: the same gives the same bytes.
+        folder: Folder to write into.
+        each: Images per kind; each is an article of its own.
+        kinds: Kinds, keys of ``CONCEPTS``.
+        seed: Random seed; equal seeds give equal bytes.
     """
     rng = np.random.default_rng(seed)
     table = folder / "captions.csv"

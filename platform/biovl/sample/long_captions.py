@@ -1,11 +1,11 @@
-"""Figures whose captions say what they show only after the 77 tokens that CLIP reads.
+"""Figures with long captions that describe the image only after CLIP's 77 tokens.
 
-A table of captions and a folder of images, for the source ``table``:
+They are written as a table of captions and a folder of images, for the source ``table``:
 
     captions.csv        image, caption, article_id, license
-    images/0000.png …   a disc of one colour on a ground of another
+    images/0000.png …   a disc on a background of another colour
 
-Every caption begins with sentences that describe no pixel, as the captions of trials do.
+Every caption begins with sentences unrelated to the image, like the captions of trials.
 """
 
 import csv
@@ -19,7 +19,7 @@ from biovl.sample.words import COLOURS, METHODS, Rng, pick
 
 SIDE_PX = 96
 
-# A word is at least one token of CLIP, whose context of 77 begins and ends with one of its own.
+# A word has at least one token; CLIP's context of 77 includes a start and an end token.
 _FIRST_WORDS = 76
 _PLACES = {
     f"{row} {column}": (y, x)
@@ -30,12 +30,12 @@ _MARKUP = re.compile(r"<[^>]+>")
 
 
 def make_long_captions(folder: Path, *, figures: int, seed: int = 0) -> Path:
-    """Write a table of figures and their images; return the table.
+    """Write figures with long captions and their table; return the path of the table.
 
     Args:
-        folder: To write into.
-        figures: How many; each is an article of its own.
-        seed: Of the draws: the same gives the same bytes.
+        folder: Folder to write into.
+        figures: Number of figures; each is an article of its own.
+        seed: Random seed; equal seeds give equal bytes.
     """
     rng = np.random.default_rng(seed)
     (folder / "images").mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def make_long_captions(folder: Path, *, figures: int, seed: int = 0) -> Path:
 
 
 def _preamble(rng: Rng) -> str:
-    """Return sentences that fill the context of CLIP and describe nothing."""
+    """Return sentences that fill CLIP's context and do not describe the image."""
     sentences: list[str] = []
     for i in rng.permutation(len(METHODS)):
         sentences.append(_MARKUP.sub("", METHODS[i]))
@@ -65,11 +65,11 @@ def _preamble(rng: Rng) -> str:
 
 
 def _drawn(rng: Rng, disc: str, ground: str, centre: tuple[float, float]) -> np.ndarray:
-    """Return a disc on a ground, both unevenly lit. RGB, uint8, shape [SIDE_PX, SIDE_PX, 3]."""
+    """Return a disc on a background, unevenly lit. RGB, uint8, shape [SIDE_PX, SIDE_PX, 3]."""
     y, x = np.mgrid[:SIDE_PX, :SIDE_PX] / SIDE_PX
     inside = (y - centre[0]) ** 2 + (x - centre[1]) ** 2 < 0.18**2
     image = np.where(inside[..., None], ImageColor.getrgb(disc), ImageColor.getrgb(ground))
-    # Figures of equal words look different: alike ones would be dropped as duplicates.
+    # Figures with equal captions differ in pixels, otherwise they are dropped as duplicates.
     light = Image.fromarray(rng.uniform(0.55, 1.0, (6, 6)).astype(np.float32))
     lit = np.asarray(light.resize((SIDE_PX, SIDE_PX), Image.Resampling.BICUBIC))
     return np.asarray(np.clip(image * lit[..., None], 0, 255), np.uint8)

@@ -1,6 +1,6 @@
-"""Panels of the microscope and the gel: procedural, or from scikit-image's own images.
+"""Synthetic microscopy and gel panels: procedural, or crops of scikit-image's own images.
 
-Only images that are inside scikit-image's wheel are used; nothing is downloaded.
+Only images inside scikit-image's wheel are used; nothing is downloaded.
 """
 
 from collections.abc import Callable
@@ -164,7 +164,7 @@ def electron_micrograph(topic: Topic, rng: Rng) -> PanelContent:
     """Draw mitochondria, with or without their cristae."""
     number, swollen = int(rng.integers(2, 9)), bool(rng.integers(2))
     image = 0.66 + 0.05 * noise(rng, 1) + 0.05 * noise(rng, 5)
-    # Places on a grid, so that the number of mitochondria can be counted.
+    # Positions on a grid, so that the mitochondria can be counted.
     places = rng.permutation(12)[:number]
     for place in places:
         x = 45 + 90 * (place % 4) + rng.uniform(-8, 8)

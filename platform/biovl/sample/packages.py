@@ -1,4 +1,4 @@
-"""Articles and their figures as the packages that PMC publishes, folders and archives."""
+"""Write synthetic articles as packages in the layout of PMC: folders and archives."""
 
 import gzip
 import io
@@ -24,12 +24,12 @@ _REENCODED_IN, _REENCODED_FROM = 5, (1, 1)
 
 @dataclass(frozen=True)
 class PackageFiles:
-    """One article as published."""
+    """Files of one article as published."""
 
     pmcid: str
     xml_name: str
     files: dict[str, bytes]
-    """Everything in the package, the XML among it."""
+    """Content of every file in the package, including the XML, by name."""
     figures: tuple[tuple[Placed, Drawn], ...]
 
 
@@ -38,11 +38,11 @@ def make_packages(folder: Path, *, articles: int = 24, seed: int = 0) -> list[Pa
 
         folder/
           PMC9990000001/            XML, images, PDF
-          PMC9990000002.tar.gz      the same, in an archive: every second article
+          PMC9990000002.tar.gz      the same in an archive: every second article
 
-    The six publishers of ``flavours.FLAVOURS`` take turns. The same seed gives the same bytes,
-    and fewer articles are the first of more. The fourth article reuses a figure of the first (the
-    same bytes), the sixth one of the second (encoded again).
+    The six publishers of ``flavours.FLAVOURS`` alternate. Equal seeds give equal bytes, and a
+    smaller number of articles gives the first ones of a larger number. The fourth article repeats a
+    figure of the first (the same bytes), the sixth one of the second (re-encoded).
     """
     earlier: list[PackageFiles] = []
     paths = []
@@ -61,7 +61,7 @@ def make_packages(folder: Path, *, articles: int = 24, seed: int = 0) -> list[Pa
 def make_article(
     index: int, flavour: Flavour, *, seed: int, earlier: Sequence[PackageFiles] = ()
 ) -> PackageFiles:
-    """Return an article's package; ``earlier`` holds those whose figures it may reuse."""
+    """Return the package of an article, which may repeat figures of ``earlier`` packages."""
     rng = np.random.default_rng((seed, index))
     serial = FIRST_PMCID + index
     pmcid = f"PMC{serial}"
@@ -147,10 +147,10 @@ def _label(flavour: Flavour, slot: Slot, number: int) -> str | None:
 def _published(
     drawn: Drawn, slot: Slot, stem: str, quality: int, rng: Rng
 ) -> tuple[tuple[str, ...], dict[str, bytes]]:
-    """Return what the XML calls a figure's graphics, and the files that are in the package."""
+    """Return the names of a figure's graphics in the XML, and the files in the package."""
     pixels = drawn.pixels
     jpeg = {f"{stem}.jpg": encode(pixels, "JPEG", quality=quality)}
-    if slot.structure == "parts":  # a figure that runs over two pages: a row of panels on each
+    if slot.structure == "parts":  # a figure over two pages: a row of panels on each
         middle = len(pixels) // 2
         halves = {f"{stem}a.jpg": pixels[:middle], f"{stem}b.jpg": pixels[middle:]}
         return (f"{stem}a", f"{stem}b"), {n: encode(half, "JPEG") for n, half in halves.items()}
@@ -158,7 +158,7 @@ def _published(
         case "jpg+gif":
             small = encode(thumbnail(pixels), "GIF")
             return (stem,), jpeg | {f"{stem}.gif": small}
-        case "jpg+tif":  # the deposited original beside a smaller copy for the screen
+        case "jpg+tif":  # the deposited original and a smaller copy for the screen
             screen = encode(thumbnail(pixels, width_px=pixels.shape[1] * 2 // 3), "JPEG")
             return (stem,), {f"{stem}.jpg": screen, f"{stem}.tif": encode(pixels, "TIFF")}
         case "tif":
@@ -185,7 +185,7 @@ def _published(
 
 
 def _extras(flavour: Flavour, serial: int, rng: Rng) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Return the graphics and files of a package that are not figures, and what they are for."""
+    """Return graphics and files of a package that are not figures, by purpose and by name."""
     pdf = b"%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
     grey = np.full((120, 300, 3), 255, np.uint8)
     grey[::20] = 60

@@ -1,4 +1,4 @@
-"""Panels of the laboratory: bars, curves, dots, boxes and maps."""
+"""Synthetic laboratory plots: bars, curves, scatter plots, box plots and heat maps."""
 
 from collections.abc import Callable
 

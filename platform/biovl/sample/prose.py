@@ -1,4 +1,4 @@
-"""What the sample's articles say around their figures, and the ways in which they cite them."""
+"""Body text of synthetic articles, with the various ways of citing figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from biovl.sample.words import Topic, upper_first
 
 @dataclass(frozen=True)
 class Placed:
-    """A figure in its article."""
+    """A figure at its position in an article."""
 
     slot: Slot
     number: int
@@ -24,18 +24,18 @@ class Placed:
 
 @dataclass(frozen=True)
 class Manuscript:
-    """What an article says, before it is written down."""
+    """Content of a synthetic article, before it is rendered as JATS."""
 
     serial: int
     """Digits of all its ids."""
     pmcid: str
     flavour: Flavour
     turn: int
-    """How many articles this publisher had before, and what is varied from one to the next."""
+    """Number of earlier articles of this publisher; selects among variants."""
     topic: Topic
     figures: tuple[Placed, ...]
     extras: dict[str, str]
-    """Graphics that are no figures: ``equation``, ``table``, ``portrait``, ``supplement``."""
+    """Graphics that are not figures: ``equation``, ``table``, ``portrait``, ``supplement``."""
 
 
 SENTENCES = {
@@ -68,7 +68,7 @@ SECTIONS = {
 
 
 def sentence(topic: Topic, language: str, number: int) -> str:
-    """Return one of a language's sentences about a topic, in turn."""
+    """Return one of a language's sentences about a topic, selected by number."""
     choices = SENTENCES[language]
     return choices[number % len(choices)].format(**vars(topic))
 
@@ -80,12 +80,12 @@ def xref(text: str, *figures: Placed, attributes: str = 'ref-type="fig" ') -> st
 
 
 def ways_to_cite(figure: Placed, figures: Sequence[Placed], flavour: Flavour) -> tuple[str, ...]:
-    """Return the citations of a figure that readers of JATS get wrong.
+    """Return citations of a figure in forms that are hard to parse.
 
     Args:
         figure: The figure to cite.
         figures: All numbered figures of the article, at least two, in order.
-        flavour: Says ``Fig.`` or ``Figure``.
+        flavour: Publisher, who writes ``Fig.`` or ``Figure``.
     """
     word, words, n = flavour.word, flavour.words, figure.number
     first, last = figures[0], figures[-1]
@@ -106,7 +106,7 @@ def ways_to_cite(figure: Placed, figures: Sequence[Placed], flavour: Flavour) ->
         f"<sup>{xref(named, figure)}</sup>",
         f"({xref(named + a, figure)}{', ' + xref(z, figure) if a else ''})",  # letter of its own
         f"({xref('', figure)})",
-        f"({xref(named, figure, attributes='')})",  # no ref-type: only the id tells
+        f"({xref(named, figure, attributes='')})",  # no ref-type, only an id of a figure
         f'(compare their Fig. 3b in <xref ref-type="bibr" rid="B2">2</xref>, and {word}&#xA0;'
         f"{xref(str(n), figure)}{a})",
     )
@@ -115,7 +115,7 @@ def ways_to_cite(figure: Placed, figures: Sequence[Placed], flavour: Flavour) ->
 def citing_paragraphs(
     figure: Placed, figures: Sequence[Placed], flavour: Flavour, topic: Topic, turn: int
 ) -> list[str]:
-    """Return three paragraphs' inline JATS that cite a figure; ``turn`` chooses how."""
+    """Return three paragraphs of inline JATS that cite a figure; ``turn`` selects the form."""
     ways = ways_to_cite(figure, figures, flavour)
     subject = upper_first(figure.subject)
     paragraphs = []
@@ -131,7 +131,7 @@ def citing_paragraphs(
             f"{sentence(topic, flavour.language, i)} {said} "
             f"{sentence(topic, flavour.language, i + 3)}"
         )
-    if figure.letters:  # the commonest of all: in life, one reference in six goes on like this
+    if figure.letters:  # the most frequent form: one in six published references
         paragraphs[0] = f"{paragraphs[0].removesuffix('.')} {ways[0]}."
     if len(figure.letters) > 1 and flavour.language == "en":
         paragraphs[-1] += f" Panel {figure.letters[1]} shows the same for a second cohort."

@@ -1,4 +1,4 @@
-"""Panels that look into a body: fundus photographs, CT, MRI, radiographs, ultrasound."""
+"""Synthetic clinical images: fundus photographs, CT, MRI, radiographs, ultrasound."""
 
 from collections.abc import Callable
 from functools import cache
@@ -60,7 +60,7 @@ def brain_scan(topic: Topic, rng: Rng) -> PanelContent:
         image = np.where(inside, 0.75 - head, 0) + skull * 0.45
     else:
         image = np.where(inside, 1.15 - 2.4 * head, 0) + skull * 0.2
-    # Beside the ventricles, which are dark themselves.
+    # Next to the ventricles, which are dark themselves.
     x = WIDTH / 2 + (1 if left else -1) * rng.uniform(54, 62)
     y, r = HEIGHT / 2 + rng.uniform(-45, 45), rng.uniform(9, 14)
     lesion = blur(ellipse(x, y, r, r * rng.uniform(0.7, 1.2)).astype(float), 1.5)
@@ -134,7 +134,7 @@ def ultrasound(topic: Topic, rng: Rng) -> PanelContent:
     rx, ry = rng.uniform(22, 42), rng.uniform(18, 32)
     lesion = blur(ellipse(x, y, rx, ry).astype(float), 1.5)
     image = speckle * (1 + lesion * (-0.95 if cyst else 2.2))
-    if cyst:  # sound is not weakened by fluid: what lies behind a cyst looks brighter
+    if cyst:  # fluid does not attenuate sound: tissue behind a cyst is brighter
         behind = ((np.abs(X - x) < rx * 0.8) & (y + ry < Y)).astype(float)
         image = image * (1 + 1.1 * blur(behind, 4))
     size = f"{rx / 10:.1f} × {ry / 10:.1f} cm"

@@ -1,6 +1,7 @@
-"""The vocabulary of the sample: what an article is about, and how a panel is put into words.
+"""Vocabulary of the sample: topics of articles, and descriptions of panels.
 
-Whatever a panel's words say can be seen in it: kind, colour, trend, number of groups, stain, side.
+Every property that a description states is visible in the panel: kind, colour, trend, number of
+groups, stain, side.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Topic:
-    """What one article is about. Plain words, without characters that XML reserves."""
+    """Topic of an article. Plain text without XML special characters."""
 
     disease: str
     organ: str
@@ -53,25 +54,25 @@ TOPICS = tuple(
 
 @dataclass(frozen=True)
 class PanelContent:
-    """One drawn image and its words. The words are inline JATS: escaped, possibly with markup."""
+    """A panel image and its description, in inline JATS: escaped, optionally with markup."""
 
     kind: str
     """Name of the function that drew it."""
     image: np.ndarray
     """RGB, uint8, shape [H, W, 3]."""
     finding: str
-    """What it shows, without a full stop: a title."""
+    """What the panel shows, as a title without a full stop."""
     subject: str
-    """What it is: a noun phrase without an article."""
+    """Name of the subject: a noun phrase without an article."""
     detail: str
-    """Whole sentences that can be checked by looking."""
+    """Sentences that can be verified on the image."""
     spanish: str
     """Finding and subject in one Spanish phrase."""
 
 
 @dataclass(frozen=True)
 class Colour:
-    """A colour by its names and its value."""
+    """A colour: its names and its value."""
 
     name: str
     spanish: str
@@ -126,7 +127,7 @@ METHODS = (
     "Concentrations were corrected for dilution and normalised to total protein "
     "(BCA assay; mg ml<sup>−1</sup>).",
 )
-"""Sentences that long captions go on with; they describe no pixel, as in life."""
+"""Filler sentences of long captions; as in real captions, they do not describe the image."""
 
 
 def count(number: int) -> str:
@@ -140,13 +141,13 @@ def pick(rng: Rng, choices: Sequence[T]) -> T:
 
 
 def upper_first(text: str) -> str:
-    """Return a text with a capital at its start, looking past markup: ``<b>a`` gives ``<b>A``."""
+    """Return a text with a capital first letter, after any markup: ``<b>a`` gives ``<b>A``."""
     start = text.index(">") + 1 if text.startswith("<") else 0
     return text[:start] + text[start].upper() + text[start + 1 :]
 
 
 @cache
 def font(size_px: int) -> ImageFont.FreeTypeFont:
-    """Return the typeface of labels. Matplotlib ships it; Pillow's own has no Greek letters."""
+    """Return the typeface of labels, shipped with matplotlib; Pillow's own has no Greek letters."""
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     return ImageFont.truetype(str(folder / "DejaVuSans.ttf"), size_px)

@@ -23,7 +23,7 @@ class TrialOutcome:
     trial: Trial
     status: str
     reason: str
-    """Reason of a failure, else empty."""
+    """Why the trial failed; otherwise empty."""
 
     scores: Mapping[int, Mapping[str, Any]]
     """Scores of every validated epoch, from 0."""

@@ -60,7 +60,7 @@ class Trial:
 
     @property
     def flops(self) -> float:
-        """Of the whole run."""
+        """FLOPs of the whole run."""
         plan = Plan.of(self.train_pairs, self.config.batch, self.config.epochs)
         return float(self.flops_per_pair * plan.pairs)
 

@@ -1,4 +1,4 @@
-"""The type of an image: that of the nearest keyword in the embedding space of a model.
+"""Image types by zero-shot classification: the type of the nearest keyword.
 
 BiomedCLIP estimated the frequency of image types in PMC in this way (its Fig. 1B), with keywords
 for each type of a taxonomy, which the authors did not publish; ours are in ``image_types.yaml``.

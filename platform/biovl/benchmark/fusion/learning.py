@@ -60,9 +60,9 @@ class Learner:
             held_bytes=config.held_bytes,
         )
         self.unreadable = self._inputs.unreadable
-        """Images that cannot be asked about, and why."""
-        seen_Q = ~np.isin(data.image_of, list(self.unreadable))
-        self._train = np.flatnonzero(seen_Q & (data.splits == "train"))
+        """Reason for each unreadable image, by its index."""
+        is_readable_Q = ~np.isin(data.image_of, list(self.unreadable))
+        self._train = np.flatnonzero(is_readable_Q & (data.splits == "train"))
         if not len(self._train):
             raise ConfigError(f"{data.name} has no question of the split train to learn from")
         frequent = [data.answers[number] for number in self._train]

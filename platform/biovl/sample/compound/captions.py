@@ -44,18 +44,18 @@ class SyntheticCaption:
 def write_caption(
     rng: Rng, labels: Sequence[str | None], subjects: Sequence[str]
 ) -> SyntheticCaption:
-    """Return a caption that names each label once and says what its panels show.
+    """Return a caption that names each label once and describes its panels.
 
     Args:
-        rng: Chooses style and words.
-        labels: Of the panels, in reading order; None for a panel without one.
-        subjects: What each panel shows, without a full stop.
+        rng: Selects style and words.
+        labels: Panel labels in reading order; None for a panel without one.
+        subjects: Content of each panel, without a full stop.
     """
     topic, figure = pick(rng, TOPICS), int(rng.integers(1, 9))
     words = {"drug": upper_first(topic.drug), "disease": topic.disease}
     words |= {"gene": topic.gene, "marker": topic.marker}
     named = list(dict.fromkeys(label for label in labels if label))
-    told = {
+    described = {
         name: "; ".join(
             dict.fromkeys(s for label, s in zip(labels, subjects, strict=True) if label == name)
         ).rstrip(".")
@@ -64,12 +64,12 @@ def write_caption(
     if not named:
         text = ". ".join(dict.fromkeys(s.rstrip(".") for s in subjects)) + "."
         return SyntheticCaption(text, text, {}, "", ())
-    # A number behind a comma reads as a number, and "i," as a list.
+    # A number after a comma would be read as a number, and "i," as a list.
     style = pick(rng, _BEFORE if all(name.isalpha() for name in named) else _BEFORE[:1])
     preamble = pick(rng, _PREAMBLES).format(**words)
     trailing = pick(rng, _TRAILING)
-    body = " ".join(style.format(name, part) for name, part in told.items())
-    parts = {name: f"{part}." for name, part in told.items()}
+    body = " ".join(style.format(name, part) for name, part in described.items())
+    parts = {name: f"{part}." for name, part in described.items()}
     text = " ".join(part for part in (preamble, body, trailing) if part)
     cited = [named[i] for i in sorted(rng.permutation(len(named))[:3])]
     citances = [

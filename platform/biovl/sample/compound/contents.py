@@ -1,4 +1,4 @@
-"""What is in a panel: plots and diagrams drawn to size, photographs, and letters that are data."""
+"""Contents of synthetic panels: plots, diagrams, photographs, and letters as distractors."""
 
 import html
 import re
@@ -20,29 +20,31 @@ TYPEFACES = (
     *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSans-Oblique"),
     *("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "cmr10", "cmss10", "cmb10"),
 )
-"""All come with matplotlib, so that a figure is the same wherever it is drawn."""
+"""Typefaces shipped with matplotlib, so that figures are the same on every machine."""
 
 _INKS = ("#2166ac", "#d7191c", "#1a9641", "#f28e2b", "#7b3294", "#8c8c8c", "#111111", "#111111")
 _MARKUP = re.compile(r"<[^>]+>")
-# The blots of the sample take a tenth of a second each.
+# Drawing one of the sample's blots takes 0.1 s.
 _PHOTOGRAPHS = tuple(d for d in MICROGRAPHS + SCANS if d.__name__ != "western_blot")
 _PLOTS = LABORATORY_PLOTS + CLINICAL_PLOTS
 
 Content = tuple[np.ndarray, str]
-"""RGB, uint8, shape [H, W, 3], and what it shows in words."""
+"""Image, RGB, uint8, shape [H, W, 3], and its description."""
 
 
 def typeface(name: str) -> Path:
+    """Return the path of a typeface by name."""
     return Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
 
 
 @cache
 def font(path: Path, size_px: int) -> ImageFont.FreeTypeFont:
+    """Return a typeface at a size, cached."""
     return ImageFont.truetype(str(path), size_px)
 
 
 def photograph(rng: Rng, width: int, height: int) -> Content:
-    """Return a micrograph, a scan, a gel or a plain texture of a size."""
+    """Return a micrograph, scan, gel or texture of the given size."""
     if rng.integers(3) == 0:
         return pick(rng, (gel, texture))(rng, width, height)
     panel = pick(rng, _PHOTOGRAPHS)(pick(rng, TOPICS), rng)
@@ -50,7 +52,7 @@ def photograph(rng: Rng, width: int, height: int) -> Content:
 
 
 def plot(rng: Rng, width: int, height: int) -> Content:
-    """Return a plot, a map or a diagram of a size, with its axes, numbers and words."""
+    """Return a plot, map or diagram of the given size, with axes, numbers and words."""
     if rng.integers(4) == 0 and 0.9 < width / height < 1.9 and width > 200:
         panel = pick(rng, _PLOTS)(pick(rng, TOPICS), rng)
         resized = Image.fromarray(panel.image).resize((width, height), Image.Resampling.LANCZOS)
@@ -59,7 +61,7 @@ def plot(rng: Rng, width: int, height: int) -> Content:
 
 
 def texture(rng: Rng, width: int, height: int) -> Content:
-    """Return smooth noise of some grain in a colour, dark or light."""
+    """Return smooth random noise in one colour, dark or light."""
     grain = float(rng.uniform(1.5, 12))
     small = (max(int(height / grain), 3) + 2, max(int(width / grain), 3) + 2)
     field = ndimage.zoom(rng.normal(size=small), grain, order=1)[:height, :width]
@@ -88,7 +90,7 @@ def gel(rng: Rng, width: int, height: int) -> Content:
 
 
 class _Axes:
-    """A white page with a frame, ticks, numbers and titles, and the space inside it."""
+    """A white page with frame, ticks, numbers and titles, and the plot area inside."""
 
     def __init__(self, rng: Rng, width: int, height: int, x_title: str, y_title: str) -> None:
         self.rng, self.width, self.height = rng, width, height
@@ -98,7 +100,7 @@ class _Axes:
         self.size = int(np.clip(min(width, height) * rng.uniform(0.045, 0.07), 7, 24))
         left, bottom = round(self.size * 3.2) + 2, round(self.size * 2.8) + 2
         self.x0, self.x1 = min(left, width // 2), width - max(3, self.size // 2)
-        # The space at the top is where labels mostly are.
+        # Leave space at the top, where most labels are.
         self.y0 = min(round(self.size * rng.uniform(0.6, 2.2)), height // 4)
         self.y1 = max(height - bottom, self.y0 + 10)
         ink, line = "black", max(1, self.size // 9)
@@ -119,7 +121,7 @@ class _Axes:
     def text(
         self, at: tuple[float, float], words: str, *, anchor: str = "mm", size: int = 0
     ) -> None:
-        """Write words where there is space for them."""
+        """Write a text if there is space for it."""
         face = font(self.path, size or self.size)
         self.draw.text(at, words, fill="black", font=face, anchor=anchor)
 
@@ -134,7 +136,7 @@ class _Axes:
         self.page.paste(turned, (0, max(0, (self.y0 + self.y1 - wide) // 2)))
 
     def legend(self, names: list[str], inks: list[str]) -> None:
-        """Write names behind a square of each colour, in the upper right."""
+        """Write a legend in the upper right: a coloured square and a name per line."""
         for i, (name, ink) in enumerate(zip(names, inks, strict=True)):
             y = self.y0 + self.size * (0.9 + 1.3 * i)
             x = self.x1 - self.size * 4
@@ -144,11 +146,12 @@ class _Axes:
             self.text((x, y), name, anchor="lm")
 
     def pixels(self) -> np.ndarray:
+        """Return the page. RGB, uint8, shape [H, W, 3]."""
         return np.array(self.page)
 
 
 def _names(rng: Rng, number: int) -> list[str]:
-    """Return names of groups, of which some are letters as a panel's label is."""
+    """Return names of groups; some are single letters like panel labels."""
     style = int(rng.integers(4))
     if style == 0:
         return [chr(ord("A") + i) for i in range(number)]
@@ -159,7 +162,7 @@ def _names(rng: Rng, number: int) -> list[str]:
 
 
 def bars(rng: Rng, width: int, height: int) -> Content:
-    """Return bars with error bars; letters above them tell which differ, as statistics does."""
+    """Return a bar chart with error bars; letters above the bars mark significance groups."""
     topic = pick(rng, TOPICS)
     axes = _Axes(rng, width, height, "Groups", f"{topic.marker} (pg/ml)")
     groups = int(rng.integers(2, 8))
@@ -180,7 +183,7 @@ def bars(rng: Rng, width: int, height: int) -> Content:
 
 
 def curves(rng: Rng, width: int, height: int) -> Content:
-    """Return curves with markers and a legend whose names may be letters."""
+    """Return curves with markers and a legend; its names may be single letters."""
     topic, number = pick(rng, TOPICS), int(rng.integers(1, 5))
     axes = _Axes(rng, width, height, "Time (h)", f"{topic.gene} mRNA")
     inks = [pick(rng, _INKS) for _ in range(number)]
@@ -251,7 +254,7 @@ def diagram(rng: Rng, width: int, height: int) -> Content:
 
 
 def _cut(image: np.ndarray, rng: Rng, width: int, height: int) -> np.ndarray:
-    """Return a part of an image that fills a size without being distorted."""
+    """Return a crop of an image that fills a size without distortion."""
     tall, wide = image.shape[:2]
     fit = min(wide / width, tall / height) * float(rng.uniform(0.7, 1))
     w, h = max(int(width * fit), 2), max(int(height * fit), 2)

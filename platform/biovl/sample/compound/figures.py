@@ -1,4 +1,4 @@
-"""Draw a compound figure of a stratum from a seed: pixels, panels, labels, caption, citances."""
+"""Draw synthetic compound figures with ground truth: panels, labels, caption, citances."""
 
 import io
 import zlib
@@ -33,7 +33,7 @@ from biovl.sample.compound.strata import STRATA_PLANS, Stratum
 from biovl.sample.words import TOPICS, pick
 
 STRATA: tuple[str, ...] = tuple(STRATA_PLANS)
-"""Names of what ``make_compound`` draws."""
+"""Names of the kinds of figures that ``make_compound`` draws."""
 
 _MIN_SIDE_PX = 24
 _LABEL_FACES = tuple(typeface(name) for name in TYPEFACES)
@@ -41,25 +41,26 @@ _LABEL_FACES = tuple(typeface(name) for name in TYPEFACES)
 
 @dataclass(frozen=True)
 class TruePanel:
-    """A panel as it was drawn."""
+    """Ground truth of one panel."""
 
     box: Box
-    """Around its ink and its label."""
+    """Bounding box of its ink, including its label."""
     label: str | None
     label_box: Box | None
-    """Around the ink of the label, its brackets among it."""
+    """Bounding box of the label's ink, including brackets."""
     sub_caption: str
-    """What the caption says of this label alone; empty without a label."""
+    """Part of the caption about this label alone; empty without a label."""
 
 
 @dataclass(frozen=True)
 class Compound:
-    """A drawn figure and what is true of it."""
+    """A synthetic figure and its ground truth."""
 
     pixels: np.ndarray
     """RGB, uint8, shape [H, W, 3]."""
     panels: tuple[TruePanel, ...]
-    """In reading order, insets after the panels they lie in. One: the figure is not compound."""
+    """In reading order, insets after the panels that contain them. One: the figure is not
+    compound."""
     caption: str
     preamble: str
     trailing: str
@@ -69,22 +70,22 @@ class Compound:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that the caption names, each once."""
+        """Labels that the caption names, without repetition."""
         return tuple(dict.fromkeys(p.label for p in self.panels if p.label))
 
 
 def make_compound(
     seed: int, stratum: str = "print", *, typefaces: Sequence[Path] = _LABEL_FACES
 ) -> Compound:
-    """Draw a figure; the same arguments give the same one on every machine.
+    """Draw a figure. Equal arguments give equal figures on every machine.
 
     Args:
-        seed: Any number from 0.
-        stratum: One of ``STRATA``.
-        typefaces: Files to set the labels in.
+        seed: Random seed, from 0.
+        stratum: Kind of figure, one of ``STRATA``.
+        typefaces: Typeface files for the labels.
 
     Raises:
-        ConfigError: If there is no such stratum.
+        ConfigError: If the stratum is unknown.
     """
     if stratum not in STRATA_PLANS:
         raise ConfigError(f"there is no stratum {stratum!r}; choose from {', '.join(STRATA)}")
@@ -102,7 +103,7 @@ class _Figure:
         size = (self.layout.width, self.layout.height)
         self.page = Image.new("RGB", size, self.background)
         self.style = _style(rng, plan, self.layout, typefaces)
-        # Labels of plots mostly stand on white, in a strip of their own above the axes.
+        # Labels of plots are mostly on white, in a strip above the axes.
         is_named = plan.missing != "all" and self.style.place[1] == "top"
         self.is_clear = is_named and bool(rng.integers(2))
         self.subjects: list[str] = []
@@ -110,13 +111,13 @@ class _Figure:
         """Whether each panel is one; photographs are written over, plots are not."""
 
     def compound(self, stratum: str, seed: int) -> Compound:
-        """Draw everything and return it."""
+        """Draw the figure and return it."""
         boxes = self._contents()
         labels = self._names(len(boxes))
         panels: list[tuple[Box, str | None, Box | None]] = []
         places = [*self.layout.boxes, *boxes[len(self.layout.boxes) :]]
         for box, place, label, is_plot in zip(boxes, places, labels, self.plots, strict=True):
-            # A label stands in the corner of its place, also where the ink begins further in.
+            # A label is in the corner of its cell, even if the ink starts further inside.
             corner = place if self.is_clear else box
             at = self._labelled(corner, label, is_plot) if label else None
             panels.append((enclosing([box, at]) if at else box, label, at))
@@ -149,7 +150,7 @@ class _Figure:
         return list(names)
 
     def _contents(self) -> list[Box]:
-        """Fill the places of the layout; return the boxes around the ink, insets last."""
+        """Draw the panels of the layout; return the bounding boxes of their ink, insets last."""
         whole = None
         if self.plan.contents == "one":
             whole = photograph(self.rng, self.layout.width, self.layout.height)
@@ -177,7 +178,7 @@ class _Figure:
         return boxes + insets
 
     def _filled(self, place: Box, is_plot: bool) -> tuple[Box, str]:
-        """Draw one panel of one or several parts; return the box around its ink and its words."""
+        """Draw one panel of one or several parts; return its bounding box and its words."""
         strip = self.style.size_px + self.style.inset_px
         if self.is_clear and is_plot and place.height > 4 * strip:
             place = Box(place.x0, place.y0 + strip, place.x1, place.y1)
@@ -216,7 +217,7 @@ class _Figure:
         return Box(x, y, x + size[0], y + size[1])
 
     def _surroundings(self, boxes: list[Box]) -> None:
-        """Draw what belongs to no panel: headings of columns, a colour bar, a legend."""
+        """Draw elements outside the panels: column headings, a colour bar, a legend."""
         draw, topic = ImageDraw.Draw(self.page), pick(self.rng, TOPICS)
         face = font(self.style.typeface, max(self.style.size_px * 3 // 4, 7))
         if self.plan.headings:
@@ -234,7 +235,7 @@ class _Figure:
 def _layout(rng: Rng, plan: Stratum) -> PageLayout:
     gap = None if plan.gap_px is None else float(rng.integers(plan.gap_px[0], plan.gap_px[1] + 1))
     margin = int(rng.integers(plan.margin_px[0], plan.margin_px[1] + 1))
-    if plan.down or plan.headings:  # room for what stands outside of the panels
+    if plan.down or plan.headings:  # space for elements outside the panels
         margin, gap = margin + 40, max(gap or 0, 36)
     rows = pick(rng, plan.rows) if plan.rows else None
     aspect = float(rng.uniform(0.8, 1.6)) if rows in ((1,),) or plan.rows else None
@@ -280,7 +281,7 @@ def _damaged(page: Image.Image, plan: Stratum, rng: Rng) -> tuple[np.ndarray, fl
 
 
 def _ink(pixels: np.ndarray) -> Box:
-    """Return the box around what is not white; the whole where all of it is."""
+    """Return the bounding box of all pixels that are not white; the whole image if all are."""
     marked = pixels.min(axis=2) < 245
     rows, columns = np.flatnonzero(marked.any(1)), np.flatnonzero(marked.any(0))
     if not len(rows):

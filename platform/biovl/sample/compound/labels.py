@@ -1,4 +1,4 @@
-"""The printed labels of panels: their names, how they are set, and where they stand."""
+"""Printed panel labels: names, typography and positions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,34 +30,34 @@ NAMES: dict[str, Callable[[int], str]] = {
     "digits": lambda i: str(i + 1),
     "greek": lambda i: GREEK[i % len(GREEK)],
 }
-"""What the i-th panel is called in each system."""
+"""Functions from panel number to name, by naming system."""
 
 SETTINGS = ("{}", "({})", "{})", "{}.")
-"""How a name is printed; the name itself has no brackets."""
+"""Print formats of a name; the name itself has no brackets."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """What all labels of a figure share."""
+    """Typography and position shared by all labels of a figure."""
 
     typeface: Path
     size_px: int
-    """Height of the typeface: a capital has seven tenths of it."""
+    """Size of the typeface in pixels; a capital has 0.7 of it."""
     setting: str
     place: tuple[str, str]
-    """Third of the panel, across and down; ``above`` stands outside of it."""
+    """Third of the panel, across and down; ``above`` is outside of it."""
     inset_px: int
     paper: str
-    """``none``, or the colour of a patch under the label: ``white`` or ``black``."""
+    """Colour of a patch under the label, ``white`` or ``black``, or ``none``."""
 
 
 def chosen_place(rng: Rng) -> tuple[str, str]:
-    """Return a place as often as it was counted."""
+    """Return a random position, with the frequencies counted in published figures."""
     return chosen(rng, LABEL_PLACES)
 
 
 def print_label(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng) -> Box:
-    """Draw a label at its place by a panel; return the box around its ink."""
+    """Draw a label at its position on a panel; return the bounding box of its ink."""
     face = style.typeface if has(style.typeface, name) else typeface("DejaVuSans")
     ink = mask_of(style.setting.format(name), face, style.size_px)
     tall, wide = ink.shape
@@ -80,9 +80,9 @@ def print_label(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng
 
 
 def legible(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng) -> Style:
-    """Return a style in which a label covers no axis and no word: its own, a corner, or a patch.
+    """Return a style in which a label covers no axis or text: its own, another corner, or a patch.
 
-    Photographs are written over, plots are not.
+    Labels may cover photographs, but not plots.
     """
     if style.paper != "none" or style.place[1] in ("above", "below"):
         return style
@@ -100,7 +100,7 @@ def legible(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng) ->
 
 
 def mask_of(words: str, face_file: Path, size_px: int) -> np.ndarray:
-    """Return how much ink covers each pixel, without empty rows and columns. uint8, [H, W]."""
+    """Return the ink coverage of each pixel of a text, cropped to the ink. uint8, [H, W]."""
     face = font(face_file, size_px)
     x0, y0, x1, y1 = (int(v) for v in face.getbbox(words))
     sheet = Image.new("L", (x1 - x0 + 8, y1 - y0 + 8), 0)
@@ -114,14 +114,14 @@ def mask_of(words: str, face_file: Path, size_px: int) -> np.ndarray:
 
 @cache
 def has(face_file: Path, words: str) -> bool:
-    """Return whether a typeface has every character of a text: what it lacks it draws as a box."""
+    """Return whether a typeface has glyphs for all characters of a text."""
     face = font(face_file, 20)
     missing = bytes(face.getmask("\uffff"))
     return all(bytes(face.getmask(character)) != missing for character in words)
 
 
 def size_for(face_file: Path, capital_px: float) -> int:
-    """Return the size of a typeface in which a capital is so high."""
+    """Return the size of a typeface at which capitals have a given height in pixels."""
     return max(round(capital_px * 100 / len(mask_of("E", face_file, 100))), 5)
 
 
@@ -143,7 +143,7 @@ def _corner(panel: Box, wide: int, tall: int, style: Style) -> tuple[int, int]:
 
 
 def names_of(rng: Rng, number: int, system: str, *, doubled: bool = False) -> Sequence[str]:
-    """Return the names of panels; ``doubled`` gives one of them to two."""
+    """Return the names of panels; with ``doubled``, two panels share one."""
     names = [NAMES[system](i) for i in range(number)]
     if doubled and number > 2:
         again = int(rng.integers(1, number))

@@ -1,8 +1,8 @@
-"""Where the panels of a drawn figure lie: rows and columns as frequent as they are in print.
+"""Layouts of synthetic figures: rows and columns with the frequencies of published figures.
 
 The numbers were counted in the 5,843 compound figures among the 9,642 of the training part of Zou,
 Antani and Thoma's panel annotations (open-access figures of PMC, boxes drawn by hand), as kept in
-github.com/GaetanLepage/compound-figure-separator. Only the counts are here, no annotation is.
+github.com/GaetanLepage/compound-figure-separator. Only the counts are included, no annotations.
 """
 
 from collections.abc import Sequence
@@ -26,31 +26,31 @@ ROWS: dict[tuple[int, ...], int] = {
     (1, 3): 11, (3, 4): 10, (3, 2, 1): 10, (3, 3, 3, 3, 3, 3): 9, (2, 2, 1, 1): 9, (2, 3, 3): 8,
     (3, 3, 1): 7, (7,): 7, (3, 3, 3, 3, 3): 6, (2, 2, 2, 2, 2, 2): 6, (5, 4): 4,
 }  # fmt: skip
-"""Panels in each row, from the top: figures with that arrangement."""
+"""Number of figures by arrangement: panels in each row, from the top."""
 
 MANY: tuple[tuple[int, ...], ...] = (
     *((4, 4, 4, 2), (5, 5, 4), (3, 3, 3, 3, 3), (4, 4, 4, 4), (3, 3, 3, 3, 3, 3), (5, 5, 5, 3)),
     *((6, 6, 6), (2, 3, 4, 5), (5, 5, 5, 5), (6, 6, 6, 6), (4, 4, 3, 3)),
 )
-"""Arrangements of 13 panels and more, as they occur among the 180 such figures."""
+"""Arrangements of 13 and more panels, as they occur among the 180 such figures."""
 
 _QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 GAP_PX = (0, 0, 0, 1, 4, 10, 32, 40, 40)
-"""From a panel to the nearest other; touching in every fifth figure."""
+"""Quantiles of the distance to the nearest panel; in a fifth of figures, panels touch."""
 WIDTH_PX = (368, 368, 438, 567, 616, 726, 784, 799, 800)
 PANEL_ASPECT = (0.31, 0.45, 0.56, 0.97, 1.25, 1.52, 3.24, 3.6, 3.6)
-"""Width over height of a panel."""
+"""Quantiles of the width over height of a panel."""
 LABEL_HEIGHT_PX = (9, 9, 11, 16, 20, 24, 33, 43, 43)
-"""Of the box around a label, in a figure as wide as the above."""
+"""Quantiles of the height of a label's box, at the usual figure width."""
 LABEL_INSET_PX = (0, 0, 0, 1, 5, 14, 25, 25, 25)
-"""From the corner of the panel to its label."""
+"""Quantiles of the distance of a label from the corner of its panel."""
 
 LABEL_PLACES = {
     ("left", "top"): 13067, ("left", "bottom"): 3424, ("middle", "bottom"): 1245,
     ("right", "bottom"): 1011, ("right", "top"): 505, ("middle", "top"): 236,
     ("left", "middle"): 187,
 }  # fmt: skip
-"""In which third of its panel a label lies, of 19,773."""
+"""Number of labels by third of the panel, across and down; 19,773 in total."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,18 @@ def make_layout(
     margin_px: int = 0,
     aspect: float | None = None,
 ) -> PageLayout:
-    """Return a page of rows of panels; every sixth is turned, so that panels span rows.
+    """Return a page of rows of panels; a sixth are transposed, so that panels span rows.
 
     Args:
-        rng: Chooses what is not given.
-        rows: Panels in each row; as often as in print if not given.
-        gap_px: Between panels, on a page of the usual width.
-        margin_px: Around all of them.
+        rng: Selects what is not given.
+        rows: Panels in each row; None: with published frequencies.
+        gap_px: Distance between panels, on a page of the usual width.
+        margin_px: Margin around all panels.
         aspect: Width over height of a typical panel.
     """
     rows = rows or chosen(rng, ROWS)
     wide = drawn_from(rng, WIDTH_PX)
-    # Figures of today have two to three times the pixels of those counted in 2013.
+    # Today's figures have two to three times the pixels of those counted in 2013.
     scale = float(rng.choice((1.0, 1.5, 2.0), p=(0.7, 0.2, 0.1)))
     width = round(wide * scale)
     gap = (drawn_from(rng, GAP_PX) if gap_px is None else gap_px) * scale

@@ -25,8 +25,11 @@ class Counts:
     """Counts of hits, predictions and true items."""
 
     hits: int
+    """Number of correct predictions."""
     found: int
+    """Number of predictions."""
     true: int
+    """Number of true items."""
 
     @property
     def precision(self) -> float:
@@ -76,12 +79,12 @@ def imageclef_accuracy(found: Sequence[Box], true: Sequence[Box]) -> float:
 
 
 def assigned(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> dict[int, int]:
-    """Return which true box each found one hits: the best pairs first, each box once.
+    """Return the true box that each predicted box matches: best pairs first, one match per box.
 
     Args:
-        found: Indices of these are the keys.
-        true: Indices of these are the values.
-        at: Least shared area over the area of both.
+        found: Predicted boxes; their indices are the keys.
+        true: True boxes; their indices are the values.
+        at: Minimum intersection over union.
     """
     pairs = [
         (iou(box, other), -i, -j) for i, box in enumerate(found) for j, other in enumerate(true)
@@ -96,18 +99,18 @@ def assigned(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> dict
 
 
 def box_counts(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> Counts:
-    """Return the hits of one figure."""
+    """Return the number of matching boxes in one figure."""
     return Counts(len(assigned(found, true, at)), len(found), len(true))
 
 
 def average_precision(
     figures: Sequence[tuple[Sequence[Scored], Sequence[Box]]], at: float = 0.5
 ) -> float:
-    """Return the area under precision over recall of all figures' boxes, the surest first.
+    """Return the average precision of predicted boxes over all figures.
 
-    One class, so it is the mean average precision too. Precision at a recall is the best at that
-    recall or beyond. Each box, from the surest down, takes the true box it shares most with, if
-    that is free; boxes of equal confidence stand in the order of their figures.
+    There is one class, so it equals the mean average precision. The precision at a recall is the
+    highest at that recall or above. Boxes are matched by descending confidence: each to the true
+    box of highest IoU, if that is still free. Ties are in the order of the figures.
 
     Source:
         Everingham et al. 2010, the PASCAL visual object classes challenge, all points.

@@ -1,4 +1,4 @@
-"""Kinds of compound figures, each with one difficulty."""
+"""Kinds of synthetic compound figures, each with one difficulty."""
 
 from dataclasses import dataclass
 
@@ -9,31 +9,31 @@ ANY_SETTING = ("{}", "{}", "{}", "({})", "{})", "{}.")
 
 @dataclass(frozen=True, kw_only=True)
 class Stratum:
-    """How figures of one kind are drawn; other properties have their published frequency."""
+    """How figures of one kind are drawn; unset properties have their published frequency."""
 
     rows: tuple[tuple[int, ...], ...] = ()
-    """Arrangements to choose from."""
+    """Arrangements to choose from; empty: with published frequencies."""
     gap_px: tuple[int, int] | None = None
     margin_px: tuple[int, int] = (0, 0)
     contents: str = "mixed"
-    """``mixed``, ``plots``, ``photographs``, or ``one``: every panel a part of one image."""
+    """``mixed``, ``plots``, ``photographs``, or ``one``: all panels are parts of one image."""
     background: tuple[str, ...] = ("white",)
     systems: tuple[str, ...] = ("upper", "upper", "upper", "lower")
     settings: tuple[str, ...] = ("{}", "{}", "{}", "{}", "({})", "{})")
     down: tuple[str, ...] = ()
-    """Where labels stand, of ``above``, ``below``, ``top``, ``bottom``."""
+    """Label positions: ``above``, ``below``, ``top``, ``bottom``."""
     paper: tuple[str, ...] = ("none", "none", "white")
     missing: str = "never"
     """``never``; ``some`` or ``all`` panels have no label; ``doubled``: two have the same."""
     inset: bool = False
-    """Smaller panels of their own lie within larger ones."""
+    """Whether larger panels contain smaller ones."""
     parts: tuple[int, int] = (1, 1)
-    """Images or axes under one label."""
+    """Range of the number of images or axes per label."""
     shared: bool = False
-    """Colour bars, legends and titles that belong to no panel."""
+    """Whether there are colour bars, legends and titles that belong to no panel."""
     headings: bool = False
     quality: tuple[int, int] = (75, 96)
-    """Of JPEG; 96 leaves the pixels as they are."""
+    """Range of the JPEG quality; 96: pixels are unchanged."""
     shrink: tuple[float, float] = (1.0, 1.0)
 
 
