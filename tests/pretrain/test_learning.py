@@ -10,11 +10,11 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, read_manifest
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.local import local_batches
 from biovl.pretrain.run import Callbacks, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.validation import validate
 from biovl.runtime.workers import Workers
+from tests.pretrain.local_batches import local_batches
 
 pytestmark = pytest.mark.ray  # to make the corpus
 
