@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import Request
-
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
@@ -65,11 +63,3 @@ def exchange_in(scope: MutableMapping[str, Any]) -> Exchange:
     """Return the exchange that ``serve.http.middleware`` stored in an ASGI scope."""
     exchange: Exchange = scope["biovl.exchange"]
     return exchange
-
-
-async def exchange_of(request: Request) -> Exchange:
-    """Return the exchange of a request: ``Annotated[Exchange, Depends(exchange_of)]``.
-
-    Asynchronous, because FastAPI runs synchronous dependencies in a thread.
-    """
-    return exchange_in(request.scope)

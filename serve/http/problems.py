@@ -5,7 +5,7 @@ quoted, because problems end up in logs and bug reports.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -25,8 +25,6 @@ _MAX_ERRORS = 20
 # Fields whose values are never quoted, however short.
 _PRIVATE = frozenset({"image", "images", "input", "url", "image_url", "embedding", "text", "file"})
 _NONE: Mapping[str, str] = MappingProxyType({})
-
-Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 class Problem(Exception):

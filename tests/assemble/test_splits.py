@@ -6,7 +6,11 @@ import pytest
 
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import SplitShares
-from biovl.assemble.splits import lay_out, shuffle_keys, split_of, splits_of
+from biovl.assemble.splits import lay_out, shuffle_keys, splits_of
+
+
+def split_of(article_id: str, **shares: int) -> str:
+    return splits_of([article_id], least=0, most=None, **shares)[article_id]
 
 
 def test_the_split_of_an_article_never_changes() -> None:

@@ -8,11 +8,12 @@ from transformers.models.bert.modeling_bert import BertLayer
 
 from biovl.benchmark.datasets.vqa import Config, build
 from biovl.benchmark.fusion.config import AdamConfig, FusionConfig, LearningConfig
-from biovl.benchmark.fusion.inputs import Alone, Inputs
+from biovl.benchmark.fusion.inputs import Inputs
 from biovl.benchmark.fusion.learning import Learner, rate
 from biovl.benchmark.fusion.module import Fusion
 from biovl.benchmark.fusion.tokens import TokenTowers
 from biovl.core.errors import ConfigError, TrainingError
+from biovl.runtime.workers import Workers
 from tests.benchmark.toy_questions import TEXT, tiny_encoder, write_vqa_rad
 from tests.models.test_encoder import bert_folder
 
@@ -33,7 +34,7 @@ def learner(data, *, encoder=None, **changes):
             **changes,
         }
     )
-    return Learner(encoder or tiny_encoder(), data, config, device=CPU, group=Alone())
+    return Learner(encoder or tiny_encoder(), data, config, device=CPU, group=Workers())
 
 
 def assert_same_inputs(one, other, numbers):
@@ -260,7 +261,7 @@ def test_a_loss_that_is_no_number_ends_the_run(data):
 
 
 def test_inputs_of_two_workers_are_those_of_one(data):
-    class Half(Alone):
+    class Half:
         """One of two, with what the other brought kept for it."""
 
         count = 2
@@ -287,5 +288,5 @@ def test_inputs_of_two_workers_are_those_of_one(data):
 
     brought: dict = {}
     inputs(Half(0, brought))
-    second, alone = inputs(Half(1, brought)), inputs(Alone())
+    second, alone = inputs(Half(1, brought)), inputs(Workers())
     assert_same_inputs(second, alone, np.arange(len(data.questions)))

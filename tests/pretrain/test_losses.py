@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from biovl.pretrain.losses import LOSSES, contrastive_loss, info_nce, sigmoid
+from biovl.pretrain.losses import LOSSES, info_nce, sigmoid
 from biovl.runtime.workers import Workers, share
 from tests.pretrain.groups import in_group
 
@@ -38,31 +38,27 @@ def definition(name: str, image: Tensor, text: Tensor, scale: Tensor, bias: Tens
 def test_a_loss_and_its_gradients_are_those_of_its_definition(name: str, tile: int) -> None:
     leaves = pairs(7)
     expected = definition(name, *leaves)
-    actual = contrastive_loss(LOSSES[name], *leaves, tile=tile)
-    torch.testing.assert_close(actual, expected, atol=1e-13, rtol=0)
-    for a, e in zip(
-        torch.autograd.grad(actual, leaves), torch.autograd.grad(expected, leaves), strict=True
-    ):
+    actual = LOSSES[name](*(leaf.detach() for leaf in leaves), tile=tile)
+    torch.testing.assert_close(actual.loss, expected.detach(), atol=1e-13, rtol=0)
+    gradients = (actual.image_bD, actual.text_ND, actual.scale, actual.bias)
+    for a, e in zip(gradients, torch.autograd.grad(expected, leaves), strict=True):
         torch.testing.assert_close(a, e, atol=1e-13, rtol=0)
 
 
 def shared_gradients(name: str, count: int, tile: int) -> dict[str, Tensor]:
     """What one worker computes of its share: the loss and its gradients, summed where shared."""
     workers = Workers.current()
-    image, text, scale, bias = pairs(count)
+    image, text, scale, bias = (leaf.detach() for leaf in pairs(count))
     own = share(count, workers.rank, workers.count)
-    own_image = image.detach()[own.start : own.stop].requires_grad_()
-    own_text = text.detach()[own.start : own.stop].requires_grad_()
-    loss = contrastive_loss(
-        LOSSES[name], own_image, own_text, scale, bias, workers=workers, tile=tile
+    result = LOSSES[name](
+        image[own.start : own.stop], text, scale, bias, workers=workers, tile=tile
     )
-    grads = torch.autograd.grad(loss, (own_image, own_text, scale, bias))
     return {
-        "loss": loss.detach(),
-        "image": grads[0],
-        "text": grads[1],
-        "scale": workers.sum(grads[2]),
-        "bias": workers.sum(grads[3]),
+        "loss": result.loss,
+        "image": result.image_bD,
+        "text": workers.reduce_scatter(result.text_ND)(),
+        "scale": workers.sum(result.scale),
+        "bias": workers.sum(result.bias),
     }
 
 

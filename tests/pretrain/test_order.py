@@ -7,14 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.errors import ArtifactError
 from biovl.pretrain.order import (
     PairLocations,
     batch_of,
     epoch_order,
     read_places,
     rows_of,
-    steps_of_epoch,
 )
 
 
@@ -121,13 +120,7 @@ def test_what_is_left_out_of_an_epoch_differs() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
 def test_workers_share_a_batch_in_order_whatever_their_number(workers: int) -> None:
     order = epoch_order(places(30), seed=0, epoch=0, run_pairs=2)
-    for step in range(steps_of_epoch(30, 7)):
+    for step in range(30 // 7):
         shares = [rows_of(order, step, 7, rank, workers) for rank in range(workers)]
         assert np.concatenate(shares).tolist() == batch_of(order, step, 7).tolist()
         assert {len(rows) for rows in shares} <= {7 // workers, 7 // workers + 1}
-
-
-def test_a_corpus_smaller_than_a_batch_says_both_numbers() -> None:
-    assert steps_of_epoch(4096, 4096) == 1
-    with pytest.raises(ConfigError, match=r"takes 4,096 pairs, but the corpus has 72 .* smaller"):
-        steps_of_epoch(72, 4096)

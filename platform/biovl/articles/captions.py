@@ -1,4 +1,4 @@
-"""Published captions as training text: superscripts marked, figure labels removed."""
+"""Published captions as training text, with superscripts marked."""
 
 import re
 from collections.abc import Sequence
@@ -6,16 +6,6 @@ from collections.abc import Sequence
 from biovl.core.records import Span
 
 _NUMBER = re.compile(r"[+\-−–‑] ?\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*", re.ASCII)
-_LABEL = re.compile(
-    r"""
-    (?:(?:supplement(?:ary|al)|extended[ ]data|online|additional)\s+)?
-    (?:fig(?:ure|ura|s)?|scheme|plate|chart)\b\.?\s?
-    (?:[SEA]?\d+(?:[-–.]\d+)?[A-Za-z]?|(?-i:[IVXL]+))\b
-    # What follows tells a label from the subject of a sentence: "Figure 2 shows …" stays.
-    (?:\s*[.:|—–]+(?=\s|$)\s*|\s+(?=(?-i:[A-Z(]))|\s*$)
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 def readable(text: str, superscripts: Sequence[Span]) -> str:
@@ -38,14 +28,6 @@ def readable(text: str, superscripts: Sequence[Span]) -> str:
     ]
     ends = [*places, len(text)]
     return "^".join(text[start:end] for start, end in zip([0, *places], ends, strict=True))
-
-
-def without_label(caption: str) -> str:
-    """Return a caption without its leading figure label: ``Fig. 2. CT`` gives ``CT``.
-
-    A label that is the subject of a sentence stays: ``Figure 2 shows a CT``.
-    """
-    return _LABEL.sub("", caption, count=1) if _LABEL.match(caption) else caption
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:

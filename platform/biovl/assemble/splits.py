@@ -18,26 +18,6 @@ _GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
 """2^64 divided by the golden ratio: its multiples are evenly spread over 64 bits."""
 
 
-def split_of(
-    article_id: str,
-    *,
-    val_permyriad: int,
-    test_permyriad: int,
-) -> Split:
-    """Return the split of an article and of all its pairs.
-
-    Args:
-        article_id: As in ``articles/``.
-        val_permyriad: Articles of 10,000 for validation.
-        test_permyriad: Articles of 10,000 for testing; it does not affect val.
-    """
-    place = _place(article_id)[0]
-    if place < val_permyriad:
-        return "val"
-    # From the other end, so that changing one share moves no article into the other split.
-    return "test" if place >= 10_000 - test_permyriad else "train"
-
-
 def splits_of(
     article_ids: Iterable[str],
     *,
@@ -48,14 +28,15 @@ def splits_of(
 ) -> dict[str, Split]:
     """Return the split of each article of a corpus, with bounds on the number of articles.
 
-    If a share gives a number within its bounds, an article's split is ``split_of``, independent of
-    other articles. Below the bound, the next articles in hash order are added; above, the last are
-    removed.
+    Articles are ordered by hash: val is at one end and test at the other, so that changing one
+    share moves no article into the other split. If a share gives a number within its bounds, an
+    article's split is independent of other articles. Below the bound, the next articles in hash
+    order are added; above, the last are removed.
 
     Args:
         article_ids: Articles of the corpus; repeated ids count once.
-        val_permyriad: As in ``split_of``; 0 for no validation.
-        test_permyriad: The same for testing.
+        val_permyriad: Articles of 10,000 for validation; 0 for none.
+        test_permyriad: Articles of 10,000 for testing; 0 for none.
         least: Minimum articles of val, and of test; at most a tenth of all articles, at least one.
         most: Maximum articles of val, and of test; None for no limit.
     """

@@ -4,9 +4,8 @@ There are three criteria, from strong to weak evidence: the same file; the same 
 encoding, by perceptual hash as in assemble's duplicate detection; and a similar embedding. The last
 depends on the model: a weak model gives high similarities to many different images.
 
-A corpus is read once, in chunks; only the benchmark is in memory. By embedding, the nearest corpus
-image of every benchmark image is reported, and every corpus image that is near its nearest
-benchmark image: these are the ones to leave out of a corpus without leaks.
+A corpus is read once, in chunks; only the benchmark is in memory. By embedding, each benchmark
+image is compared with its nearest figures of an index.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,8 +41,6 @@ PAIRS = pa.schema(
 """Pairs of near duplicates. Closeness is the cosine similarity, or the share of equal hash bits; 1
 is identical."""
 
-_TILE = 1 << 22
-
 
 @dataclass(frozen=True, kw_only=True)
 class Near:
@@ -57,43 +54,6 @@ class Near:
     """Id of the corpus image."""
     closeness_P: np.ndarray
     """Closeness, see ``PAIRS``. float64."""
-
-
-def near_vectors(
-    image_ND: np.ndarray,
-    corpus: Iterable[tuple[Sequence[str], np.ndarray]],
-    *,
-    similarity: float = SIMILARITY,
-) -> Iterator[Near]:
-    """Yield the nearest neighbour of each corpus image, then of each benchmark image, if similar.
-
-    Compares all embeddings, N x M x D products. For a corpus of millions use ``near_in_index``,
-    which searches the benchmark's images only.
-
-    Args:
-        image_ND: Unit embeddings of the benchmark; NaN rows match nothing.
-        corpus: Ids and unit embeddings by the same model, any float type, in chunks.
-        similarity: Minimum cosine similarity.
-    """
-    image_ND = np.asarray(image_ND, np.float32)
-    nearest_N, nearest_id = np.full(len(image_ND), -1.0), np.full(len(image_ND), "", object)
-    rows = max(1, _TILE // max(len(image_ND), 1))
-    for ids, vector_MD in corpus:
-        for start in range(0, len(vector_MD), rows):
-            chunk_mD = np.asarray(vector_MD[start : start + rows], np.float32)
-            near_Nm = np.nan_to_num(image_ND @ chunk_mD.T, nan=-1.0)
-            best_N, best_m = near_Nm.argmax(1), near_Nm.argmax(0)
-            top_N = near_Nm.max(1).astype(np.float64)
-            for n in np.flatnonzero((top_N >= similarity) & (top_N > nearest_N)):
-                nearest_N[n], nearest_id[n] = top_N[n], ids[start + int(best_N[n])]
-            near_m = np.flatnonzero(near_Nm.max(0) >= similarity)
-            yield Near(
-                by=EMBEDDING,
-                row_P=best_m[near_m],
-                corpus_ids=[ids[start + m] for m in near_m.tolist()],
-                closeness_P=near_Nm[best_m[near_m], near_m].astype(np.float64),
-            )
-    yield _of_benchmark(nearest_N, nearest_id, similarity)
 
 
 def near_in_index(
@@ -125,16 +85,6 @@ def near_in_index(
             )
 
 
-def _of_benchmark(nearest_N: np.ndarray, ids: np.ndarray, similarity: float) -> Near:
-    near_N = np.flatnonzero(nearest_N >= similarity)
-    return Near(
-        by=EMBEDDING,
-        row_P=near_N,
-        corpus_ids=ids[near_N].tolist(),
-        closeness_P=nearest_N[near_N],
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Leaks:
     """Near duplicates between a benchmark and a corpus."""
@@ -148,10 +98,6 @@ class Leaks:
     def leaked(self) -> set[str]:
         """Return the ids of benchmark images with a near duplicate by any criterion."""
         return set(self.pairs["id"].to_pylist())
-
-    def excluded(self) -> list[str]:
-        """Return the ids of corpus images to leave out of a corpus without leaks, sorted."""
-        return sorted(set(self.pairs["corpus_id"].to_pylist()))
 
 
 def leaks(ids: Sequence[str], near: Iterable[Near]) -> Leaks:

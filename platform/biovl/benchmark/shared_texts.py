@@ -98,8 +98,3 @@ def reciprocal_ranks(ranks: MatchRanks) -> np.ndarray:
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
     mean_N: np.ndarray = (harmonic[nearer_N + tied_N + 1] - harmonic[nearer_N]) / (tied_N + 1)
     return mean_N
-
-
-def ranks(matches: MatchRanks) -> np.ndarray:
-    """Return by query the expected rank of its match, counted from 1. float64, [N]."""
-    return np.asarray(1 + matches.nearer_N.numpy() + matches.tied_N.numpy() / 2)

@@ -37,15 +37,6 @@ class Box:
     def moved(self, x: float, y: float) -> "Box":
         return Box(self.x0 + x, self.y0 + y, self.x1 + x, self.y1 + y)
 
-    def contains(self, other: "Box", *, slack_px: float = 0.0) -> bool:
-        """Return whether another box lies within this one, with a tolerance in pixels."""
-        return (
-            self.x0 - slack_px <= other.x0
-            and self.y0 - slack_px <= other.y0
-            and other.x1 <= self.x1 + slack_px
-            and other.y1 <= self.y1 + slack_px
-        )
-
 
 def overlap(first: Box, second: Box) -> float:
     """Return the intersection of two boxes in square pixels."""

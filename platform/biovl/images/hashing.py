@@ -4,7 +4,6 @@ import hashlib
 import warnings
 
 import imagehash
-import numpy as np
 from PIL import Image
 
 
@@ -22,14 +21,3 @@ def phash_hex(image: Image.Image) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return str(imagehash.phash(image))
-
-
-def phash_bits(hashes: list[str]) -> np.ndarray:
-    """Return hexadecimal hashes as integers. Shape [N], uint64."""
-    return np.array([int(text, 16) for text in hashes], np.uint64)
-
-
-def hamming(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the elementwise Hamming distance of hashes. uint64 in, uint8 out."""
-    differing: np.ndarray = np.bitwise_count(left ^ right)
-    return differing

@@ -19,7 +19,6 @@ backward, and neither N x N nor b x N similarities ever exist: memory is O(N D +
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -174,64 +173,6 @@ def sigmoid(
 Loss = Callable[..., Contrast]
 
 LOSSES: dict[str, Loss] = {"infonce": info_nce, "siglip": sigmoid}
-
-
-def contrastive_loss(
-    loss: Loss,
-    image_bD: Tensor,
-    text_bD: Tensor,
-    scale: Tensor,
-    bias: Tensor | None = None,
-    *,
-    workers: Workers | None = None,
-    tile: int = 1_024,
-) -> Tensor:
-    """Return a loss that supports autograd, for other training loops.
-
-    The loss is that over all pairs. After ``backward()``, the *sum* over the workers of the
-    gradient of any parameter is its gradient: under DDP, which takes the mean, call
-    ``(workers.count * loss).backward()``.
-
-    Args:
-        loss: ``info_nce`` or ``sigmoid``.
-        image_bD: This worker's images, unit rows. Every worker has ``share(N, rank, count)``.
-        text_bD: Their texts, unit rows.
-        scale: The factor on similarities. Shape [].
-        bias: Added to every similarity by ``sigmoid``. Shape [].
-        workers: The process group; None for a single worker.
-        tile: Texts whose similarities are in memory at a time.
-    """
-    workers = workers or Workers()
-    offset = torch.zeros_like(scale) if bias is None else bias
-    result: Tensor = _Contrastive.apply(loss, image_bD, text_bD, scale, offset, workers, tile)
-    return result
-
-
-class _Contrastive(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        loss: Loss,
-        image_bD: Tensor,
-        text_bD: Tensor,
-        scale: Tensor,
-        bias: Tensor,
-        workers: Workers,
-        tile: int,
-    ) -> Tensor:
-        pairs = torch.tensor(len(image_bD), device=image_bD.device)
-        total = int(workers.sum(pairs))
-        text_ND = workers.gather(text_bD, total)()
-        result = loss(image_bD, text_ND, scale, bias, workers=workers, tile=tile)
-        text_grad_bD = workers.reduce_scatter(result.text_ND)()
-        ctx.save_for_backward(result.image_bD, text_grad_bD, result.scale, result.bias)
-        return result.loss
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        image_bD, text_bD, scale, bias = ctx.saved_tensors
-        grad = grads[0]
-        return None, grad * image_bD, grad * text_bD, grad * scale, grad * bias, None, None
 
 
 def _first_row(image_bD: Tensor, text_ND: Tensor, workers: Workers) -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
 from biovl.runtime.workers import share
 
@@ -116,20 +116,6 @@ def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int)
     to = np.cumsum(lengths) - lengths
     order: np.ndarray = np.arange(pairs) + np.repeat(starts[moved] - to, lengths)
     return order
-
-
-def steps_of_epoch(pairs: int, batch_pairs: int) -> int:
-    """Return the number of steps of an epoch; an incomplete last batch is dropped.
-
-    Raises:
-        ConfigError: If there is not one full batch.
-    """
-    if pairs < batch_pairs:
-        raise ConfigError(
-            f"batch.pairs: a step takes {batch_pairs:,} pairs, but the corpus has {pairs:,} to "
-            "train on; choose a smaller batch or a larger corpus"
-        )
-    return pairs // batch_pairs
 
 
 def batch_of(order: np.ndarray, step: int, batch_pairs: int) -> np.ndarray:

@@ -32,9 +32,6 @@ NO_PANELS = "image shows no panels"
 DISAGREE = "labels and panels disagree"
 UNSURE = "below confidence"
 FAILED = "splitter failed"
-REASONS = (UNUSABLE, NOT_ALLOWED, NO_LABELS, NO_PANELS, DISAGREE, UNSURE, FAILED)
-"""Reasons why a figure stays whole."""
-
 Derivatives = Literal["all", "allowed"]
 
 Propose = Callable[[np.ndarray], Sequence[Proposal]]

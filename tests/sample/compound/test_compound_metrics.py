@@ -11,7 +11,6 @@ from biovl.sample.compound.metrics import (
     average_precision,
     box_counts,
     imageclef_accuracy,
-    label_counts,
 )
 
 LEFT, RIGHT = Box(0, 0, 10, 10), Box(10, 0, 20, 10)
@@ -88,12 +87,6 @@ def test_a_later_better_precision_counts_for_lower_recalls() -> None:
         ([Scored(Box(50, 0, 60, 9), 0.9), Scored(LEFT, 0.8), Scored(RIGHT, 0.7)], [LEFT, RIGHT])
     ]
     assert average_precision(figures) == pytest.approx(2 / 3)
-
-
-def test_a_label_is_right_if_text_and_place_are() -> None:
-    true = [("A", LEFT), ("B", RIGHT)]
-    assert label_counts([("A", LEFT), ("C", RIGHT)], true) == Counts(1, 2, 2)
-    assert label_counts([("A", RIGHT)], true) == Counts(0, 1, 2)
 
 
 def test_alignment_needs_the_box_and_the_label() -> None:

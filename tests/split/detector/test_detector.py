@@ -12,7 +12,7 @@ import torch
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.images.boxes import Box
+from biovl.images.boxes import Box, enclosing
 from biovl.split.detector.config import KIND, STRIDE, DetectorConfig
 from biovl.split.detector.detector import CONFIG, LEAST, WEIGHTS, Detector, decode_boxes
 from biovl.split.detector.figures import draw, draw_locally, figures_of_round, held_out
@@ -156,7 +156,8 @@ def test_what_was_published_gives_the_same_boxes_wherever_it_is_loaded(folder: P
 def test_figures_of_any_size_are_looked_at(folder: Path, size: tuple[int, int]) -> None:
     pixels = np.zeros((*size, 3), np.uint8)
     for one in Detector.load(str(folder)).propose(pixels, least=LEAST):
-        assert Box(0, 0, size[1], size[0]).contains(one.box)
+        whole = Box(0, 0, size[1], size[0])
+        assert enclosing([whole, one.box]) == whole
 
 
 def test_a_killed_training_goes_on_and_ends_in_the_same_weights(

@@ -5,7 +5,7 @@ over HTTP each figure continues as soon as it is answered; an engine on GPUs tak
 many figures at a time. Requests depend only on the figure and on earlier answers.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -231,8 +231,3 @@ def body_of(ask: Ask, model: str, sampling: Sampling) -> dict[str, Any]:
         "top_p": sampling.top_p,
         "seed": sampling.seed,
     }
-
-
-def failures(made: Sequence[Enriched]) -> list[Enriched]:
-    """Return the figures without a long caption."""
-    return [item for item in made if item.status != OK]

@@ -36,16 +36,6 @@ class Group(Protocol):
         ...
 
 
-class Alone:
-    """A group of one worker."""
-
-    rank, count = 0, 1
-
-    def sum(self, values: Tensor) -> Tensor:
-        """Return the values."""
-        return values
-
-
 def share(items: np.ndarray, group: Group) -> np.ndarray:
     """Return this worker's share of items: consecutive, and equal in size to within one."""
     total, rank = len(items), group.rank

@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,10 +64,6 @@ class Snapshot:
     """``key`` and, if the manifest has it, ``md5``; in the order of the manifest."""
     columns: list[str]
     manifest_key: str
-
-
-class _Fetch(Protocol):
-    def __call__(self, to: BinaryIO) -> None: ...
 
 
 def newest(service: BucketClient, inventory: str, date: str = "") -> Snapshot:

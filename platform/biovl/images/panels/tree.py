@@ -29,9 +29,6 @@ _BESIDE = 2
 _BLIND = 5
 """Cuts that are explored if labels are unknown."""
 
-_MANY = 6
-"""Number of labels of a region above which only the cheapest cut of each kind is explored."""
-
 _DEARER, _DEARER_BESIDE = 2.0, 1.2
 """Cuts are not explored if they cost this factor more than the cheapest between the same labels."""
 

@@ -32,9 +32,6 @@ NAMES: dict[str, Callable[[int], str]] = {
 }
 """Functions from panel number to name, by naming system."""
 
-SETTINGS = ("{}", "({})", "{})", "{}.")
-"""Print formats of a name; the name itself has no brackets."""
-
 
 @dataclass(frozen=True)
 class Style:

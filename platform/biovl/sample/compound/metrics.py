@@ -141,15 +141,6 @@ def average_precision(
     return area + beyond * best
 
 
-def label_counts(
-    found: Sequence[tuple[str, Box]], true: Sequence[tuple[str, Box]], at: float = 0.5
-) -> Counts:
-    """Return the number of labels with correct text and position, in one figure."""
-    boxes = assigned([box for _, box in found], [box for _, box in true], at)
-    hits = sum(found[i][0] == true[j][0] for i, j in boxes.items())
-    return Counts(hits, len(found), len(true))
-
-
 def alignment_counts(
     found: Sequence[tuple[str | None, Box]], true: Sequence[tuple[str | None, Box]]
 ) -> Counts:

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from biovl.sample.compound.layouts import MANY
 
-ANY_SETTING = ("{}", "{}", "{}", "({})", "{})", "{}.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Stratum:
