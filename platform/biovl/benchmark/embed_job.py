@@ -1,4 +1,4 @@
-"""Vectors of images and texts, by actors that each hold a copy of a model."""
+"""Embed images and texts with a pool of actors, each with a copy of the model."""
 
 import contextlib
 import functools
@@ -19,7 +19,7 @@ from biovl.runtime.progress import Progress
 
 
 class _Embed:
-    """One copy of a model on a worker, which embeds unit after unit."""
+    """Actor with a copy of a model, which embeds one unit per call."""
 
     def __init__(self, config: BenchmarkConfig, known: ModelDescription, todo: list[Any]) -> None:
         self._config, self._known, self._todo = config, known, todo
@@ -47,13 +47,13 @@ class _Embed:
 def embed(
     config: BenchmarkConfig, name: str, wanted: Sequence[EmbeddingTask], say: Progress
 ) -> None:
-    """Embed for one model what is not kept yet; for use within ``connect_ray``.
+    """Embed what is not cached yet, for one model; for use within ``connect_ray``.
 
     Args:
-        config: Of the run: workers, precision, the cache.
-        name: What the table calls the model.
-        wanted: What is to be embedded, by one model.
-        say: Told of every unit.
+        config: Settings of the run: workers, precision, cache.
+        name: Name of the model in the report.
+        wanted: Images and texts to embed, by one model.
+        say: Callback for progress messages.
     """
     todo = {item.uri: item for item in wanted if not item.published()}
     if not todo:

@@ -1,9 +1,9 @@
-"""Image towers that learn classes: a task of Ray for every draw and rate, with its own device.
+"""Fine-tune image towers: one Ray task per draw of training images and learning rate.
 
 PLACE/.draft/
-trained/<training>.json       what came of it
-logits/<training>.npy         what it says of test
-PLACE/<training>/.draft/checkpoints/    what an unfinished one goes on from
+  trained/<training>.json       result of a finished training
+  logits/<training>.npy         its predictions on test
+PLACE/<training>/.draft/checkpoints/    checkpoints of an unfinished one
 """
 
 import io
@@ -43,21 +43,21 @@ def train(
     place: str,
     say: Say,
 ) -> None:
-    """Train a model on every draw, and keep what it says of test; for use within ``connect_ray``.
+    """Fine-tune a model on every draw, and store its predictions on test.
 
-    Begun again, it goes on from the last checkpoints in ``place``.
+    For use within ``connect_ray``. A repeated call resumes from the last checkpoints in ``place``.
 
     Args:
-        plugin: The task, fine_tune.
-        data: Its images.
-        images: The model, and its vectors of them, which are kept.
-        workers: Of each training: so many at a time.
-        precision: Of the tower's arithmetic.
+        plugin: The task fine_tune with its settings.
+        data: The labelled images.
+        images: The model, and its cached embeddings of the images.
+        workers: Number of concurrent trainings, and resources of each.
+        precision: Precision of the tower.
         place: A folder of this model and task alone, local or ``s3://``.
-        say: Takes lines about progress.
+        say: Callback for progress messages.
 
     Raises:
-        ConfigError: If a setting does not fit.
+        ConfigError: If a setting is not valid for this model.
     """
     task: FineTune = plugins.make(TASKS, plugin)
     rows = few_shot.readable_rows(data, embedding.embedded("", images).image_ND)
@@ -70,10 +70,10 @@ def train(
 def learnt(
     plugin: Plugin, data: LabelledImages, images: Sequence[EmbeddingTask], place: str
 ) -> list[Learnt]:
-    """Return what came of ``train``, in the order of the draws.
+    """Return the results of ``train``, in the order of the draws.
 
     Raises:
-        BiovlError: If a loss is no number, whatever the rate.
+        BiovlError: If the loss is NaN or Inf for every learning rate.
     """
     task: FineTune = plugins.make(TASKS, plugin)
     rows = few_shot.readable_rows(data, embedding.embedded("", images).image_ND)
@@ -104,7 +104,7 @@ def _chosen(
 def _run(
     trainings: Sequence[FineTuneRun], shared: Any, workers: BenchmarkWorkers, place: str, say: Say
 ) -> None:
-    """Train what has not been, so many at a time as there are workers."""
+    """Run the unfinished trainings, as many at a time as there are workers."""
     draft = Draft(place)
     waiting = [one for one in trainings if draft.read_note(f"trained/{one.name}") is None]
     work = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus)(_trained)
@@ -126,7 +126,7 @@ def _run(
 
 
 def _trained(shared: Any, training: FineTuneRun) -> dict[str, Any]:
-    """Train on a worker; keep what is said of test, and the receipt."""
+    """Train in a worker; store the predictions on test and the receipt."""
     plugin, data, images, workers, precision, place = shared
     return run_task(
         place, lambda: _tuned(plugin, data, images, workers, precision, place, training)
@@ -185,7 +185,7 @@ def _tuned(
 
 
 def _learn(tuner: Tuner, place: str, save_every_s: float) -> float | None:
-    """Train to the last epoch from where a checkpoint is; return its loss, None if no number."""
+    """Train from the last checkpoint to the last epoch; return the loss, None if NaN or Inf."""
     checkpoints = Checkpoints(place)
     if done := checkpoints.last_good():
         tuner.load(checkpoints.load(done))

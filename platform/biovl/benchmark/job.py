@@ -46,9 +46,13 @@ class PreparedTask:
     """A task with its opened data, ready to run."""
 
     name: str
+    """Name of the task in the report."""
     plugin: Plugin
+    """The task and its settings."""
     data: Any
+    """The opened dataset."""
     needs_text: bool
+    """Whether the task embeds texts."""
     learns: Vqa | FineTune | None
     """The task itself if it trains before evaluation."""
 
@@ -127,7 +131,7 @@ def _folders(config: BenchmarkConfig) -> dict[str, str]:
 def _opened(
     described: Mapping[str, Plugin], say: Progress
 ) -> tuple[list[PreparedTask], list[tuple[str, str]]]:
-    """Return the tasks whose data can be read, and why that of others cannot."""
+    """Return the tasks whose data can be read, and the names of the others with the reason."""
     asked, refused = [], []
     say.stage("opening", len(described))
     for name, plugin in described.items():
@@ -148,7 +152,7 @@ def _opened(
 def _wanted(
     config: BenchmarkConfig, known: Mapping[str, ModelDescription], asked: Sequence[PreparedTask]
 ) -> dict[tuple[str, str], "_Vectors"]:
-    """Return what must be embedded for each model and task."""
+    """Return the embeddings needed for each model and task."""
     found = {}
     for name, model in known.items():
         for task in asked:
@@ -176,7 +180,7 @@ def _wanted(
 
 @dataclass(frozen=True)
 class _Vectors:
-    """What a task needs of a model."""
+    """Embeddings of one model that a task needs."""
 
     images: list[EmbeddingTask]
     texts: EmbeddingTask | None
@@ -193,7 +197,7 @@ def _learn(
     wanted: Mapping[tuple[str, str], "_Vectors"],
     say: Progress,
 ) -> None:
-    """Let models learn what cannot be judged by vectors, one after the other; keep the outcome."""
+    """Train the models of tasks that need training, one after the other; store their outcomes."""
     for name, model in known.items():
         for task in asked:
             receipt = f"judged/{name}/{task.name}"
@@ -228,7 +232,7 @@ def _learn(
 
 
 def _place(draft: Draft, model: str, task: str) -> str:
-    """Return where a model learns a task."""
+    """Return the folder in which a model is trained for a task."""
     return f"{draft.folder.uri.rstrip('/')}/.draft/learning/{model}/{task}"
 
 
@@ -240,7 +244,7 @@ def _judge(
     wanted: Mapping[tuple[str, str], _Vectors],
     say: Progress,
 ) -> list[Judged]:
-    """Ask every model every task, each on a worker; return what came of it, in order."""
+    """Evaluate every model on every task, one Ray task each; return the results in order."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     running: dict[Any, tuple[str, str]] = {}
     say.stage("judging", len(known) * len(asked))
@@ -282,7 +286,7 @@ def _judged(
     model: str,
     images: list[EmbeddingTask],
 ) -> dict[str, Any]:
-    """Judge one model by one task on a worker; write predictions, plots and the receipt."""
+    """Evaluate one model on one task in a worker; write predictions, plots and the receipt."""
 
     def judge() -> dict[str, Any]:
         task: Task = plugins.make(TASKS, plugin)

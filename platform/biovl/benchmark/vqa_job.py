@@ -1,7 +1,7 @@
-"""A model that learns to answer questions about images, on the workers of Ray Train.
+"""Train a model for visual question answering with Ray Train, and collect its answers.
 
-What is trained goes when its answers are known. Every so often a run keeps a checkpoint in a draft,
-which is what it goes on from, whoever dies.
+Checkpoints are written to a draft at intervals; a run whose worker or driver failed resumes from
+them. The trained weights are deleted once the answers are stored.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def answered_and_judged(
     place: str,
     say: Callable[[str], None],
 ) -> TaskOutcome:
-    """Return what comes of a task for a model: it learns, is asked, and judged. See ``train``."""
+    """Train a model for a task, predict answers and evaluate them; see ``train``."""
     return task.judge(data, train(data, model, task.learning, workers, place, say))
 
 
@@ -57,21 +57,22 @@ def train(
     place: str,
     say: Callable[[str], None],
 ) -> VQAAnswers:
-    """Return what a model says to the questions of val and test, having learnt from train.
+    """Train a model on the split train, and return its answers to the questions of val and test.
 
-    For use within ``connect_ray``. Begun again, it resumes from the last checkpoint in ``place``,
-    or returns what stands there; ``place`` is not published by it.
+    For use within ``connect_ray``. A repeated call resumes from the last checkpoint in ``place``,
+    or returns the answers stored there; ``place`` is not published.
 
     Args:
-        data: Questions; travels to the workers, who read the images.
+        data: Questions; pickled to the workers, which read the images.
         model: A folder in open_clip's layout.
-        learning: Of the training.
-        workers: Who computes.
-        place: A folder of this run alone, local or ``s3://``: checkpoints are in its draft.
-        say: Takes lines about progress.
+        learning: Settings of the training.
+        workers: Number and resources of the workers.
+        place: A folder of this run alone, local or ``s3://``; its draft contains the checkpoints.
+        say: Callback for progress messages.
 
     Raises:
-        ConfigError: If a setting does not fit, or a tower cannot tell its tokens.
+        ConfigError: If a setting is not valid for this model, or a tower does not give token
+            features.
         TrainingError: If the workers failed too often.
     """
     draft = Draft(place)
@@ -107,7 +108,7 @@ def _fit(
 
 
 def _work(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What each worker of Ray Train runs."""
+    """Training function of a Ray Train worker."""
     try:
         _learn(_learner(arguments), arguments)
     # All workers raise it together, and would again: Ray shall not start them anew.
@@ -133,7 +134,7 @@ def _learner(arguments: dict[str, Any]) -> Learner:
 
 
 def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
-    """Train to the last epoch from where the draft is, ask, and keep the answers."""
+    """Train from the last checkpoint to the last epoch, predict, and store the answers."""
     place, queue, data = arguments["place"], arguments["queue"], arguments["data"]
     epochs: int = arguments["learning"]["epochs"]
     is_first = Workers.current().rank == 0
@@ -182,7 +183,7 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _listening(say: Callable[[str], None]) -> Iterator[Any]:
-    """Yield a queue of Ray's; say what workers put into it."""
+    """Yield a Ray queue for messages of workers, and pass them to ``say``."""
     queue = ray_train.create_driver_queue()
     over = threading.Event()
 

@@ -29,7 +29,7 @@ from biovl.split import config as split_config
 from biovl.split.job import split_figures
 
 _IMAGES = FirstOf(("split", "harvest"))
-"""Panels where the chain cuts figures, else figures."""
+"""Panels if the chain includes split, otherwise figures."""
 
 STEPS: tuple[Step, ...] = (
     Step(
@@ -113,7 +113,7 @@ STEPS: tuple[Step, ...] = (
         reads={"model": "pretrain", "corpus": "assemble"},
     ),
 )
-"""In the order in which they are done. Another step is another entry."""
+"""The steps in the order in which they run. To add a step, add an entry."""
 
 
 def run_chain(
@@ -123,19 +123,19 @@ def run_chain(
     progress: TextIO = sys.stderr,
     after: Callable[[Sequence[Link], dict[str, float]], None] = lambda done, seconds: None,
 ) -> list[Link]:
-    """Publish what each step of a chain publishes, unless it is published; return all of them.
+    """Run every step of a chain that is not published yet, and return all steps with their folders.
 
     Args:
-        chain: What is to be done.
-        steps: That there are.
-        progress: Told what is done.
-        after: Called after every step that was not done before, with all that are, and the seconds
+        chain: Configuration of the chain.
+        steps: The available steps.
+        progress: Stream for progress messages.
+        after: Called after each step that ran, with all steps published so far, and the seconds
             that this one took.
 
     Raises:
-        ConfigError: If a setting of any step is not valid: before anything is done.
-        StepFailed: With the name of the step and its reason: of one that is known to fail, before
-            anything is done. What is published stays, and the same command resumes.
+        ConfigError: If a setting of any step is not valid; raised before any step runs.
+        StepFailed: If a step failed, with its name and reason; raised before any step runs if the
+            failure can be predicted. Published folders remain, and the same command resumes.
     """
     check(links(steps, chain))
     done: list[Link] = []
@@ -164,7 +164,7 @@ def run_chain(
 
 @contextlib.contextmanager
 def _named(step: str) -> Iterator[None]:
-    """Let what ends a step say which it was."""
+    """Raise errors of a step with the name of the step."""
     try:
         yield
     except BiovlError as error:

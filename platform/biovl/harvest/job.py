@@ -205,7 +205,7 @@ def _prefixed(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _first_defect(out: str, files: Iterable[str]) -> str:
-    """Return the first defect of a figure, else of an article, with the location of its source."""
+    """Return the first defect of a figure, or of an article, with the location of its source."""
     folder = Folder(out)
     for kind, name in (("figures/", "figure_id"), ("articles/", "article_id")):
         for path in sorted(path for path in files if path.startswith(kind)):

@@ -228,7 +228,7 @@ def _model_path(name: str, uri: str, path: Path | None) -> Path:
 
 
 def _input(name: str, uri: str, path: Path) -> Input:
-    """Return a model as an input: by its manifest if published by us, else by its bytes."""
+    """Return a model as an input, identified by its manifest, or by its bytes if it has none."""
     if path.is_dir():
         if find_manifest(str(path)) is not None:
             read_manifest(str(path), KIND)

@@ -29,6 +29,7 @@ class WandbConfig:
     """Weights & Biases."""
 
     project: str = "biovl"
+    """Name of the project."""
     entity: str | None = None
     """User or team; None for the default of the logged-in user."""
 
@@ -36,6 +37,7 @@ class WandbConfig:
     """``offline`` writes to ``wandb/`` of the run, for a later ``wandb sync``."""
 
     tags: tuple[str, ...] = ()
+    """Tags of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +48,12 @@ class MlflowConfig:
     """``http://host:5000``, or another URI that MLflow accepts."""
 
     experiment: str = "biovl"
+    """Name of the experiment."""
 
 
 class TensorBoard:
+    """Writes metrics to TensorBoard event files."""
+
     run_id: str | None = None
 
     def __init__(self, config: TensorBoardConfig, folder: Path, first_step: int) -> None:

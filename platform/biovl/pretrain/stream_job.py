@@ -33,7 +33,7 @@ from biovl.pretrain.schedule import Plan
 from biovl.runtime.connection import connect_ray
 
 LEG_PIECES = 64
-"""Pieces per pipeline, at least; at most those of two pipelines are in memory."""
+"""Minimum pieces per pipeline; at most the pieces of two pipelines are in memory."""
 
 _STOP_CHECK_S = 0.1
 _LAST_WAIT_S = 10.0
@@ -52,7 +52,8 @@ class PairSource:
     image_px: int
     data: DataConfig
     tokenizer: bytes
-    """Pickled: unpickling a vocabulary takes longer than fetching it, so each process caches it."""
+    """Pickled tokenizer. Unpickling a vocabulary takes longer than transferring it, so each process
+    caches it."""
 
     @classmethod
     def put(

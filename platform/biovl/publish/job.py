@@ -59,7 +59,7 @@ def publish(config: PublishConfig, *, progress: TextIO = sys.stderr) -> Manifest
 
 
 def estimate(config: PublishConfig) -> str:
-    """Return what would go, as text; nobody is asked and nothing is written."""
+    """Return a description of the upload as text, without sending a request or writing a file."""
     kind, becomes = kind_of(config.folder)
     repository = Repository(config.repo, becomes.repo_type)
     found = contents(config.folder, becomes)

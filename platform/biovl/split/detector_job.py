@@ -84,11 +84,7 @@ def _run_training(config: DetectorConfig, report: Progress) -> Mapping[str, Any]
 
 
 def check_gpus(gpus: float) -> None:
-    """Check that this cluster has so many GPUs: Ray would wait forever.
-
-    Raises:
-        ConfigError: If it has fewer.
-    """
+    """Check that the cluster has the requested GPUs: Ray would wait for them forever."""
     there = ray.cluster_resources().get("GPU", 0)
     if gpus > there and len(ray.nodes()) == 1:
         raise ConfigError(

@@ -194,7 +194,7 @@ def _count(seen: Counter[str], rows: Sequence[Panel]) -> None:
 
 
 def _counts(seen: Counter[str], harvested: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counts in the format of harvest's manifest, and those of panels."""
+    """Return the counts in the format of harvest's manifest, and the counts of panels."""
     defects = _below(seen, "rows/")
     usable = defects.pop("", 0)
     defective = sum(defects.values())

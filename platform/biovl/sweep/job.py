@@ -291,7 +291,7 @@ def _run_trial(arguments: dict[str, Any]) -> None:
 
 
 def _wait_for_an_earlier_driver(out: str) -> None:
-    """Wait until the lease of a killed driver, or of one on a dead node, expires.
+    """Wait until the lease of an ended driver, or of one on a lost node, expires.
 
     Raises:
         ArtifactError: If another process is writing the folder.
@@ -308,10 +308,10 @@ def _wait_for_an_earlier_driver(out: str) -> None:
 
 
 class _Endings(tune.Callback):
-    """Notes stopped trials, and frees the resources of workers whose trial was killed.
+    """Records stopped trials, and releases the resources of trials whose process died.
 
-    Ray Train's own cleanup of placement groups asks the dashboard which drivers are dead; without
-    a dashboard it never frees them, and the next trial would wait forever.
+    Ray Train's own cleanup of placement groups asks the dashboard which drivers are dead; without a
+    dashboard it never frees them, and the next trial would wait forever.
     """
 
     def __init__(self, out: str) -> None:

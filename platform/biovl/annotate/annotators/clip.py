@@ -24,7 +24,7 @@ class Config:
     weights: str
     """The model folder, published by pretrain or in open_clip's layout."""
     of: Literal["image", "text"] = "image"
-    """The column is ``clip_image``, or ``clip_text``."""
+    """What to embed: images give the column ``clip_image``, texts ``clip_text``."""
     text_column: str = "caption"
     """Column of the texts."""
 

@@ -29,7 +29,7 @@ class Config:
     weights: str
     """The model folder, published by pretrain or in open_clip's layout."""
     keywords: str = ""
-    """A YAML file with a list of keywords by type, local or ``s3://``; empty for ours."""
+    """A YAML file with a list of keywords by type, local or ``s3://``; empty: the built-in file."""
     prompt: str = "{}"
     """Template of the text that is embedded for a keyword: ``this is a photo of {}``."""
 

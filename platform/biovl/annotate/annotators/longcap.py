@@ -50,9 +50,9 @@ class EngineConfig:
     """The model on GPUs of the cluster, through vLLM; replaces an endpoint."""
 
     copies: int = 0
-    """Number of model copies; 0: no engine, use an endpoint."""
+    """Number of model copies; 0: no engine, requests go to the endpoint."""
     gpus: int = 1
-    """Per copy."""
+    """GPUs per copy."""
     weights: str = ""
     """A folder, or a name on the Hugging Face Hub; empty: the model's name."""
     batch: int = 16
@@ -77,14 +77,19 @@ class Config:
     """A folder for all paid answers, local or ``s3://``: none is paid for twice, also after an
     interruption and in other jobs."""
     prompts: str = "v1"
-    """One of our versions, or a YAML file, local or ``s3://``."""
+    """Version of the built-in prompts, or a YAML file, local or ``s3://``."""
     image_px: int = 1_024
     """Maximum longer side of an image; larger images are resized, since models charge by pixels."""
     sampling: Sampling = field(default_factory=Sampling)
+    """Sampling parameters of the model."""
     bounds: Bounds = field(default_factory=Bounds)
+    """Limits on the generated captions."""
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
+    """The endpoint and its rate limits."""
     engine: EngineConfig = field(default_factory=EngineConfig)
+    """The model on GPUs of the cluster, instead of an endpoint."""
     budget: Budget = field(default_factory=Budget)
+    """Limits on the cost."""
     most_failures: float = 0.2
     """Share of figures without a long caption at which the job stops, after the first 20."""
 
@@ -101,7 +106,8 @@ class Config:
     elsewhere = ("cache", "endpoint", "engine", "budget", "most_failures")
     """Settings that do not affect the result."""
     batches_at_once = 4
-    """The next batch starts while the last figures of a batch are pending."""
+    """Batches processed concurrently: the next ones start while a batch waits for its last
+    answers."""
 
     def __post_init__(self) -> None:
         if self.image_px < 28:

@@ -34,7 +34,7 @@ class Config:
     """Bucket name in the ``s3://`` URLs of records."""
 
     inventory: str = ""
-    """The prefix of its daily inventories; empty for inventory-reports/BUCKET/metadata/."""
+    """Prefix of the bucket's daily inventories; empty: ``inventory-reports/BUCKET/metadata/``."""
 
     snapshot: str = ""
     """Harvest the inventory of this date (2026-10-01); empty for the newest."""
@@ -101,14 +101,14 @@ class Config:
     sign of life loses its turn after a minute."""
 
     cache: str = ""
-    """A folder that keeps downloads, also for other harvests; empty deletes them once they are in
-    the figures."""
+    """A folder that caches downloads for other harvests; empty: they are deleted once the figures
+    are written."""
 
     max_xml_mb: int = 100
-    """Larger XML is a defect."""
+    """Maximum size of an XML file in MB; a larger one is a defect."""
 
     max_file_mb: int = 512
-    """Larger images are not fetched."""
+    """Maximum size of an image file in MB; larger ones are not downloaded."""
 
     def __post_init__(self) -> None:
         for name in (*HOW[:5], "search_limit", "max_xml_mb", "max_file_mb"):

@@ -56,10 +56,12 @@ class Config:
     """A folder or bucket of packages, one package, one archive or one XML file."""
 
     max_xml_mb: int = 100
-    """Larger XML is a defect; the largest real articles have 30 MB."""
+    """Maximum size of an XML file in MB; a larger one is a defect. The largest real articles have
+    30 MB."""
 
     max_file_mb: int = 512
-    """Larger image files are not read; a TIFF of a whole slide may reach this size."""
+    """Maximum size of an image file in MB; larger ones are not read. A TIFF of a whole slide may be
+    this large."""
 
     max_package_mb: int = 8_192
     """Maximum unpacked size of one package of an archive; above it, it counts as an archive bomb.

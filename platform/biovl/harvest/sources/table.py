@@ -69,7 +69,7 @@ class Config:
     """The folder that image paths are relative to; the table's own folder if empty."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Our name of a column -> the table's: ``columns.caption=text``."""
+    """Column names of the table by our name: ``columns.caption=text``."""
 
     encoding: str = "utf-8"
     """Encoding of a .csv, .tsv or .jsonl file without a byte-order mark: cp1252 for Excel's plain

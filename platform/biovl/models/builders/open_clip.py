@@ -36,12 +36,14 @@ class Config:
     ``open_clip_config.json``. Empty: all settings are given below."""
 
     embed_dim: int | None = None
+    """Embedding dimension; None: that of the architecture."""
     vision_cfg: Mapping[str, Any] = field(default_factory=dict)
     """open_clip's ``CLIPVisionCfg``: ``timm_model_name``, or ``layers``, ``width`` …"""
     text_cfg: Mapping[str, Any] = field(default_factory=dict)
     """open_clip's ``CLIPTextCfg``: ``hf_model_name``, or ``layers``, ``width`` …"""
     quick_gelu: bool | None = None
-    """OpenAI's and some other weights need it; open_clip names them ``-quickgelu``."""
+    """Whether to use QuickGELU, as some weights need (OpenAI's; open_clip names them
+    ``-quickgelu``); None: as in the architecture."""
 
     text_transformer: Mapping[str, Any] = field(default_factory=dict)
     """The configuration of a transformers tower, as in its ``config.json``. With ``model_type`` it
@@ -51,16 +53,19 @@ class Config:
     tokenizer: str = ""
     """A Hugging Face name or a folder. Empty: the architecture's tokenizer, else CLIP's BPE."""
     context_length: int | None = None
-    """Maximum tokens per caption, including start and end."""
+    """Maximum tokens per caption, including start and end; None: that of the architecture."""
 
     image_size: int | None = None
-    """Side in pixels. A timm model has a fixed size; another size is another model name."""
+    """Side of the input image in pixels; None: that of the architecture. A timm model has a fixed
+    size; another size is another model name."""
     image_mean: tuple[float, float, float] | None = None
+    """Mean of RGB in 0..1. None: from the architecture's folder, otherwise OpenAI's."""
     image_std: tuple[float, float, float] | None = None
-    """Standard deviation of RGB in 0..1. None: from the architecture's folder, else OpenAI's."""
+    """Standard deviation of RGB in 0..1. None: from the architecture's folder, otherwise
+    OpenAI's."""
 
     patch_dropout: float = 0.0
-    """The fraction of patches dropped in training (FLIP)."""
+    """Share of patches dropped in training (FLIP), in [0, 1)."""
     text_dropout: float | None = None
     """Dropout of hidden states in a transformers tower; None uses its configuration (BERT: 0.1).
     Packed attention does not support dropout of attention weights, so there is none."""
@@ -69,14 +74,18 @@ class Config:
     """Initial natural logarithm of the scale of similarities; None is CLIP's ln(1 / 0.07), or the
     architecture's value."""
     init_logit_bias: float | None = None
-    """For SigLIP's loss; -10 in its paper, with a scale of ln 10."""
+    """Initial bias of the similarities, for SigLIP's loss: -10 in its paper, with a scale of ln 10.
+    None: no bias, or the architecture's value."""
 
     weights: str = ""
     """Weights of the whole model: a file, a folder, ``s3://…``, a Hugging Face name, or an
-    open_clip tag."""
+    open_clip tag. Empty: random initialisation, except for towers with weights of their own."""
     image_weights: str = ""
+    """Weights of the image tower; they override ``weights``. Sources as in ``weights``; empty:
+    none."""
     text_weights: str = ""
-    """Weights of a single tower; they override ``weights``."""
+    """Weights of the text tower; they override ``weights``. Sources as in ``weights``; empty:
+    none."""
 
     def __post_init__(self) -> None:
         if not self.architecture and not (self.embed_dim and self.vision_cfg and self.text_cfg):

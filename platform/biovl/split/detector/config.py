@@ -109,8 +109,8 @@ class DetectorConfig:
     """Steps between checkpoints, from which an interrupted run resumes."""
 
     workers: WorkerConfig = field(default_factory=WorkerConfig)
-    """Resources of the training process, which uses bf16 on a GPU. On CPUs, results are
-    bit-identical only for equal ``cpus``."""
+    """Resources of the training process. A GPU trains in bf16. On CPUs, results are bit-identical
+    only for equal ``cpus``."""
 
     def __post_init__(self) -> None:
         if min(self.validate_every, self.validation_figures, self.save_every) < 1:
