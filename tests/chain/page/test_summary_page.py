@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from biovl.chain.page.markup import element
 from biovl.chain.page.page import render
 from biovl.chain.page.reading import Notes, Story
 from biovl.chain.page.sections import corpus as corpus_section
@@ -152,10 +151,3 @@ def test_long_histograms_are_drawn_with_few_bars_and_lose_nothing() -> None:
     assert bars[0] == (0, 32, 4)
     assert bars[-1] == (768, 800, 4)
     assert corpus_section.coarser([0, 0], 8) == []
-
-
-def test_an_element_escapes_what_is_in_it_but_for_elements() -> None:
-    inner = element("b", "<")
-    assert element("p", inner, "&", class_='"', hidden=True, id=None) == (
-        '<p class="&quot;" hidden><b>&lt;</b>&amp;</p>'
-    )

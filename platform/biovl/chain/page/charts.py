@@ -3,8 +3,12 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
 
-from biovl.chain.page.markup import Html, element
+from markupsafe import Markup
+
+from biovl.chain.page.markup import parts
 
 _WIDTH, _HEIGHT = 520, 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 14, 48
@@ -33,7 +37,7 @@ def lines(
     x: str,
     levels: Mapping[str, float] | None = None,
     percent: bool = False,
-) -> Html:
+) -> Markup:
     """Return a line chart, with named levels as dashed lines; the y axis begins at zero.
 
     Args:
@@ -50,25 +54,17 @@ def lines(
     first, last = min(min(c.xs) for c in curves), max(max(c.xs) for c in curves)
     place_x = _scale(first, last if last > first else first + 1, _LEFT + 8, _WIDTH - _RIGHT - 8)
     place_y = _scale(0, max(ticks[-1], most * 1.06), _HEIGHT - _BOTTOM, _TOP)
-    elements = [*_grid(ticks, place_y, percent), *_marks(along, place_x), _name_x(x)]
-    for name, height in levels.items():
-        y = place_y(height)
-        elements.append(element("line", class_="level", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y))
-        elements.append(
-            element(
-                "text", name, class_="level-name", x=_WIDTH - _RIGHT, y=y - 6, text_anchor="end"
-            )
-        )
-    for curve in curves:
-        xs, ys = _thinned(curve.xs, curve.ys)
-        points = " ".join(f"{place_x(a):.1f},{place_y(b):.1f}" for a, b in zip(xs, ys, strict=True))
-        elements.append(element("polyline", class_=f"curve {curve.look}", points=points))
-        if curve.dots:
-            elements += [
-                element("circle", class_=f"dot {curve.look}", cx=place_x(a), cy=place_y(b), r=4)
-                for a, b in zip(xs, ys, strict=True)
-            ]
-    return _svg(title, elements)
+    return _chart(
+        title,
+        x,
+        [(place_y(tick), f"{tick:.0%}" if percent else f"{tick:,.10g}") for tick in ticks],
+        [(place_x(tick), f"{tick:,.10g}") for tick in along],
+        levels=[(place_y(height), name) for name, height in levels.items()],
+        curves=[
+            (curve, [(place_x(a), place_y(b)) for a, b in _thinned(curve.xs, curve.ys)])
+            for curve in curves
+        ],
+    )
 
 
 def histogram(
@@ -77,7 +73,7 @@ def histogram(
     *,
     x: str,
     marks: Mapping[str, float] | None = None,
-) -> Html:
+) -> Markup:
     """Return a histogram.
 
     Args:
@@ -92,36 +88,24 @@ def histogram(
     place_x = _scale(first, last, _LEFT, _WIDTH - _RIGHT)
     # Leave space for the names of marks above the highest bar.
     place_y = _scale(0, most * (1.16 if marks else 1.04), _HEIGHT - _BOTTOM, _TOP)
-    elements = [
-        *_grid(ticks, place_y),
-        *_marks(_ticks(first, last, whole=True), place_x),
-        _name_x(x),
-    ]
+    shapes = []
     for start, end, count in bars:
-        left, right, top = place_x(start), place_x(end), place_y(count)
-        elements.append(
-            element(
-                "rect",
-                class_="bar",
-                x=f"{left + 0.75:.1f}",
-                y=f"{top:.1f}",
-                width=f"{max(right - left - 1.5, 1):.1f}",
-                height=f"{_HEIGHT - _BOTTOM - top:.1f}",
-            )
-        )
-    for name, value in (marks or {}).items():
-        if first <= value <= last:
-            at = place_x(value)
-            elements.append(
-                element("line", class_="level", x1=at, x2=at, y1=_TOP, y2=_HEIGHT - _BOTTOM)
-            )
-            elements.append(element("text", name, class_="level-name", x=at + 5, y=_TOP + 11))
-    return _svg(title, elements)
+        left, top = place_x(start), place_y(count)
+        width, height = max(place_x(end) - left - 1.5, 1), _HEIGHT - _BOTTOM - top
+        shapes.append((round(left + 0.75, 1), top, round(width, 1), round(height, 1)))
+    return _chart(
+        title,
+        x,
+        [(place_y(tick), f"{tick:,.10g}") for tick in ticks],
+        [(place_x(tick), f"{tick:,.10g}") for tick in _ticks(first, last, whole=True)],
+        bars=shapes,
+        marks=[(place_x(v), name) for name, v in (marks or {}).items() if first <= v <= last],
+    )
 
 
 def bubbles(
     title: str, points: Sequence[tuple[float, float, int]], *, x: str, y: str, unit: float = 1.0
-) -> Html:
+) -> Markup:
     """Return a bubble chart on logarithmic axes: the area of a circle is proportional to its count.
 
     Args:
@@ -136,69 +120,39 @@ def bubbles(
     place_x = _scale(lows[0], highs[0], _LEFT, _WIDTH - _RIGHT)
     place_y = _scale(lows[1], highs[1], _HEIGHT - _BOTTOM, _TOP)
     most = max(count for *_, count in points)
-    elements = []
-    for power in range(math.ceil(lows[1]), math.floor(highs[1]) + 1):
-        elements += _rule(place_y(power), f"{2**power:,}")
-    for power in range(math.ceil(lows[0]), math.floor(highs[0]) + 1):
-        elements.append(_mark(place_x(power), f"{2**power:,}"))
-    for across, up, count in sorted(points, key=lambda point: -point[2]):
-        dot = element(
-            "circle",
-            element("title", f"{across:,.0f} × {up:,.0f} px: {count:,}"),
-            class_="bubble",
-            cx=f"{place_x(math.log2(across)):.1f}",
-            cy=f"{place_y(math.log2(up)):.1f}",
-            r=f"{max(3.0, 26 * math.sqrt(count / most)):.1f}",
+
+    def powers(axis: int, place: Place) -> list[tuple[float, str]]:
+        within = range(math.ceil(lows[axis]), math.floor(highs[axis]) + 1)
+        return [(place(power), f"{2**power:,}") for power in within]
+
+    circles = [
+        (
+            place_x(math.log2(across)),
+            place_y(math.log2(up)),
+            round(max(3.0, 26 * math.sqrt(count / most)), 1),
+            f"{across:,.0f} × {up:,.0f} px: {count:,}",
         )
-        elements.append(dot)
-    elements += [_name_x(x), element("text", y, class_="name", x=_LEFT + 8, y=_TOP + 12)]
-    return _svg(title, elements)
-
-
-def _svg(title: str, drawn: Sequence[Html]) -> Html:
-    return element(
-        "svg",
-        *drawn,
-        class_="chart",
-        view_box=f"0 0 {_WIDTH} {_HEIGHT}",
-        role="img",
-        aria_label=title,
-    )
-
-
-def _grid(ticks: Sequence[float], place: Place, percent: bool = False) -> list[Html]:
-    rules = []
-    for tick in ticks:
-        rules += _rule(place(tick), f"{tick:.0%}" if percent else f"{tick:,.10g}")
-    return rules
-
-
-def _rule(at: float, text: str) -> list[Html]:
-    return [
-        element(
-            "line", class_="rule", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=f"{at:.1f}", y2=f"{at:.1f}"
-        ),
-        element("text", text, class_="tick", x=_LEFT - 8, y=f"{at + 4:.1f}", text_anchor="end"),
+        for across, up, count in sorted(points, key=lambda point: -point[2])
     ]
+    return _chart(title, x, powers(1, place_y), powers(0, place_x), y=y, bubbles=circles)
 
 
-def _marks(ticks: Sequence[float], place: Place) -> list[Html]:
-    return [_mark(place(tick), f"{tick:,.10g}") for tick in ticks]
-
-
-def _mark(at: float, text: str) -> Html:
-    return element(
-        "text", text, class_="tick", x=f"{at:.1f}", y=_HEIGHT - _BOTTOM + 18, text_anchor="middle"
-    )
-
-
-def _name_x(text: str) -> Html:
-    return element("text", text, class_="name", x=_WIDTH - _RIGHT, y=_HEIGHT - 8, text_anchor="end")
+def _chart(
+    title: str,
+    x: str,
+    rules: Sequence[tuple[float, str]],
+    ticks: Sequence[tuple[float, str]],
+    **shapes: Any,
+) -> Markup:
+    box = {"left": _LEFT, "right": _WIDTH - _RIGHT, "top": _TOP, "bottom": _HEIGHT - _BOTTOM}
+    size = {"width": _WIDTH, "height": _HEIGHT}
+    chart: Markup = parts.chart(title, box | size, x, rules, ticks, **shapes)
+    return chart
 
 
 def _scale(low: float, high: float, at_low: float, at_high: float) -> Place:
     span = (high - low) or 1.0
-    return lambda value: at_low + (value - low) / span * (at_high - at_low)
+    return lambda value: round(at_low + (value - low) / span * (at_high - at_low), 1)
 
 
 def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
@@ -214,12 +168,7 @@ def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     return [number * step for number in range(start, math.floor(high / step + 1e-9) + 1)]
 
 
-def _thinned(xs: Sequence[float], ys: Sequence[float]) -> tuple[list[float], list[float]]:
-    size = -(-len(xs) // _POINTS)
-    if size <= 1:
-        return list(xs), list(ys)
-    parts = [slice(start, start + size) for start in range(0, len(xs), size)]
-    return (
-        [sum(xs[part]) / len(xs[part]) for part in parts],
-        [sum(ys[part]) / len(ys[part]) for part in parts],
-    )
+def _thinned(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
+    size = max(1, -(-len(xs) // _POINTS))
+    intervals = [slice(start, start + size) for start in range(0, len(xs), size)]
+    return [(fmean(xs[interval]), fmean(ys[interval])) for interval in intervals]

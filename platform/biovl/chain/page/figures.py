@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow.parquet as pq
+from markupsafe import Markup
 
-from biovl.chain.page.markup import Html, element, picture
+from biovl.chain.page.markup import parts
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import read_pair
@@ -69,7 +70,7 @@ def licence(spdx: str | None) -> str:
     return (spdx or "no licence found").removeprefix("LicenseRef-")
 
 
-def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> Html:
+def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> Markup:
     """Return a figure as a card; a click on the caption shows its full text.
 
     Args:
@@ -78,28 +79,11 @@ def card(about: Mapping[str, Any], image: bytes | None, *, corner: str = "") -> 
         corner: Text next to the label, such as a score.
     """
     label = about.get("figure_label") or "Figure"
-    thumb = (
-        picture(image, alt=f"{label} of {about['article_id']}")
-        if image is not None
-        else element("span", "no image", class_="no-image")
-    )
     source = " · ".join(filter(None, [about.get("journal"), str(about.get("published") or "")[:4]]))
     group = about.get("license_group")
-    group_class = group if group in ("commercial", "noncommercial") else "other"
-    return element(
-        "li",
-        element("div", thumb, class_="thumb"),
-        element(
-            "div",
-            element("h3", element("bdi", label), corner and element("span", corner)),
-            element("details", element("summary", element("span", about["caption"], dir="auto"))),
-            element(
-                "p",
-                element("bdi", source or about["article_id"], class_="journal"),
-                element("bdi", licence(about.get("license")), class_=f"badge {group_class}"),
-                class_="source",
-            ),
-            class_="about",
-        ),
-        class_="card",
+    if group not in ("commercial", "noncommercial"):
+        group = "other"
+    shown: Markup = parts.card(
+        about, image, label, source, licence(about.get("license")), group, corner
     )
+    return shown

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from markupsafe import Markup
+
 from biovl.assemble.origin import Origin, origin
-from biovl.chain.page.markup import Html, element, joined
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.chain.page.sections import SECTIONS
 from biovl.core.artifacts import Folder
@@ -32,49 +34,19 @@ def render(story: Story, sections: Sequence[ModuleType] = SECTIONS) -> str:
         story: Data of the page; sections without published data are omitted.
         sections: Sections in order.
     """
-    rendered = [(module, body) for module in sections if (body := module.body(story)) is not None]
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        element("title", f"{_title(story)} · biovl"),
-        element("style", Html(_LOOK.read_text())),
+    bodies = [(module, module.body(story)) for module in sections]
+    page: Markup = parts.page(
+        _title(story),
+        _POLICY,
+        Markup(_LOOK.read_text()),
+        [(_id(module), module.TITLE, body) for module, body in bodies if body is not None],
+        _lead(story),
+        _origin(story) == "synthetic",
+        _facts(story),
+        f"Made from {story.folder}/ by {_code(story)}.",
+        _OWNERS[_origin(story)],
     )
-    places = [element("a", module.TITLE, href=f"#{_id(module)}") for module, _ in rendered]
-    body = element(
-        "body",
-        element(
-            "header",
-            element("span", _logo(), element("b", "biovl"), class_="brand"),
-            element("nav", places, aria_label="Sections"),
-            class_="top",
-        ),
-        element(
-            "main",
-            element(
-                "section",
-                element("h1", _title(story)),
-                element("p", _lead(story), class_="lead"),
-                element("p", element("strong", _OWNERS["synthetic"]))
-                if _origin(story) == "synthetic"
-                else None,
-                element("ul", [_tile(*fact) for fact in _facts(story)], class_="tiles"),
-                class_="hero",
-            ),
-            [
-                element("section", element("h2", module.TITLE), body, id=_id(module))
-                for module, body in rendered
-            ],
-        ),
-        element(
-            "footer",
-            element("p", f"Made from {story.folder}/ by {_code(story)}."),
-            element("p", _OWNERS[_origin(story)]),
-        ),
-    )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+    return str(page).lstrip()
 
 
 def _origin(story: Story) -> Origin:
@@ -127,22 +99,5 @@ def _facts(story: Story) -> list[tuple[str, str]]:
     return facts
 
 
-def _tile(number: str, what: str) -> Html:
-    return element("li", element("strong", number), element("span", what))
-
-
 def _code(story: Story) -> str:
-    return joined({chapter.manifest.code: None for chapter in story.chapters}) or "biovl"
-
-
-def _logo() -> Html:
-    lines = element(
-        "g",
-        element("rect", x=6.5, y=7.5, width=13, height=13, rx=2.5),
-        element("circle", cx=20, cy=20, r=5, class_="lens"),
-        element("path", d="m23.8 23.8 3 3"),
-        element("path", d="M6.8 17.5 10.5 14l3 2.5"),
-        class_="strokes",
-    )
-    box = element("rect", width=32, height=32, rx=7, class_="box")
-    return element("svg", box, lines, view_box="0 0 32 32", width=26, height=26, aria_hidden="true")
+    return "".join({chapter.manifest.code: None for chapter in story.chapters}) or "biovl"

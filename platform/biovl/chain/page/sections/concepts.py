@@ -1,6 +1,8 @@
 """Section with clusters of images and the concepts that reviewers assigned."""
 
-from biovl.chain.page.markup import Html, element, picture
+from markupsafe import Markup
+
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.chain.page.sections.shown import smaller
 from biovl.core.artifacts import Folder
@@ -10,7 +12,7 @@ TITLE = "What they show"
 _SHEET = "sheets.png"
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return some clusters, with labels if there are votes."""
     concepts = story.of("concepts")
     if concepts is None:
@@ -30,13 +32,6 @@ def body(story: Story) -> Html | None:
     if labels is not None:
         votes = labels.manifest.counts["votes"]["counted"]
         lead += f"{votes:,} votes give them their names, and every image inherits them."
-    return element(
-        "div",
-        element("p", lead, class_="lead"),
-        element(
-            "div",
-            picture(sheet, alt="Some clusters and their labels"),
-            class_="shot tall",
-            tabindex=0,
-        ),
-    )
+    shot = parts.shot(sheet, "Some clusters and their labels", tall=True)
+    section: Markup = parts.lead(lead, shot)
+    return section

@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from biovl.chain.page import charts
 from biovl.chain.page.figures import licence
-from biovl.chain.page.markup import Html, element
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.core.artifacts import Folder
 
@@ -17,7 +19,7 @@ _WINDOWS = {"77: CLIP": 77, "256: BiomedCLIP": 256}
 _MOST_NAMES = 6
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return charts of ``stats.json`` of the corpus."""
     corpus = story.of("corpus")
     if corpus is None or not Folder(corpus.uri).exists("stats.json"):
@@ -26,10 +28,11 @@ def body(story: Story) -> Html | None:
     if not stats["corpus"]["images"]:
         return None
     panels = [_captions(stats), _sizes(stats), _licences(stats), _journals(stats)]
-    return element("div", panels, class_="panels")
+    grid: Markup = parts.group(filter(None, panels), "panels")
+    return grid
 
 
-def _captions(stats: Mapping[str, Any]) -> Html | None:
+def _captions(stats: Mapping[str, Any]) -> Markup | None:
     histogram = stats["token_histograms"]["caption"]
     bars = coarser(histogram["texts"], histogram["bin_tokens"])
     if not bars:
@@ -58,7 +61,7 @@ def coarser(counts: Sequence[int], width: int) -> list[tuple[float, float, int]]
     ]
 
 
-def _sizes(stats: Mapping[str, Any]) -> Html | None:
+def _sizes(stats: Mapping[str, Any]) -> Markup | None:
     per_octave = stats["image_sizes"]["bins_per_octave"]
     points = [
         # The centre of a bin.
@@ -76,7 +79,7 @@ def _sizes(stats: Mapping[str, Any]) -> Html | None:
     return _panel("Size of images", drawn, words)
 
 
-def _licences(stats: Mapping[str, Any]) -> Html | None:
+def _licences(stats: Mapping[str, Any]) -> Markup | None:
     rows = [
         (licence(item["license"]), item["images"], item["license_group"])
         for item in stats["licenses"]
@@ -85,7 +88,7 @@ def _licences(stats: Mapping[str, Any]) -> Html | None:
     return _panel("Licences", bars(rows), words) if rows else None
 
 
-def _journals(stats: Mapping[str, Any]) -> Html | None:
+def _journals(stats: Mapping[str, Any]) -> Markup | None:
     rows = [(item["journal"], item["images"], "") for item in stats["journals"]["top"]]
     if not rows:
         return None
@@ -95,7 +98,7 @@ def _journals(stats: Mapping[str, Any]) -> Html | None:
     return _panel("Journals", bars(rows), words)
 
 
-def bars(rows: Sequence[tuple[str, int, str]]) -> Html:
+def bars(rows: Sequence[tuple[str, int, str]]) -> Markup:
     """Return a bar chart from (name, count, CSS class) rows, scaled to the longest bar."""
     ordered = sorted(rows, key=lambda row: -row[1])
     shown = ordered if len(ordered) <= _MOST_NAMES else ordered[: _MOST_NAMES - 1]
@@ -103,28 +106,10 @@ def bars(rows: Sequence[tuple[str, int, str]]) -> Html:
     if rest:
         shown = [*shown, (f"{len(rest)} more", sum(count for _, count, _ in rest), "other")]
     most = max(count for _, count, _ in shown) or 1
-    return element(
-        "ul",
-        [
-            element(
-                "li",
-                element("bdi", name),
-                element(
-                    "div",
-                    element(
-                        "span", class_=f"kept {colour}", style=f"width:{100 * count / most:.1f}%"
-                    ),
-                    class_="bar-line",
-                ),
-                element("span", f"{count:,}", class_="count"),
-            )
-            for name, count, colour in shown
-        ],
-        class_="bars",
-    )
+    chart: Markup = parts.bars(shown, most)
+    return chart
 
 
-def _panel(title: str, drawn: Html, words: str) -> Html:
-    return element(
-        "figure", element("h3", title), drawn, element("figcaption", words), class_="panel"
-    )
+def _panel(title: str, drawn: Markup, words: str) -> Markup:
+    panel: Markup = parts.panel(title, drawn, words)
+    return panel

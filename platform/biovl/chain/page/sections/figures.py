@@ -1,7 +1,9 @@
 """Section with a sample of figures, their captions and licences."""
 
+from markupsafe import Markup
+
 from biovl.chain.page import figures
-from biovl.chain.page.markup import Html, element
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 
 TITLE = "Some of the figures"
@@ -9,7 +11,7 @@ TITLE = "Some of the figures"
 _COUNT = 18
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return figures of different articles."""
     corpus = story.of("corpus")
     if corpus is None:
@@ -19,6 +21,5 @@ def body(story: Story) -> Html | None:
         return None
     cards = [figures.card(row, figures.small_image(corpus.uri, row)) for row in rows]
     lead = "Of different articles, with the caption as it was published: a click shows all of it."
-    return element(
-        "div", element("p", lead, class_="lead"), element("ul", cards, class_="grid sheet")
-    )
+    section: Markup = parts.lead(lead, parts.group(cards, "grid sheet", "ul"))
+    return section

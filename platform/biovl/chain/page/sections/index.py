@@ -1,14 +1,15 @@
 """Section with the size and recall of the index."""
 
-from biovl.chain.page.markup import Html, element
+from markupsafe import Markup
+
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
-from biovl.chain.page.sections.training import table
 from biovl.core.markdown import size
 
 TITLE = "The index"
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return the recall of the index by indexed vectors and modality of the query."""
     index = story.of("index")
     if index is None:
@@ -29,9 +30,6 @@ def body(story: Story) -> Html | None:
         "disk. Of the ten nearest figures, the table says how many a search finds that comparing "
         "with every vector would find."
     )
-    return element(
-        "div",
-        element("p", lead, class_="lead"),
-        table(["Recall@10", "asked with text", "with an image", "kind of index"], rows),
-        class_="narrow",
-    )
+    heads = ["Recall@10", "asked with text", "with an image", "kind of index"]
+    section: Markup = parts.lead(lead, parts.table(heads, rows), "narrow")
+    return section

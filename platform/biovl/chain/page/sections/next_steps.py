@@ -1,6 +1,8 @@
 """Section with the output folders and commands to continue with."""
 
-from biovl.chain.page.markup import Html, element
+from markupsafe import Markup
+
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 
 TITLE = "What next"
@@ -19,27 +21,19 @@ _OF_KIND = {
 }
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return the output folders, and commands that use them."""
     if not story.chapters:
         return None
     places = [
-        element(
-            "li",
-            element("code", f"{chapter.uri}/"),
-            element("span", _OF_KIND.get(chapter.manifest.kind, chapter.manifest.kind)),
-        )
+        (chapter.uri, _OF_KIND.get(chapter.manifest.kind, chapter.manifest.kind))
         for chapter in story.chapters
     ]
-    return element(
-        "div",
-        element("div", element("h3", "Where things are"), element("ul", places, class_="places")),
-        element("div", element("h3", "What to type"), _commands(story)),
-        class_="next",
-    )
+    section: Markup = parts.next_steps(places, _commands(story))
+    return section
 
 
-def _commands(story: Story) -> list[Html]:
+def _commands(story: Story) -> list[tuple[str, str]]:
     model, index, corpus = story.of("model"), story.of("index"), story.of("corpus")
     commands: list[tuple[str, str]] = []
     if model and index:
@@ -76,7 +70,4 @@ def _commands(story: Story) -> list[Html]:
                 "python pipelines/all.py laptop --set folder=DIR --set source.path=PACKAGES",
             )
         )
-    return [
-        element("div", element("p", what), element("pre", element("code", command)), class_="cmd")
-        for what, command in commands
-    ]
+    return commands

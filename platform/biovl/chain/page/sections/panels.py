@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from markupsafe import Markup
 from PIL import Image, ImageDraw, ImageFont
 
-from biovl.chain.page.markup import Html, element, picture
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Chapter, Story
 from biovl.core.artifacts import Folder
 from biovl.images.decode import decode_rgb
@@ -25,7 +26,7 @@ _COLUMNS = (
 )
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return some split figures, of different articles if possible."""
     chapter = story.of("panels")
     if chapter is None:
@@ -39,7 +40,8 @@ def body(story: Story) -> Html | None:
         "panels, each with its part of the caption: where printed labels, layout and caption "
         "agree. The others stay whole."
     )
-    return element("div", element("p", lead, class_="lead"), element("div", shown, class_="sheet"))
+    section: Markup = parts.lead(lead, parts.group(shown, "sheet"))
+    return section
 
 
 def _chosen(chapter: Chapter) -> list[list[dict[str, Any]]]:
@@ -64,29 +66,27 @@ def _parts(chapter: Chapter) -> list[str]:
     return sorted(name for name in chapter.manifest.files if name.startswith("figures/"))
 
 
-def _cut(chapter: Chapter, panels: Sequence[Mapping[str, Any]]) -> Html | None:
+def _cut(chapter: Chapter, panels: Sequence[Mapping[str, Any]]) -> Markup | None:
     """Return a figure with its panels; None if its image is unavailable."""
     source = next((item.uri for item in chapter.manifest.inputs if item.name == "figures"), None)
     image = source and _image(source, panels[0]["part"], panels[0]["parent_figure_id"])
     if not image:
         return None
     label = panels[0]["figure_label"] or "Figure"
-    captions = []
-    for number, panel in enumerate(panels):
-        colour = _COLOURS[number % len(_COLOURS)]
-        name = panel["panel_label"] or str(number + 1)
-        captions.append(element("dt", name, style=f"background:{colour}"))
-        captions.append(element("dd", panel["own_caption"] or panel["caption"], dir="auto"))
-    return element(
-        "div",
-        picture(_drawn(image, panels), alt=f"Panels of {label} of {panels[0]['article_id']}"),
-        element(
-            "div",
-            element("h3", element("bdi", f"{label}, {panels[0]['article_id']}")),
-            element("dl", captions),
-        ),
-        class_="cut",
-    )
+    captions = [
+        (
+            _COLOURS[number % len(_COLOURS)],
+            _name(panel, number),
+            panel["own_caption"] or panel["caption"],
+        )
+        for number, panel in enumerate(panels)
+    ]
+    cut: Markup = parts.cut(_drawn(image, panels), label, panels[0]["article_id"], captions)
+    return cut
+
+
+def _name(panel: Mapping[str, Any], number: int) -> str:
+    return str(panel["panel_label"] or number + 1)
 
 
 def _image(figures: str, part: str, figure_id: str) -> Image.Image | None:
@@ -110,7 +110,7 @@ def _drawn(image: Image.Image, panels: Sequence[Mapping[str, Any]]) -> bytes:
         x0, y0, x1, y1 = (round(box[name] * scale) for name in ("x0", "y0", "x1", "y1"))
         draw.rectangle((x0, y0, max(x0, x1 - 1), max(y0, y1 - 1)), outline=colour, width=3)
         # In the corner where printed labels are rare.
-        name = panel["panel_label"] or str(number + 1)
+        name = _name(panel, number)
         font = ImageFont.load_default(15)
         width = draw.textlength(name, font=font) + 10
         draw.rectangle((x1 - width, y1 - 22, x1, y1), fill=colour)

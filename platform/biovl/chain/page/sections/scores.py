@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
-from biovl.chain.page.markup import Html, element
+from markupsafe import Markup
+
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
-from biovl.chain.page.sections.training import table
 from biovl.core.artifacts import Folder
 
 TITLE = "How good it is"
@@ -13,7 +14,7 @@ TITLE = "How good it is"
 _MOST = 24
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return the scores of every task with their intervals."""
     report = story.of("report")
     if report is None or not Folder(report.uri).exists("scores.json"):
@@ -36,12 +37,9 @@ def body(story: Story) -> Html | None:
         "On what was kept from training. Were the examples drawn anew, the score would lie between "
         f"the ends in 95 of 100 draws. All of it, with every prediction: {report.uri}/table.md."
     )
-    return element(
-        "div",
-        element("p", lead, class_="lead"),
-        table(["Benchmark", "score", "95 % interval", "examples"], rows),
-        class_="narrow",
-    )
+    heads = ["Benchmark", "score", "95 % interval", "examples"]
+    section: Markup = parts.lead(lead, parts.table(heads, rows), "narrow")
+    return section
 
 
 def _shown(score: dict[str, Any], value: float) -> str:

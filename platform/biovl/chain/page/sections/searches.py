@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from markupsafe import Markup
 
 from biovl.chain.page.figures import card
-from biovl.chain.page.markup import Html, element, picture
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
@@ -17,6 +18,7 @@ TITLE = "Searches"
 
 _EXAMPLES = 2
 _HITS = 4
+_MOST_CHARS = 240
 _OF_SPLIT = {
     "test": "With a caption of an article it has not seen",
     "val": "With a caption of an article it was judged by",
@@ -24,7 +26,7 @@ _OF_SPLIT = {
 }
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return each query with its results."""
     of_index = story.of("index")
     # Opening an index in a bucket would copy it.
@@ -33,7 +35,8 @@ def body(story: Story) -> Html | None:
     index = Index.open(of_index.uri)
     searches = story.notes.searches or _by_own_vectors(index, Path(of_index.uri))
     blocks = [block for search in searches if (block := _block(index, search)) is not None]
-    return element("div", blocks, class_="searches") if blocks else None
+    section: Markup | None = parts.group(blocks, "searches") if blocks else None
+    return section
 
 
 def _by_own_vectors(index: Index, folder: Path) -> list[dict[str, Any]]:
@@ -73,7 +76,7 @@ def _held_out(folder: Path) -> list[tuple[int, Mapping[str, Any]]]:
         return [(row, first.slice(row, 1).to_pylist()[0]) for row in dict.fromkeys(some)]
 
 
-def _block(index: Index, search: Mapping[str, Any]) -> Html | None:
+def _block(index: Index, search: Mapping[str, Any]) -> Markup | None:
     ids = [result["figure_id"] for result in search["results"][:_HITS]]
     known = index.figures(ids)
     hits = [
@@ -85,27 +88,11 @@ def _block(index: Index, search: Mapping[str, Any]) -> Html | None:
         return None
     took = f" in {search['took_ms']:.0f} ms" if search.get("took_ms") is not None else ""
     said = f"; {search['said']}" if search.get("said") else ""
-    return element(
-        "section",
-        element(
-            "div",
-            element("h3", search["asked"]),
-            _query(index, search),
-            element("p", f"Among {search['matching']:,} figures{took}{said}.", class_="aside"),
-            class_="query",
-        ),
-        element("ol", hits, class_="grid"),
-        class_="search",
-    )
-
-
-def _query(index: Index, search: Mapping[str, Any]) -> Html | None:
     text = search.get("text")
-    if text:
-        excerpt = text if len(text) <= 240 else f"{text[:240]}…"
-        return element("blockquote", element("bdi", excerpt))
+    if text and len(text) > _MOST_CHARS:
+        text = f"{text[:_MOST_CHARS]}…"
     figure_id = search.get("figure_id")
-    image = index.thumbnail(figure_id) if figure_id else None
-    if image is None:
-        return None
-    return element("div", picture(image, alt="The image that was asked with"), class_="thumb")
+    image = index.thumbnail(figure_id) if figure_id and not text else None
+    matching = f"Among {search['matching']:,} figures{took}{said}."
+    block: Markup = parts.search(search["asked"], text, image, matching, hits)
+    return block

@@ -2,9 +2,10 @@
 
 import io
 
+from markupsafe import Markup
 from PIL import Image
 
-from biovl.chain.page.markup import Html, element, picture
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.core.artifacts import Folder
 
@@ -13,7 +14,7 @@ TITLE = "Its page"
 _WIDTH_PX = 1_000
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return the screenshot, if it exists."""
     name = story.notes.screenshot
     if not name or not Folder(story.folder).exists(name):
@@ -21,11 +22,11 @@ def body(story: Story) -> Html | None:
     image = smaller(Folder(story.folder).read(name))
     if image is None:
         return None
-    return element(
-        "div",
-        element("p", "As a browser showed it while the service was up.", class_="lead"),
-        element("div", picture(image, alt="The search page of the service"), class_="shot"),
+    section: Markup = parts.lead(
+        "As a browser showed it while the service was up.",
+        parts.shot(image, "The search page of the service"),
     )
+    return section
 
 
 def smaller(png: bytes) -> bytes | None:

@@ -5,9 +5,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from markupsafe import Markup
+
 from biovl.chain.page import charts
 from biovl.chain.page.charts import Curve
-from biovl.chain.page.markup import Html, element
+from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Chapter, Story
 from biovl.core.artifacts import Folder
 
@@ -20,16 +22,18 @@ _DIRECTIONS = {
 _LOOKS = {1: "first", 5: "second", 10: "third"}
 
 
-def body(story: Story) -> Html | None:
+def body(story: Story) -> Markup | None:
     """Return the loss and the recall by epoch, and compare the last recall with chance."""
     model = story.of("model")
     if model is None:
         return None
     panels = [_loss(model), *_recalls(model), _scores(model)]
-    return element("div", panels, class_="panels") if any(panels) else None
+    shown = [panel for panel in panels if panel is not None]
+    section: Markup | None = parts.group(shown, "panels") if shown else None
+    return section
 
 
-def _loss(model: Chapter) -> Html | None:
+def _loss(model: Chapter) -> Markup | None:
     folder = Folder(model.uri)
     if not folder.exists("metrics.jsonl"):
         return None
@@ -47,7 +51,8 @@ def _loss(model: Chapter) -> Html | None:
         f"InfoNCE of {pairs:,} pairs in a step: from "
         f"{rows[steps[0]]['loss']:.2f} to {rows[steps[-1]]['loss']:.2f}."
     )
-    return _panel("Loss", drawn, element("figcaption", words))
+    panel: Markup = parts.panel("Loss", drawn, words)
+    return panel
 
 
 def _is_number(value: Any) -> bool:
@@ -55,7 +60,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) < float("inf")
 
 
-def _recalls(model: Chapter) -> list[Html]:
+def _recalls(model: Chapter) -> list[Markup]:
     folder = Folder(model.uri)
     if not folder.exists("validation.json"):
         return []
@@ -87,18 +92,13 @@ def _recalls(model: Chapter) -> list[Html]:
             levels={"R@1 by chance": chance},
             percent=True,
         )
-        key = element(
-            "p",
-            [element("span", curve.name, class_=f"key {curve.look}") for curve in curves],
-            class_="keys",
-        )
         pairs = by_epoch[epochs[-1]]["pairs"]
         words = f"How often it is among the first so many of {pairs:,}."
-        found.append(_panel(name, drawn, key, element("figcaption", words)))
+        found.append(parts.panel(name, drawn, words, curves))
     return found
 
 
-def _scores(model: Chapter) -> Html | None:
+def _scores(model: Chapter) -> Markup | None:
     scores: Mapping[str, float] | None = model.manifest.notes.get("validation")
     if not scores:
         return None
@@ -114,31 +114,5 @@ def _scores(model: Chapter) -> Html | None:
         f"Among {scores['pairs']:,} pairs of articles kept from training, the model finds the "
         f"right image at once {better:.1f} times as often as chance would."
     )
-    return _panel("Scores", table(heads, rows), element("figcaption", words))
-
-
-def table(heads: list[str], rows: list[list[str]]) -> Html:
-    """Return an HTML table; the first column contains the row headers."""
-    return element(
-        "div",
-        element(
-            "table",
-            element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
-            element(
-                "tbody",
-                [
-                    element(
-                        "tr",
-                        element("th", row[0], scope="row"),
-                        [element("td", cell) for cell in row[1:]],
-                    )
-                    for row in rows
-                ],
-            ),
-        ),
-        class_="table",
-    )
-
-
-def _panel(title: str, *inside: Html) -> Html:
-    return element("figure", element("h3", title), *inside, class_="panel")
+    panel: Markup = parts.panel("Scores", parts.table(heads, rows), words)
+    return panel
