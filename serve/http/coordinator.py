@@ -41,7 +41,7 @@ class ReplicaReport:
     """Status report of a replica."""
 
     serving: ReleaseTarget | None
-    """None during start-up."""
+    """Release that the replica serves; None during start-up."""
     loaded: int = 0
     """The generation loaded in addition to the one served; 0 for none."""
     failed: int = 0
@@ -71,7 +71,7 @@ class Coordination:
     """Replicas that have not reported for this long are ignored, in seconds."""
     clock: Callable[[], float] = time.monotonic
     buckets: Buckets = field(default_factory=Buckets)
-    """Of the rate limit."""
+    """Token buckets of the rate limit."""
     _serving: ReleaseTarget | None = None
     _next: ReleaseTarget | None = None
     _newest: int = 0

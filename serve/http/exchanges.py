@@ -33,7 +33,7 @@ class Exchange:
     started: float = field(default_factory=time.perf_counter)
     """Start time, ``time.perf_counter``, seconds."""
     caller: Caller | None = None
-    """None on paths without authentication."""
+    """Authenticated caller; None on paths without authentication."""
     stages: dict[str, float] = field(default_factory=dict)
     """Milliseconds by stage (decode, encode, search, metadata), for log, metrics and response."""
     inputs: int = 0

@@ -37,7 +37,7 @@ class ReviewSettings(BaseModel):
     """How long an opened cluster is reserved, in seconds. The page renews it while in use."""
     limits: Limits = Limits(body_mib=5)
     rate: Rate = Rate()
-    """Per replica."""
+    """Rate limits, per replica."""
     replicas: int = Field(default=1, ge=1)
     """Number of replicas; more than one requires a database that all nodes can reach."""
     log_format: Literal["json", "text"] = "json"

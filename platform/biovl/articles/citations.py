@@ -43,7 +43,8 @@ class FigureContext:
 
     figure: etree._Element
     key: str
-    """Unique in the article: its id, or its number in document order if it has none."""
+    """Unique key of the figure in the article: its id, or its number in document order if it has
+    none."""
     parent_key: str | None
     group: etree._Element | None
     scope: etree._Element | None

@@ -28,7 +28,7 @@ class FigureContent:
     """One ``<fig>``; each of ``graphics`` gives one row of ``figures/``."""
 
     key: str
-    """Unique within the article and stable: the ``id`` or the position in document order."""
+    """Unique and stable key in the article: the ``id``, or the position in document order."""
     xml_id: str | None = None
     kind: str = "figure"
     parent_key: str | None = None

@@ -49,10 +49,10 @@ class Balanced:
     """Result of capping."""
 
     cap: int | None
-    """None if no label was capped."""
+    """Maximum rows per label that was applied; None if no label was capped."""
 
     over: np.ndarray
-    """For each row the label that reached the cap, or None if the row is kept. Shape [N]."""
+    """Label that reached the cap for each dropped row; None for kept rows. Shape [N]."""
 
 
 def balance_labels(

@@ -45,7 +45,7 @@ class ValueCounts:
     """Ascending, distinct. int64, shape [V]."""
 
     counts: np.ndarray
-    """int64, shape [V]."""
+    """Count of each value. int64, shape [V]."""
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> "ValueCounts":

@@ -149,7 +149,7 @@ class Tuner:
         self._optimizer = _optimizer(self._learning, self._head, lr, config)
         self._steps_of_epoch = -(-len(train) // config.batch)
         self.epochs = max(config.epochs, -(-config.least_steps // self._steps_of_epoch))
-        """How many there are to be."""
+        """Number of epochs to train."""
         self.epochs_done = 0
 
     def epoch(self) -> float:

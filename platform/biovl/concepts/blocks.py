@@ -157,8 +157,9 @@ class Vectors:
     """Some rows with their usable embeddings."""
 
     is_usable_N: np.ndarray
+    """Whether each row has a usable embedding. bool, shape [N]."""
     vectors_UD: np.ndarray
-    """float32."""
+    """Embeddings of the usable rows. float32, shape [U, D]."""
     reasons: Counter[str]
     """Defects of the other rows."""
 

@@ -29,11 +29,11 @@ class Concepts:
     keys: tuple[str, ...]
     """Key of each cluster; it changes with its members."""
     sizes_K: np.ndarray
-    """int64."""
+    """Number of images in each cluster. int64."""
     p95_K: np.ndarray
     """95th percentile of the members' distances from the centroid, float32."""
     centroids_KC: np.ndarray
-    """float32."""
+    """Centroids, as principal components. float32."""
     space: pca.PCA
     """PCA of the centroids' coordinates."""
 

@@ -21,7 +21,7 @@ class Moments:
 
     count: int
     mean_D: np.ndarray
-    """float64; zeros without rows."""
+    """Mean of each dimension; zeros without rows. float64."""
     scatter_DD: np.ndarray
     """Sum of outer products of the centered rows, float64."""
 

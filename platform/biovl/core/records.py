@@ -56,14 +56,14 @@ class Figure:
     """One published figure image. A figure with several graphics gives several rows."""
 
     figure_id: str
-    """Unique and stable; letters, digits, ``_`` and ``-`` only, so it can name a file."""
+    """Unique and stable id of letters, digits, ``_`` and ``-`` only, so it can name a file."""
     article_id: str
     source_uri: str
     """The article's row in ``articles/``: unique, while ``article_id`` may have two versions."""
     xml_id: str | None
     """``id`` of the ``<fig>`` as published."""
     kind: str
-    """figure, supplement, author-response, graphical-abstract, scheme, video …"""
+    """Kind of figure: figure, supplement, author-response, graphical-abstract, scheme, video …"""
     parent_figure_id: str | None
     """The figure that this one supplements."""
     figure_label: str | None
@@ -106,7 +106,7 @@ class Figure:
     version: str | None = None
     retracted: bool | None = None
     snapshot: str | None = None
-    """As in ``Article``."""
+    """ISO date at which the source last changed the article's record, see ``Article``."""
     group_id: str | None = None
     """Group whose rows must be in the same split, if it is not the article: a patient, a study."""
     defect: str | None
@@ -145,9 +145,9 @@ class How:
     box: str
     """Basis of the box: labels, layout, or whole for a figure that is not split."""
     caption: str
-    """``own part`` and the style of the labels, or ``whole caption``."""
+    """Origin of the caption: ``own part`` and the style of the labels, or ``whole caption``."""
     pixels: str
-    """``as published``, ``png`` or ``jpeg quality …``."""
+    """Encoding of the image: ``as published``, ``png`` or ``jpeg quality …``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +175,11 @@ class Panel(Figure):
     """Caption text about all panels, before the first part."""
     full_caption: str
     confidence: float
-    """0..1, that boxes, labels and captions of the figure are correct, or that it is a single
-    image."""
+    """Probability, 0..1, that boxes, labels and captions of the figure are correct, or that it is a
+    single image."""
     how: How
     whole_because: str | None
-    """Why the figure is not split; None for a panel."""
+    """Reason why the figure is not split; None for a panel."""
     whole_detail: str | None
 
 
@@ -222,7 +222,7 @@ class Article:
     mesh_terms: list[str] | None = None
     cited_by_pmids: list[str] | None = None
     retracted: bool | None = None
-    """None if neither the source nor the article states it."""
+    """Whether the article is retracted; None if neither the source nor the article states it."""
     snapshot: str | None = None
     """ISO date at which the source last changed this article's record, not the date of the listing:
     an unchanged article has the same row in every snapshot."""

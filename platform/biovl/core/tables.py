@@ -41,7 +41,7 @@ class Table:
 
     uri: str
     parts: tuple[TablePart, ...]
-    """Sorted by name."""
+    """Parts of the table, sorted by name."""
     fingerprint: str
     """Identifies the content: additional columns must come from a table with the same fingerprint.
     """

@@ -52,7 +52,7 @@ class PubmedRecord:
 
     pmid: int
     status: str
-    """``ok``, ``book`` or ``deleted``."""
+    """Kind of record: ``ok``, ``book`` or ``deleted``."""
     doi: str | None = None
     pmcid: str | None = None
     mesh_terms: list[MeshTerm] = field(default_factory=list)
@@ -75,7 +75,7 @@ class SearchResult:
     webenv: str
     query_key: str
     refused: str
-    """Why the query was rejected; else empty."""
+    """Reason why the query was rejected; otherwise empty."""
 
 
 def read_records(data: bytes) -> dict[int, PubmedRecord]:

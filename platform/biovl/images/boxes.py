@@ -67,10 +67,10 @@ class PanelFound:
     """A detected panel of a figure."""
 
     box: Box
-    """In pixels of the figure. Includes the panel's label, axis titles and colour bars."""
+    """Box in pixels of the figure, including the panel's label, axis titles and colour bars."""
 
     label: str | None
-    """As in the caption, or as printed; None if there is none."""
+    """Label as in the caption, or as printed; None if there is none."""
 
     label_box: Box | None
     confidence: float
@@ -86,4 +86,4 @@ class Proposal:
 
     box: Box
     score: float
-    """0..1."""
+    """Confidence, 0..1."""

@@ -140,7 +140,7 @@ class Inspected:
     mode: str | None = None
     """Pillow's mode as published: RGB, L, CMYK, I;16, P …"""
     width_px: int | None = None
-    """As displayed: EXIF rotation is applied, unless the image has a defect."""
+    """Width as displayed: EXIF rotation is applied, unless the image has a defect."""
     height_px: int | None = None
     phash: str | None = None
     defect: str | None = None

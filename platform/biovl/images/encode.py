@@ -15,7 +15,7 @@ class Encoded:
 
     data: bytes
     suffix: str
-    """``jpg`` or ``png``, the formats that common training readers support."""
+    """File extension: ``jpg`` or ``png``, the formats that common training readers support."""
     defect: str | None = None
 
 

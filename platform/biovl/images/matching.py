@@ -40,7 +40,7 @@ class MatchedPanel:
 
     panel: PanelFound
     label: str | None
-    """As in the caption; None if no part of the caption is about this panel."""
+    """Label as in the caption; None if no part of the caption is about this panel."""
 
     how: str
     """Matching rule: ``exact``, ``written alike``, ``in either case``, ``looks alike``, ``order``,
@@ -58,7 +58,7 @@ class Matched:
     """Labels of the caption that no panel has."""
 
     conflict: str | None
-    """Why the figure should stay whole; None if there is no conflict."""
+    """Reason why the figure should stay whole; None if there is no conflict."""
 
     confidence: float
     """Probability that every panel has the right label, 0..1; 0 with a conflict."""

@@ -35,7 +35,7 @@ HOT_BYTES = 100
 _FAISS: Any = faiss
 """Without type: its stubs lack the keyword arguments of its Python classes."""
 _EF = 64
-"""efSearch of the graph of cells, when vectors are assigned to cells."""
+"""Value of efSearch for the graph of cells, when vectors are assigned to cells."""
 _CODES = r"(Flat|SQ[468]|SQfp16|RaBitQ\d?)"
 _TAKEN = re.compile(
     rf"((PCAR?|RR)\d+,|OPQ\d+(_\d+)?,)?(IVF\d+(_HNSW\d+)?,(PQ\d+(x\d+)?|{_CODES})|{_CODES})"

@@ -23,7 +23,8 @@ State = dict[str, Tensor]
 WHOLE = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")
 """File names in a folder, in order of preference, for a whole two-tower model."""
 TOWER = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model")
-"""The same for a single tower: repositories with both have the backbone's own in ``model``."""
+"""File names in a folder, in order of preference, for a single tower: repositories with both have
+the backbone's own weights in ``model``."""
 _ENDINGS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth")
 
 

@@ -37,7 +37,7 @@ class TrainingCost:
     """Hours of computation only; infinite if not even one pair fits into memory."""
 
     flops_per_pair: float
-    """Per pair, without padding and without recomputation of activations."""
+    """FLOPs per pair, without padding and without recomputation of activations."""
 
     flops_per_pair_padded: float
     forward_flops: float

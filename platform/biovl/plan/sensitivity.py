@@ -17,7 +17,7 @@ class Total:
     """Hours of all jobs in sequence, without serving."""
 
     gpu_hours: float
-    """Without serving."""
+    """GPU hours without serving."""
 
     dollars: float
     """All jobs, serving, and storage of published data."""

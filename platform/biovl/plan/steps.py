@@ -26,12 +26,12 @@ PART_GB = 0.064
 """Data written per request, GB."""
 
 CHECKPOINT_BYTES = 12
-"""Per parameter: the value and the two moments of Adam, float32."""
+"""Bytes per parameter in a checkpoint: the value and the two moments of Adam, float32."""
 CHECKPOINTS = 2
 """Checkpoints stored at a time: ``save.keep_last``."""
 
 INDEX_BYTES_PER_DIMENSION = 3
-"""Per vector: 16 bits in the vectors file, and 8 bits in the index."""
+"""Bytes per vector and dimension: 16 bits in the vectors file, and 8 bits in the index."""
 ROW_BYTES, THUMBNAIL_BYTES = 1_500, 9_000
 """Of a figure in an index: its row with filters and words (an estimate), and its small JPEG
 (8,854 measured on 236 figures)."""

@@ -35,7 +35,7 @@ class S3:
 
     gb_month: float
     put_1000: float
-    """Per 1,000 write or list requests."""
+    """Price of 1,000 write or list requests."""
     get_1000: float
     source: str
 

@@ -44,13 +44,13 @@ class Activations:
     """Bytes that a tower saves for the backward pass: ``weights + each * count``."""
 
     each: float
-    """Per image, or per token."""
+    """Bytes per image, or per token."""
 
     weights: float = 0.0
     """Copies of the weights in bfloat16, made by autocast: independent of the count."""
 
     block: float
-    """Per image or token, in one block."""
+    """Bytes per image or token, in one block."""
 
     recomputed: bool = False
 

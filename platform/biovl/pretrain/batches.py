@@ -17,10 +17,11 @@ class Batch:
     """RGB, uint8."""
 
     tokens_T: Tensor
-    """int32; each caption with its start and end tokens, cut to the context, never padded."""
+    """Token ids of all captions, each with start and end, cut to the context length, without
+    padding. int32."""
 
     lengths_B: Tensor
-    """int32, on the host; tokens of each caption, at least 1."""
+    """Tokens of each caption, at least 1. int32, on the host."""
 
     @classmethod
     def of(cls, pixels_BHWC: np.ndarray, captions: list[np.ndarray]) -> "Batch":

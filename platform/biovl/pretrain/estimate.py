@@ -65,7 +65,7 @@ class RunEstimate:
     """Training operations per pair, at the caption lengths of the corpus, without padding."""
 
     flops_padded: float
-    """The same with every caption padded to the context length."""
+    """FLOPs with every caption padded to the context length."""
 
     passes: int
     """Compute of the largest step, in forward passes: 3, and one for recomputation."""

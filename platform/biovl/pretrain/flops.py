@@ -39,9 +39,11 @@ class TextCost:
     """Operations of a caption's forward pass, as a function of its length."""
 
     constant: float
+    """FLOPs independent of the length."""
     linear: float
+    """FLOPs per token."""
     quadratic: float
-    """Of layers with global attention."""
+    """FLOPs per squared token, from layers with global attention."""
 
     windows: tuple[Window, ...] = ()
 
@@ -64,7 +66,7 @@ class ForwardCost:
     """Operations of a model's forward pass in training mode, with patch dropout."""
 
     image: int
-    """Per image."""
+    """FLOPs per image."""
 
     text: TextCost
 

@@ -12,20 +12,20 @@ class Accelerator:
     name: str
 
     bf16_tflops: float | None
-    """10^12 operations per second in bfloat16; None if unsupported."""
+    """Peak in bfloat16, in 10^12 operations per second; None if unsupported."""
 
     fp32_tflops: float
-    """The same for float32 inputs, in TF32 if supported."""
+    """Peak for float32 inputs, in TF32 if supported, in 10^12 operations per second."""
 
     memory_gb: float
-    """10^9 bytes."""
+    """Memory in units of 10^9 bytes."""
 
     expected_utilisation: float | None = None
     """Share of the peak that eager training reaches, of the operations it computes: estimated from
     published rates, not a measurement. None if there is no estimate."""
 
     compiled_utilisation: float | None = None
-    """The same with ``step.compile``."""
+    """Share of the peak that training reaches with ``step.compile``."""
 
     instance: str = ""
     """Name of the AWS instance type with this accelerator."""

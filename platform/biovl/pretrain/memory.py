@@ -19,7 +19,7 @@ from biovl.pretrain.flops import ForwardCost, copied_to, forward_cost
 # Shapes: B pairs on a worker, N pairs on all workers, D embedding.
 
 STATE_BYTES = 16
-"""Per parameter: itself, its gradient and Adam's two moments, all float32."""
+"""Bytes per parameter: itself, its gradient and Adam's two moments, all float32."""
 
 RESERVE_BYTES = 1.5e9
 """The CUDA context, cuBLAS workspace, gradient buckets of DDP."""
@@ -64,7 +64,7 @@ class Memory:
     """Weights, gradients and Adam's state."""
 
     activations: float
-    """Saved for the backward pass, with the copies of weights made by autocast."""
+    """Tensors saved for the backward pass, with the copies of weights made by autocast."""
 
     working: float
     """Temporary memory of the backward pass of one block."""

@@ -24,7 +24,7 @@ class StepRecord:
     """Steps of the run completed, this one included."""
 
     epoch: int
-    """From 0."""
+    """Epoch, from 0."""
 
     pairs: int
     """Pairs of all workers."""

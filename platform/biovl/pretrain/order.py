@@ -28,7 +28,7 @@ class PairLocations:
     """Locations of the pairs of a split, by shard and offset. 24 million take about 1 GB."""
 
     shards: tuple[str, ...]
-    """Sorted: ``train/00000.tar`` …"""
+    """Sorted names of the shards: ``train/00000.tar`` …"""
 
     shard: np.ndarray
     """Index of each pair's shard in ``shards``. Shape [n], int32."""
@@ -43,7 +43,7 @@ class PairLocations:
     """CLIP tokens as assemble counted them, without start and end. Shape [n], int32."""
 
     pair_id: pa.Array
-    """``large_string``. Shape [n]."""
+    """Id of each pair, ``large_string``. Shape [n]."""
 
     def __len__(self) -> int:
         return len(self.offset)

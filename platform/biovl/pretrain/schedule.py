@@ -14,7 +14,7 @@ class StepPosition:
     """Position of a step in its run."""
 
     epoch: int
-    """From 0."""
+    """Epoch, from 0."""
 
     step: int
     """Index of the step in its epoch, from 0."""
@@ -31,7 +31,7 @@ class Plan:
     """The steps of a run. The number of completed steps determines everything else."""
 
     epochs: Sequence[tuple[int, int]]
-    """Per epoch: pairs in a step, and number of steps."""
+    """Pairs per step and number of steps, for each epoch."""
 
     @classmethod
     def of(cls, corpus_pairs: int, batch: BatchConfig, epochs: int) -> "Plan":

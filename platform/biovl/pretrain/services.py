@@ -34,7 +34,7 @@ class WandbConfig:
     """User or team; None for the default of the logged-in user."""
 
     mode: Literal["online", "offline"] = "online"
-    """``offline`` writes to ``wandb/`` of the run, for a later ``wandb sync``."""
+    """``online``, or ``offline``: write to ``wandb/`` of the run, for a later ``wandb sync``."""
 
     tags: tuple[str, ...] = ()
     """Tags of the run."""
@@ -45,7 +45,7 @@ class MlflowConfig:
     """An MLflow tracking server."""
 
     tracking_uri: str
-    """``http://host:5000``, or another URI that MLflow accepts."""
+    """URI of the tracking server: ``http://host:5000``, or another one that MLflow accepts."""
 
     experiment: str = "biovl"
     """Name of the experiment."""

@@ -48,10 +48,10 @@ class Towers:
     """A model in training: each tower in a separate DDP, since each goes backward separately."""
 
     image: nn.Module
-    """uint8 pixels [B, H, W, 3] -> unit features [B, D]."""
+    """Image tower: uint8 pixels [B, H, W, 3] to unit features [B, D]."""
 
     text: nn.Module
-    """tokens [T], lengths [B] -> unit features [B, D]."""
+    """Text tower: tokens [T] and lengths [B] to unit features [B, D]."""
 
     logit_scale: nn.Parameter
     logit_bias: nn.Parameter | None = None

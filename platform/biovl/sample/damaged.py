@@ -60,7 +60,7 @@ def _truncated_image(package: PackageFiles) -> dict[str, bytes]:
 
 
 def _bomb_image(package: PackageFiles) -> dict[str, bytes]:
-    """60,000 by 60,000 pixels in a hundred bytes: 10 GB when decoded."""
+    """Return a package whose PNG of a hundred bytes has 60,000 by 60,000 pixels: 10 GB decoded."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (

@@ -31,7 +31,7 @@ class Trial:
     """One run of pretrain."""
 
     name: str
-    """Also the name of its folder."""
+    """Name of the trial and of its folder."""
 
     row: int
     """Row of the table; trials of a row differ only in their seeds."""
@@ -45,7 +45,7 @@ class Trial:
     context: int
     image_px: int
     flops_per_pair: float
-    """Per pair in training, without padding."""
+    """FLOPs per pair in training, without padding."""
 
     gpu_hours: Mapping[str, float]
     """Estimated hours, by kind of GPU."""

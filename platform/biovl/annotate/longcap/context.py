@@ -49,7 +49,8 @@ class Piece:
     """A sentence of the context, or the caption."""
 
     source: str
-    """caption, abstract, or the section of the citing paragraph: body, box."""
+    """Where the text is from: ``caption``, ``abstract``, or the section of the citing paragraph:
+    ``body``, ``box``."""
     text: str
     """Text in the context caption."""
     published: str

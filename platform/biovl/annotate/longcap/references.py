@@ -78,7 +78,7 @@ class _Found:
     start: int
     end: int
     kind: str
-    """own, other (figures), or works."""
+    """Kind of reference: ``own`` figure, ``other`` figures, or ``works``."""
     left: str
 
 

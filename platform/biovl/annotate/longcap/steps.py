@@ -23,7 +23,7 @@ class Sampling:
     """Sampling parameters of the model."""
 
     temperature: float = 0.0
-    """0: greedy decoding."""
+    """Sampling temperature; 0: greedy decoding."""
     top_p: float = 1.0
     seed: int = 0
     """Seed of sampling; endpoints without support ignore it."""
@@ -64,7 +64,7 @@ class Subject:
     label: str | None
     acronyms: tuple[Acronym, ...]
     image: str
-    """As a data URL."""
+    """The image as a data URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,8 @@ class ModelAnswer:
 
     text: str = ""
     finish: str = "stop"
-    """stop, length (truncated), content_filter, or failed: then ``text`` is the reason."""
+    """Reason why generation ended: ``stop``, ``length`` (truncated), ``content_filter``, or
+    ``failed``: then ``text`` is the reason."""
     input_tokens: int = 0
     output_tokens: int = 0
 
@@ -94,9 +95,9 @@ class Enriched:
     caption: str
     """The long caption, or the original one if a step failed."""
     status: str = OK
-    """ok, or the failed step: ``malformed: assess``."""
+    """``ok``, or the reason and the step that failed: ``malformed: assess``."""
     steps: list[dict[str, Any]] = field(default_factory=list)
-    """For every request: step, answer, finish reason, tokens."""
+    """Record of every request: step, answer, finish reason, tokens."""
 
     def tokens(self, name: str) -> int:
         """Return the total of all answers: input_tokens or output_tokens."""

@@ -27,7 +27,8 @@ class FigureReference:
     figure: str
     """Its number as written: ``3``, ``S7``, ``A1``, ``3—figure supplement 1``."""
     panels: tuple[str, ...]
-    """``A``, part d of panel A as ``A.d``, ``b (left)``, ``lower``; empty for the whole figure."""
+    """Cited panels: ``A``, part d of panel A as ``A.d``, ``b (left)``, ``lower``; empty for the
+    whole figure."""
     kind: Kind
     span: Span
     """Relative to the sentence; figures of one range share it."""

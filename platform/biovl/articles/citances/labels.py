@@ -20,7 +20,7 @@ class Item:
     newest: int = 0
     """Number of panels that the last label or range added."""
     parent: str = ""
-    """``A.`` while parts of panel A are listed."""
+    """Prefix ``A.`` while parts of panel A are parsed, otherwise empty."""
     place: int = -1
     """Index of its positions among the panels, if positions denote panels of their own."""
 

@@ -49,7 +49,7 @@ class LabelValue:
     name: str
     kind: str
     index: int
-    """From 1."""
+    """Position in the sequence of labels, from 1."""
 
 
 def readings(text: str, kind: str | None = None) -> Iterator[LabelValue]:

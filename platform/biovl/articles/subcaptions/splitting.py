@@ -23,11 +23,12 @@ class CaptionPart:
     """The text about one panel, or about several together."""
 
     labels: tuple[str, ...]
-    """As printed in the figure: ``A``, ``b``, ``A.i``, ``left``; ranges are expanded."""
+    """Labels of the part as printed in the figure: ``A``, ``b``, ``A.i``, ``left``; ranges are
+    expanded."""
     spans: tuple[Span, ...]
     """Its ranges in the caption, including the marker."""
     text: str
-    """Without its marker, separators trimmed."""
+    """Text of the part without its marker and outer separators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,12 @@ class SplitCaption:
 
     preamble: str
     parts: tuple[CaptionPart, ...]
-    """In the caption's order; a label may have several."""
+    """Parts in the order of the caption; a label may have several."""
     trailing: str
     system: str | None
     """Style and alphabet of the labels, as in ``bracket-upper``."""
     confidence: float
-    """In [0, 1]; 0 for a caption that stays whole."""
+    """Confidence of the split, in [0, 1]; 0 for a caption that stays whole."""
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels in order, without duplicates."""

@@ -40,7 +40,7 @@ class System:
     family: Family
     kind: str
     markers: tuple[Marker, ...]
-    """In order of their start, without overlaps."""
+    """Markers in the order of their start, without overlaps."""
     score: float
 
     def name(self) -> str:

@@ -23,7 +23,7 @@ AGAIN = (FAILED, MISSING, UNREADABLE)
 """States that the next incremental harvest retries even if nothing else changed."""
 
 SCHEMA = LISTED.append(pa.field("state", pa.string(), nullable=False))
-"""``catalogue/`` of a harvest: every version and its state, ``harvested`` or the reason why not."""
+"""Schema of ``catalogue/``: every version and its state, ``harvested`` or the reason why not."""
 
 WIDTH = 100_000
 """Bucket width of the histogram of article numbers from which ranges of similar size are made."""
@@ -92,13 +92,13 @@ class CatalogueDifference:
     """Changes in a range of a catalogue."""
 
     same: np.ndarray
-    """Which versions equal those of the earlier catalogue. Shape [V], bool."""
+    """Whether each version equals that of the earlier catalogue. Shape [V], bool."""
     touched: np.ndarray
-    """Which versions belong to articles with any change. Shape [V], bool."""
+    """Whether each version belongs to an article with any change. Shape [V], bool."""
     state: list[str | None]
     """State of each in the earlier catalogue; None if new. Shape [V]."""
     ended: pa.Table
-    """``SCHEMA``: versions of changed articles that were harvested before."""
+    """Versions of changed articles that were harvested before, ``SCHEMA``."""
     counts: dict[str, int]
 
 

@@ -51,7 +51,7 @@ class VersionChoice:
     record: Record | None
     """Record of the selected version."""
     states: list[str] = field(default_factory=list)
-    """For each version: ``harvested`` or the reason why not."""
+    """State of each version: ``harvested``, or the reason why not."""
 
 
 def chosen(

@@ -61,7 +61,8 @@ class Snapshot:
     date: str
     """ISO date."""
     files: list[dict[str, Any]]
-    """``key`` and, if the manifest has it, ``md5``; in the order of the manifest."""
+    """Inventory files in the order of the manifest: ``key`` and, if the manifest has it,
+    ``md5``."""
     columns: list[str]
     manifest_key: str
 

@@ -76,13 +76,13 @@ class Config:
     """Only articles whose record changed on or after this date: 2026, 2026-10 or 2026-10-01."""
 
     modified_until: str = ""
-    """… or on or before this date."""
+    """Only articles whose record changed on or before this date."""
 
     published_from: str = ""
     """Only articles published on or after this date, according to their citation."""
 
     published_until: str = ""
-    """… or on or before this date."""
+    """Only articles published on or before this date, according to their citation."""
 
     requests_per_s: float = 100.0
     """Maximum requests per second to the bucket, all workers together."""

@@ -40,7 +40,7 @@ class Package:
     """The files published for one article. Valid until the next package is requested."""
 
     name: str
-    """Unique in its source and stable across reads; becomes part of ``figure_id``."""
+    """Name that is unique in its source and stable across reads; becomes part of ``figure_id``."""
     uri: str
     """Location of the article's XML (or row); unique in its source."""
     xml: bytes | None = None
@@ -55,7 +55,7 @@ class Package:
     read: Callable[[str], bytes] = _no_file
     """Return one of ``files``. Raises OSError if it cannot be read, FileError with the reason."""
     defect: str | None = None
-    """Why this package must not be read further."""
+    """Reason why this package must not be read further."""
     defect_detail: str | None = None
 
 
@@ -65,9 +65,9 @@ class Address:
 
     uri: str
     name: str
-    """Unique in the source, letters, digits, ``.``, ``_`` and ``-``."""
+    """Name that is unique in the source, of letters, digits, ``.``, ``_`` and ``-``."""
     size_bytes: int | None = None
-    """None if the listing does not include it."""
+    """Size in bytes; None if the listing does not include it."""
 
 
 @runtime_checkable

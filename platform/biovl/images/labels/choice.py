@@ -33,7 +33,7 @@ class Word:
     box: Box
     """Bounding box of all marks."""
     probabilities: np.ndarray
-    """Of each character, and of none, for each mark. Shape [marks, characters + 1]."""
+    """Probability of each character, and of none, for each mark. Shape [marks, characters + 1]."""
     heights_px: tuple[float, ...]
     is_dark: bool
     is_free: float

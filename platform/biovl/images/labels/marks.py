@@ -35,7 +35,7 @@ class Marks:
     """Marks of one polarity, each box once."""
 
     boxes: np.ndarray
-    """x0, y0, x1, y1. Shape [N, 4], int."""
+    """Boxes as x0, y0, x1, y1. Shape [N, 4], int."""
     thresholds: np.ndarray
     """Binarization threshold of each. Shape [N], int."""
     is_dark: bool

@@ -37,10 +37,10 @@ class Network:
     """A multilayer perceptron with one hidden layer."""
 
     hidden: np.ndarray
-    """float32, shape [S * S + 2, H]; the last row is the bias, the one before is for the aspect
-    ratio."""
+    """Weights of the hidden layer. float32, shape [S * S + 2, H]; the last row is the bias, the one
+    before is for the aspect ratio."""
     output: np.ndarray
-    """float32, shape [H + 1, characters + 1]."""
+    """Weights of the output layer. float32, shape [H + 1, characters + 1]."""
 
     def read(self, patches: np.ndarray, aspects: np.ndarray) -> np.ndarray:
         """Return the probability of each character, and of none, for each mark.

@@ -33,7 +33,7 @@ class Label:
     """A label as printed in a figure."""
 
     text: str
-    """Without brackets and full stops: ``A`` for ``(A)``."""
+    """Text without brackets and full stops: ``A`` for ``(A)``."""
     box: Box
     """Bounding box of its ink, in pixels of the image."""
     score: float

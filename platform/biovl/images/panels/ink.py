@@ -43,11 +43,12 @@ class Ink:
     background, the first for the figure's own. Shape [H + 1, W + 1], int32."""
 
     jumps_across: np.ndarray
-    """Likewise, the number of pixels that differ from their right neighbour. Shape [H + 1, W + 1].
-    """
+    """Number of pixels above and left of each that differ from their right neighbour. Shape [H + 1,
+    W + 1]."""
 
     jumps_down: np.ndarray
-    """Likewise, from the neighbour below."""
+    """Number of pixels above and left of each that differ from the neighbour below. Shape [H + 1, W
+    + 1]."""
 
     def columns(self, table: np.ndarray, cut: Cut) -> np.ndarray:
         """Return the count of every column of a rectangle. Shape [x1 - x0], int32."""

@@ -79,7 +79,7 @@ class Parting:
     first: Cut
     second: Cut
     cost: float
-    """0.1 for a wide clean gap, up to 4 for one that is crossed."""
+    """Cost of the cut: 0.1 for a wide clean gap, up to 4 for one that is crossed."""
 
     def divides(self, marks: Sequence[Mark]) -> bool:
         """Return whether there are labels on both sides."""

@@ -23,10 +23,11 @@ class CaptionLayout:
     """Tokens of the longest caption."""
 
     bounds: Tensor
-    """int32 [B + 1]: cumulative lengths, the start of each caption and the end of the last one."""
+    """Cumulative lengths: the start of each caption and the end of the last one. int32, shape [B +
+    1]."""
 
     positions_T: Tensor
-    """int64: the position of each token in its own caption, from 0."""
+    """Position of each token in its own caption, from 0. int64."""
 
     @classmethod
     def of(cls, lengths_B: Tensor, device: torch.device) -> "CaptionLayout":

@@ -59,7 +59,7 @@ class Compound:
     pixels: np.ndarray
     """RGB, uint8, shape [H, W, 3]."""
     panels: tuple[TruePanel, ...]
-    """In reading order, insets after the panels that contain them. One: the figure is not
+    """Panels in reading order, insets after the panels that contain them. One: the figure is not
     compound."""
     caption: str
     preamble: str

@@ -33,12 +33,12 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """1 if nothing was predicted."""
+        """Share of correct predictions; 1 if nothing was predicted."""
         return self.hits / self.found if self.found else 1.0
 
     @property
     def recall(self) -> float:
-        """1 if there are no true items."""
+        """Share of true items that were predicted; 1 if there are none."""
         return self.hits / self.true if self.true else 1.0
 
     @property

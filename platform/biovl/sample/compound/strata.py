@@ -14,7 +14,8 @@ class Stratum:
     gap_px: tuple[int, int] | None = None
     margin_px: tuple[int, int] = (0, 0)
     contents: str = "mixed"
-    """``mixed``, ``plots``, ``photographs``, or ``one``: all panels are parts of one image."""
+    """Contents of panels: ``mixed``, ``plots``, ``photographs``, or ``one``: all are parts of one
+    image."""
     background: tuple[str, ...] = ("white",)
     systems: tuple[str, ...] = ("upper", "upper", "upper", "lower")
     settings: tuple[str, ...] = ("{}", "{}", "{}", "{}", "({})", "{})")
@@ -22,7 +23,8 @@ class Stratum:
     """Label positions: ``above``, ``below``, ``top``, ``bottom``."""
     paper: tuple[str, ...] = ("none", "none", "white")
     missing: str = "never"
-    """``never``; ``some`` or ``all`` panels have no label; ``doubled``: two have the same."""
+    """Missing labels: ``never``; ``some`` or ``all`` panels have none; ``doubled``: two have the
+    same."""
     inset: bool = False
     """Whether larger panels contain smaller ones."""
     parts: tuple[int, int] = (1, 1)

@@ -30,7 +30,7 @@ class Targets:
     """Training targets of a batch of figures."""
 
     centre_BHW: Tensor
-    """1 at the cell with a panel's centre, a Gaussian around it."""
+    """Heat map of panel centres: 1 at the cell of a centre, a Gaussian around it."""
     boxes_BHW4: Tensor
     """Box of the panel with the nearest centre, in pixels of the input."""
     weight_BHW: Tensor
