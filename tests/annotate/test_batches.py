@@ -129,5 +129,5 @@ def test_only_the_columns_an_annotator_reads_are_read(tmp_path: Path) -> None:
     unit = batches.plan(table, 100)[0]
     rows = list(batches.rows_of(table, unit, ["caption"], 8))
     assert [row["caption"].as_py() for row in rows] == [f"caption 0 {n}" for n in range(20)]
-    with pytest.raises(ArtifactError, match=r"part-000000-000.parquet cannot be read"):
+    with pytest.raises(ArtifactError, match=r"part-000000-000\.parquet"):
         list(batches.rows_of(table, unit, ["image"], 8))

@@ -157,16 +157,16 @@ def test_weights_that_are_not_whole_are_refused_by_name(weights: Path, tmp_path:
     (tmp_path / "config.json").write_bytes((weights / "config.json").read_bytes())
     save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
     annotator = dinov2.build(dinov2.Config(weights=str(tmp_path)))
-    with pytest.raises(ArtifactError, match=r"1 missing: .*fc1.weight; 1 unknown: another.weight"):
+    with pytest.raises(ArtifactError, match=r"1 .*fc1\.weight.* 1 .*another\.weight"):
         annotator.load("cpu", "float32")
 
 
 @pytest.mark.parametrize(
     ("described", "told"),
     [
-        (None, "folder with config.json"),
-        ({"model_type": "bert"}, "has 'bert', expected a model_type of dinov2"),
-        ({"architecture": "vit_tiny_patch14_dinov2_none"}, "has no model"),
+        (None, r"config\.json"),
+        ({"model_type": "bert"}, "'bert'.*model_type.*dinov2"),
+        ({"architecture": "vit_tiny_patch14_dinov2_none"}, "vit_tiny_patch14_dinov2_none"),
     ],
 )
 def test_weights_of_something_else_are_refused(
@@ -179,5 +179,5 @@ def test_weights_of_something_else_are_refused(
 
 
 def test_a_size_that_is_no_multiple_of_the_patch_is_refused(weights: Path) -> None:
-    with pytest.raises(ArtifactError, match="patches of 14 px"):
+    with pytest.raises(ArtifactError, match=r"14 px.*annotator\.size_px.*225"):
         dinov2.build(dinov2.Config(weights=str(weights), size_px=225))

@@ -194,7 +194,7 @@ def test_a_malformed_answer_is_repaired_once(tmp_path: Path) -> None:
     def at_second(body: dict[str, Any], number: int) -> str:
         if step_of(body) == "repair":
             assert body["messages"][2] == {"role": "assistant", "content": "no XML"}
-            assert "it is not XML" in text_of(body["messages"][3])
+            assert "XML" in text_of(body["messages"][3])
             return good({**body, "messages": body["messages"][:2]})
         return "no XML" if step_of(body) == "assess" else good(body)
 
@@ -280,9 +280,7 @@ def test_nothing_is_asked_beyond_the_budget_and_what_was_paid_is_kept(
     settings = {"budget": Budget(**limit, **prices), "sampling": sampling}
     with serving(Scripted(good)) as script:
         for _ in range(2):
-            with pytest.raises(
-                BiovlError, match=r"the budget of .* does not allow another request"
-            ):
+            with pytest.raises(BiovlError, match=rf"budget\.{next(iter(limit))}\b"):
                 run(script, tmp_path, rows, **settings, endpoint={"concurrent": 2})
         # 120 tokens of each are booked; an assessment with its image sets aside 1,900.
         spent = 120 * len(script.bodies)
@@ -295,7 +293,7 @@ def test_too_many_failures_stop_the_job_with_examples(tmp_path: Path) -> None:
     rows = [figure(f"A bright square, number {number}.") for number in range(30)]
     with (
         serving(Scripted(only("assess", "no"))) as script,
-        pytest.raises(BiovlError, match=r"of 2\d figures got no long caption") as raised,
+        pytest.raises(BiovlError, match=r"of 2\d .*most_failures \(0\.5\)") as raised,
     ):
         run(script, tmp_path, rows, most_failures=0.5)
     assert "malformed: assess: 'A bright square, number" in str(raised.value)
@@ -351,5 +349,5 @@ def test_prompts_are_a_file_that_the_manifest_knows(tmp_path: Path) -> None:
     assert first.notes["prompts_sha256"] != second.notes["prompts_sha256"]
     assert Config(**settings, prompts=str(own)).files == {"prompts": str(own)}
     own.write_text("system: 'hello {name}'")
-    with pytest.raises(ConfigError, match="must have a text for each of"):
+    with pytest.raises(ConfigError, match="assess"):
         build(Config(**settings, prompts=str(own)))

@@ -95,7 +95,7 @@ def test_no_list_lets_retracted_articles_in_unnoticed(
     with pytest.raises(SystemExit):
         assembled(*changes)
     said = capsys.readouterr().err
-    assert "not_retracted is missing" in said
+    assert "not_retracted" in said
     assert "retracted=keep" in said
     kept = assembled(*changes, "retracted=keep")
     assert "not_retracted" not in [rule.name for rule in kept.rules]
@@ -182,5 +182,5 @@ def test_no_command_of_the_pages_lets_retracted_articles_in() -> None:
 
 def test_a_removed_rule_that_is_not_there_is_an_error() -> None:
     config = configs.build(AssembleConfig, {"figures": "f", "out": "o"})
-    with pytest.raises(ConfigError, match="holds no 'years'"):
+    with pytest.raises(ConfigError, match=r"'years'.*not_retracted"):
         configs.override(config, {"rules-": "years"})

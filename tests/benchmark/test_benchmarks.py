@@ -102,8 +102,8 @@ def test_tasks_take_what_the_run_says_for_all_unless_they_say_otherwise() -> Non
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"benchmarks": ["pkam"]}, r"no benchmark called 'pkam'; choose from the suites biomedica"),
-        ({"tasks": {"x": {"name": "retrieve"}}}, r"no task called 'retrieve'; choose from .*zero"),
+        ({"benchmarks": ["pkam"]}, "'pkam'.*biomedica"),
+        ({"tasks": {"x": {"name": "retrieve"}}}, "'retrieve'.*zero_shot"),
     ],
 )
 def test_unknown_names_list_the_known_ones(changes: dict, message: str) -> None:
@@ -114,10 +114,10 @@ def test_unknown_names_list_the_known_ones(changes: dict, message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"benchmarks": ["pcam"], "models": {"a": "b"}}, "one of model, models and wise_ft"),
-        ({}, "tasks or benchmarks"),
-        ({"tasks": {"a/b": {"name": "retrieval"}}}, "names of models and tasks"),
-        ({"benchmarks": ["pcam"], "resamples": 0}, "at least 1"),
+        ({"benchmarks": ["pcam"], "models": {"a": "b"}}, "model, models.*wise_ft"),
+        ({}, "tasks.*benchmarks"),
+        ({"tasks": {"a/b": {"name": "retrieval"}}}, "a/b"),
+        ({"benchmarks": ["pcam"], "resamples": 0}, "resamples.* 1"),
     ],
 )
 def test_a_run_that_asks_nothing_sensible_is_refused(changes: dict, message: str) -> None:

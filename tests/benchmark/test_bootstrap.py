@@ -78,7 +78,7 @@ def test_the_seed_decides_and_the_order_does_not() -> None:
 
 
 def test_no_examples_are_refused() -> None:
-    with pytest.raises(ValueError, match="no examples"):
+    with pytest.raises(ValueError, match="examples"):
         interval(np.zeros(0))
 
 
@@ -105,7 +105,7 @@ def test_a_model_does_not_differ_from_itself() -> None:
     values = np.random.default_rng(0).random(30)
     found = paired_difference(values, values)
     assert (found.value, found.low, found.high, found.p) == (0, 0, 0, 1)
-    with pytest.raises(ValueError, match="not the same examples"):
+    with pytest.raises(ValueError, match=r"\(30,\).*\(29,\)"):
         paired_difference(values, values[1:])
 
 

@@ -53,7 +53,7 @@ def test_auroc_is_scikit_learns_with_ties_on_every_resample() -> None:
 
 
 def test_auroc_needs_both_classes() -> None:
-    with pytest.raises(ValueError, match="classes 0 and 1"):
+    with pytest.raises(ValueError, match=r"0 and 1.*\[1(\.0)?\]"):
         classification.auroc_estimate(np.ones(4), np.arange(4.0))
     # One image of class 1: many resamples have none, and do not count.
     found = classification.auroc_estimate(np.array([0, 0, 0, 1]), np.array([1.0, 2, 4, 3]))
@@ -105,9 +105,9 @@ def test_two_models_compare_by_any_measure() -> None:
 
 
 def test_what_does_not_match_is_refused() -> None:
-    with pytest.raises(ValueError, match="must match"):
+    with pytest.raises(ValueError, match=r"\(3,\).*\(2,\)"):
         classification.answers(np.zeros(3, int), np.zeros(2, int))
-    with pytest.raises(ValueError, match="counted from 0"):
+    with pytest.raises(ValueError, match=r"0.*-1"):
         classification.answers(np.array([0, -1]), np.array([0, 0]))
 
 

@@ -100,11 +100,11 @@ def test_accuracy_is_the_mean_of_both_wordings_and_follows_from_the_predictions(
 @pytest.mark.parametrize(
     ("captions", "message"),
     [
-        ({"cat": ("a",), "dog": ("b",)}, "only in the data: \\['cow'\\]"),
-        ({**CAPTIONS, "eel": ("x", "y")}, "only in the captions: \\['eel'\\]"),
-        ({**CAPTIONS, "cow": ("only one",)}, "as many captions"),
-        ({**CAPTIONS, "cow": ("a cat", "kine")}, "share a caption.*'a cat'"),
-        ({**CAPTIONS, "cow": ("cow", " ")}, "empty"),
+        ({"cat": ("a",), "dog": ("b",)}, r"data: \['cow'\]"),
+        ({**CAPTIONS, "eel": ("x", "y")}, r"captions: \['eel'\]"),
+        ({**CAPTIONS, "cow": ("only one",)}, "'cat': 2.*'cow': 1"),
+        ({**CAPTIONS, "cow": ("a cat", "kine")}, "'a cat'"),
+        ({**CAPTIONS, "cow": ("cow", " ")}, "' ?'.*2"),
     ],
 )
 def test_captions_must_tell_the_classes_apart(captions: dict, message: str) -> None:
@@ -175,7 +175,7 @@ def test_what_cannot_be_asked_is_left_out_by_reason(tmp_path) -> None:
 
 def test_a_set_without_a_question_that_can_be_asked_is_refused(tmp_path) -> None:
     path = write(tmp_path / "set", ROWS[1:4])
-    with pytest.raises(ArtifactError, match=r"no question that can be asked.*fewer than two"):
+    with pytest.raises(ArtifactError, match=choices.ONE_OPTION):
         closed_vqa.build(closed_vqa.Config(data=Plugin("choices", {"path": path}))).data()
 
 
@@ -192,7 +192,7 @@ def test_questions_inside_structs_and_answers_in_words_are_read(tmp_path) -> Non
     data = closed_vqa.build(closed_vqa.Config(data=Plugin("choices", settings))).data()
     assert data.left_out == {choices.OUT_OF_RANGE: 1}
     assert data.images.read(0, 1) == [b"a"]
-    with pytest.raises(ArtifactError, match="is not in the column questions"):
+    with pytest.raises(ArtifactError, match=r"dye\.is.*questions"):
         wrong = {**settings, "answer": "questions.dye.is"}
         closed_vqa.build(closed_vqa.Config(data=Plugin("choices", wrong))).data()
 
@@ -319,7 +319,7 @@ def test_captions_of_images_are_no_options(tmp_path) -> None:
     data = closed_vqa.build(closed_vqa.Config(data=path)).data()
     assert right_options(data) == [row["label"] for row in rows]
     given = {"path": path, "options": "options", "answer": "answer_idx", "captions": "captions"}
-    with pytest.raises(ArtifactError, match="captions has neither"):
+    with pytest.raises(ArtifactError, match=r"captions.*options"):
         closed_vqa.build(closed_vqa.Config(data=Plugin("choices", given))).data()
 
 
@@ -378,7 +378,7 @@ def test_benchmarks_of_the_table_take_them_from_there(tmp_path) -> None:
 def test_a_task_that_no_question_is_of_is_refused(tmp_path) -> None:
     path = write(tmp_path / "set", labels_of_two_tasks())
     wanted = Plugin("choices", {"path": path, "tasks": ["organ", "Stain"]})
-    with pytest.raises(ArtifactError, match=r"no task 'Stain'; found organ, stain"):
+    with pytest.raises(ArtifactError, match=r"'Stain'.*organ, stain"):
         closed_vqa.build(closed_vqa.Config(data=wanted)).data()
 
 

@@ -74,7 +74,7 @@ def test_a_split_is_embedded_once_for_all_who_ask_for_it(tmp_path: Path) -> None
     assert selection.only(whole, "test").images.fingerprint in known
     again = pickle.loads(pickle.dumps(whole.images))
     assert again.fingerprint == whole.images.fingerprint
-    with pytest.raises(ArtifactError, match="no images in the split 'val', only in test, train"):
+    with pytest.raises(ArtifactError, match=r"'val'.*test, train"):
         selection.only(whole, "val")
 
 
@@ -99,11 +99,11 @@ def test_links_out_of_a_folder_are_counted_and_not_followed(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([], "no class folders"),
-        (["a/x.png"], "one class"),
-        (["a/x.txt", "b/y.txt"], "holds no images"),
-        (["a b/x.png", "a_b/y.png"], "two classes of the same name"),
-        (["train/A/x.png", "train/B/x.png", "test/a/x.png"], "same name, the folders 'A' and 'a'"),
+        ([], "class folders"),
+        (["a/x.png"], r"\(a\)"),
+        (["a/x.txt", "b/y.txt"], "images"),
+        (["a b/x.png", "a_b/y.png"], "'a b'.*'a_b'"),
+        (["train/A/x.png", "train/B/x.png", "test/a/x.png"], "'A'.*'a'"),
     ],
 )
 def test_folders_that_are_no_benchmark_are_refused(
@@ -133,10 +133,10 @@ def test_medmnist_has_three_splits_and_the_names_of_its_labels(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (np.zeros((2, 5, 5), np.uint8), np.zeros((2, 14), np.uint8), "14 labels"),
-        (np.zeros((2, 5, 5), np.float32), np.zeros((2, 1), np.uint8), "expected uint8"),
-        (np.zeros((2, 5, 5), np.uint8), np.zeros((3, 1), np.uint8), "2 images and 3 labels"),
-        (np.array([None, {}]), np.zeros((2, 1), np.uint8), "holds objects"),
+        (np.zeros((2, 5, 5), np.uint8), np.zeros((2, 14), np.uint8), r"\b14\b"),
+        (np.zeros((2, 5, 5), np.float32), np.zeros((2, 1), np.uint8), "float32.*uint8"),
+        (np.zeros((2, 5, 5), np.uint8), np.zeros((3, 1), np.uint8), r"\b2\b.*\b3\b"),
+        (np.array([None, {}]), np.zeros((2, 1), np.uint8), "test_images.*objects"),
     ],
 )
 def test_arrays_of_another_kind_are_refused_and_never_unpickled(
@@ -149,7 +149,7 @@ def test_arrays_of_another_kind_are_refused_and_never_unpickled(
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "x.npz", b"not a zip")
-    with pytest.raises(ArtifactError, match="no npz file"):
+    with pytest.raises(ArtifactError, match=r"/x\.npz .*npz"):
         opening.labelled(str(tmp_path / "x.npz"))
 
 
@@ -189,9 +189,9 @@ def test_rows_of_one_set_are_chosen_and_those_without_a_label_counted(tmp_path: 
     assert found.classes == ("a", "b")
     assert (found.labels.tolist(), found.left_out) == ([1, 0, 1], {"no label": 1})
     assert shades(found.images) == [0, 1, 3]
-    with pytest.raises(ArtifactError, match="no column label; found dataset, image, named"):
+    with pytest.raises(ArtifactError, match=r"label.*dataset, image, named"):
         opening.labelled(str(tmp_path))
-    with pytest.raises(ArtifactError, match=r"no rows.*'two'.*one, other"):
+    with pytest.raises(ArtifactError, match=r"'two'.*one, other"):
         opening.labelled(Plugin("table", {**data.settings, "where": {"dataset": "two"}}))
 
 
@@ -210,7 +210,7 @@ def test_labels_that_files_number_differently_are_refused(tmp_path: Path) -> Non
 def test_a_class_that_no_row_has_is_refused(tmp_path: Path) -> None:
     hub_table(tmp_path, "x.parquet", image=[png(1), png(2)], named=["Normal", "sick"])
     data = {"path": str(tmp_path), "label": "named", "classes": ["normal", "sick"]}
-    with pytest.raises(ArtifactError, match=r"'normal'.*found Normal, sick"):
+    with pytest.raises(ArtifactError, match=r"'normal'.*Normal, sick"):
         opening.labelled(Plugin("table", data))
 
 
@@ -239,7 +239,7 @@ def test_tars_with_texts_are_pairs(tmp_path: Path) -> None:
     tar(tmp_path / "0.tar", {"0.png": png(1), "0.txt": b"one", "1.png": png(2), "1.txt": b"one"})
     found = opening.pairs(str(tmp_path))
     assert (found.texts, found.text_of_image.tolist()) == (["one"], [0, 0])
-    with pytest.raises(ArtifactError, match="has no classes"):
+    with pytest.raises(ArtifactError, match=r"LabelledTexts|Pairs"):
         opening.labelled(str(tmp_path))
 
 
@@ -278,7 +278,7 @@ def test_reports_have_the_images_of_the_folder_of_their_name(tmp_path: Path) -> 
 
 
 def test_what_is_asked_for_and_what_is_there_differ() -> None:
-    with pytest.raises(ArtifactError, match=r"no folder, no \.npz, no \.csv and no \.tsv"):
+    with pytest.raises(ArtifactError, match=r"/nowhere/at/all.*\.npz.*\.csv.*\.tsv"):
         opening.opened("/nowhere/at/all")
-    with pytest.raises(ConfigError, match=r"no plug-in called 'tables'; choose from .*table"):
+    with pytest.raises(ConfigError, match=r"'tables'.*table"):
         opening.opened(Plugin("tables", {}))

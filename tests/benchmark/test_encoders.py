@@ -148,11 +148,11 @@ def test_untrained_models_are_asked_for_by_that_word_and_are_the_same_each_time(
 @pytest.mark.parametrize(
     ("uri", "kind", "message"),
     [
-        ("ViT-B-32", ConfigError, r"no weights by itself.*openai, .*ViT-B-32/untrained"),
-        ("ViT-B-32/laion", ConfigError, r"no weights 'laion'.*laion2b_s34b_b79k"),
-        ("ViT-B-33", ConfigError, r"no folder and no model of open_clip.*ViT-B-32"),
-        ("/nowhere/model", ArtifactError, "is not there"),
-        ("local-dir:/nowhere", ArtifactError, "is not there"),
+        ("ViT-B-32", ConfigError, "openai, .*ViT-B-32/untrained"),
+        ("ViT-B-32/laion", ConfigError, "'laion'.*laion2b_s34b_b79k"),
+        ("ViT-B-33", ConfigError, "ViT-B-33.*ViT-B-32"),
+        ("/nowhere/model", ArtifactError, "/nowhere/model"),
+        ("local-dir:/nowhere", ArtifactError, "/nowhere"),
     ],
 )
 def test_what_is_no_model_is_refused(uri: str, kind: type, message: str) -> None:
@@ -161,8 +161,8 @@ def test_what_is_no_model_is_refused(uri: str, kind: type, message: str) -> None
 
 
 def test_folders_of_other_things_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"neither open_clip_config\.json nor config\.json"):
+    with pytest.raises(ArtifactError, match=r"open_clip_config\.json.* config\.json"):
         encoders.describe(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ArtifactError, match="of type 'bert'; known here are clip, siglip"):
+    with pytest.raises(ArtifactError, match=r"'bert'.*clip, siglip"):
         encoders.describe(str(tmp_path))

@@ -106,7 +106,7 @@ def test_a_training_goes_on_from_a_state_as_if_it_had_not_stopped(tmp_path: Path
 
 def test_a_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
     one = tuner(save_dinov2(tmp_path / "dino"), striped(), lr=1e30)
-    with pytest.raises(TrainingError, match="the loss of epoch"):
+    with pytest.raises(TrainingError, match=r"epoch \d.* (nan|inf)"):
         for _ in range(3):
             one.epoch()
 
@@ -154,12 +154,12 @@ def test_it_is_judged_as_a_probe_is_and_refuses_vectors() -> None:
     ]
     assert outcome.scores[0].value == 0.75
     assert outcome.notes["fits"] == [{"fraction": 1.0, "seed": 0, "lr": 1e-4}]
-    with pytest.raises(ConfigError, match="learnt first"):
+    with pytest.raises(ConfigError, match=r"benchmark/fine_tune_job\.py"):
         asked.evaluate(data, embedded(random_unit(len(data.ids))))
 
 
 def test_settings_of_the_training_make_sense() -> None:
-    with pytest.raises(ValueError, match="at least one rate"):
+    with pytest.raises(ValueError, match="head_times"):
         TuningConfig(lrs=())
     with pytest.raises(ValueError, match="fractions"):
         task(fractions=(2.0,))

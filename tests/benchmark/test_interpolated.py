@@ -55,12 +55,12 @@ def test_each_point_is_a_model_of_its_own(ends: tuple[Path, Path]) -> None:
 
 def test_what_is_no_two_models_is_told(ends: tuple[Path, Path], tmp_path: Path) -> None:
     nothing = WiseFt(base=str(tmp_path), tuned=str(ends[1])).models()
-    with pytest.raises(ArtifactError, match="not a model"):
+    with pytest.raises(ArtifactError, match=r"open_clip_config\.json"):
         encoders.describe(nothing["alpha-0.1"])
     given = {"base": "a", "tuned": "b", "alphas": [0.5, 1.5]}
     settings = {"out": "o", "tasks": {"x": {"name": "retrieval"}}, "wise_ft": given}
-    with pytest.raises(ConfigError, match=r"alphas must be in \[0, 1\]"):
+    with pytest.raises(ConfigError, match=r"alphas.*\[0, 1\].*1\.5"):
         configs.build(BenchmarkConfig, settings)
     settings["wise_ft"] = {"base": "a", "tuned": "b"}
-    with pytest.raises(ConfigError, match="set one of model, models and wise_ft"):
+    with pytest.raises(ConfigError, match=r"model, models.*wise_ft"):
         configs.build(BenchmarkConfig, {**settings, "model": "c"})

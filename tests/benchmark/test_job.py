@@ -84,7 +84,7 @@ def test_the_report_holds_scores_a_table_plots_and_every_prediction(judged, plac
     table = (out / "table.md").read_text()
     assert table in said
     assert "1 image does not decode" in table
-    assert "zero_shot, dino: dino has no text tower, which zero_shot needs" in table
+    assert "* zero_shot, dino: " in table
     for name in ("plots/scores.png", "plots/ours/zero_shot-confusion.png"):
         assert Image.open(out / name).width > 300
     assert {"torch", "numpy"} <= manifest.notes["versions"].keys()
@@ -138,7 +138,7 @@ def test_the_same_again_is_published_already_and_elsewhere_ends_in_the_same_byte
     assert "embedding" not in said
     assert content(place / "elsewhere") == content(out)
     assert kept(place / "cache") == before
-    with pytest.raises(ArtifactError, match="another configuration"):
+    with pytest.raises(ArtifactError, match=r"seed: \d+ -> 5"):
         run(place, out, "zero_shot", **changes, seed=5)
 
 
@@ -267,7 +267,7 @@ def test_long_captions_are_made_of_harvested_articles(
     assert notes["texts"] == 5
     assert notes["left_out"]["not drawn: enough articles"] > 0
     assert notes["clip_tokens"]["median"] > 75
-    with pytest.raises(ArtifactError, match=r"no figure to draw: .* of another year"):
+    with pytest.raises(ArtifactError, match="of another year"):
         run(place, place / "none", "long_retrieval", data={**data, "years": [1850]})
 
 
@@ -311,7 +311,7 @@ def test_a_tower_is_tuned_and_an_ended_run_goes_on(judged, place: Path) -> None:
 def test_a_device_that_is_not_there_is_told(judged, place: Path) -> None:
     changes = {"data": str(place / "kinds/images"), "workers.cpus": 1000}
     if os.environ.get("RAY_ADDRESS", "local") == "local":
-        with pytest.raises(ConfigError, match="a worker needs 1000 CPU, and Ray here has"):
+        with pytest.raises(ConfigError, match="1000 CPU"):
             run(place, place / "no-device", "zero_shot", **changes)
 
 
@@ -320,10 +320,10 @@ def test_what_cannot_be_scored_is_told_before_anything_is_embedded(place: Path) 
     del_ours = {**settings(place, place / "refused"), **changes}
     del_ours.pop("models.ours")
     asked = {**configs.given(benchmark_config.zero_shot()), **del_ours}
-    with pytest.raises(BiovlError, match="dino has no text tower, which zero_shot needs"):
+    with pytest.raises(BiovlError, match=r"dino.*zero_shot"):
         benchmark(configs.build(BenchmarkConfig, asked), progress=io.StringIO())
-    with pytest.raises(BiovlError, match=r"(?s)nothing was scored.*pcam: not at"):
+    with pytest.raises(BiovlError, match=rf"pcam: .*{place}"):
         run(place, place / "missing", "biomedclip", data_root=str(place))
-    with pytest.raises(ConfigError, match="no task called"):
+    with pytest.raises(ConfigError, match=r"'nothing'.*zero_shot"):
         run(place, place / "unknown", "zero_shot", **{"tasks": {"x": {"name": "nothing"}}})
     shutil.rmtree(place / "refused", ignore_errors=True)

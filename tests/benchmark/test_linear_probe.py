@@ -98,10 +98,10 @@ def test_a_set_without_train_or_readable_test_is_refused(tmp_path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.png").write_bytes(b"")
-    with pytest.raises(ArtifactError, match="no images of the split train"):
+    with pytest.raises(ArtifactError, match=r"train.*\['test'\]"):
         linear_probe.build(linear_probe.Config(data=str(tmp_path))).data()
     data = labelled(train=20, val=0, test=2)
-    with pytest.raises(ArtifactError, match="test of toy is readable"):
+    with pytest.raises(ArtifactError, match=r"test.*toy"):
         probed(data, features(data, 0.1), unreadable=[20, 21])
 
 

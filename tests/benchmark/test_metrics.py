@@ -84,7 +84,7 @@ def test_of_three_tied_items_two_fit_among_the_three_nearest_after_one() -> None
 
 @pytest.mark.parametrize("k", [0, 4])
 def test_more_items_than_there_are_cannot_be_retrieved(k: int) -> None:
-    with pytest.raises(ValueError, match=r"k must be in 1\.\.3"):
+    with pytest.raises(ValueError, match=rf"1\.\.3, .*{k}$"):
         recall_at_k(placed([0, 0, 0], [0, 0, 0]), k)
 
 
@@ -145,9 +145,9 @@ def test_a_large_block_is_computed_in_pieces() -> None:
 
 def test_halves_of_pairs_must_be_as_many() -> None:
     image_ND, text_ND = random_pairs(5)
-    with pytest.raises(ValueError, match="must be rows of pairs"):
+    with pytest.raises(ValueError, match=r"\(5, .*\(4, "):
         places(image_ND, text_ND[:4])
-    with pytest.raises(ValueError, match="no pairs"):
+    with pytest.raises(ValueError, match="pairs"):
         info_nce(image_ND[:0], text_ND[:0], 1.0)
 
 
@@ -162,5 +162,5 @@ def test_scores_are_those_of_both_directions() -> None:
             assert scores[f"{name}_recall_at_{k}"] == pytest.approx(np.mean(hits))
     assert scores["pairs"] == 50
     assert scores["loss_block"] == 25
-    with pytest.raises(ValueError, match="k must be in"):
+    with pytest.raises(ValueError, match=r"1\.\.4,"):
         evaluate_retrieval(image_ND[:4], text_ND[:4], 1.0)

@@ -103,7 +103,7 @@ def test_a_class_that_was_never_seen_is_never_found() -> None:
 
 
 def test_labels_must_be_classes() -> None:
-    with pytest.raises(ValueError, match="classes 0 to 1"):
+    with pytest.raises(ValueError, match=r"0 to 1, .*2$"):
         probe.fit(np.eye(3), np.arange(3), 2)
-    with pytest.raises(ValueError, match="no training images"):
+    with pytest.raises(ValueError, match="training"):
         probe.fit(np.zeros((0, 3)), np.zeros(0, int), 2)

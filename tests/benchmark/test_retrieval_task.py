@@ -108,7 +108,7 @@ def test_unreadable_images_are_no_queries_and_no_items() -> None:
     ]
     # A pool of two has no third place.
     assert "image_to_text_recall_at_3" not in scores(outcome)
-    with pytest.raises(ArtifactError, match="no image of pool is readable"):
+    with pytest.raises(ArtifactError, match=r"\bpool\b"):
         judged(data, text_MD, text_MD, unreadable=dict.fromkeys(range(3), "gone"))
 
 
@@ -152,5 +152,5 @@ def test_scores_are_broken_down_by_length_concept_and_licence() -> None:
 
 
 def test_either_a_corpus_or_other_pairs_are_searched() -> None:
-    with pytest.raises(ConfigError, match="set either corpus or data"):
+    with pytest.raises(ConfigError, match=r"corpus.*data"):
         Retrieval(Config()).data()

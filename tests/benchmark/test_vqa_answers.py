@@ -42,5 +42,5 @@ def test_classes_are_the_answers_given_often_enough_the_most_frequent_first():
     assert vocabulary(given, least=2) == ("no", "yes")
     assert vocabulary(["b", "a"]) == ("a", "b")
     assert most_frequent(given) == "no"
-    with pytest.raises(ValueError, match="no answers"):
+    with pytest.raises(ValueError, match="answers"):
         most_frequent([])

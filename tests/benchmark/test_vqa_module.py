@@ -242,21 +242,21 @@ def test_the_class_token_is_what_the_tower_pools():
 
 def test_a_tower_without_tokens_is_refused_by_its_name():
     resnet = {"layers": [1, 1, 1, 1], "width": 16, "image_size": 32}
-    with pytest.raises(ConfigError, match="image tower ModifiedResNet does not tell"):
+    with pytest.raises(ConfigError, match="ModifiedResNet"):
         TokenTowers(tiny_encoder(vision_cfg=resnet, text_cfg=TEXT))
 
 
 def test_nothing_to_learn_from_is_refused(data):
     data_of_test = build(Config(path=data.images.uri))
     data_of_test.splits[:] = "test"
-    with pytest.raises(ConfigError, match="no question of the split train"):
+    with pytest.raises(ConfigError, match="split train"):
         learner(data_of_test)
     with pytest.raises(ConfigError, match="lower least_answers"):
         learner(data, least_answers=1000)
 
 
 def test_a_loss_that_is_no_number_ends_the_run(data):
-    with pytest.raises(TrainingError, match=r"epoch 1 is nan: lower learning\.adam\.lr"):
+    with pytest.raises(TrainingError, match=r"epoch 1 .*nan.*learning\.adam\.lr"):
         learner(data, adam=AdamConfig(lr=1e30, warmup_share=0)).epoch()
 
 

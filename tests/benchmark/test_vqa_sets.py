@@ -115,14 +115,14 @@ def test_slake_is_read_in_one_language_with_its_own_splits(tmp_path):
 
 
 def test_a_folder_of_something_else_says_what_is_expected(tmp_path):
-    with pytest.raises(ArtifactError, match=r"holds neither VQA-RAD .* nor SLAKE"):
+    with pytest.raises(ArtifactError, match=r"trainset\.json.*test\.json"):
         build(Config(path=str(tmp_path)))
 
 
 def test_a_damaged_file_is_named(tmp_path):
     write_vqa_rad(tmp_path / "rad", images=1)
     (tmp_path / "rad" / "VQA_RAD Dataset Public.json").write_text("[{")
-    with pytest.raises(ArtifactError, match=r"Public\.json is not JSON"):
+    with pytest.raises(ArtifactError, match=r"Public\.json"):
         build(Config(path=str(tmp_path / "rad")))
 
 

@@ -102,7 +102,7 @@ def test_questions_of_unreadable_images_are_counted():
 
 
 def test_a_set_without_test_questions_is_refused():
-    with pytest.raises(ArtifactError, match="no question of the split test"):
+    with pytest.raises(ArtifactError, match="split test"):
         judged(["no"])
 
 
@@ -120,5 +120,5 @@ def test_vectors_alone_are_refused():
         model="some model",
         has_text=True,
     )
-    with pytest.raises(ConfigError, match="trains a module between the towers of some model"):
+    with pytest.raises(ConfigError, match=r"some model.*benchmark/vqa_job\.py"):
         build(Config(data="x")).evaluate(questions(ROWS), embedded)

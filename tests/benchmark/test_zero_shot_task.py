@@ -130,7 +130,7 @@ def test_the_confusion_plot_is_the_same_bytes_every_time() -> None:
 
 
 def test_nothing_readable_is_an_error() -> None:
-    with pytest.raises(ArtifactError, match="no image of set is readable"):
+    with pytest.raises(ArtifactError, match=r"\bset\b"):
         judged(
             labelled([0, 1], 2),
             random_rows(2),
@@ -237,7 +237,7 @@ def test_a_list_of_words_is_matched_by_name_in_any_order() -> None:
     [("sick", "well"), ("normal",), ("normal", "metastasis", "other"), {"normal": "x"}],
 )
 def test_words_of_other_classes_are_refused_with_both_sides(words: object) -> None:
-    with pytest.raises(ConfigError, match=r"'metastasis', 'normal'.*the setting classes"):
+    with pytest.raises(ConfigError, match=r"'metastasis', 'normal'.*classes"):
         ZeroShot(Config(data="x", classes=words)).classes(named("metastasis", "normal"))
 
 
@@ -250,8 +250,8 @@ def test_signs_and_numbers_that_are_all_of_a_name_tell_classes_apart() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prompts": "pkam"}, "no prompts called 'pkam'; choose from lc25000_colon"),
-        ({"templates": ["a photo"]}, "exactly one {}"),
+        ({"prompts": "pkam"}, "'pkam'.*lc25000_colon"),
+        ({"templates": ["a photo"]}, "{}.*'a photo'"),
         ({"template": ["{}"]}, "template: "),
     ],
 )

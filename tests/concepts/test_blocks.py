@@ -60,14 +60,14 @@ def test_an_embedding_without_reasons_is_just_not_there(tmp_path: Path) -> None:
 def test_an_embedding_of_another_table_is_refused(tmp_path: Path) -> None:
     one, other = write_table(tmp_path / "one", [5]), write_table(tmp_path / "other", [6])
     columns = write_embedding(one, numbered(5))
-    with pytest.raises(ArtifactError, match="was made from another table than"):
+    with pytest.raises(ArtifactError, match=str(other)):
         open_source(str(other), str(columns))
 
 
 def test_columns_that_are_no_embedding_are_refused(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table", [5])
     columns = write_embedding(table, numbered(5), notes={"columns": ["sharpness"]})
-    with pytest.raises(ArtifactError, match=r"has no embedding .* found sharpness"):
+    with pytest.raises(ArtifactError, match="sharpness"):
         open_source(str(table), str(columns))
 
 
@@ -75,7 +75,7 @@ def test_a_column_that_holds_no_vectors_is_refused(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table", [2])
     out = write_embedding(table, numbered(2))
     pq.write_table(pa.table({"dinov2": ["a", "b"]}), out / "part-000.parquet")
-    with pytest.raises(ArtifactError, match="expected vectors"):
+    with pytest.raises(ArtifactError, match=r"string.* dinov2"):
         open_source(str(table), None)
 
 
@@ -86,5 +86,5 @@ def test_columns_shorter_than_their_part_are_refused(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"dinov2": pa.array([np.ones(3, np.float16)], kind)}), out / "part-000.parquet"
     )
-    with pytest.raises(ArtifactError, match="has 1 rows, expected at least 5"):
+    with pytest.raises(ArtifactError, match=r"part-000.parquet .*1 .* 5"):
         read(table, 0, 5)

@@ -127,11 +127,11 @@ def test_reviewers_find_thirty_members_of_a_cluster_with_images(concepts: Path) 
 def test_what_cannot_be_is_refused_with_both_numbers(
     table: Path, tmp_path: Path, ray_session: None
 ) -> None:
-    with pytest.raises(ConfigError, match=r"clusters is 501, but .* has 500 rows"):
+    with pytest.raises(ConfigError, match=r"clusters .*501\b.* 500\b"):
         run(table, tmp_path / "out", clusters=501)
-    with pytest.raises(ConfigError, match="components is 17, but dinov2 has 16 numbers"):
+    with pytest.raises(ConfigError, match=r"components .*17\b.*dinov2.* 16\b"):
         run(table, tmp_path / "out", components=17)
-    with pytest.raises(ArtifactError, match="is not there"):
+    with pytest.raises(ArtifactError, match="nothing"):
         run(table, tmp_path / "out", embedding=str(tmp_path / "nothing"))
 
 
@@ -142,7 +142,7 @@ def test_fewer_usable_vectors_than_clusters_are_told_and_mended_by_the_same_fold
     vectors[0] = np.nan
     table = write_table(tmp_path / "table", [12])
     write_embedding(table, vectors)
-    with pytest.raises(ConfigError, match="clusters is 12, but only 11 of the 12 rows"):
+    with pytest.raises(ConfigError, match=r"clusters .*12\b.* 11\b.* 12\b"):
         run(table, tmp_path / "out", clusters=12)
     # Three different vectors are three clusters, whatever was asked for.
     assert run(table, tmp_path / "out", clusters=5).counts["clusters"] == 3

@@ -13,11 +13,11 @@ from biovl.core.errors import ConfigError
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("components", 2.5, "components must be a whole number from 1, or a share"),
-        ("components", 0, "components must be a whole number from 1, or a share"),
-        ("clusters", 0, "clusters must be positive"),
-        ("tolerance", 1, "tolerance must be in 0..1"),
-        ("workers.count", 0, "count must be positive"),
+        ("components", 2.5, r"components .*2\.5\b"),
+        ("components", 0, r"components .* 0\b"),
+        ("clusters", 0, r"clusters .* 0\b"),
+        ("tolerance", 1, r"tolerance .* 1\b"),
+        ("workers.count", 0, r"count .* 0\b"),
     ],
 )
 def test_a_setting_that_cannot_be_meant_is_refused(name: str, value: Any, said: str) -> None:

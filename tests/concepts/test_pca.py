@@ -76,12 +76,12 @@ def test_equal_rows_have_no_variance_and_all_of_it_is_kept() -> None:
 
 
 def test_more_components_than_numbers_are_refused() -> None:
-    with pytest.raises(ConfigError, match="components is 4"):
+    with pytest.raises(ConfigError, match=r"components .*4\b.*3\b"):
         pca.fit(pca.moments(rows(10, 3)), 4)
 
 
 def test_what_is_stored_is_read_back_and_nothing_else_is() -> None:
     stored = pca.to_bytes(pca.fit(pca.moments(rows(20, 3)), 2))
     assert pca.to_bytes(pca.from_bytes(stored)) == stored
-    with pytest.raises(ArtifactError, match="not a PCA"):
+    with pytest.raises(ArtifactError, match="PCA"):
         pca.from_bytes(b"something else")

@@ -138,13 +138,13 @@ def test_an_embedding_by_another_annotator_is_refused(concepts: Concepts, tmp_pa
     same = write_embedding(write_table(tmp_path / "a", [1]), [[(0, 0)]])
     check_embedding(concepts, str(same), 3)
     other = write_embedding(write_table(tmp_path / "b", [1]), [[(0, 0)]], seed=1)
-    with pytest.raises(ArtifactError, match="another annotator than the clusters"):
+    with pytest.raises(ArtifactError, match=r"fingerprint|seed"):
         check_embedding(concepts, str(other), 3)
-    with pytest.raises(ArtifactError, match="vectors of 4 "):
+    with pytest.raises(ArtifactError, match=r"\b4 .*\b3\b"):
         check_embedding(concepts, str(other), 4)
 
 
 def test_clusters_that_do_not_fit_together_are_refused(concepts: Concepts) -> None:
     np.save(f"{concepts.uri}/centroids.npy", np.zeros((3, 2), np.float32))
-    with pytest.raises(ArtifactError, match=r"4 clusters and 2 components, .* shape \[3, 2\]"):
+    with pytest.raises(ArtifactError, match=r"4 .* 2 .*\[3, 2\]"):
         open_concepts(concepts.uri)

@@ -178,19 +178,19 @@ def test_run_again_it_does_nothing_and_with_other_votes_it_is_another_job(
     assert run(world, labels).counts["rows"] == 5
     assert content(labels) == before
     (tmp_path / "votes.csv").write_bytes(write_votes(VOTES[:1]))
-    with pytest.raises(ArtifactError, match="was published by another configuration"):
+    with pytest.raises(ArtifactError, match=r"votes"):
         run(world, labels, votes=str(tmp_path / "votes.csv"))
 
 
 @pytest.mark.parametrize(
     ("votes", "reason"),
     [
-        (write_votes([]), "none of the votes .* counts .*: there are none"),
+        (write_votes([]), r"votes\.csv"),
         (
             write_votes([vote("ann", "PCR", key="x")] * 2),
-            "2 x cluster changed; the first: the cluster has changed since: its key is k0",
+            r"2 x cluster changed.* k0\b",
         ),
-        (b"SQLite format 3\0", "is a database; export its votes as CSV"),
+        (b"SQLite format 3\0", "database.*CSV"),
     ],
 )
 def test_votes_of_which_none_counts_are_refused(
@@ -199,7 +199,7 @@ def test_votes_of_which_none_counts_are_refused(
     (tmp_path / "votes.csv").write_bytes(votes)
     with pytest.raises(ConfigError, match=reason):
         run(world, tmp_path / "out", votes=str(tmp_path / "votes.csv"))
-    with pytest.raises(ConfigError, match=r"nowhere\.csv cannot be read"):
+    with pytest.raises(ConfigError, match=r"nowhere\.csv"):
         run(world, tmp_path / "out", votes=str(tmp_path / "nowhere.csv"))
     assert not (tmp_path / "out").exists()
 

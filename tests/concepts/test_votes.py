@@ -76,14 +76,14 @@ def test_a_row_that_is_no_vote_is_told_and_the_others_are_read(row: str, reason:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "header has: nothing"),
-        (b"\xff\xfe", "header has: nothing"),
+        (b"", "column cluster_id, "),
+        (b"\xff\xfe", "column cluster_id, "),
         (HEADER.encode() + b"\n\xe9", "CSV UTF-8"),
-        (b"cluster_id,cluster\n", "need a column key, reviewer, panel_type"),
-        (HEADER.replace("practice", "practise").encode(), "need a column practice"),
-        (HEADER.replace(",", "/").encode(), "separated by commas"),
-        (f"{HEADER},key".encode(), "need a column key, each once"),
-        (b'"cluster_id\n', "header of the votes is not CSV"),
+        (b"cluster_id,cluster\n", "column key, reviewer, panel_type.*cluster_id, cluster"),
+        (HEADER.replace("practice", "practise").encode(), "column practice,.*practise"),
+        (HEADER.replace(",", "/").encode(), "cluster_id/"),
+        (f"{HEADER},key".encode(), "column key,"),
+        (b'"cluster_id\n', "header.* CSV"),
     ],
 )
 def test_a_file_of_something_else_is_refused(data: bytes, reason: str) -> None:
@@ -100,16 +100,16 @@ def test_names_of_a_vote_become_those_of_the_taxonomy() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (vote("ann", "Map"), "no global concept 'Map'; nearest: Maps"),
-        (vote("ann", "Maps/mop"), "no local concept 'mop'; nearest: map"),
-        (vote("ann", ""), "no global concept; expected one"),
+        (vote("ann", "Map"), "global .*'Map'.*Maps"),
+        (vote("ann", "Maps/mop"), "local .*'mop'.*map"),
+        (vote("ann", ""), "global concept"),
         (
             vote("ann", "Maps/table"),
-            "'table' is without its global one: expected Tables, found Maps",
+            "'table'.*Tables.*Maps",
         ),
-        (vote("ann", "Maps", panel_subtype=PLOTS), "panels cannot be 'single' with"),
-        (vote("ann", "Maps", panel_type="multiple"), "panels cannot be 'multiple'; expected"),
-        (vote("ann", "Maps", "plots"), "panels cannot be 'multiple' with 'plots'"),
+        (vote("ann", "Maps", panel_subtype=PLOTS), "'single'.*plots"),
+        (vote("ann", "Maps", panel_type="multiple"), "'multiple'"),
+        (vote("ann", "Maps", "plots"), "'multiple'.*'plots'"),
     ],
 )
 def test_a_vote_that_cannot_be_is_refused(given: ReviewVote, reason: str) -> None:

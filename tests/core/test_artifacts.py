@@ -37,15 +37,15 @@ def test_a_folder_is_there_when_its_manifest_is(uri: str) -> None:
     draft.folder.write("figures/part.parquet", b"rows")
     draft.note("units/000001", {"seen": 2})
     assert find_manifest(uri) is None
-    with pytest.raises(ArtifactError, match="has not finished"):
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
         read_manifest(uri, "figures")
-    with pytest.raises(ArtifactError, match="has not finished"):
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
         fingerprint(uri)
     draft.publish(manifest())
     assert read_manifest(uri, "figures").counts == {"seen": 2}
     assert Folder(uri).names("figures") == ["part.parquet"]
     assert Folder(uri).names(".draft/units") == []
-    with pytest.raises(ArtifactError, match="holds figures, expected corpus"):
+    with pytest.raises(ArtifactError, match="figures, expected corpus"):
         read_manifest(uri, "corpus")
 
 
@@ -192,14 +192,14 @@ def test_a_draft_that_is_written_to_while_it_is_cleared_goes_all_the_same(tmp_pa
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("dear")
-    with pytest.raises(ArtifactError, match=r"not empty \(thesis\.tex"):
+    with pytest.raises(ArtifactError, match=r"thesis\.tex"):
         Draft.begin(str(tmp_path), "figures", {})
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_manifest_that_is_none_says_so(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
-    with pytest.raises(ArtifactError, match="is not a manifest of biovl"):
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
         find_manifest(str(tmp_path))
 
 

@@ -2,6 +2,7 @@
 
 import http.server
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,7 +96,7 @@ def test_local_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("uri", ["foo://x", "https://host/x", "file://relative", "s3:///x"])
 def test_a_location_of_no_known_kind_is_an_error(uri: str) -> None:
-    with pytest.raises(ArtifactError, match="no location that can be opened"):
+    with pytest.raises(ArtifactError, match=re.escape(uri)):
         open_location(uri)
 
 

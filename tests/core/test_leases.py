@@ -131,7 +131,7 @@ def test_of_two_that_begin_at_once_one_is_refused(
 
     monkeypatch.setattr(leases.time, "sleep", other_writes)
     with (
-        pytest.raises(ArtifactError, match="is being made by"),
+        pytest.raises(ArtifactError, match=str(os.getpid())),
         leases.acquire_lease(str(tmp_path)),
     ):
         pass
@@ -151,7 +151,7 @@ def test_who_was_taken_over_is_told_and_leaves_the_lease_alone(tmp_path: Path) -
             return not lease._thread.is_alive()
 
         wait_until(taken_over)
-        with pytest.raises(ArtifactError, match=r"taken over by .*elsewhere"):
+        with pytest.raises(ArtifactError, match="elsewhere"):
             lease.check()
     assert stored(str(tmp_path))["id"] == "other"
 

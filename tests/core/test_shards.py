@@ -227,7 +227,7 @@ def test_a_shard_in_a_bucket_is_written_and_read_like_a_local_one(bucket: str) -
     for (_, files), place in zip(MIXED, places, strict=True):
         assert read_pair(uri, place.offset, place.size) == files
     assert [(stored.key, stored.files) for stored in read_shard(uri)] == MIXED
-    with pytest.raises(ArtifactError, match="cannot be read"):
+    with pytest.raises(ArtifactError, match=r"00001\.tar"):
         read_pair(f"{bucket}/00001.tar", 0, 512)
 
 
@@ -273,29 +273,29 @@ GOOD = shard_of(MIXED)[0]
     ("data", "told"),
     [
         (b"", "truncated"),
-        (b"not a tar", "within a header"),
-        (b"x" * 10_240, "no tar header at 0"),
-        (GOOD[: 512 + 100], "within a file"),
-        (GOOD[: len(GOOD) // 512 * 256 // 512 * 512], "within a file|truncated"),
+        (b"not a tar", "header at"),
+        (b"x" * 10_240, "header at 0:"),
+        (GOOD[: 512 + 100], "file at "),
+        (GOOD[: len(GOOD) // 512 * 256 // 512 * 512], "file at |truncated"),
         (
             GOOD[:512] + b"\xff" + GOOD[513:1024] + b"\x00" * 256 + GOOD[1100:],
-            "no tar header|within",
+            "header|file at",
         ),
-        (tar_of(("/etc/passwd", b"x")), "not the name"),
-        (tar_of(("../a.jpg", b"x")), "not the name"),
-        (tar_of(("a/b.jpg", b"x")), "not the name"),
-        (tar_of(("README", b"x")), "not the name"),
+        (tar_of(("/etc/passwd", b"x")), "'?/etc/passwd'?"),
+        (tar_of(("../a.jpg", b"x")), r"\.\./a\.jpg"),
+        (tar_of(("a/b.jpg", b"x")), "a/b.jpg"),
+        (tar_of(("README", b"x")), "README"),
         (tar_of(("a.jpg", b"x"), ("a.jpg", b"y")), "twice"),
-        (tar_of(special("a.jpg", tarfile.SYMTYPE)), "not a plain file"),
-        (tar_of(special("a.jpg", tarfile.LNKTYPE)), "not a plain file"),
-        (tar_of(special("a.jpg", tarfile.CHRTYPE)), "not a plain file"),
-        (tar_of(special("a", tarfile.DIRTYPE)), "not a plain file"),
-        (claiming(1 << 40), "claims 1099511627776 bytes"),
-        (claiming((1 << 30) - 1), "within a file"),
-        (claiming(-5), "claims -5 bytes"),
-        (extended(path="a.jpg", size="99999999999"), "more than a path"),
-        (extended(path="x" * 40_000), "extended header claims"),
-        (extended(path="../" * 50), "not the name"),
+        (tar_of(special("a.jpg", tarfile.SYMTYPE)), " a(.jpg)? "),
+        (tar_of(special("a.jpg", tarfile.LNKTYPE)), " a(.jpg)? "),
+        (tar_of(special("a.jpg", tarfile.CHRTYPE)), " a(.jpg)? "),
+        (tar_of(special("a", tarfile.DIRTYPE)), " a(.jpg)? "),
+        (claiming(1 << 40), "1099511627776 bytes"),
+        (claiming((1 << 30) - 1), "file at "),
+        (claiming(-5), "-5 bytes"),
+        (extended(path="a.jpg", size="99999999999"), "path"),
+        (extended(path="x" * 40_000), r"header .*4\d{4} bytes"),
+        (extended(path="../" * 50), r"\.\./\.\./"),
     ],
 )
 def test_a_tar_that_is_no_shard_is_an_error_with_a_reason(
@@ -309,7 +309,7 @@ def test_a_tar_that_is_no_shard_is_an_error_with_a_reason(
 
 @pytest.mark.parametrize(
     ("offset", "size", "told"),
-    [(0, 512, "within a file"), (512, 512, "no tar header"), (0, 1 << 20, "ends before")],
+    [(0, 512, "file at "), (512, 512, r"00000\.tar at 512: "), (0, 1 << 20, "ends before")],
 )
 def test_a_place_that_holds_no_pair_is_an_error(
     tmp_path: Path, offset: int, size: int, told: str
@@ -321,7 +321,7 @@ def test_a_place_that_holds_no_pair_is_an_error(
 
 def test_a_place_that_holds_two_pairs_is_an_error(tmp_path: Path) -> None:
     uri, (one, two, *_) = saved(tmp_path, MIXED)
-    with pytest.raises(ArtifactError, match="hold 2 pairs"):
+    with pytest.raises(ArtifactError, match="2 pairs"):
         read_pair(uri, 0, one.size + two.size)
 
 

@@ -168,13 +168,13 @@ def test_each_article_has_those_that_cite_it():
 
 def test_citations_of_several_articles_together_are_no_answer():
     body = "<LinkSet><IdList><Id>1</Id><Id>2</Id></IdList></LinkSet>"
-    with pytest.raises(NotAnAnswer, match="several ids together"):
+    with pytest.raises(NotAnAnswer, match="ids"):
         read_citations(f"<eLinkResult>{body}</eLinkResult>".encode())
 
 
 def test_xml_that_declares_entities_is_not_read():
     text = b'<!DOCTYPE x [<!ENTITY x SYSTEM "file:///etc/hostname">]><PubmedArticleSet/>'
-    with pytest.raises(NotAnAnswer, match="declares entities"):
+    with pytest.raises(NotAnAnswer, match="entities"):
         read_records(text)
 
 

@@ -36,9 +36,7 @@ def test_more_of_one_day_than_can_be_had_is_refused():
     with Eutils() as service, client_of(service) as client:
         service.searches["pubmed", "lung"] = list(range(1, 10_002))
         service.entered = dict.fromkeys(range(1, 10_002), "2003/07/18")
-        with pytest.raises(
-            SourceError, match=r"10,001 articles that came into PubMed on 2003-07-18"
-        ):
+        with pytest.raises(SourceError, match=r"10,001 .*2003-07-18"):
             esearch(client, "pubmed", "lung")
 
 

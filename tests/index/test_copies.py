@@ -70,7 +70,7 @@ def test_what_is_damaged_in_the_bucket_is_refused_and_not_kept(
     local = Path(publish(tmp_path / "index", VECTORS_ND))
     (local / "images.faiss").write_bytes(b"short")
     uploaded(local, f"{bucket_uri}/short")
-    with pytest.raises(ArtifactError, match="5 bytes, expected"):
+    with pytest.raises(ArtifactError, match=r"images\.faiss .*5 bytes"):
         Index.open(f"{bucket_uri}/short", str(tmp_path / "cache"))
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -114,7 +114,7 @@ def test_without_a_cache_a_copy_goes_with_its_index(
 @pytest.mark.parametrize("name", ["../stolen", "/stolen", "words/../../stolen"])
 def test_a_manifest_that_names_files_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
     manifest = Manifest(kind="index", config={}, counts={}, files={name: {"size_bytes": 1}})
-    with pytest.raises(ArtifactError, match="not in its folder"):
+    with pytest.raises(ArtifactError, match=re.escape(name)):
         check_sizes(tmp_path, manifest)
 
 
@@ -155,7 +155,7 @@ def test_a_damaged_bit_of_a_copy_is_repaired_and_one_of_the_bucket_refused(
     assert (copy / "images.f16.npy").read_bytes() == (local / "images.f16.npy").read_bytes()
     flip_bit(local / "thumbnails.bin", 2)
     uploaded(local, f"{bucket_uri}/bits-2")
-    with pytest.raises(ArtifactError, match=r"thumbnails\.bin is damaged"):
+    with pytest.raises(ArtifactError, match=r"thumbnails\.bin .*SHA-256"):
         Index.open(f"{bucket_uri}/bits-2", str(tmp_path / "cache-2"))
     assert list((tmp_path / "cache-2").iterdir()) == []
 
@@ -164,7 +164,7 @@ def test_an_index_of_an_earlier_version_is_opened_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert len(Index.open(publish(tmp_path / "old", VECTORS_ND))) == 50
-    assert "no checksum" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
     caplog.clear()
     assert len(Index.open(publish(tmp_path / "new", VECTORS_ND, checksums=True))) == 50
     assert caplog.text == ""

@@ -72,12 +72,12 @@ def test_hardly_any_rows(count: int, tmp_path: Path) -> None:
 def test_a_table_and_a_lookup_of_different_length_are_refused(tmp_path: Path) -> None:
     opened(ROWS, tmp_path)
     metadata.write_lookup(["one"], tmp_path / "lookup")
-    with pytest.raises(ArtifactError, match="50 rows of the table and 1 in lookup"):
+    with pytest.raises(ArtifactError, match=r"\b50 .*\b1 .*lookup"):
         MetadataTable.open(tmp_path)
 
 
 def test_an_id_that_comes_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="rows 1 and 3 are of figures with the same id"):
+    with pytest.raises(ArtifactError, match="1 and 3 "):
         metadata.write_lookup(["a", "b", "c", "b"], tmp_path)
 
 
@@ -85,7 +85,7 @@ def test_a_table_cut_short_is_refused(tmp_path: Path) -> None:
     opened(ROWS, tmp_path)
     data = (tmp_path / "table.arrow").read_bytes()
     (tmp_path / "table.arrow").write_bytes(data[:-100])
-    with pytest.raises(ArtifactError, match="cannot be read"):
+    with pytest.raises(ArtifactError, match=rf"{tmp_path}: .*table"):
         MetadataTable.open(tmp_path)
 
 

@@ -182,23 +182,23 @@ def test_settings_are_those_of_the_manifest_unless_given(index: Index) -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        (Query(), "nothing to search for"),
-        (near(np.full(32, np.nan, np.float32)), "not finite"),
-        (near(np.full(32, np.inf, np.float32)), "not finite"),
-        (near(np.ones(16, np.float32)), "of another model"),
-        (near(np.zeros(32, np.float32)), "add up to nothing"),
+        (Query(), "parts or words"),
+        (near(np.full(32, np.nan, np.float32)), "NaN"),
+        (near(np.full(32, np.inf, np.float32)), "NaN"),
+        (near(np.ones(16, np.float32)), r"\(16,\).*\(32,\)"),
+        (near(np.zeros(32, np.float32)), "weights"),
         (
             Query(parts=(QueryPart(figure_id=name(0)), QueryPart(figure_id=name(0), weight=-1))),
-            "add up to nothing",
+            "weights",
         ),
-        (Query(parts=(QueryPart(figure_id="nobody"),)), "no figure 'nobody'"),
-        (Query(parts=(QueryPart(),)), "either a vector or the id"),
+        (Query(parts=(QueryPart(figure_id="nobody"),)), "'nobody'"),
+        (Query(parts=(QueryPart(),)), "vector .*figure"),
         (
             Query(parts=(QueryPart(figure_id=name(0), weight=float("nan")),)),
-            "weight must be finite",
+            "weight .*nan",
         ),
-        (near(IMAGES_ND[0], k=0), "k must be positive"),
-        (near(IMAGES_ND[0], offset=-1), "offset not negative"),
+        (near(IMAGES_ND[0], k=0), r"k .*\b0 and 0$"),
+        (near(IMAGES_ND[0], offset=-1), r"offset .* -1\b"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(index: Index, query: Query, reason: str) -> None:
@@ -272,7 +272,7 @@ def test_the_image_of_another_figure_is_not_shown_for_one(tmp_path: Path) -> Non
     rows = [figure(0, **at), figure(1, **at), figure(2, **at, figure_id=f"{name(1)}_panel-a")]
     index = Index.open(publish(tmp_path / "index", IMAGES_ND[:3], rows=rows))
     assert index.image(name(1)) == index.image(f"{name(1)}_panel-a") == b"\x89PNG"
-    with pytest.raises(ArtifactError, match=f"another figure in the place of {name(0)}"):
+    with pytest.raises(ArtifactError, match=rf"\.tar .*{name(0)}"):
         index.image(name(0))
 
 
@@ -360,7 +360,7 @@ def test_somebody_may_say_where_the_corpus_is_but_another_corpus_is_not_taken_fo
 def test_a_shard_elsewhere_is_not_read(shard: str, tmp_path: Path) -> None:
     rows = [figure(0, shard=shard)]
     index = Index.open(publish(tmp_path / "index", IMAGES_ND[:1], rows=rows))
-    with pytest.raises(ArtifactError, match="not in the corpus"):
+    with pytest.raises(ArtifactError, match=name(0)):
         index.image(name(0))
 
 
@@ -393,10 +393,10 @@ def test_a_file_cut_short_or_missing_is_refused(uri: str, file: str, tmp_path: P
     folder = damaged(uri, tmp_path)
     data = (folder / file).read_bytes()
     (folder / file).write_bytes(data[:-1])
-    with pytest.raises(ArtifactError, match=f"{len(data) - 1} bytes, expected {len(data)}"):
+    with pytest.raises(ArtifactError, match=rf"{file} .*\b{len(data) - 1} .*\b{len(data)}\b"):
         Index.open(str(folder))
     (folder / file).unlink()
-    with pytest.raises(ArtifactError, match="None bytes"):
+    with pytest.raises(ArtifactError, match=rf"{file} .*None"):
         Index.open(str(folder))
 
 
@@ -408,14 +408,14 @@ def test_files_of_another_index_are_refused(uri: str, file: str, tmp_path: Path)
     manifest = json.loads((folder / "manifest.json").read_bytes())
     manifest["files"] = {}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ArtifactError, match=r"expected 3000 rows, but .* has 2999"):
+    with pytest.raises(ArtifactError, match=r"\b3000 .*\b2999\b"):
         Index.open(str(folder))
 
 
 def test_vectors_in_another_order_are_refused(uri: str, tmp_path: Path) -> None:
     folder = damaged(uri, tmp_path)
     np.save(folder / "images.f16.npy", np.roll(IMAGES_ND, 1, axis=0).astype(np.float16))
-    with pytest.raises(ArtifactError, match="find themselves"):
+    with pytest.raises(ArtifactError, match=r"images\.f16\.npy"):
         Index.open(str(folder))
 
 
@@ -424,7 +424,7 @@ def test_vectors_off_by_one_from_the_middle_are_refused(uri: str, tmp_path: Path
     moved_ND = IMAGES_ND.copy()
     moved_ND[1_500:] = np.roll(IMAGES_ND[1_500:], 1, axis=0)
     np.save(folder / "images.f16.npy", moved_ND.astype(np.float16))
-    with pytest.raises(ArtifactError, match="find themselves"):
+    with pytest.raises(ArtifactError, match=r"images\.f16\.npy"):
         Index.open(str(folder))
 
 

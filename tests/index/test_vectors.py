@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import faiss
@@ -67,7 +68,7 @@ def test_parts_out_of_order_or_cut_short_are_refused() -> None:
     vectors_ND = unit(np.random.default_rng(0), 400, 16)
     trained = vectors.to_bytes(vectors.train("SQfp16", vectors_ND))
     part = vectors.fill(trained, vectors_ND, 100)
-    with pytest.raises(ArtifactError, match="begins at row 100, expected 0"):
+    with pytest.raises(ArtifactError, match=r"\b100, expected 0"):
         vectors.merged(trained, [part])
     with pytest.raises(ArtifactError):
         vectors.merged(trained, [vectors.fill(trained, vectors_ND, 0)[:-50]])
@@ -82,7 +83,7 @@ def test_a_factory_that_can_be_searched_is_taken(factory: str) -> None:
     "factory", ["bogus", "HNSW32,SQ8", "LSH", "PQ8", "IDMap,Flat", "IVF64,PQ8x4fs", "IVF64,PQ7", ""]
 )
 def test_a_factory_that_cannot_be_joined_or_filtered_is_refused(factory: str) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be used: \S"):
+    with pytest.raises(ConfigError, match=re.escape(repr(factory)) + ".*: ."):
         vectors.check_factory(factory, 64)
 
 
@@ -115,7 +116,7 @@ def test_only_selected_rows_are_found(factory: str) -> None:
 
 def test_a_query_that_is_not_finite_or_of_another_length_is_refused() -> None:
     index = VectorIndex(vectors._read(built("Flat", unit(np.random.default_rng(0), 5, 8), 0)))
-    with pytest.raises(BiovlError, match="not finite"):
+    with pytest.raises(BiovlError, match="NaN"):
         index.search(np.full(8, np.nan), 1)
     with pytest.raises(BiovlError, match="8 dimensions"):
         index.search(np.ones(9), 1)
@@ -123,7 +124,7 @@ def test_a_query_that_is_not_finite_or_of_another_length_is_refused() -> None:
 
 def test_a_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "index").write_bytes(b"no index at all")
-    with pytest.raises(ArtifactError, match="is no vector index"):
+    with pytest.raises(ArtifactError, match=str(tmp_path / "index")):
         VectorIndex.open(tmp_path / "index")
 
 

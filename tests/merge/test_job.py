@@ -254,12 +254,12 @@ def test_models_of_two_shapes_are_refused_before_anything_is_begun(models, tmp_p
 def test_a_model_that_is_not_there_is_named(models, tmp_path, which) -> None:
     broken = list(models)
     broken[which] = tmp_path / "nothing"
-    with pytest.raises(ArtifactError, match="nothing does not exist"):
+    with pytest.raises(ArtifactError, match="/nothing "):
         run((broken[0], broken[1]), tmp_path / "out", alpha=0.5)
 
 
 def test_a_split_without_pairs_chooses_nothing(models, corpus, tmp_path) -> None:
-    with pytest.raises(ArtifactError, match="has no test pairs"):
+    with pytest.raises(ArtifactError, match=r"corpus.* test "):
         run(models, tmp_path / "out", alphas=[0, 1], corpus=str(corpus), split="test")
 
 

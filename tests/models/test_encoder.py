@@ -155,7 +155,7 @@ def test_an_unusable_image_is_named_with_its_reason(data, reason):
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path):
-    with pytest.raises(ArtifactError, match="not a model"):
+    with pytest.raises(ArtifactError, match=r"open_clip_config\.json"):
         encoder.load(str(tmp_path))
 
 
@@ -169,7 +169,7 @@ def test_a_model_in_a_bucket_embeds_as_the_one_on_disk(tmp_path, bucket, bucket_
     file = f"{bucket_uri}/some/model/open_clip_model.safetensors"
     onward = native(image_weights=file).model.visual.conv1.weight
     assert torch.equal(onward, here.model.visual.conv1.weight)
-    with pytest.raises(ArtifactError, match="not a model"):
+    with pytest.raises(ArtifactError, match=r"open_clip_config\.json"):
         encoder.load(f"{bucket_uri}/nothing")
 
 
@@ -213,7 +213,7 @@ def test_a_preparation_needs_no_weights_and_travels(tmp_path):
         assert [t.dtype for t in tokens] == [np.int32] * 3
         np.testing.assert_array_equal(whole.embed_tokens(tokens), whole.embed_texts(CAPTIONS))
         assert alone.image_size == 48
-    with pytest.raises(ArtifactError, match="not a model"):
+    with pytest.raises(ArtifactError, match=r"open_clip_config\.json"):
         encoder.load_preparation(str(tmp_path))
 
 

@@ -116,22 +116,22 @@ def test_a_sigmoid_model_has_a_bias():
     ("settings", "reason"),
     [
         ({"architecture": "ViT-Q-7"}, "ViT-Q-7"),
-        ({"architecture": "coca_ViT-B-32"}, "third tower"),
-        ({"architecture": "ViT-B-16-SigLIP"}, "mode or settings"),
+        ({"architecture": "coca_ViT-B-32"}, "coca_ViT-B-32"),
+        ({"architecture": "ViT-B-16-SigLIP"}, "text_cfg: "),
         ({"architecture": "ViT-B-16", "weights": "openai"}, "quick_gelu=True"),
-        ({"architecture": "RN50", "patch_dropout": 0.5}, "no patches"),
+        ({"architecture": "RN50", "patch_dropout": 0.5}, "patch_dropout: "),
         (
             {"vision_cfg": {"timm_model_name": "vit_base_patch16_224"}, "image_size": 96},
-            "reads 224 px",
+            "224 px",
         ),
-        ({"vision_cfg": {"timm_model_name": "vit_of_nobody"}}, "cannot build"),
-        ({"vision_cfg": {**VISION, "image_size": [48, 32]}}, "one number"),
+        ({"vision_cfg": {"timm_model_name": "vit_of_nobody"}}, "vit_of_nobody"),
+        ({"vision_cfg": {**VISION, "image_size": [48, 32]}}, r"image_size .*48, 32"),
         ({"text_cfg": {**TEXT, "pool_type": "last"}}, "padded"),
         ({"text_cfg": {**TEXT, "no_causal_mask": True}}, "padded"),
         ({"text_transformer": {"model_type": "bert"}}, "hf_model_name"),
-        ({"text_cfg": {"hf_model_name": PUBMEDBERT}, "context_length": 600}, "reads 512 tokens"),
+        ({"text_cfg": {"hf_model_name": PUBMEDBERT}, "context_length": 600}, r"\b512\b"),
         ({"text_cfg": {"hf_model_name": "x"}, "text_transformer": {"model_type": "gpt2"}}, "gpt2"),
-        ({"text_cfg": {}}, "give an architecture"),
+        ({"text_cfg": {}}, "architecture.*embed_dim, vision_cfg.*text_cfg"),
         ({"patch_dropout": 1}, "patch_dropout"),
     ],
 )
@@ -149,7 +149,7 @@ def test_roberta_reads_two_tokens_fewer_than_it_has_positions():
     shape = {"model_type": "roberta", "max_position_embeddings": 42, "pad_token_id": 1}
     settings = {"text_cfg": {"hf_model_name": "x"}, "text_transformer": shape}
     assert describe(**settings, context_length=40).context_length == 40
-    with pytest.raises(ConfigError, match="reads 40 tokens"):
+    with pytest.raises(ConfigError, match=r"\b40\b"):
         describe(**settings, context_length=41)
 
 
@@ -167,8 +167,8 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path):
     shape = {"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2}
     shape |= {"num_hidden_layers": 1, "intermediate_size": 8}
     for changes, reason in (
-        ({"vocab_size": 99}, "100 tokens, the text tower embeddings for 99"),
-        ({"vocab_size": 100, "pad_token_id": 1}, "pads with 0, the text tower takes 1"),
+        ({"vocab_size": 99}, r"\b100 .* 99\b"),
+        ({"vocab_size": 100, "pad_token_id": 1}, r" 0, .* 1\b"),
     ):
         settings = {
             **{"embed_dim": 24, "vision_cfg": VISION, "text_cfg": {"hf_model_name": "x"}},

@@ -232,9 +232,7 @@ def test_a_projection_that_a_backbone_cannot_have_may_be_missing(tmp_path):
 def test_files_with_a_strange_prefix_are_refused(tmp_path, vocabulary):
     state = {f"encoder_q.{k}": v for k, v in build(seed=2).visual.state_dict().items()}
     path = write(state, tmp_path / "moco.pt")
-    with pytest.raises(
-        ArtifactError, match=r"(?s)only 0 of the \d+ tensors.*not used: encoder_q"
-    ) as said:
+    with pytest.raises(ArtifactError, match=r"(?s) 0 of .*encoder_q") as said:
         build(image_weights=path)
     assert "class_embedding" in str(said.value)
     with pytest.raises(ArtifactError, match="only 0"):
@@ -259,13 +257,13 @@ def test_one_large_tensor_missing_is_an_error(tmp_path, vocabulary):
 
 def test_tensors_of_another_shape_are_an_error(tmp_path):
     wider = build(vision_cfg={**VISION, "width": 96}).visual.state_dict()
-    with pytest.raises(ArtifactError, match=r"conv1.weight \[96, 3, 16, 16\] instead of \[64"):
+    with pytest.raises(ArtifactError, match=r"conv1\.weight \[96, 3, 16, 16\].* \[64"):
         build(image_weights=write(wider, tmp_path / "wide.pt"))
 
 
 def test_a_deeper_model_is_not_a_whole_models_weights(tmp_path):
     deeper = build(vision_cfg={**VISION, "layers": 4})
-    with pytest.raises(ArtifactError, match="another model"):
+    with pytest.raises(ArtifactError, match=r"deep\.pt"):
         build(weights=write(deeper.state_dict(), tmp_path / "deep.pt"))
 
 
@@ -288,7 +286,7 @@ class Runs:
 def test_a_file_that_would_run_code_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({"state_dict": Runs()}, tmp_path / "bad.bin")
-    with pytest.raises(ArtifactError, match="nothing but tensors"):
+    with pytest.raises(ArtifactError, match=r"bad\.bin"):
         build(weights=str(tmp_path / "bad.bin"))
     assert not (tmp_path / "it_ran").exists()
 
@@ -313,7 +311,9 @@ def test_published_weights_are_compared_with_their_checksum(tmp_path):
         changed[int(place * len(whole))] ^= 1
         path.write_bytes(changed)
         for source in (path, tmp_path):
-            with pytest.raises(ArtifactError, match=r"open_clip_model\.safetensors is corrupt"):
+            with pytest.raises(
+                ArtifactError, match=r"open_clip_model\.safetensors .*SHA-256.*manifest\.json"
+            ):
                 build(weights=str(source))
     # Of somebody else's: nothing is known of it.
     (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
@@ -324,10 +324,10 @@ def test_published_weights_are_compared_with_their_checksum(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "source", "reason"),
     [
-        ("weights", "nowhere", "no file or folder"),
-        ("image_weights", "/no/such/file.pt", "no file or folder"),
-        ("text_weights", "./folder", "no file or folder"),
-        ("weights", "empty", "no weights under a known name"),
+        ("weights", "nowhere", "nowhere"),
+        ("image_weights", "/no/such/file.pt", "/no/such/file.pt"),
+        ("text_weights", "./folder", "./folder"),
+        ("weights", "empty", r"\.safetensors"),
         ("weights", "openai_typo", "laion2b_s32b_b82k"),
     ],
 )
@@ -354,17 +354,17 @@ def test_weights_in_a_bucket_are_looked_for(bucket_uri):
     weight_files.check_existence(f"{bucket_uri}/model/a.safetensors")
     weight_files.check_existence(f"{bucket_uri}/model")
     for missing in (f"{bucket_uri}/model/b.safetensors", f"{bucket_uri}/other"):
-        with pytest.raises(ArtifactError, match="does not exist"):
+        with pytest.raises(ArtifactError, match=missing):
             weight_files.check_existence(missing)
 
 
 def test_names_that_stand_for_nothing_say_what_was_tried(tmp_path):
-    with pytest.raises(ArtifactError, match="no file or folder"):
+    with pytest.raises(ArtifactError, match=r"absent\.pt"):
         build(weights=str(tmp_path / "absent.pt"))
-    with pytest.raises(ArtifactError, match=r"no tag of open_clip for RN50 \(openai"):
+    with pytest.raises(ArtifactError, match=r"'?opnai'? .*RN50 \(openai"):
         weight_files.read("opnai", architecture="RN50")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ArtifactError, match="no weights"):
+    with pytest.raises(ArtifactError, match=r"empty .*\.safetensors"):
         build(weights=str(tmp_path / "empty"))
 
 
@@ -412,5 +412,5 @@ def settings_of_release(folder):
 
 
 def test_a_misspelt_tower_setting_is_named():
-    with pytest.raises(ConfigError, match="vision_cfg is not valid"):
+    with pytest.raises(ConfigError, match=r"vision_cfg.*\n  witdh"):
         build(vision_cfg={**VISION, "witdh": 3})

@@ -308,19 +308,19 @@ def test_every_assumption_is_used_and_says_where_it_is_from() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"train__gpus": 0}, "at least 1 is needed"),
-        ({"train__count": 0}, "at least 1 machine"),
-        ({"train__gpus": 9}, "raise count"),
-        ({"train__instance": "p9.48xlarge"}, "choose from p4d.24xlarge"),
-        ({"train__instance": "p5e.48xlarge"}, "set buy=block"),
-        ({"cpu__buy": "block"}, "no price is known"),
-        ({"corpus__articles": 0}, "articles must be positive"),
-        ({"serve__queries_per_s": 0}, "queries_per_s must be positive"),
-        ({"jobs": ["harvest", "sing"]}, "choose from harvest"),
+        ({"train__gpus": 0}, "gpus: .* 1"),
+        ({"train__count": 0}, "count: .* 1"),
+        ({"train__gpus": 9}, "gpus: .* 9.* count"),
+        ({"train__instance": "p9.48xlarge"}, "p4d.24xlarge"),
+        ({"train__instance": "p5e.48xlarge"}, "p5e.48xlarge.*buy=block"),
+        ({"cpu__buy": "block"}, "buy=block"),
+        ({"corpus__articles": 0}, r"articles .* 0\b"),
+        ({"serve__queries_per_s": 0}, "queries_per_s"),
+        ({"jobs": ["harvest", "sing"]}, "harvest.*sing"),
         ({"trian": 1}, "trian"),
-        ({"assume": {"utilization": 1}}, "there is no 'utilization'"),
-        ({"assume": {"utilisation": -1}}, "expected 0 < low"),
-        ({"assume": {"utilisation": [1, 0.5, 2]}}, "expected 0 < low"),
+        ({"assume": {"utilization": 1}}, "'utilization'"),
+        ({"assume": {"utilisation": -1}}, "utilisation.*0 < low"),
+        ({"assume": {"utilisation": [1, 0.5, 2]}}, "utilisation.*0 < low"),
     ],
 )
 def test_nonsense_is_refused_with_what_to_do(changes, says) -> None:
@@ -331,7 +331,7 @@ def test_nonsense_is_refused_with_what_to_do(changes, says) -> None:
 def test_a_batch_larger_than_the_corpus_and_an_unknown_recipe_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"batch\.pairs"):
         planner(plan(corpus__articles=10)).pretrain()
-    with pytest.raises(ConfigError, match="choose from biomedclip"):
+    with pytest.raises(ConfigError, match=r"biomedclip.*'gpt'"):
         planner(plan(pretrain__recipe="gpt")).pretrain()
 
 
@@ -340,5 +340,5 @@ def test_a_model_that_does_not_fit_is_refused(monkeypatch) -> None:
     run = planner(config).training()
     full = Planner(config, mid(config))
     monkeypatch.setattr(full, "training", lambda: replace(run, hours=float("inf")))
-    with pytest.raises(ConfigError, match="does not fit"):
+    with pytest.raises(ConfigError, match=r"train\.instance.*checkpoint_activations=true"):
         full.pretrain()

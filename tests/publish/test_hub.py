@@ -120,7 +120,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(hub: Hub, folder: Folde
 
 def test_an_upload_that_failed_goes_on_with_what_is_left(hub: Hub, folder: Folder) -> None:
     hub.faults += [("POST .*/commit/", 403)]
-    with pytest.raises(StorageError, match="right to write to this repository"):
+    with pytest.raises(StorageError, match=rf"{REPO}.* 403 "):
         send(folder)
     assert hub.count("PUT") == 3
     send(folder)
@@ -129,21 +129,12 @@ def test_an_upload_that_failed_goes_on_with_what_is_left(hub: Hub, folder: Folde
 
 
 @pytest.mark.parametrize(
-    ("status", "meaning"),
-    [
-        (402, "look at the plan and storage"),
-        (403, "right to write"),
-        (404, "no such repository"),
-        (409, "somebody else changes"),
-        (500, "does not serve"),
-        (418, "the hub refuses"),
-    ],
+    "status",
+    [402, 403, 404, 409, 500, 418],
 )
-def test_what_the_hub_answers_is_said_in_words(
-    hub: Hub, folder: Folder, status: int, meaning: str
-) -> None:
+def test_what_the_hub_answers_is_told(hub: Hub, folder: Folder, status: int) -> None:
     hub.faults += [("commit", status)] * 4
-    with pytest.raises(StorageError, match=meaning) as raised:
+    with pytest.raises(StorageError, match=rf"{REPO}.* {status} ") as raised:
         send(folder)
     assert TOKEN not in str(raised.value)
 
@@ -157,7 +148,7 @@ def test_a_wrong_token_is_said(hub: Hub, folder: Folder, monkeypatch: pytest.Mon
 
 def test_no_network_is_said(hub: Hub, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(StorageError, match="look at the network, and at HF_ENDPOINT"):
+    with pytest.raises(StorageError, match="HF_ENDPOINT"):
         Repository("ann/figures", "dataset", wait_s=0.01).is_private()
 
 
@@ -170,5 +161,5 @@ def test_what_arrived_otherwise_is_an_error(
     def spoil(*_: int) -> None:
         hub.repo(REPO).files["train/1.tar"] = b"y" * 5_000
 
-    with pytest.raises(StorageError, match=r"1 files are not there as they were sent \(train/1"):
+    with pytest.raises(StorageError, match=r"\b1 .*\(train/1\.tar"):
         upload(repository, folder, files(folder), {}, PATTERNS, sent=spoil)

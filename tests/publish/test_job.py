@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -106,7 +107,7 @@ def test_a_public_upload_is_refused_by_number_and_licence(corpus: Path, hub: Hub
 
 def test_a_public_repository_that_is_there_counts_as_public(corpus: Path, hub: Hub) -> None:
     hub.repos[REPO] = Repo(private=False)
-    with pytest.raises(ArtifactError, match="may not be given on in public"):
+    with pytest.raises(ArtifactError, match=r"\b3 of \d+ rows"):
         run(corpus)
     assert hub.repo(REPO).files == {}
 
@@ -115,7 +116,7 @@ def test_nothing_is_sent_to_a_repository_that_was_made_public_unasked(
     corpus: Path, hub: Hub
 ) -> None:
     hub.makes_public = True
-    with pytest.raises(ArtifactError, match="was made public, not as asked"):
+    with pytest.raises(ArtifactError, match=f"{REPO}.* public"):
         run(corpus)
     assert hub.repo(REPO).files == {}
 
@@ -188,7 +189,7 @@ def test_killed_while_it_copies_and_cut_off_while_it_sends_it_goes_on(
     hub.requests.clear()
     hub.large.clear()
     hub.faults += [("POST .*/commit/", 403)]
-    with pytest.raises(StorageError, match="the same command resumes"):
+    with pytest.raises(StorageError, match=f"{REPO}.* 403 "):
         run(corpus, **asked, out=str(out))
     assert hub.count("PUT") == len(hub.large) > 0
     assert hub.repo(REPO).files == {}
@@ -292,26 +293,26 @@ def test_a_dry_run_tells_and_asks_nobody(corpus: Path, hub: Hub) -> None:
     said = estimate(configs.build(PublishConfig, values))
     count = len(index(corpus))
     assert f"{count}: {count - 1} commercial, 1 noncommercial" in said
-    assert "3 may not be given on in public" in said
+    assert re.search(r"held back +3\b", said)
     assert hub.url in said
     assert "refused" in said
     assert hub.requests == []
 
 
 def test_an_index_and_unfinished_folders_do_not_go(tmp_path: Path, hub: Hub) -> None:
-    with pytest.raises(ArtifactError, match="has no manifest"):
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
         run(tmp_path)
     (tmp_path / "manifest.json").write_text(
         json.dumps({"kind": "index", "config": {}, "counts": {}, "inputs": []})
     )
-    with pytest.raises(ArtifactError, match="publish these"):
+    with pytest.raises(ArtifactError, match="index"):
         run(tmp_path)
 
 
 def test_a_manifest_with_a_credential_does_not_go(tmp_path: Path, hub: Hub) -> None:
     about = {"kind": "model", "config": {"corpus": "s3://key:secret@bucket/corpus"}}
     (tmp_path / "manifest.json").write_text(json.dumps({**about, "counts": {}, "inputs": []}))
-    with pytest.raises(ArtifactError, match="holds a credential"):
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
         run(tmp_path)
     assert hub.repos == {}
 

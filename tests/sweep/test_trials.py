@@ -47,22 +47,22 @@ def test_a_change_of_the_base_holds_for_all_and_leaves_the_rest(corpus: str) -> 
 
 
 def test_a_value_that_pretrain_refuses_is_told_with_its_trial(corpus: str) -> None:
-    with pytest.raises(ConfigError, match=r"trial 01-pairs-128-seed-0: .*takes 128 pairs, but"):
+    with pytest.raises(ConfigError, match=r"trial 01-pairs-128-seed-0: batch\.pairs: .* 128 "):
         trials_of(config(corpus, grid={"batch.pairs": [16, 128]}))
     with pytest.raises(ConfigError, match=r"trial 00-pears-1-seed-0: (?s:.*)batch\.pears"):
         trials_of(config(corpus, grid={"batch.pears": [1]}))
-    with pytest.raises(ConfigError, match=r"grid\.batch\.pairs: give a list"):
+    with pytest.raises(ConfigError, match=r"grid\.batch\.pairs: .*16"):
         trials_of(config(corpus, **{"grid.batch.pairs": 16}))
 
 
 def test_a_recipe_does_not_replace_rows_that_are_recipes(corpus: str) -> None:
     rows = [{"recipe": "biomedclip"}]
-    with pytest.raises(ConfigError, match=r"rows of this space are recipes of their own"):
+    with pytest.raises(ConfigError, match=r"base\.recipe: .*biomedclip.*base\.NAME=VALUE"):
         trials_of(config(corpus, settings=rows))
 
 
 def test_a_corpus_without_val_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"1 pairs in val: trials are compared by them"):
+    with pytest.raises(ConfigError, match=r"corpus has 1 .* val\b"):
         trials_of(config(index_only(tmp_path / "corpus", [10] * 64, val=1)))
 
 
@@ -77,10 +77,10 @@ def test_a_corpus_of_a_trial_is_looked_at_like_that_of_the_sweep(
 
     (tmp_path / "empty").mkdir()
     for nothing in ("empty", "absent"):
-        with pytest.raises(ArtifactError, match=rf"trial \S+: .*{nothing} has no manifest\.json"):
+        with pytest.raises(ArtifactError, match=rf"trial \S+: .*{nothing} .*manifest\.json"):
             trials_of(changed(str(tmp_path / nothing)))
     few = index_only(tmp_path / "few", [10] * 64, val=1)
-    with pytest.raises(ConfigError, match=r"trial \S+: .*few has 1 pairs in val"):
+    with pytest.raises(ConfigError, match=r"trial \S+: .*few has 1 .* val\b"):
         trials_of(changed(few))
     small = {"image": {"short_side_px": 32}}
     with pytest.raises(ConfigError, match=r"trial \S+: .*32 px"):
@@ -99,7 +99,7 @@ def test_trials_have_no_folder_of_their_own_choice(where: str, corpus: str) -> N
     changes = {where: ["a", "b"] if where == "grid.out" else "a"}
     if where == "settings":
         changes = {"settings": [{"changes": {"out": "a"}}]}
-    with pytest.raises(ConfigError, match="out cannot be set for trials"):
+    with pytest.raises(ConfigError, match=r"trial \S+: out "):
         trials_of(config(corpus, **changes))
 
 

@@ -124,7 +124,7 @@ def test_a_begun_folder_is_gone_on_with(garden: Callable, tmp_path: Path) -> Non
 
 
 def test_a_step_can_be_left_out_if_what_it_publishes_is_elsewhere(garden: Callable) -> None:
-    with pytest.raises(ConfigError, match=r"leaf reads what root publishes.*leaf\.seed=DIR"):
+    with pytest.raises(ConfigError, match=r"leaf .*root .*leaf\.seed=DIR"):
         links(GARDEN, garden(root__recipe=None))
     found = links(GARDEN, garden(root__recipe=None, leaf__seed="s3://roots"))
     assert [link.step.name for link in found] == ["leaf", "fruit"]
@@ -134,12 +134,12 @@ def test_a_step_can_be_left_out_if_what_it_publishes_is_elsewhere(garden: Callab
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"branch__water": 1}, r"nothing called 'branch.water'.*root\.…"),
-        ({"folder": ""}, "folder is required"),
-        ({"name": "a/b"}, "part of the name"),
-        ({"root__recipe": "dry"}, "root has no recipe 'dry'; choose from plain, wet"),
-        ({"leaf__watr": 3}, r"leaf is not valid:\n  watr"),
-        ({name.replace(".", "__"): None for name in ALL}, "no step is asked for"),
+        ({"branch__water": 1}, r"'branch\.water'.*root\.…"),
+        ({"folder": ""}, "folder=DIR"),
+        ({"name": "a/b"}, "name .*a/b"),
+        ({"root__recipe": "dry"}, "root.*'dry'.*plain, wet"),
+        ({"leaf__watr": 3}, r"leaf.*\n  watr"),
+        ({name.replace(".", "__"): None for name in ALL}, r"STEP\.recipe=NAME"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_done(

@@ -98,7 +98,7 @@ def test_who_asks_for_time_is_given_it(server: Server, service: BucketClient) ->
 
 
 def test_more_than_is_believed_is_not_read(server: Server, service: BucketClient) -> None:
-    with pytest.raises(FileError, match="25600 bytes, over 25599"):
+    with pytest.raises(FileError, match=r"25600 .*25599"):
         get(service, max_bytes=25_599)
 
 
@@ -150,7 +150,7 @@ def test_the_bucket_is_found_at_an_endpoint_or_below_it(server: Server, below: s
     assert (
         bucket_url(server.url + below, "pmc-oa-opendata", limiter, patience) == server.url + below
     )
-    with pytest.raises(SourceError, match="cannot be listed"):
+    with pytest.raises(SourceError, match=r"/other/.*source\.endpoint"):
         bucket_url(f"{server.url}/other", "pmc-oa-opendata", limiter, patience)
 
 

@@ -34,9 +34,9 @@ def test_ids_of_a_list(tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("PMC20\n\n3 # a note\npmc20.2\n")
     assert numbers(Config(ids=str(tmp_path / "ids.txt"))) == [3, 20]
     (tmp_path / "ids.txt").write_text("PMC20\n10.1371/journal\n")
-    with pytest.raises(SourceError, match="line 2: expected a PMCID"):
+    with pytest.raises(SourceError, match=r"line 2: .*PMCID"):
         asked(Config(ids=str(tmp_path / "ids.txt")))
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match=r"absent\.txt"):
         asked(Config(ids=str(tmp_path / "absent.txt")))
 
 
@@ -47,7 +47,7 @@ def test_the_first_that_a_search_finds_in_one_request() -> None:
         found = numbers(config(service, search="lung", search_limit=3))
         assert found == [24_998, 24_999, 25_000]
         assert len(service.requests) == 1
-        with pytest.raises(SourceError, match="nothing is found in pmc"):
+        with pytest.raises(SourceError, match=r"source\.search: .*pmc.*cough"):
             asked(config(service, search="cough"))
 
 

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def test_the_newest_inventory_that_is_complete_is_taken() -> None:
             inventory.newest(service, where, "2026-09-09")
         for key in ("http://elsewhere/x.gz", "../x.gz", "inventory-reports/../x", "other/x.gz"):
             bucket.put(older, json.dumps({"files": [{"key": key}]}).encode())
-            with pytest.raises(SourceError, match="not of the inventory"):
+            with pytest.raises(SourceError, match=re.escape(key)):
                 inventory.newest(service, where)
         for data in (b"[]", b"{", b'{"files": 3}', b'{"files": []}', b"[" * 10**5):
             bucket.put(older, data)

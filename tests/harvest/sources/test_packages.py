@@ -57,7 +57,7 @@ def test_what_we_published_is_no_source_of_packages(where: str, tmp_path: Path) 
     tar(corpus / "train" / "00000.tar", {"a.txt": b"A caption."}, "w")
     assert len(read(tmp_path)) == 2
     Draft(str(corpus)).publish(Manifest(kind="corpus", config={}, counts={}))
-    with pytest.raises(SourceError, match="holds corpus that biovl published"):
+    with pytest.raises(SourceError, match=r"source\.path: .* corpus "):
         list(build(Config(path=str(tmp_path))).addresses())
 
 
@@ -533,7 +533,7 @@ def test_xml_and_media_over_the_limit(tmp_path: Path) -> None:
     (folder / "f.tif").write_bytes(bytes(1_100_000))
     source = build(Config(path=str(folder), max_file_mb=1))
     (package,) = [p for address in source.addresses() for p in source.read(address)]
-    with pytest.raises(OSError, match=r"file too large: f\.tif has 1 MB, over 1"):
+    with pytest.raises(OSError, match=r"file too large: f\.tif .*1 MB"):
         package.read("f.tif")
 
 
@@ -692,10 +692,10 @@ def test_what_vanished_after_listing_is_a_row(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_not_there_or_empty(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="nothing at"):
+    with pytest.raises(SourceError, match=r"source\.path: .*absent"):
         list(build(Config(path=str(tmp_path / "absent"))).addresses())
     assert list(build(Config(path=str(tmp_path))).addresses()) == []
-    with pytest.raises(ValueError, match="max_xml_mb must be positive"):
+    with pytest.raises(ValueError, match="max_xml_mb"):
         Config(path=str(tmp_path), max_xml_mb=0)
 
 

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,37 +74,37 @@ def test_an_image_path_that_leaves_the_folder_finds_nothing(tmp_path: Path, path
     (tmp_path / "in" / "t.jsonl").write_text(json.dumps({"image": path, "caption": "c"}))
     (package,) = read(tmp_path / "in" / "t.jsonl")
     assert package.files == {}
-    with pytest.raises(OSError, match="is not among"):
+    with pytest.raises(OSError, match=re.escape(path)):
         package.read(path)
 
 
 def test_columns_can_have_other_names_and_missing_ones_are_named(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("file,text\na.png,One\n")
-    with pytest.raises(SourceError, match="no column image, caption; it has file, text"):
+    with pytest.raises(SourceError, match=r"image, caption.*file, text"):
         read(path)
     (package,) = read(path, columns={"image": "file", "caption": "text"})
     assert package.content is not None
     assert package.content.figures[0].caption == "One"
-    with pytest.raises(SourceError, match="no column captoin"):
+    with pytest.raises(SourceError, match=r"captoin.*caption"):
         read(path, columns={"captoin": "text"})
 
 
 @pytest.mark.parametrize("content", ["", f"{HEADER}\n"])
 def test_an_empty_table_is_an_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "t.csv").write_text(content)
-    with pytest.raises(SourceError, match="no rows"):
+    with pytest.raises(SourceError, match=r"source\.path: .*t\.csv"):
         read(tmp_path / "t.csv")
 
 
 def test_a_table_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match=r"absent\.csv"):
         read(tmp_path / "absent.csv")
     (tmp_path / "t.jsonl").write_text("{nonsense")
     with pytest.raises(SourceError, match="line 1"):
         read(tmp_path / "t.jsonl")
     (tmp_path / "t.csv").write_bytes(b"image,caption\n\xff\xfe,x\n")
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match="0xff"):
         read(tmp_path / "t.csv")
 
 
@@ -232,13 +233,13 @@ def test_names_differ_where_articles_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xlsx", b"PK", "is not a .csv"),
-        ("t.csv", b"image,image,caption\na,b,c\n", "more than one column image"),
-        ("t.csv", b"image/caption\na/b\n", "it has image/caption"),
-        ("t.csv", b'image,caption\na,"' + b"x" * 100_000_001, "field larger"),
-        ("t.parquet", b"PAR1", "cannot be read"),
-        ("t.jsonl", b'{"image": {"bytes": ""}, "caption": ""}', "image holds dict, not text"),
-        ("t.jsonl", b"[1]", "expected an object"),
+        ("t.xlsx", b"PK", r"t\.xlsx.*\.csv"),
+        ("t.csv", b"image,image,caption\na,b,c\n", "t.csv.* column image"),
+        ("t.csv", b"image/caption\na/b\n", "image/caption"),
+        ("t.csv", b'image,caption\na,"' + b"x" * 100_000_001, "field"),
+        ("t.parquet", b"PAR1", r"t\.parquet"),
+        ("t.jsonl", b'{"image": {"bytes": ""}, "caption": ""}', "image .*dict"),
+        ("t.jsonl", b"[1]", r"line 1: .*\[1\]"),
     ],
 )
 def test_what_is_no_table_is_an_error(
@@ -251,7 +252,7 @@ def test_what_is_no_table_is_an_error(
 
 def test_a_folder_of_images_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,caption\na.png,One\n")
-    with pytest.raises(SourceError, match=r"source\.images: there is no folder .*absent"):
+    with pytest.raises(SourceError, match=r"source\.images: .*absent"):
         read(tmp_path / "t.csv", images=str(tmp_path / "absent"))
 
 
@@ -265,9 +266,9 @@ def test_a_table_in_a_bucket(bucket: Callable[[str, bytes], None], bucket_uri: s
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"sources/table is not valid:\n  colour"):
+    with pytest.raises(ConfigError, match=r"sources/table.*\n  colour: "):
         make("harvest.sources", Plugin("table", {"path": "x", "colour": "red"}))
-    with pytest.raises(ConfigError, match="choose from packages, pmc_open_data, table"):
+    with pytest.raises(ConfigError, match=r"pubmed.*packages, pmc_open_data, table"):
         make("harvest.sources", Plugin("pubmed"))
 
 

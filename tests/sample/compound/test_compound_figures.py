@@ -69,5 +69,5 @@ def test_strata_are_what_they_are_called(figures):
 
 
 def test_an_unknown_stratum_is_refused():
-    with pytest.raises(ConfigError, match="there is no stratum 'foggy'"):
+    with pytest.raises(ConfigError, match="'foggy'"):
         make_compound(0, "foggy")

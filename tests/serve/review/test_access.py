@@ -173,7 +173,7 @@ def test_votes_are_exported_and_imported_from_the_command_line(
         ({"concepts": "nowhere"}, "nowhere"),
         ({"votes_per_cluster": "0"}, "votes_per_cluster"),
         ({"surprise": "1"}, "surprise"),
-        ({"database": "nonsense"}, "no URL of SQLAlchemy"),
+        ({"database": "nonsense"}, "database"),
         ({"reviewers_file": "nowhere.yaml"}, "reviewers_file"),
         ({"taxonomy": "nowhere.yaml"}, "nowhere.yaml"),
         ({"ties": "nowhere.csv"}, "nowhere.csv"),

@@ -142,10 +142,10 @@ def test_a_write_that_fails_leaves_nothing_half_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("nonsense", "no URL of a database"),
-        ("sqlite://", "in memory"),
-        ("sqlite:////nowhere/at/all.db", "cannot be opened"),
-        ("nosuch://user:secret@host/db", "cannot be used"),
+        ("nonsense", "database"),
+        ("sqlite://", "memory"),
+        ("sqlite:////nowhere/at/all.db", "/nowhere/at/all.db"),
+        ("nosuch://user:secret@host/db", "nosuch"),
     ],
 )
 def test_a_database_that_cannot_be_is_told_without_its_password(url: str, said: str) -> None:
@@ -159,5 +159,5 @@ def test_a_database_of_another_version_is_left_alone(tmp_path: Path) -> None:
     Database(url).close()
     with sqlite3.connect(tmp_path / "review.db") as connection:
         connection.execute("UPDATE about SET value = '7'")
-    with pytest.raises(ConfigError, match="of version 7, expected 1"):
+    with pytest.raises(ConfigError, match=r"review\.db .* 7, expected 1"):
         Database(url)

@@ -527,7 +527,7 @@ def test_every_wrong_setting_is_named() -> None:
         build({"limits.k_max": "many", "limit.k_max": 5})
     lines = str(caught.value).splitlines()
     assert len(lines) == 4
-    assert "  model: Field required" in lines
+    assert any(line.startswith("  model: ") for line in lines)
     assert any(line.startswith("  limits.k_max: ") and "'many'" in line for line in lines)
     assert any(line.startswith("  limit: Extra inputs") for line in lines)
 
@@ -551,6 +551,6 @@ def test_without_keys_the_service_is_for_its_own_machine(host: str, is_allowed: 
     if is_allowed:
         check_bound(Auth(), host)
     else:
-        with pytest.raises(ConfigError, match=rf"Serve listens on {host} and auth\.keys_file"):
+        with pytest.raises(ConfigError, match=rf" {host} .*auth\.keys_file"):
             check_bound(Auth(), host)
     check_bound(Auth(keys_file="keys.yaml"), host)

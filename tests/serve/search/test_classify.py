@@ -1,6 +1,7 @@
 """POST /v1/classify: probabilities by their definition, and what is refused."""
 
 import base64
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -139,7 +140,7 @@ def test_a_template_may_hold_other_braces() -> None:
 
 @pytest.mark.parametrize("template", ["no place", "{} and {}", "{0}"])
 def test_a_template_without_its_one_place_is_refused(client: TestClient, template: str) -> None:
-    with pytest.raises(ValueError, match="exactly one"):
+    with pytest.raises(ValueError, match=re.escape(template)):
         filled(template, "x")
     body = {"image": image_of("red", "ring"), "classes": ["a", "b"], "templates": [template]}
     response = client.post("/v1/classify", json=body)

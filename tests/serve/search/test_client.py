@@ -89,7 +89,7 @@ def test_a_thumbnail_that_comes_instead_of_an_image_is_no_surprise() -> None:
         listening(make_app(Thumbnails())) as port,
         Client(f"http://127.0.0.1:{port}") as client,
     ):
-        with pytest.warns(UserWarning, match="PMC1000_F1.*thumbnail"):
+        with pytest.warns(UserWarning, match=r"PMC1000_F1.*thumbnail"):
             instead = client.image("PMC1000_F1")
         assert instead == client.image("PMC1000_F1", thumbnail=True)
 

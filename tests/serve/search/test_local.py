@@ -116,7 +116,7 @@ def test_what_is_no_usable_image_is_named_with_its_number(
         with pytest.raises(Problem) as caught:
             await engine.prepare([a_picture(), data])
         assert caught.value.status == status
-        assert "image 1 (counted from 0)" in caught.value.detail
+        assert "image 1 " in caught.value.detail
         assert reason in caught.value.detail
         assert caught.value.errors[0]["loc"] == ["images", 1]
 
@@ -142,7 +142,7 @@ def test_without_an_index_there_is_nothing_to_search(model: Path) -> None:
     async def test(engine: LocalEngine) -> None:
         vector_D = (await engine.embed_texts(["liver"])).rows_ND[0]
         for ask in (engine.search(Query(parts=(QueryPart(vector_D=vector_D),))), engine.facets()):
-            with pytest.raises(Problem, match="no index") as caught:
+            with pytest.raises(Problem, match="index=DIR") as caught:
                 await ask
             assert caught.value.status == 503
         assert (await engine.about())["index"] is None
@@ -170,7 +170,7 @@ def test_figures_are_found_by_the_vectors_of_the_model(model: Path, tmp_path: Pa
             "image/jpeg",
         )
         for ask in (engine.image("nowhere", "full"), engine.search(of_figure("nowhere"))):
-            with pytest.raises(Problem, match="there is no figure nowhere") as caught:
+            with pytest.raises(Problem, match="figure nowhere") as caught:
                 await ask
             assert caught.value.status == 404
         with pytest.raises(Problem) as stale:
@@ -191,7 +191,7 @@ def test_where_the_corpus_is_missing_thumbnails_are_sent_and_readyz_says_so(
         about = await engine.about()
         assert about["ready"]
         (warning,) = about["warnings"]
-        assert "full images are unavailable" in warning
+        assert "setting corpus" in warning
         assert str(corpus) in warning
         image = await engine.image("pictures_7", "full")
         assert image.size == "thumbnail"
@@ -221,7 +221,7 @@ def test_a_model_and_its_index_are_exchanged_together(model: Path, tmp_path: Pat
             found = await engine.search(query, model_version=text.model_version)
             assert found.model_version == text.model_version
             assert all(hit.figure_id.startswith(f"{index}_") for hit in found.hits)
-        with pytest.raises(Problem, match="is an index of the model"):
+        with pytest.raises(Problem, match=str(first)):
             await engine.reload(index=str(first))
 
     run(model, test, index=str(first))

@@ -145,7 +145,7 @@ def test_a_folder_that_is_none_leaves_what_is_served(first: Path, tmp_path: Path
     async def test() -> None:
         replica = holder(LocalCoordinator())
         await replica.start(str(first), None)
-        with pytest.raises(Problem, match=r"nowhere has no manifest\.json"):
+        with pytest.raises(Problem, match=r"nowhere .*manifest\.json"):
             await replica.reload(str(tmp_path / "nowhere"), None)
         assert served(replica) == version(first)
         await replica.close()
@@ -159,7 +159,7 @@ def test_weights_that_are_damaged_leave_what_is_served(first: Path, second: Path
         await replica.start(str(first), None)
         weights = second / "open_clip_model.safetensors"
         weights.write_bytes(weights.read_bytes()[:1000])
-        with pytest.raises(Problem, match="cannot be read as weights"):
+        with pytest.raises(Problem, match=r"open_clip_model\.safetensors"):
             await replica.reload(str(second), None)
         assert served(replica) == version(first)
         await replica.close()
@@ -181,7 +181,7 @@ def test_after_failed_reloads_the_next_good_one_is_served_by_all(
         for replica in replicas:
             await replica.start(str(first), None)
         for number in range(failures):
-            with pytest.raises(Problem, match="cannot be read as weights"):
+            with pytest.raises(Problem, match=r"open_clip_model\.safetensors"):
                 await replicas[number % 3].reload(str(broken), None)
         # Each learns of it when it polls.
         while not all(replica.warnings() for replica in replicas):
@@ -189,7 +189,6 @@ def test_after_failed_reloads_the_next_good_one_is_served_by_all(
         assert {served(replica) for replica in replicas} == {version(first)}
         for replica in replicas:
             (warning,) = replica.warnings()
-            assert "reload failed" in warning
             assert str(broken) in warning
         await replicas[1].reload(str(second), None)
         assert {served(replica) for replica in replicas} == {version(second)}
@@ -210,7 +209,7 @@ def test_a_folder_that_was_repaired_in_place_can_be_reloaded(first: Path, second
         await one.start(str(first), None)
         await two.start(str(first), None)
         weights.write_bytes(b"")
-        with pytest.raises(Problem, match="cannot be read as weights"):
+        with pytest.raises(Problem, match=r"open_clip_model\.safetensors"):
             await one.reload(str(second), None)
         weights.write_bytes(whole)
         await two.reload(str(second), None)

@@ -180,15 +180,15 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_weights(
 @pytest.mark.parametrize(
     ("name", "damage", "says"),
     [
-        (WEIGHTS, lambda data: data[:-1], "differs from the published"),
-        (WEIGHTS, lambda data: None, "does not exist"),
-        (CONFIG, lambda data: data.replace(b"16", b"24"), "does not fit"),
-        (CONFIG, lambda data: b"[]", "not a detector's"),
+        (WEIGHTS, lambda data: data[:-1], WEIGHTS),
+        (WEIGHTS, lambda data: None, WEIGHTS),
+        (CONFIG, lambda data: data.replace(b"16", b"24"), f"{WEIGHTS}.*{CONFIG}"),
+        (CONFIG, lambda data: b"[]", CONFIG),
         (CONFIG, lambda data: data.replace(b"test_resnet", b"no_such"), "no_such"),
         (
             "manifest.json",
             lambda data: data.replace(b'"detector"', b'"model"'),
-            "expected detector",
+            "model, expected detector",
         ),
     ],
 )
@@ -205,13 +205,13 @@ def test_damaged_and_foreign_weights_are_refused(
 
 
 def test_backbones_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no backbone 'no_such'"):
+    with pytest.raises(ConfigError, match="'no_such'"):
         PanelNetwork(
             configs.build(DetectorConfig, {"design.backbone": "no_such", "out": "x"}).design
         )
-    with pytest.raises(ConfigError, match="multiple of 32"):
+    with pytest.raises(ConfigError, match=r"size_px.*32.*100"):
         configs.build(DetectorConfig, {"design.size_px": 100, "out": "x"})
-    with pytest.raises(ConfigError, match="strata must be some of"):
+    with pytest.raises(ConfigError, match=r"strata.*none such"):
         configs.build(DetectorConfig, {"drawing.strata": ["none such"], "out": "x"})
 
 
