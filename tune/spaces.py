@@ -9,7 +9,7 @@ Sources:
         15.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from biovl.core.config import REQUIRED, Recipe
@@ -27,25 +27,13 @@ def grid() -> SweepConfig:
 
 def context_length() -> SweepConfig:
     """BMC-LongCLIP, table 1, panel A: context of 77, 154, 512 tokens (on PMC's long captions)."""
-    columns = ("T2I R@1", "T2I R@5", "T2I R@10", "I2T R@1")
-    paper = {
-        77: (37.2, 59.8, 66.4, 42.5),
-        154: (44.2, 64.9, 72.5, 48.8),
-        512: (68.9, 84.3, 89.3, 71.2),
-    }
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
+    return _table(
+        ["context"],
+        ("", {"model.context_length": 77}, [77], 37.2, 59.8, 66.4, 42.5),
+        ("", {"model.context_length": 154}, [154], 44.2, 64.9, 72.5, 48.8),
+        ("", {"model.context_length": 512}, [512], 68.9, 84.3, 89.3, 71.2),
         base={"recipe": "bmc_longclip_512"},
-        settings=tuple(
-            Setting(
-                shown={"context": context},
-                changes={"model.context_length": context},
-                paper=dict(zip(columns, scores, strict=True)),
-            )
-            for context, scores in paper.items()
-        ),
-        columns=columns,
+        columns=("T2I R@1", "T2I R@5", "T2I R@10", "I2T R@1"),
         source="BMC-LongCLIP, table 1, panel A, batches of 8k, on its benchmark of 1,000 long "
         "captions of PMC articles of 2025; ours are pairs of val. Its CXR benchmark is MIMIC's.",
     )
@@ -53,14 +41,11 @@ def context_length() -> SweepConfig:
 
 def batch_size() -> SweepConfig:
     """BiomedCLIP, table 6: batches of 2k and 4k."""
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
+    return _table(
+        ["batch size"],
+        ("", {"batch.pairs": 2_048}, ["2k"], 79.69, 78.43),
+        ("", {"batch.pairs": 4_096}, ["4k"], 82.90, 81.86),
         base={"recipe": "biomedclip"},
-        settings=(
-            _row({"batch size": "2k"}, {"batch.pairs": 2_048}, _RECALL, (79.69, 78.43)),
-            _row({"batch size": "4k"}, {"batch.pairs": 4_096}, _RECALL, (82.90, 81.86)),
-        ),
         columns=_RECALL,
         source=_BIOMEDCLIP.format(6),
     )
@@ -81,16 +66,11 @@ def context_x_batch() -> SweepConfig:
 
 def batch_schedule() -> SweepConfig:
     """BiomedCLIP, table 7: 40 epochs with batches of 4k, or of 64k after the first 8."""
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
+    return _table(
+        ["batch size"],
+        ("", {}, ["4k → 4k"], 83.98, 82.71),
+        ("", {"batch.later": {"8": 65_536}}, ["4k → 64k"], 87.32, 86.66),
         base={"recipe": "biomedclip", "epochs": 40},
-        settings=(
-            _row({"batch size": "4k → 4k"}, {}, _RECALL, (83.98, 82.71)),
-            _row(
-                {"batch size": "4k → 64k"}, {"batch.later": {"8": 65_536}}, _RECALL, (87.32, 86.66)
-            ),
-        ),
         columns=_RECALL,
         source=_BIOMEDCLIP.format(7),
     )
@@ -98,126 +78,57 @@ def batch_schedule() -> SweepConfig:
 
 def text_encoder() -> SweepConfig:
     """BiomedCLIP, table 1: CLIP's text tower or PubMedBERT, 77 or 256 tokens, 8 epochs."""
-    rows = (
-        ("biomedclip_gpt", "GPT", "50k general domain", 77, (0.6626, 64.53, 63.56)),
-        (
-            *("biomedclip_context_77", "PubMedBERT", "30k domain specific", 77),
-            (0.5776, 69.03, 67.41),
-        ),
-        ("biomedclip", "PubMedBERT", "30k domain specific", 256, (0.4807, 73.50, 72.26)),
-    )
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
-        base={},
-        settings=tuple(
-            Setting(
-                shown={"text encoder": name, "vocab": vocab, "context length": context},
-                recipe=recipe,
-                changes={"epochs": 8},
-                paper=dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
-            )
-            for recipe, name, vocab, context, scores in rows
-        ),
+    epochs, bert = {"epochs": 8}, ("PubMedBERT", "30k domain specific")
+    return _table(
+        ["text encoder", "vocab", "context length"],
+        ("biomedclip_gpt", epochs, ["GPT", "50k general domain", 77], 0.6626, 64.53, 63.56),
+        ("biomedclip_context_77", epochs, [*bert, 77], 0.5776, 69.03, 67.41),
+        ("biomedclip", epochs, [*bert, 256], 0.4807, 73.50, 72.26),
         source=_BIOMEDCLIP.format(1),
     )
 
 
 def vit_size() -> SweepConfig:
     """BiomedCLIP, table 2: ViT-S, ViT-M and ViT-B, 8 epochs."""
-    rows = (
-        ("biomedclip_vit_s", "ViT-S/16", "22M", 384, (0.5342, 69.45, 68.02)),
-        ("biomedclip_vit_m", "ViT-M/16", "39M", 512, (0.5063, 71.85, 70.22)),
-        ("biomedclip", "ViT-B/16", "86M", 768, (0.4807, 73.50, 72.26)),
-    )
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
-        base={},
-        settings=tuple(
-            Setting(
-                shown={"vision encoder": n, "trainable params": size, "hidden dim": width},
-                recipe=recipe,
-                changes={"epochs": 8},
-                paper=dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
-            )
-            for recipe, n, size, width, scores in rows
-        ),
+    epochs = {"epochs": 8}
+    return _table(
+        ["vision encoder", "trainable params", "hidden dim"],
+        ("biomedclip_vit_s", epochs, ["ViT-S/16", "22M", 384], 0.5342, 69.45, 68.02),
+        ("biomedclip_vit_m", epochs, ["ViT-M/16", "39M", 512], 0.5063, 71.85, 70.22),
+        ("biomedclip", epochs, ["ViT-B/16", "86M", 768], 0.4807, 73.50, 72.26),
         source=_BIOMEDCLIP.format(2),
     )
 
 
 def initialisation() -> SweepConfig:
     """BiomedCLIP, table 3: an image tower from scratch or from ImageNet."""
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
-        base={},
-        settings=tuple(
-            Setting(
-                shown={"vision encoder": "ViT-B/16", "initialization": words},
-                recipe=recipe,
-                paper=dict(zip(_LOSS_AND_RECALL, scores, strict=True)),
-            )
-            for recipe, words, scores in (
-                ("biomedclip_random", "random initialization", (0.3814, 83.15, 81.75)),
-                ("biomedclip", "pretrained on ImageNet", (0.3819, 82.90, 81.86)),
-            )
-        ),
+    return _table(
+        ["vision encoder", "initialization"],
+        ("biomedclip_random", {}, ["ViT-B/16", "random initialization"], 0.3814, 83.15, 81.75),
+        ("biomedclip", {}, ["ViT-B/16", "pretrained on ImageNet"], 0.3819, 82.90, 81.86),
         source=_BIOMEDCLIP.format(3),
     )
 
 
 def image_size() -> SweepConfig:
     """BiomedCLIP, table 4: 224 or 384 px (its table 5 scores the same models on benchmarks)."""
-    columns = ("training time", *_LOSS_AND_RECALL)
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
-        base={},
-        settings=tuple(
-            Setting(
-                shown={"image size": size},
-                recipe=recipe,
-                paper=dict(zip(columns, scores, strict=True)),
-            )
-            for recipe, size, scores in (
-                ("biomedclip", "224px", (1.00, 0.3819, 82.90, 81.86)),
-                ("biomedclip_384", "384px", (1.92, 0.3406, 84.63, 83.56)),
-            )
-        ),
-        columns=columns,
+    return _table(
+        ["image size"],
+        ("biomedclip", {}, ["224px"], 1.00, 0.3819, 82.90, 81.86),
+        ("biomedclip_384", {}, ["384px"], 1.92, 0.3406, 84.63, 83.56),
+        columns=("training time", *_LOSS_AND_RECALL),
         source=_BIOMEDCLIP.format(4),
     )
 
 
 def base_model() -> SweepConfig:
     """BiomedCLIP, table 8: fine-tuning of OpenAI's CLIP or of BiomedCLIP (trained rows only)."""
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
-        base={},
-        settings=tuple(
-            Setting(
-                shown={"config": words, "data": data},
-                recipe=recipe,
-                paper=dict(zip(_RECALL, scores, strict=True)),
-            )
-            for recipe, words, data, scores in (
-                (
-                    *("biomedclip_rn50", "ResNet-50-224-GPT/77", "WIT-400M → PMC-15M"),
-                    (81.17, 80.17),
-                ),
-                (
-                    *("biomedclip_vit_b16_openai", "ViT-B/16-224-GPT/77", "WIT-400M → PMC-15M"),
-                    (81.57, 80.89),
-                ),
-                (
-                    *("biomedclip", "ViT-B/16-224-BERT/256", "ImageNet/PubMed → PMC-15M"),
-                    (82.90, 81.86),
-                ),
-            )
-        ),
+    wit, own = "WIT-400M → PMC-15M", "ImageNet/PubMed → PMC-15M"
+    return _table(
+        ["config", "data"],
+        ("biomedclip_rn50", {}, ["ResNet-50-224-GPT/77", wit], 81.17, 80.17),
+        ("biomedclip_vit_b16_openai", {}, ["ViT-B/16-224-GPT/77", wit], 81.57, 80.89),
+        ("biomedclip", {}, ["ViT-B/16-224-BERT/256", own], 82.90, 81.86),
         columns=_RECALL,
         source=_BIOMEDCLIP.format(8),
     )
@@ -225,14 +136,10 @@ def base_model() -> SweepConfig:
 
 def learning_rate() -> SweepConfig:
     """BIOMEDICA, section 15: learning rates of 1e-6, 1e-7, 1e-8; the paper chose the largest."""
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
+    return _table(
+        ["learning rate"],
+        *(("", {"optim.peak_lr": rate}, [f"{rate:.0e}"]) for rate in (1e-6, 1e-7, 1e-8)),
         base={"recipe": "bmca_clip"},
-        settings=tuple(
-            Setting(shown={"learning rate": f"{rate:.0e}"}, changes={"optim.peak_lr": rate})
-            for rate in (1e-6, 1e-7, 1e-8)
-        ),
         source="BIOMEDICA, section 15.2, gives no numbers: 1e-6 was the largest that trained "
         "stably.",
     )
@@ -244,45 +151,68 @@ def base_weights() -> SweepConfig:
     # "commonpool" is several sets of weights in open_clip: of ViT-L-14 the one that bmca_clip
     # starts from; of ViT-B-32 the paper does not say which, and this is the unfiltered one.
     rows = (
-        ("ViT-L-14", "commonpool", "ViT-L-14", "commonpool_xl_clip_s13b_b90k"),
-        ("ViT-B-32", "laion2b", "ViT-B-32", "laion2b_s34b_b79k"),
-        ("ViT-L-14", "laion2b", "ViT-L-14", "laion2b_s32b_b82k"),
-        ("ViT-L-14", "datacomp", "ViT-L-14", "datacomp_xl_s13b_b90k"),
-        ("RN50-quickgelu", "openai", "RN50-quickgelu", "openai"),
-        ("ViT-B-32", "commonpool", "ViT-B-32", "commonpool_m_s128m_b4k"),
-        ("ViT-B-32", "datacomp", "ViT-B-32", "datacomp_xl_s13b_b90k"),
-        ("ViT-B-16", "laion2b", "ViT-B-16", "laion2b_s34b_b88k"),
+        ("ViT-L-14", "commonpool", "commonpool_xl_clip_s13b_b90k"),
+        ("ViT-B-32", "laion2b", "laion2b_s34b_b79k"),
+        ("ViT-L-14", "laion2b", "laion2b_s32b_b82k"),
+        ("ViT-L-14", "datacomp", "datacomp_xl_s13b_b90k"),
+        ("RN50-quickgelu", "openai", "openai"),
+        ("ViT-B-32", "commonpool", "commonpool_m_s128m_b4k"),
+        ("ViT-B-32", "datacomp", "datacomp_xl_s13b_b90k"),
+        ("ViT-B-16", "laion2b", "laion2b_s34b_b88k"),
     )
+    # The only models not trained with CLIP's image normalization.
     halves = {"model.image_mean": [0.5] * 3, "model.image_std": [0.5] * 3}
-    return SweepConfig(
-        corpus=REQUIRED,
-        out=REQUIRED,
-        base={"recipe": "bmca_clip"},
-        settings=tuple(
-            Setting(
-                shown={"model": model, "pretraining dataset": data},
-                changes={
-                    "model.architecture": architecture,
-                    "model.weights": weights,
-                    # The only models not trained with CLIP's image normalization.
-                    **(halves if weights == "laion2b_s32b_b82k" else {}),
-                },
+    own = {"laion2b_s32b_b82k": halves}
+    return _table(
+        ["model", "pretraining dataset"],
+        *(
+            (
+                "",
+                {"model.architecture": model, "model.weights": weights, **own.get(weights, {})},
+                [model, data],
             )
-            for model, data, architecture, weights in rows
+            for model, data, weights in rows
         ),
+        base={"recipe": "bmca_clip"},
         source="BIOMEDICA, table 10, scores base models without training, by accuracy on five "
         "classification tasks (ViT-L-14 of commonpool first, 38.5); so none of its numbers stands "
         "beside ours.",
     )
 
 
-def _row(
-    shown: dict[str, Any],
-    changes: dict[str, Any],
-    columns: Sequence[str],
-    scores: Sequence[float],
-) -> Setting:
-    return Setting(shown=shown, changes=changes, paper=dict(zip(columns, scores, strict=True)))
+def _table(
+    shown: Sequence[str],
+    *rows: tuple[Any, ...],
+    source: str,
+    columns: Sequence[str] = _LOSS_AND_RECALL,
+    base: Mapping[str, Any] | None = None,
+) -> SweepConfig:
+    """Return a table of a paper.
+
+    Args:
+        shown: Names of the values that identify a row.
+        rows: The recipe, changed settings, values of ``shown``, and the scores, if there are any.
+        source: Of the scores.
+        columns: Names of the scores.
+        base: What all rows have in common.
+    """
+    settings = [
+        Setting(
+            shown=dict(zip(shown, values, strict=True)),
+            recipe=recipe,
+            changes=changes,
+            paper=dict(zip(columns, scores, strict=bool(scores))),
+        )
+        for recipe, changes, values, *scores in rows
+    ]
+    return SweepConfig(
+        corpus=REQUIRED,
+        out=REQUIRED,
+        base=base or {},
+        settings=tuple(settings),
+        columns=tuple(columns),
+        source=source,
+    )
 
 
 SPACES: dict[str, Recipe[SweepConfig]] = {
