@@ -39,7 +39,6 @@ class Step:
     name: str
     folder: str
     """Name of its output folder in the folder of the chain."""
-    config: type[Any]
     recipes: Mapping[str, Recipe[Any]]
     job: Callable[[Any], Manifest]
     """Publishes ``config.out``; returns immediately if the same output is already published."""

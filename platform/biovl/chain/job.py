@@ -35,7 +35,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="harvest",
         folder="figures",
-        config=harvest_config.HarvestConfig,
         recipes=harvest_config.RECIPES,
         job=harvest,
         check=chain_checks.check_harvest,
@@ -43,7 +42,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="split",
         folder="panels",
-        config=split_config.SplitConfig,
         recipes=split_config.RECIPES,
         job=split_figures,
         check=chain_checks.check_split,
@@ -52,7 +50,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="annotate",
         folder="embedding",
-        config=annotate_config.AnnotateConfig,
         recipes=annotate_config.RECIPES,
         job=annotate,
         check=chain_checks.check_annotate,
@@ -61,7 +58,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="cluster",
         folder="concepts",
-        config=cluster_config.ClusterConfig,
         recipes=cluster_config.RECIPES,
         job=cluster,
         check=chain_checks.check_cluster,
@@ -70,7 +66,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="resolve",
         folder="labels",
-        config=resolve_config.ResolveConfig,
         recipes=resolve_config.RECIPES,
         job=resolve,
         check=chain_checks.check_resolve,
@@ -79,7 +74,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="assemble",
         folder="corpus",
-        config=assemble_config.AssembleConfig,
         recipes=assemble_config.RECIPES,
         job=assemble,
         check=chain_checks.check_assemble,
@@ -88,7 +82,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="pretrain",
         folder="model",
-        config=pretrain_config.PretrainConfig,
         recipes=pretrain_config.RECIPES,
         job=pretrain,
         check=chain_checks.check_pretrain,
@@ -97,7 +90,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="index",
         folder="index",
-        config=index_config.IndexConfig,
         recipes=index_config.RECIPES,
         job=index,
         check=chain_checks.check_index,
@@ -106,7 +98,6 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="benchmark",
         folder="report",
-        config=benchmark_config.BenchmarkConfig,
         recipes=benchmark_config.RECIPES,
         job=benchmark,
         check=chain_checks.check_benchmark,

@@ -48,7 +48,7 @@ def step(name: str, **reads: Any) -> Step:
         "wet": lambda: Grow(out=configs.REQUIRED, water=5),
         "plain": lambda: Grow(out=configs.REQUIRED),
     }
-    return Step(name=name, folder=f"{name}s", config=Grow, recipes=known, job=job, reads=reads)
+    return Step(name=name, folder=f"{name}s", recipes=known, job=job, reads=reads)
 
 
 GARDEN = (
