@@ -1,13 +1,11 @@
 """Settings that the search and the review service share, and how settings are read."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from biovl.core.config import nested
-from biovl.core.errors import ConfigError
+from biovl.core import config as configs
 
 Kind = TypeVar("Kind", bound=BaseModel)
 
@@ -93,25 +91,8 @@ def read_settings(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
     Raises:
         ConfigError: If settings are unknown, missing or invalid; the message lists all of them.
     """
-    try:
-        plain = nested({name: _value(name, value) for name, value in values.items()})
-        return kind.model_validate(plain)
-    except ValidationError as error:
-        lines = ["the settings of the service are not valid:"]
-        for problem in error.errors(include_url=False):
-            where = ".".join(str(part) for part in problem["loc"])
-            got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.100})"
-            lines.append(f"  {where}: {problem['msg']}{got}")
-        raise ConfigError("\n".join(lines)) from error
-
-
-def _value(name: str, value: Any) -> Any:
-    """Return the parsed value of a command-line string; Pydantic converts numbers later."""
-    if not isinstance(value, str):
-        return value
-    if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            raise ConfigError(f"{name}: {value!r} is not JSON: {error}") from error
-    return value
+    parsed = {
+        name: configs.value_of(name, value) if isinstance(value, str) else value
+        for name, value in values.items()
+    }
+    return configs.build(kind, parsed, name="the configuration of the service")

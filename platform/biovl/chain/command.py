@@ -1,7 +1,6 @@
 """The command line of a chain."""
 
 import argparse
-import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -69,11 +68,9 @@ def from_command_line(
 
 
 def _manual(steps: Sequence[Step], recipes: Mapping[str, ChainRecipe]) -> str:
-    lines = ["recipes:"]
-    for name, recipe in sorted(recipes.items()):
-        lines.append(f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}")
-    lines += [
-        *("", "settings:"),
+    lines = [
+        *configs.recipes_manual(recipes),
+        "settings:",
         "  folder       where every step publishes, local or s3:// (required)",
         "  name         suffix of folders whose settings differ from those published: model-NAME/",
         "  source.…     harvest.source.…",

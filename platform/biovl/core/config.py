@@ -318,20 +318,29 @@ def change_of(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigError(f"--set takes NAME=VALUE, got {text!r}")
+    return name, value_of(f"--set {name}", value)
+
+
+def value_of(name: str, text: str) -> Any:
+    """Return the value of a setting as it is typed: JSON where it looks like JSON, else text.
+
+    Raises:
+        ConfigError: If it looks like JSON and is none; refers to it by ``name``.
+    """
     # Numbers stay text: validation parses them where a number is expected, and a folder called
     # 2024_01 or 1e3 keeps its name.
-    if value in ("null", "true", "false") or value[:1] in ("[", "{", '"'):
+    if text in ("null", "true", "false") or text[:1] in ("[", "{", '"'):
         try:
-            return name, json.loads(value)
+            return json.loads(text)
         except ValueError as error:
-            raise ConfigError(f"--set {name}: {value!r} is not JSON: {error}") from error
-    return name, value
+            raise ConfigError(f"{name}: {text!r} is not JSON: {error}") from error
+    return text
 
 
 def _adapter(cls: type[Config]) -> TypeAdapter[Config]:
     # Unknown settings are typing errors; strictness is set on the outermost class, and pydantic
     # passes it on to the nested dataclasses.
-    if "__pydantic_config__" not in cls.__dict__:
+    if dataclasses.is_dataclass(cls) and "__pydantic_config__" not in cls.__dict__:
         cls.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True)  # type: ignore[attr-defined]
     return TypeAdapter(cls)
 
@@ -343,7 +352,7 @@ def _changed(
     result = dict(plain)
     for name, value in changes.items():
         head, _, rest = str(name).partition(".")
-        if cls is not None and not rest and head[-1:] in ("+", "-"):
+        if dataclasses.is_dataclass(cls) and not rest and head[-1:] in ("+", "-"):
             result = _with_items(cls, result, head, value)
             continue
         if cls is None and not rest and head[-1:] in ("+", "-") and head in result:
@@ -428,21 +437,27 @@ def _is_meant(named: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
 def _setting_names(cls: type, prefix: str = "") -> list[str]:
     """Return the dotted names of all settings of a class."""
     names: list[str] = []
-    for item in dataclasses.fields(cls):
-        section = _section(cls, item.name)
-        own = f"{prefix}{item.name}"
+    for name in _setting_types(cls):
+        section = _section(cls, name)
+        own = f"{prefix}{name}"
         names += [own] if section is None else _setting_names(section, f"{own}.")
     return names
 
 
 def _section(cls: type | None, name: str) -> type | None:
     """Return the class of a section by name, None if the name is a single setting."""
-    types = {} if cls is None else {item.name: item.type for item in dataclasses.fields(cls)}
-    section = types.get(name)
-    if not isinstance(section, type) or not dataclasses.is_dataclass(section):
+    section = _setting_types(cls).get(name)
+    if not isinstance(section, type) or not _setting_types(section):
         return None
     # A plug-in is one setting: its further settings depend on its name.
     return None if section.__name__ == "Plugin" else section
+
+
+def _setting_types(cls: type | None) -> dict[str, Any]:
+    """Return the types of settings by name, of a dataclass or a pydantic model, else none."""
+    if cls is not None and dataclasses.is_dataclass(cls):
+        return {item.name: item.type for item in dataclasses.fields(cls)}
+    return {name: item.annotation for name, item in getattr(cls, "model_fields", {}).items()}
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -466,10 +481,16 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _manual(cls: type, recipes: Mapping[str, Recipe[Any]]) -> str:
-    lines = ["recipes:"]
-    for name, recipe in sorted(recipes.items()):
-        lines.append(f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}")
-    return "\n".join([*lines, "", "settings:", *settings_manual(cls)])
+    return "\n".join([*recipes_manual(recipes), "settings:", *settings_manual(cls)])
+
+
+def recipes_manual(recipes: Mapping[str, Callable[[], Any]]) -> list[str]:
+    """Return a line per recipe: its name and the first line of its docstring."""
+    lines = [
+        f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}"
+        for name, recipe in sorted(recipes.items())
+    ]
+    return ["recipes:", *lines, ""]
 
 
 def settings_manual(cls: type, prefix: str = "") -> list[str]:
