@@ -37,16 +37,13 @@ _CSV = "text/csv; charset=utf-8"
 Found = TypeVar("Found")
 
 
-def review_api(
-    desk: Desk, *, replica: str = "0", draining: Draining | None = None, page: Path = PAGE
-) -> FastAPI:
+def review_api(desk: Desk, *, replica: str = "0", draining: Draining | None = None) -> FastAPI:
     """Return the review service as an ASGI application.
 
     Args:
         desk: Clusters, votes and assignment; closed with the application.
         replica: Name of this replica in logs.
         draining: Rejects requests during shutdown.
-        page: Folder of the web page; files missing there are taken from the search page.
 
     Raises:
         ConfigError: If the reviewers file cannot be read.
@@ -74,7 +71,7 @@ def review_api(
     _handle_database(app, replica)
     app.router.routes.extend(_routes(desk, keys).routes)
     document(app)
-    add_page(app, page, shared=SHARED_PAGE)
+    add_page(app, PAGE, shared=SHARED_PAGE)
     app.add_middleware(
         Guarded,
         limits=settings.limits,

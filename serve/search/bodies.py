@@ -125,25 +125,19 @@ def _unsupported(media_type: str, *, form: bool) -> Problem:
     return Problem(415, "unsupported-media-type", detail, headers={"Accept": ", ".join(taken)})
 
 
-def documented(
-    kind: type[BaseModel] | None, *, form: bool = True, raw: bool = True
-) -> dict[str, Any]:
+def documented(kind: type[BaseModel], *, form: bool = True) -> dict[str, Any]:
     """Return ``openapi_extra`` of an endpoint that parses bodies with ``parse_request``."""
-    content: dict[str, Any] = {}
-    if kind is not None:
-        content["application/json"] = {"schema": inlined(kind)}
-        if form:
-            image = {"type": "string", "format": "binary"}
-            fields = {
-                name: {"type": "string", "description": f"as of JSON: {name}"}
-                for name in kind.model_fields
-                if name not in FILE_FIELDS
-            }
-            schema = {"type": "object", "properties": {"image": image, **fields}}
-            content[FORM] = {"schema": {**schema, "additionalProperties": False}}
-    if raw:
-        binary = {"schema": {"type": "string", "format": "binary"}}
-        content |= {f"image/{name}": binary for name in FORMATS}
+    content: dict[str, Any] = {"application/json": {"schema": inlined(kind)}}
+    image = {"type": "string", "format": "binary"}
+    if form:
+        fields = {
+            name: {"type": "string", "description": f"as of JSON: {name}"}
+            for name in kind.model_fields
+            if name not in FILE_FIELDS
+        }
+        schema = {"type": "object", "properties": {"image": image, **fields}}
+        content[FORM] = {"schema": {**schema, "additionalProperties": False}}
+    content |= {f"image/{name}": {"schema": image} for name in FORMATS}
     return {"requestBody": {"required": True, "content": content}}
 
 

@@ -94,8 +94,7 @@ def _by_encoder(
 class TextVectors:
     """LRU cache of text embeddings, with token counts and whether each text was truncated."""
 
-    def __init__(self, size: int = _VECTORS_KEPT) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str], tuple[np.ndarray, int, bool]] = OrderedDict()
 
     async def embedded(
@@ -128,7 +127,7 @@ class TextVectors:
             for text, row_D, (ids, is_cut) in zip(new, rows_ND, read, strict=True):
                 # A copy: a view would keep the whole batch in memory.
                 rows[text] = self._kept[version, text] = row_D.copy(), len(ids), is_cut
-            while len(self._kept) > self._size:
+            while len(self._kept) > _VECTORS_KEPT:
                 self._kept.popitem(last=False)
         return EmbeddedVectors(
             rows_ND=np.stack([rows[text][0] for text in texts]),

@@ -34,10 +34,8 @@ class Searcher:
     Measured: 128 queries in one call cost 7 to 10 % less than one by one, so they are not batched.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
-        self._threads = ThreadPoolExecutor(
-            threads or os.cpu_count() or 1, thread_name_prefix="search"
-        )
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="search")
         self._checked: Index | None = None
         self._checked_at = 0.0
         self._checking: asyncio.Task[None] | None = None

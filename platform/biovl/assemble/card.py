@@ -112,7 +112,6 @@ def dataset_card(
     *,
     record: pa.Schema,
     plots: Sequence[str],
-    name: str = "",
 ) -> str:
     """Return the text of the card.
 
@@ -122,7 +121,6 @@ def dataset_card(
         stats: What ``statistics`` returned.
         record: The fields of a pair's ``.json`` and their types, see ``hub.front_matter``.
         plots: Names of the files in ``plots/`` beside the card.
-        name: Title of the card; by default it says where the figures come from.
 
     Raises:
         ValueError: If a field of ``record`` has a type that ``datasets`` cannot be told.
@@ -130,7 +128,7 @@ def dataset_card(
     resized = manifest["config"]["image"]["short_side_px"] is not None
     kinds = ["jpg"] if resized else ["jpg", "png"]
     of = origin(stats)
-    name = name or _NAMES[of]
+    name = _NAMES[of]
     sections = [
         front_matter(stats, record=record, image_kinds=kinds, name=name),
         f"# {name}",

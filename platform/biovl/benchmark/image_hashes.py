@@ -88,13 +88,7 @@ def looks_of_index(index: Index) -> pa.Table:
 class Hashes:
     """Hashes of a benchmark's images, prepared for searching them in a corpus."""
 
-    def __init__(
-        self,
-        images: pa.Table,
-        *,
-        max_distance: int = duplicates.MAX_DISTANCE,
-        max_aspect_gap: float = duplicates.MAX_ASPECT_GAP,
-    ) -> None:
+    def __init__(self, images: pa.Table) -> None:
         """Sort a benchmark's hashes, ``LOOKS``, by every combination of bits that may agree."""
         known: dict[str, list[int]] = {}
         for row, sha in enumerate(images["sha256"].to_pylist()):
@@ -105,10 +99,9 @@ class Hashes:
         self._row_H = np.flatnonzero(duplicates.informative(hash_N))
         self._hash_H = hash_N[self._row_H]
         self._log_aspect_H = _log_aspect(images)[self._row_H]
-        self._max_distance, self._max_gap = max_distance, np.log1p(max_aspect_gap)
         self._sorted = [
             (mask, order, (self._hash_H & mask)[order])
-            for mask in duplicates.masks(max(len(self._hash_H), 2), max_distance)
+            for mask in duplicates.masks(max(len(self._hash_H), 2), duplicates.MAX_DISTANCE)
             for order in [np.argsort(self._hash_H & mask)]
         ]
 
@@ -151,9 +144,11 @@ class Hashes:
             of_P = np.repeat(np.arange(len(hash_m)), count_m)
             begin_m = np.cumsum(count_m) - count_m
             place_P = order_H[np.arange(len(of_P)) - begin_m[of_P] + first_m[of_P]]
-            near_P = np.bitwise_count(self._hash_H[place_P] ^ hash_m[of_P]) <= self._max_distance
+            near_P = (
+                np.bitwise_count(self._hash_H[place_P] ^ hash_m[of_P]) <= duplicates.MAX_DISTANCE
+            )
             gap_P = np.abs(self._log_aspect_H[place_P] - log_aspect_m[of_P])
-            near_P &= gap_P <= self._max_gap
+            near_P &= gap_P <= np.log1p(duplicates.MAX_ASPECT_GAP)
             pairs.append(np.stack([place_P[near_P], row_m[of_P[near_P]]], axis=1))
         return np.unique(np.concatenate(pairs), axis=0)
 

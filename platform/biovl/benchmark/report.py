@@ -201,13 +201,13 @@ def plot(judged: Sequence[Judged]) -> bytes:
         return png(drawn)
 
 
-def breakdown_plot(item: Judged, prefix: str = "tokens ") -> bytes | None:
+def breakdown_plot(item: Judged) -> bytes | None:
     """Return a PNG of R@1 by text length, in both directions; None if there is no breakdown."""
     points: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for score in item.scores:
         name, _, part = score["name"].partition("/")
-        if part.startswith(prefix) and name.endswith("_recall_at_1"):
-            points.setdefault(name, []).append((part.removeprefix(prefix), score))
+        if part.startswith("tokens ") and name.endswith("_recall_at_1"):
+            points.setdefault(name, []).append((part.removeprefix("tokens "), score))
     if not points:
         return None
     with style():

@@ -103,9 +103,7 @@ def histogram(
     )
 
 
-def bubbles(
-    title: str, points: Sequence[tuple[float, float, int]], *, x: str, y: str, unit: float = 1.0
-) -> Markup:
+def bubbles(title: str, points: Sequence[tuple[float, float, int]], *, x: str, y: str) -> Markup:
     """Return a bubble chart on logarithmic axes: the area of a circle is proportional to its count.
 
     Args:
@@ -113,10 +111,10 @@ def bubbles(
         points: (x, y, count); x and y are positive.
         x: Label of the x axis.
         y: Label of the y axis.
-        unit: Margin around the points, in powers of two.
     """
-    lows = [math.log2(min(p[i] for p in points)) - unit for i in (0, 1)]
-    highs = [math.log2(max(p[i] for p in points)) + unit for i in (0, 1)]
+    # An octave of margin.
+    lows = [math.log2(min(p[i] for p in points)) - 1 for i in (0, 1)]
+    highs = [math.log2(max(p[i] for p in points)) + 1 for i in (0, 1)]
     place_x = _scale(lows[0], highs[0], _LEFT, _WIDTH - _RIGHT)
     place_y = _scale(lows[1], highs[1], _HEIGHT - _BOTTOM, _TOP)
     most = max(count for *_, count in points)

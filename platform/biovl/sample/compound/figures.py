@@ -2,9 +2,7 @@
 
 import io
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -74,15 +72,12 @@ class Compound:
         return tuple(dict.fromkeys(p.label for p in self.panels if p.label))
 
 
-def make_compound(
-    seed: int, stratum: str = "print", *, typefaces: Sequence[Path] = _LABEL_FACES
-) -> Compound:
+def make_compound(seed: int, stratum: str = "print") -> Compound:
     """Draw a figure. Equal arguments give equal figures on every machine.
 
     Args:
         seed: Random seed, from 0.
         stratum: Kind of figure, one of ``STRATA``.
-        typefaces: Typeface files for the labels.
 
     Raises:
         ConfigError: If the stratum is unknown.
@@ -90,19 +85,19 @@ def make_compound(
     if stratum not in STRATA_PLANS:
         raise ConfigError(f"there is no stratum {stratum!r}; choose from {', '.join(STRATA)}")
     rng = np.random.default_rng([seed, zlib.crc32(stratum.encode())])
-    return _Figure(rng, STRATA_PLANS[stratum], typefaces).compound(stratum, seed)
+    return _Figure(rng, STRATA_PLANS[stratum]).compound(stratum, seed)
 
 
 class _Figure:
     """One page while it is drawn."""
 
-    def __init__(self, rng: Rng, plan: Stratum, typefaces: Sequence[Path]) -> None:
+    def __init__(self, rng: Rng, plan: Stratum) -> None:
         self.rng, self.plan = rng, plan
         self.layout = _layout(rng, plan)
         self.background = pick(rng, plan.background)
         size = (self.layout.width, self.layout.height)
         self.page = Image.new("RGB", size, self.background)
-        self.style = _style(rng, plan, self.layout, typefaces)
+        self.style = _style(rng, plan, self.layout)
         # Labels of plots are mostly on white, in a strip above the axes.
         is_named = plan.missing != "all" and self.style.place[1] == "top"
         self.is_clear = is_named and bool(rng.integers(2))
@@ -242,13 +237,13 @@ def _layout(rng: Rng, plan: Stratum) -> PageLayout:
     return make_layout(rng, rows=rows, gap_px=gap, margin_px=margin, aspect=aspect)
 
 
-def _style(rng: Rng, plan: Stratum, layout: PageLayout, typefaces: Sequence[Path]) -> Style:
+def _style(rng: Rng, plan: Stratum, layout: PageLayout) -> Style:
     place = chosen_place(rng)
     if plan.down:
         place = ("left" if rng.integers(3) else "middle", pick(rng, plan.down))
     height = max(drawn_from(rng, LABEL_HEIGHT_PX) * layout.scale, 8)
     smallest = min(min(box.width, box.height) for box in layout.boxes)
-    face = pick(rng, typefaces)
+    face = pick(rng, _LABEL_FACES)
     return Style(
         typeface=face,
         size_px=size_for(face, min(height, smallest / 3, 36 if plan.down else 99)),
