@@ -179,13 +179,13 @@ class Holder:
             orders = await self._step()
             serving = orders.serving
             if serving is not None and serving.generation > wanted.generation:
-                raise Problem(409, "superseded", "another reload was asked for after this one")
+                raise Problem(409, "superseded", "another reload was requested after this one")
             if serving == wanted:
                 # Other replicas switch at their next poll; wait for them, within a limit.
                 if orders.settled or time.monotonic() > patience:
                     return
             elif orders.next != wanted:
-                raise _refused(orders.reason or "another reload was asked for after this one")
+                raise _refused(orders.reason or "another reload was requested after this one")
             else:
                 patience = time.monotonic() + 10 * self._poll_s + 5
             await asyncio.sleep(_BUSY_POLL_S / 2)

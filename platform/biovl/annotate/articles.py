@@ -46,7 +46,7 @@ def articles_of(
     """
     folder, columns = Folder(table.uri), [name.removeprefix(PREFIX) for name in names]
     unit = part.rpartition("-")[0]
-    found: dict[str, Mapping[str, pa.Scalar]] = {}
+    articles: dict[str, Mapping[str, pa.Scalar]] = {}
     for file_name in folder.names(_FOLDER, ".parquet"):
         if not file_name.startswith(f"{unit}-"):
             continue
@@ -54,14 +54,14 @@ def articles_of(
             parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):
                 keys = parquet.read_row_group(group, columns=[_KEY])[_KEY]
-                wanted = pc.is_in(keys, uris)
-                if not pc.any(wanted).as_py():
+                requested = pc.is_in(keys, uris)
+                if not pc.any(requested).as_py():
                     continue
-                rows = parquet.read_row_group(group, columns=columns).filter(wanted)
-                for number, uri in enumerate(keys.filter(wanted).to_pylist()):
+                rows = parquet.read_row_group(group, columns=columns).filter(requested)
+                for number, uri in enumerate(keys.filter(requested).to_pylist()):
                     # Columns missing from older versions are null.
-                    found[uri] = {
+                    articles[uri] = {
                         name: rows[column][number] if column in rows.column_names else _NOTHING
                         for name, column in zip(names, columns, strict=True)
                     }
-    return found
+    return articles

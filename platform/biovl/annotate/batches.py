@@ -187,10 +187,10 @@ def _article_cells(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the article columns of each row; null for a missing article."""
     uris = parquet.read_row_groups(list(unit.groups), columns=["source_uri"])["source_uri"]
-    found = articles_of(table, table.parts[unit.part].name, uris.unique(), names)
+    articles = articles_of(table, table.parts[unit.part].name, uris.unique(), names)
     unknown = dict.fromkeys(names, pa.scalar(None))
     for uri in uris.to_pylist():
-        yield found.get(uri, unknown)
+        yield articles.get(uri, unknown)
 
 
 def _as_row(

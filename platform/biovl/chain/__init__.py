@@ -130,7 +130,7 @@ def read_chain(steps: Sequence[Step], recipe: str, values: Mapping[str, Any]) ->
         name: of_step for name, of_step in settings.items() if of_step.get("recipe") is not None
     }
     if not enabled:
-        raise ConfigError("no step is asked for: --set STEP.recipe=NAME adds one")
+        raise ConfigError("no step is enabled: --set STEP.recipe=NAME adds one")
     return Chain(own["folder"].rstrip("/"), enabled, own.get("name", ""), recipe)
 
 

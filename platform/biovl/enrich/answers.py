@@ -87,14 +87,14 @@ def read_records(data: bytes) -> dict[int, PubmedRecord]:
     root = _root(data, ("PubmedArticleSet", "eFetchResult"))
     if root is None:
         return {}
-    found: dict[int, PubmedRecord] = {}
+    records: dict[int, PubmedRecord] = {}
     versions: dict[int, int] = {}
     for element in root:
         for record, version in _records(element):
             # An article may have several versions: the last one is valid.
             if version >= versions.get(record.pmid, 0):
-                found[record.pmid], versions[record.pmid] = record, version
-    return found
+                records[record.pmid], versions[record.pmid] = record, version
+    return records
 
 
 def read_citations(data: bytes) -> dict[int, list[int]]:

@@ -102,13 +102,15 @@ class Asker:
     def _ask_records(
         self, pmids: list[int], troubles: Counter[str], tries: int | None
     ) -> tuple[list[Row], list[int]]:
-        asked = {"db": "pubmed", "retmode": "xml", "id": ",".join(map(str, pmids))}
-        found = self._client.ask("efetch", asked, read_records, troubles=troubles, tries=tries)
-        wanted = set(pmids)
+        parameters = {"db": "pubmed", "retmode": "xml", "id": ",".join(map(str, pmids))}
+        records = self._client.ask(
+            "efetch", parameters, read_records, troubles=troubles, tries=tries
+        )
+        requested = set(pmids)
         # By PMID: unknown ids are silently omitted from a response, and its order is arbitrary.
-        rows = [self._found(pmid, found[pmid]) for pmid in pmids if pmid in found]
-        missing = [pmid for pmid in pmids if pmid not in found]
-        others = [record for pmid, record in found.items() if pmid not in wanted]
+        rows = [self._found(pmid, records[pmid]) for pmid in pmids if pmid in records]
+        missing = [pmid for pmid in pmids if pmid not in records]
+        others = [record for pmid, record in records.items() if pmid not in requested]
         if others:
             troubles[UNASKED] += len(others)
         if others and len(pmids) > 1:
@@ -123,7 +125,7 @@ class Asker:
     def _ask_citations(
         self, pmids: list[int], troubles: Counter[str], tries: int | None
     ) -> tuple[list[Row], list[int]]:
-        asked = {
+        parameters = {
             "dbfrom": "pubmed",
             "db": "pubmed",
             "linkname": CITED_IN,
@@ -131,14 +133,18 @@ class Asker:
             # One by one: comma-separated ids get one combined response.
             "id": [str(pmid) for pmid in pmids],
         }
-        found = self._client.ask("elink", asked, read_citations, troubles=troubles, tries=tries)
-        others = len(found.keys() - set(pmids))
+        citations = self._client.ask(
+            "elink", parameters, read_citations, troubles=troubles, tries=tries
+        )
+        others = len(citations.keys() - set(pmids))
         if others:
             troubles[UNASKED] += others
         rows = [
-            self._row(pmid, "ok") | {"cited_by": found[pmid]} for pmid in pmids if pmid in found
+            self._row(pmid, "ok") | {"cited_by": citations[pmid]}
+            for pmid in pmids
+            if pmid in citations
         ]
-        missing = [pmid for pmid in pmids if pmid not in found]
+        missing = [pmid for pmid in pmids if pmid not in citations]
         if missing and len(pmids) == 1:
             return [self._row(pmids[0], "missing")], []
         return rows, missing

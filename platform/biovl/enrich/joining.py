@@ -119,13 +119,13 @@ class PubMedAnswers:
         if self._citations is None:
             return {}
         cache, index = self._citations
-        found = cache.row(index, pmid)
-        if found["cited_by"] is None:
-            return {"cited_by_status": found["status"]}
+        row = cache.row(index, pmid)
+        if row["cited_by"] is None:
+            return {"cited_by_status": row["status"]}
         return {
-            "cited_by_pmids": [str(number) for number in found["cited_by"]],
-            "cited_by_date": datetime.fromtimestamp(found["asked_at"], UTC).date().isoformat(),
-            "cited_by_status": found["status"],
+            "cited_by_pmids": [str(number) for number in row["cited_by"]],
+            "cited_by_date": datetime.fromtimestamp(row["asked_at"], UTC).date().isoformat(),
+            "cited_by_status": row["status"],
         }
 
 

@@ -70,12 +70,12 @@ def _by_windows(client: EntrezClient, term: str, begin: date, end: date) -> list
         "mindate": begin.strftime("%Y/%m/%d"),
         "maxdate": end.strftime("%Y/%m/%d"),
     }
-    found = _page(client, "pubmed", term, {**window, "usehistory": "y"})
-    if found.count <= PAGE:
-        return _rest(client, "pubmed", term, found, found.count)
+    page = _page(client, "pubmed", term, {**window, "usehistory": "y"})
+    if page.count <= PAGE:
+        return _rest(client, "pubmed", term, page, page.count)
     if begin == end:
         raise SourceError(
-            f"the search {term!r} finds {found.count:,} articles that came into PubMed on {begin}, "
+            f"the search {term!r} finds {page.count:,} articles that came into PubMed on {begin}, "
             f"and no more than {PAGE:,} of a day can be retrieved: use narrower terms"
         )
     middle = begin + (end - begin) // 2
@@ -86,8 +86,8 @@ def _by_windows(client: EntrezClient, term: str, begin: date, end: date) -> list
 
 
 def _page(client: EntrezClient, db: str, term: str, more: dict[str, str]) -> SearchResult:
-    asked = {"db": db, "term": term, "retmax": str(PAGE), "retmode": "xml", "retstart": "0"}
-    found = client.ask("esearch", {**asked, **more}, read_found)
-    if found.refused:
-        raise SourceError(f"the search {term!r} of {db} was rejected: {found.refused}")
-    return found
+    parameters = {"db": db, "term": term, "retmax": str(PAGE), "retmode": "xml", "retstart": "0"}
+    result = client.ask("esearch", {**parameters, **more}, read_found)
+    if result.refused:
+        raise SourceError(f"the search {term!r} of {db} was rejected: {result.refused}")
+    return result

@@ -85,9 +85,9 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
     """Reject truncated files: reading past the end of a memory-mapped file raises SIGBUS."""
     for name, about in manifest.files.items():
         path = folder / _checked(name)
-        found = path.stat().st_size if path.is_file() else None
-        if found != about["size_bytes"]:
-            raise ArtifactError(f"{path} has {found} bytes, expected {about['size_bytes']}")
+        size = path.stat().st_size if path.is_file() else None
+        if size != about["size_bytes"]:
+            raise ArtifactError(f"{path} has {size} bytes, expected {about['size_bytes']}")
 
 
 def verify(folder: Path, manifest: Manifest) -> None:

@@ -173,12 +173,12 @@ def _gathered(config: IndexConfig, kind: str, rows: int) -> Iterator[bytes]:
 
 def describe_files(place: Path) -> dict[str, dict[str, Any]]:
     """Return size and SHA-256 of every file of the index, by relative path."""
-    found = {}
+    described = {}
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place).as_posix()
         if path.is_file() and not name.startswith(".draft/") and name != MANIFEST:
-            found[name] = {"size_bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    return found
+            described[name] = {"size_bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    return described
 
 
 _PARTS = {
@@ -198,12 +198,12 @@ def bytes_by_part(described: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     Searching reads codes, cells, filters and words completely; vectors, table and thumbnails only
     for hits and refined candidates. ``contents.npy`` is never opened by a service.
     """
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for name, about in described.items():
         for where, kind in _PARTS.items():
             if name.endswith(where) or name.startswith(where):
-                found[kind] += about["size_bytes"]
-    return dict(found)
+                sizes[kind] += about["size_bytes"]
+    return dict(sizes)
 
 
 def write_filters_and_words(place: Path) -> list[str]:

@@ -228,12 +228,12 @@ class _Values:
 
     def numbers(self, values: Sequence[str]) -> list[int]:
         """Return the codes, from 1, of those values that exist."""
-        found = []
+        codes = []
         for value in set(values):
             place = bisect_left(self._values, value, key=lambda scalar: scalar.as_py())
             if place < len(self._values) and self._values[place].as_py() == value:
-                found.append(place + 1)
-        return found
+                codes.append(place + 1)
+        return codes
 
 
 def _write_field(
@@ -262,12 +262,12 @@ def _write_field(
 
 def _few_values(column: pa.ChunkedArray) -> pa.Array | None:
     """Return the sorted values of a column; None if there are too many for codes."""
-    found: set[str | None] = set()
+    distinct: set[str | None] = set()
     for _, piece in pieces(column.chunks, _PIECE):
-        found.update(pc.unique(piece).to_pylist())
-        if len(found) > _MOST_CODES + 1:
+        distinct.update(pc.unique(piece).to_pylist())
+        if len(distinct) > _MOST_CODES + 1:
             return None
-    known = sorted(found - {None})  # type: ignore[type-var]
+    known = sorted(distinct - {None})  # type: ignore[type-var]
     return pa.array(known, pa.string()) if len(known) <= _MOST_CODES else None
 
 

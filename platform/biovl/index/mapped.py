@@ -29,7 +29,7 @@ def mapped(path: Path, kinds: str, shape: tuple[int | None, ...]) -> np.ndarray:
     except DAMAGED as error:
         raise ArtifactError(f"{path} cannot be read: {error}") from error
     is_shape = array.ndim == len(shape) and all(
-        wanted in (None, found) for wanted, found in zip(shape, array.shape, strict=True)
+        expected in (None, length) for expected, length in zip(shape, array.shape, strict=True)
     )
     if not is_shape or array.dtype.kind not in kinds or not array.flags.c_contiguous:
         raise ArtifactError(

@@ -228,9 +228,9 @@ class MetadataTable:
         Raises:
             ArtifactError: If the table is corrupt at these rows.
         """
-        found: list[pa.RecordBatch] = []
-        wanted = SCHEMA.names if columns is None else list(columns)
-        stored = [name for name in wanted if name not in self._absent]
+        batches: list[pa.RecordBatch] = []
+        names = SCHEMA.names if columns is None else list(columns)
+        stored = [name for name in names if name not in self._absent]
         for row in map(int, ids):
             batch = self._batch(row // BATCH).select(stored)
             one = batch.slice(row % BATCH, 1)
@@ -239,9 +239,9 @@ class MetadataTable:
                 one.validate(full=True)
             except pa.ArrowException as error:
                 raise ArtifactError(f"row {row} of table.arrow is damaged: {error}") from error
-            found.append(one)
+            batches.append(one)
         # All at once: half the time of single rows.
-        return pa.Table.from_batches(found).to_pylist() if found else []
+        return pa.Table.from_batches(batches).to_pylist() if batches else []
 
     def row_of(self, figure_id: str) -> int | None:
         """Return the row of a figure; None if the id is unknown."""
@@ -305,13 +305,13 @@ def _rights(rows: pa.Table) -> dict[str, pa.Array]:
     """Return the columns of redistribution rights and applicable licences."""
     if "license_group" not in rows.column_names:
         raise ArtifactError("the corpus' index has no column license_group")
-    there = [name for name in (*rights.READS, "license_url") if name in rows.column_names]
-    plain = rows.select(there).to_pylist()
-    known = [rights.terms(row) for row in plain]
+    present = [name for name in (*rights.READS, "license_url") if name in rows.column_names]
+    plain = rows.select(present).to_pylist()
+    terms = [rights.terms(row) for row in plain]
     return {
-        "license": pa.array([one.license for one in known], pa.string()),
-        "license_group": pa.array([one.group for one in known], pa.string()),
-        "license_url": pa.array([one.url for one in known], pa.string()),
+        "license": pa.array([one.license for one in terms], pa.string()),
+        "license_group": pa.array([one.group for one in terms], pa.string()),
+        "license_url": pa.array([one.url for one in terms], pa.string()),
         "redistributable": pa.array([rights.redistributable(row) for row in plain], pa.bool_()),
         "third_party": pa.array([rights.credits_third_party(row) for row in plain], pa.bool_()),
         "stated_license": _column(rows, "license"),

@@ -364,10 +364,10 @@ class Index:
                 settings=settings,
                 exact=query.exact,
             )
-            kept = ~np.isin(ranking.rows_K, left_out)
+            is_new = ~np.isin(ranking.rows_K, left_out)
             # With quantized codes the product of unit vectors may exceed 1.
-            cosines_K = ranking.scores_K[kept].clip(-1, 1)
-            return Ranking(ranking.rows_K[kept], cosines_K).cut(0, depth)
+            cosines_K = ranking.scores_K[is_new].clip(-1, 1)
+            return Ranking(ranking.rows_K[is_new], cosines_K).cut(0, depth)
 
         return near
 
@@ -438,7 +438,7 @@ class Index:
     def _check_own(self, over: Over, index: VectorIndex) -> None:
         vectors_ND = self._vectors[over]
         rows = np.unique(np.linspace(0, index.count - 1, _LOOKED_FOR).astype(np.int64))
-        found = 0
+        hits = 0
         for row in rows:
             vector_D = vectors_ND[row].astype(np.float32)
             ranking, _ = planner.nearest(
@@ -446,11 +446,11 @@ class Index:
             )
             # Any of several equal vectors may be found.
             near_KD = vectors_ND[ranking.rows_K].astype(np.float32)
-            found += bool((near_KD @ vector_D).max() >= vector_D @ vector_D - 1e-3)
+            hits += bool((near_KD @ vector_D).max() >= vector_D @ vector_D - 1e-3)
         is_fine = _FINE.fullmatch(self.manifest.notes["factories"][over])
-        if found < (_FOUND_SHARE if is_fine else _FOUND_SHARE_OF_COARSE) * len(rows):
+        if hits < (_FOUND_SHARE if is_fine else _FOUND_SHARE_OF_COARSE) * len(rows):
             raise ArtifactError(
-                f"{self.uri}: of {len(rows)} vectors of {over}.f16.npy {found} find themselves in "
+                f"{self.uri}: of {len(rows)} vectors of {over}.f16.npy {hits} find themselves in "
                 f"{over}.faiss: they are not of the same build"
             )
 
@@ -478,9 +478,9 @@ def _vectors(path: Path) -> np.ndarray:
 def _is_of(figure_id: str, about: bytes) -> bool:
     """Return whether the ``.json`` next to an image has this figure's id, or has no id."""
     try:
-        said = json.loads(about)
+        record = json.loads(about)
     except ValueError:
         return False
-    named = said.get("figure_id") if isinstance(said, dict) else None
+    own_id = record.get("figure_id") if isinstance(record, dict) else None
     # Ids of panels begin with the id of their figure.
-    return named is None or figure_id.startswith(str(named))
+    return own_id is None or figure_id.startswith(str(own_id))

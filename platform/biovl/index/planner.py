@@ -63,18 +63,18 @@ def nearest(
         return exact_nearest(vectors_ND, query_D, k, selection), by_hand
     nprobe = min(settings.get("nprobe", 1), index.cells)
     if is_filtered and index.by_cell is not None:
-        found, nprobe = _within(index, index.by_cell, query_D, k, selection, nprobe, settings)
+        ranking, nprobe = _within(index, index.by_cell, query_D, k, selection, nprobe, settings)
     else:
-        found = _searched(index, query_D, k, selection, nprobe, settings)
-        while len(found.rows_K) < k and nprobe < index.cells:
+        ranking = _searched(index, query_D, k, selection, nprobe, settings)
+        while len(ranking.rows_K) < k and nprobe < index.cells:
             nprobe = min(4 * nprobe, index.cells)
-            found = _searched(index, query_D, k, selection, nprobe, settings)
-    if len(found.rows_K) < k:
+            ranking = _searched(index, query_D, k, selection, nprobe, settings)
+    if len(ranking.rows_K) < k:
         return exact_nearest(vectors_ND, query_D, k, selection), by_hand
     plan = f"ivf nprobe={nprobe}" if index.cells else by_hand
     if index.refines:
         plan += f" k_factor={settings.get('k_factor', 1)}"
-    return found, plan
+    return ranking, plan
 
 
 def _within(

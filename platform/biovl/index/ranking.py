@@ -51,10 +51,10 @@ def joined(rankings: Mapping[str, Ranking]) -> Ranking:
     gains = np.concatenate(
         [1 / (_RRF + np.arange(1, len(ranking.rows_K) + 1)) for ranking in rankings.values()]
     )
-    found, place = np.unique(rows, return_inverse=True)
-    scores = np.bincount(place, gains, minlength=len(found))
-    best = largest(scores, len(found))
-    return Ranking(found[best], scores[best])
+    distinct, place = np.unique(rows, return_inverse=True)
+    scores = np.bincount(place, gains, minlength=len(distinct))
+    best = largest(scores, len(distinct))
+    return Ranking(distinct[best], scores[best])
 
 
 def deepening(rank: Callable[[int], Ranking], depth: int) -> Ranking:

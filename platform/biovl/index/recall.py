@@ -66,26 +66,26 @@ def query_vectors(config: IndexConfig, place: Path, rows_Q: np.ndarray) -> dict[
 
     Vectors that the index does not contain are computed.
     """
-    found: dict[Kind, np.ndarray] = {}
+    vectors: dict[Kind, np.ndarray] = {}
     for kind, name in VECTORS_OF.items():
         if name in config.over:
             stored_ND = np.load(place / f"{name}.f16.npy", mmap_mode="r")
-            found[kind] = stored_ND[rows_Q].astype(np.float32)
-    if len(found) == len(VECTORS_OF):
-        return found
+            vectors[kind] = stored_ND[rows_Q].astype(np.float32)
+    if len(vectors) == len(VECTORS_OF):
+        return vectors
     columns = ["figure_id", "shard", "offset", "size"]
     places = MetadataTable.open(place).rows(rows_Q, columns)
     order = sorted(range(len(places)), key=lambda i: (places[i]["shard"], places[i]["offset"]))
     planned = pa.Table.from_pylist([places[number] for number in order])
     pairs = list(stored_pairs(config.corpus, planned.rename_columns({"figure_id": "pair_id"})))
     encoder = load(config.model, precision=config.precision)
-    if "image" in found:
+    if "image" in vectors:
         embedded = encoder.embed_texts([pair.text for pair in pairs], batch_size=config.batch)
     else:
         embedded = encoder.embed_images([pair.image for pair in pairs], batch_size=config.batch)
-    missing: Kind = "text" if "image" in found else "image"
-    found[missing] = embedded[np.argsort(order)]
-    return found
+    missing: Kind = "text" if "image" in vectors else "image"
+    vectors[missing] = embedded[np.argsort(order)]
+    return vectors
 
 
 def evaluate(config: IndexConfig, place: Path) -> dict[str, Any]:
@@ -286,8 +286,8 @@ def _recall(
         ranking, _ = planner.nearest(
             index, vectors_ND, query_D, depth, everything, settings=settings
         )
-        found = [row for row in ranking.rows_K if row != own][: len(exact_K)]
-        scores = vectors_ND[found].astype(np.float32) @ query_D
+        nearest = [row for row in ranking.rows_K if row != own][: len(exact_K)]
+        scores = vectors_ND[nearest].astype(np.float32) @ query_D
         hits += int((scores >= exact_K[-1] - _TIE).sum()) if len(exact_K) else 0
     return round(hits / max(exact_QK.size, 1), 4) if exact_QK.size else 1.0
 

@@ -35,14 +35,14 @@ def number_rows(config: IndexConfig, receipts: Sequence[dict[str, Any]]) -> int:
         np.frombuffer(folder.read(part("rows", number)), ROW)["position"].copy()
         for number in range(len(receipts))
     ]
-    kept = np.sort(np.concatenate(positions))
-    if not len(kept):
+    sorted_rows = np.sort(np.concatenate(positions))
+    if not len(sorted_rows):
         reasons = sum((Counter(receipt["left_out"]) for receipt in receipts), Counter[str]())
-        told = ", ".join(f"{count:,} x {reason}" for reason, count in reasons.most_common())
+        text = ", ".join(f"{count:,} x {reason}" for reason, count in reasons.most_common())
         raise NothingUsable(
-            f"no image of {config.corpus} could be read: there is nothing to index ({told})"
+            f"no image of {config.corpus} could be read: there is nothing to index ({text})"
         )
-    starts = kept[:: config.rows_per_part]
+    starts = sorted_rows[:: config.rows_per_part]
     bounds_UP = np.array(
         [[*np.searchsorted(own, starts), len(own)] for own in positions], dtype=np.int64
     )
@@ -50,7 +50,7 @@ def number_rows(config: IndexConfig, receipts: Sequence[dict[str, Any]]) -> int:
     first_byte_U = np.cumsum([0, *(r["thumbnail_bytes"] for r in receipts)])[:-1]
     with folder.writer(_BOUNDS) as stream:
         np.save(stream, np.column_stack([bounds_UP, first_byte_U]))
-    return len(kept)
+    return len(sorted_rows)
 
 
 def part_count(config: IndexConfig, rows: int) -> int:

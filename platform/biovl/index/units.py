@@ -99,7 +99,7 @@ def plan(config: IndexConfig) -> dict[str, Any]:
         NothingUsable: If the corpus has no pairs.
     """
     corpus = Folder(config.corpus)
-    found, first = [], 0
+    pieces, first = [], 0
     tombstones, over = Tombstones(config.updates), Counter[str]()
     columns = [*_PLANNED, "split", *(["source_uri"] if config.updates else [])]
     with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
@@ -116,9 +116,9 @@ def plan(config: IndexConfig) -> dict[str, Any]:
                 table = table.filter(reasons.is_null()).drop_columns("source_uri")
             table = table.drop_columns("split")
             shards = table["shard"].cast(pa.string()).combine_chunks().dictionary_encode()
-            found.append(table.set_column(1, "shard", shards))
+            pieces.append(table.set_column(1, "shard", shards))
             first += len(positions)
-    pairs = pa.concat_tables(found).unify_dictionaries() if found else None
+    pairs = pa.concat_tables(pieces).unify_dictionaries() if pieces else None
     if not pairs:
         raise NothingUsable(
             f"{config.corpus} has no pairs"
@@ -162,8 +162,8 @@ def embed_unit(
         ThreadPoolExecutor(threads) as pool,
     ):
         looked = _ahead(pool, unit.look, stored_pairs(config.corpus, planned), 2 * config.batch)
-        for index, found in enumerate(looked):
-            thumbnails.write(unit.take(index, found))
+        for index, decoded in enumerate(looked):
+            thumbnails.write(unit.take(index, decoded))
         unit.embed_pixels()
     unit.embed_captions()
     order = np.flatnonzero(unit.is_kept_N)

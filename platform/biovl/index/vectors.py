@@ -100,8 +100,8 @@ def check_factory(factory: str, dim: int) -> None:
 
 def cells_of(factory: str) -> int:
     """Return the number of cells of a factory; 0 for an exhaustive index."""
-    found = re.search(r"IVF(\d+)", factory)
-    return int(found[1]) if found else 0
+    match = re.search(r"IVF(\d+)", factory)
+    return int(match[1]) if match else 0
 
 
 def least_vectors(factory: str) -> int:

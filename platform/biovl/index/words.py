@@ -53,13 +53,13 @@ _DASHES = str.maketrans("\u2010\u2011\u2019\u2032", "--''")
 def words_of(text: str) -> list[str]:
     """Return the words of a text in order: ``IL-6 levels`` gives il-6, il6, il, 6, levels."""
     plain = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES).lower()
-    found = []
+    words = []
     for compound in _COMPOUND.findall(plain):
         parts = _PARTS.split(compound)
         if len(parts) > 1:
-            found += [compound, "".join(parts)]
-        found += parts
-    return [word for word in found if word not in STOP_WORDS]
+            words += [compound, "".join(parts)]
+        words += parts
+    return [word for word in words if word not in STOP_WORDS]
 
 
 class Words:
@@ -164,14 +164,14 @@ def _blocks(captions: Iterable[str | None]) -> Iterator[list[str | None]]:
 def _add(runs: Runs, captions: list[str | None], first: int) -> np.ndarray:
     """Add captions, the first of which has row ``first``; return their lengths in words."""
     numbers: dict[str, int] = {}
-    found = array("i")
+    lengths = array("i")
     length_B = np.empty(len(captions), np.int32)
     for place, caption in enumerate(captions):
-        before = len(found)
-        found.extend(numbers.setdefault(word, len(numbers)) for word in words_of(caption or ""))
-        length_B[place] = len(found) - before
+        before = len(lengths)
+        lengths.extend(numbers.setdefault(word, len(numbers)) for word in words_of(caption or ""))
+        length_B[place] = len(lengths) - before
     row_M = np.repeat(np.arange(first, first + len(captions)), length_B)
-    runs.add(list(numbers), np.frombuffer(found, np.int32), row_M)
+    runs.add(list(numbers), np.frombuffer(lengths, np.int32), row_M)
     return length_B
 
 

@@ -172,10 +172,10 @@ def saved_bytes(
         forward = forward_of(copied)
         with _Alive() as alive, _flash_attention(padding_mask=masked), _cuda_autocast(autocast):
             result = forward(count)
-        kept: int = alive.nbytes()
+        saved: int = alive.nbytes()
     # The result keeps the saved tensors alive.
     del result
-    return kept
+    return saved
 
 
 def _linear(

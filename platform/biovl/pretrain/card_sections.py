@@ -56,10 +56,10 @@ easier. Pairs are of articles that are not in training. The loss is the mean ove
 
 def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
     """Return the Hub's licence fields: the licence of the data, or ``other`` if it is mixed."""
-    found = {row["license"] for row in stats["licenses"]}
-    if found and found <= set(_FREE):
+    licenses = {row["license"] for row in stats["licenses"]}
+    if licenses and licenses <= set(_FREE):
         # CC BY requires attribution; if all data is CC0, none is required.
-        return {"license": max(found, key=_FREE.index).lower()}
+        return {"license": max(licenses, key=_FREE.index).lower()}
     groups = {row["license_group"] for row in stats["license_groups"]}
     kind = next((_KINDS[group] for group in _KINDS if group in groups), "data-of-several-licences")
     return {
@@ -104,12 +104,14 @@ def _warning(stats: Mapping[str, Any]) -> str:
     without_derivatives = sum(
         row["images"] for row in stats["licenses"] if "-ND" in (row["license"] or "").upper()
     )
-    found = [
+    restricted = [
         (by_group.get("noncommercial", 0), "may be used for **noncommercial purposes only**"),
         (without_derivatives, "are under licences that allow **no derivatives**"),
         (by_group.get("other", 0), "are under **custom, reserved or no stated terms**"),
     ]
-    lines = [f"* {count:,} ({percent(count / images)}) {what}." for count, what in found if count]
+    lines = [
+        f"* {count:,} ({percent(count / images)}) {what}." for count, what in restricted if count
+    ]
     if not lines:
         return (
             "All images may be used for any purpose, under the terms of their licences; most ask "

@@ -40,10 +40,10 @@ class DropPathByTensor(nn.Module):
         if not self.training:
             return rows
         shape = (rows.shape[0],) + (1,) * (rows.ndim - 1)
-        kept = (torch.rand(shape, device=rows.device) < self.keep).to(rows.dtype)
+        mask = (torch.rand(shape, device=rows.device) < self.keep).to(rows.dtype)
         if self.scale_by_keep:
-            kept = kept / self.keep.to(rows.dtype)
-        return rows * kept
+            mask = mask / self.keep.to(rows.dtype)
+        return rows * mask
 
 
 def compile_blocks(blocks: list[nn.Module], *, dynamic: bool | None) -> None:

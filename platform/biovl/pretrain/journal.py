@@ -53,9 +53,11 @@ class Journal:
 
     def add_scores(self, steps_done: int) -> None:
         """Log the scores of the epochs that were validated since the last call."""
-        told: list[int] = self._draft.read_note(_TOLD) or []
+        logged: list[int] = self._draft.read_note(_TOLD) or []
         new = {
-            epoch: found for epoch, found in scores_noted(self._draft).items() if epoch not in told
+            epoch: found
+            for epoch, found in scores_noted(self._draft).items()
+            if epoch not in logged
         }
         for epoch, scores in sorted(new.items()):
             values = {f"val/{name}": value for name, value in scores.items()}
@@ -64,7 +66,7 @@ class Journal:
                 if name != "metrics":
                     tracker.log(steps_done, {"val/epoch": epoch + 1, **values})
         if new:
-            self._draft.note(_TOLD, sorted([*told, *new]))
+            self._draft.note(_TOLD, sorted([*logged, *new]))
 
     def upload(self) -> None:
         """Upload the files, if the output folder is a bucket."""

@@ -94,11 +94,11 @@ def load_pairs(
         text = _text(row, files, data.text, rng)
         return text if isinstance(text, Unreadable) else _Drawn(pixels, text)
 
-    found = _read(corpus, places, rows, draw)
+    loaded = _read(corpus, places, rows, draw)
     taken = set((rows if batch_rows is None else batch_rows).tolist())
     drawn: list[_Drawn] = []
     replaced: Counter[str] = Counter()
-    for pair in found:
+    for pair in loaded:
         if isinstance(pair, Unreadable):
             if data.unreadable == "stop":
                 raise _refusal(corpus, places, pair)
@@ -133,16 +133,16 @@ def load_validation(
             return Unreadable(row, "no text")
         return _Drawn(resize_center_crop(image, image_px), files["txt"].decode("utf-8", "replace"))
 
-    kept: list[_Drawn] = []
+    usable: list[_Drawn] = []
     left_out: Counter[str] = Counter()
     for pair in _read(corpus, places, rows, take):
         if not isinstance(pair, Unreadable):
-            kept.append(pair)
+            usable.append(pair)
         elif data.unreadable == "stop":
             raise _refusal(corpus, places, pair)
         else:
             left_out[_named(places, pair)] += 1
-    return _loaded(kept, image_px, tokenizer, left_out)
+    return _loaded(usable, image_px, tokenizer, left_out)
 
 
 _Take = Callable[[int, Mapping[str, bytes]], _Drawn | Unreadable]
@@ -198,10 +198,10 @@ def _read(
     corpus: str, places: PairLocations, rows: np.ndarray, take: _Take
 ) -> list[_Drawn | Unreadable]:
     """Return the result of ``take`` for each pair, in the order of ``rows``."""
-    found: dict[int, _Drawn | Unreadable] = {}
+    results: dict[int, _Drawn | Unreadable] = {}
     for at, stored in read_stored(corpus, places, rows):
-        found[at] = stored if isinstance(stored, Unreadable) else take(int(rows[at]), stored)
-    return [found[at] for at in range(len(rows))]
+        results[at] = stored if isinstance(stored, Unreadable) else take(int(rows[at]), stored)
+    return [results[at] for at in range(len(rows))]
 
 
 def _image(row: int, files: Mapping[str, bytes]) -> Image.Image | Unreadable:

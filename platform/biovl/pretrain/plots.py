@@ -72,8 +72,8 @@ def loss(rows: Rows, scores: Scores) -> bytes:
 
 def recall(scores: Scores) -> bytes:
     """Plot R@1, R@5 and R@10 of both directions by epoch, each with chance level."""
-    drawn = plot_figure(10, 4.4)
-    panels = drawn.subplots(1, 2, sharey=True)
+    plot = plot_figure(10, 4.4)
+    panels = plot.subplots(1, 2, sharey=True)
     highest = 0.0
     for axes, (direction, title) in zip(panels, _DIRECTIONS.items(), strict=True):
         axes.set_title(title)
@@ -82,8 +82,8 @@ def recall(scores: Scores) -> bytes:
             continue
         last = scores[max(scores)]
         # A pool of fewer pairs than k has no recall at k.
-        there = [k for k in _RECALLS if f"{direction}_recall_at_{k}" in last]
-        for k in there:
+        ks = [k for k in _RECALLS if f"{direction}_recall_at_{k}" in last]
+        for k in ks:
             colour, marker = _RECALLS[k]
             epochs, shares = _by_epoch(scores, f"{direction}_recall_at_{k}")
             chance = last[f"chance_recall_at_{k}"]
@@ -105,11 +105,11 @@ def recall(scores: Scores) -> bytes:
         top = 1.1 * highest
         for axes, direction in zip(panels, _DIRECTIONS, strict=True):
             axes.set_ylim(0, top)
-            _name_ends(axes, [last[f"{direction}_recall_at_{k}"] for k in there], top)
+            _name_ends(axes, [last[f"{direction}_recall_at_{k}"] for k in ks], top)
         panels[0].set_ylabel(f"found among {last['pairs']:,.0f} pairs; dashed: by chance")
         handles, names = panels[0].get_legend_handles_labels()
-        drawn.legend(handles, names, loc="outside upper right", ncols=3)
-    return png(drawn)
+        plot.legend(handles, names, loc="outside upper right", ncols=3)
+    return png(plot)
 
 
 def throughput(rows: Rows) -> bytes:
@@ -154,8 +154,8 @@ def smoothed(values_S: np.ndarray, share: float = 0.04) -> np.ndarray:
 
 def _curve(steps: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return steps and values, reduced to means in a long run; missing values are skipped."""
-    found = [(row["step"], row[name]) for row in steps if row.get(name) is not None]
-    pairs = np.array(found, np.float64).reshape(-1, 2)
+    points = [(row["step"], row[name]) for row in steps if row.get(name) is not None]
+    pairs = np.array(points, np.float64).reshape(-1, 2)
     if len(pairs) > POINTS:
         pairs = np.stack([part.mean(axis=0) for part in np.array_split(pairs, POINTS)])
     return pairs[:, 0], pairs[:, 1]

@@ -89,8 +89,8 @@ def run(
         pinned=lambda: steps_to_keep(draft, plan, validated_every),
     )
     # Worker 0 decides, since other nodes may list the folder differently.
-    found = checkpoints.last_good(callbacks.say) if workers.rank == 0 else 0
-    steps_done = int(workers.sum(torch.tensor(found, device=device)))
+    last_good = checkpoints.last_good(callbacks.say) if workers.rank == 0 else 0
+    steps_done = int(workers.sum(torch.tensor(last_good, device=device)))
     torch.manual_seed(seed_of(config.seed))
     built = build(config.model, with_weights=steps_done == 0)
     towers = towers_of(built, config.step, device)

@@ -82,9 +82,13 @@ def learning_rate(optim: OptimConfig, plan: Plan, place: StepPosition) -> float:
         open_clip 3.3.0, ``open_clip_train/scheduler.py``.
     """
     warmup = optim.warmup_steps * plan.epochs[0][0]
-    seen = place.pairs_before
-    if seen < warmup:
-        return optim.peak_lr * min(1.0, (seen + place.batch_pairs) / warmup)
+    pairs_before = place.pairs_before
+    if pairs_before < warmup:
+        return optim.peak_lr * min(1.0, (pairs_before + place.batch_pairs) / warmup)
     if optim.schedule == "constant":
         return optim.peak_lr
-    return optim.peak_lr * 0.5 * (1 + math.cos(math.pi * (seen - warmup) / (plan.pairs - warmup)))
+    return (
+        optim.peak_lr
+        * 0.5
+        * (1 + math.cos(math.pi * (pairs_before - warmup) / (plan.pairs - warmup)))
+    )

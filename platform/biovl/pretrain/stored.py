@@ -83,9 +83,9 @@ def _request(corpus: str, places: PairLocations, rows: np.ndarray) -> list[bytes
     try:
         stored = _patiently(lambda: _opened(corpus, shard).read_at(int(ends[-1]), start), corpus)
     except OSError as error:
-        found = storage_problem(error, corpus)
-        if found is not None:
-            raise found from error
+        problem = storage_problem(error, corpus)
+        if problem is not None:
+            raise problem from error
         return [Unreadable(int(row), "shard cannot be read", str(error)) for row in rows]
     return [
         stored[end - places.size[row] : end]

@@ -146,9 +146,9 @@ def cut_metrics(path: Path, first_step: int) -> None:
     """Remove the rows from step ``first_step`` on, atomically."""
     if not path.exists():
         return
-    kept = [row for row in read_metrics(path) if row["step"] < first_step]
+    rows = [row for row in read_metrics(path) if row["step"] < first_step]
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    unfinished.write_text("".join(_line(row) for row in kept))
+    unfinished.write_text("".join(_line(row) for row in rows))
     os.replace(unfinished, path)
 
 

@@ -126,14 +126,14 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
     for rows in groups_of(Folder(uri), INDEX):
         begin, end = np.searchsorted(row_of, [first, first + len(rows)])
         here = pairs.slice(begin, end - begin)
-        kept = rows.take(pa.array(row_of[begin:end] - first))
+        selected = rows.take(pa.array(row_of[begin:end] - first))
         for name, new in (("shard", "new_shard"), ("offset", "new_offset")):
-            place = kept.schema.get_field_index(name)
-            kept = kept.set_column(
-                place, kept.schema.field(name), here[new].cast(kept.schema.field(name).type)
+            place = selected.schema.get_field_index(name)
+            selected = selected.set_column(
+                place, selected.schema.field(name), here[new].cast(selected.schema.field(name).type)
             )
         first += len(rows)
-        yield kept
+        yield selected
 
 
 def dropped(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:

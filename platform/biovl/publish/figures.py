@@ -39,7 +39,7 @@ def select(
     table = name.partition("/")[0]
     source, folder = Folder(uri), Draft(out).folder
     of_articles = article_reasons(source, name, wanted) if table == "figures" else None
-    seen, left_out, kept = Counter[str](), Counter[str](), 0
+    seen, left_out, written = Counter[str](), Counter[str](), 0
     with source.filesystem.open_input_file(source.at(name)) as stream:
         schema = pq.ParquetFile(stream).schema_arrow
     # Images are already compressed and unique: a dictionary or statistics would not help.
@@ -60,11 +60,11 @@ def select(
             seen.update(f"{table}/{defect or ''}" for defect in rows["defect"].to_pylist())
             if of_articles is not None:
                 seen["mentions"] += pc.sum(pc.list_value_length(rows["mentions"])).as_py() or 0
-            kept += len(rows)
+            written += len(rows)
             writer.write_table(rows)
     size = folder.filesystem.get_file_info(folder.at(name)).size
     return {
-        "file": {"rows": kept, "size_bytes": size},
+        "file": {"rows": written, "size_bytes": size},
         "seen": dict(seen),
         "left_out": {f"{table}/{reason}": count for reason, count in left_out.items()},
     }

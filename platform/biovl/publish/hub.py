@@ -115,8 +115,8 @@ class Repository:
             # Rebuilt for each attempt: the client marks operations as sent, and an attempt whose
             # response was lost may have succeeded.
             additions = [CommitOperationAdd(name, content) for name, content in added.items()]
-            there = self.files() if deleted else {}
-            deletions = [CommitOperationDelete(name) for name in deleted if name in there]
+            existing = self.files() if deleted else {}
+            deletions = [CommitOperationDelete(name) for name in deleted if name in existing]
             operations: list[Any] = [*deletions, *additions]
             self._api.create_commit(operations=operations, commit_message=subject, **self._which)
             return {item.path_in_repo: item.upload_info.sha256.hex() for item in additions}

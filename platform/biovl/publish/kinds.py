@@ -116,22 +116,22 @@ def contents(uri: str, kind: Kind) -> Contents:
         ArtifactError: If a file to upload is a symbolic link.
     """
     tree = Tree(uri)
-    found = tree.below(tree.path)
+    paths = tree.below(tree.path)
     goes = {
-        name: size for name, size in found.files.items() if matches(name, (*kind.patterns, *_ALL))
+        name: size for name, size in paths.files.items() if matches(name, (*kind.patterns, *_ALL))
     }
     links = sorted(
         name
-        for name in {*goes, *found.refused}
+        for name in {*goes, *paths.refused}
         if matches(name.rstrip("/"), kind.patterns)
-        and (name in found.refused or tree.is_link(f"{tree.path}/{name.partition('/')[0]}"))
+        and (name in paths.refused or tree.is_link(f"{tree.path}/{name.partition('/')[0]}"))
     )
     if links:
         raise ArtifactError(
             f"{without_credentials(uri)}: {links[0]} is a link, or no file that can be read; put "
             "a copy in its place"
         )
-    left_out = sorted({*found.files, *found.refused} - goes.keys())
+    left_out = sorted({*paths.files, *paths.refused} - goes.keys())
     return Contents(goes, left_out)
 
 

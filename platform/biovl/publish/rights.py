@@ -61,10 +61,10 @@ class RightsCount:
 
     def lines(self) -> list[str]:
         """Return one line of text per reason, the most frequent first."""
-        found = sorted(self.held_back.items(), key=lambda item: (-item[1], item[0]))
+        ordered = sorted(self.held_back.items(), key=lambda item: (-item[1], item[0]))
         return [
             f"{count:,}: {reason} ({license_}, {group})"
-            for (reason, group, license_), count in found
+            for (reason, group, license_), count in ordered
         ]
 
 
@@ -81,14 +81,14 @@ def reasons(rows: pa.Table, wanted: RequestedRows) -> pa.Array:
     """
     accepted = (rights.OF_OTHERS,) if wanted.third_party else ()
     asked_for = f"licence group not {' or '.join(wanted.groups)}"
-    found: list[str | None] = []
+    result: list[str | None] = []
     columns = [name for name in rights.READS if name in rows.column_names]
     for row in rows.select(columns).to_pylist():
         reason = rights.reason_to_withhold(row, accepted)
         if reason is None and wanted.groups and row["license_group"] not in wanted.groups:
             reason = asked_for
-        found.append(reason)
-    return pa.array(found, pa.string())
+        result.append(reason)
+    return pa.array(result, pa.string())
 
 
 def rights_of(uri: str, kind: str, wanted: RequestedRows) -> RightsCount:
@@ -99,16 +99,16 @@ def rights_of(uri: str, kind: str, wanted: RequestedRows) -> RightsCount:
         kind: Kind of the folder.
         wanted: Requested rows.
     """
-    found, folder = RightsCount(), Folder(uri)
+    counts, folder = RightsCount(), Folder(uri)
     if kind == "corpus":
         for rows in groups_of(folder, "index.parquet", READS):
-            found.add(rows, reasons(rows, wanted))
-        return found
+            counts.add(rows, reasons(rows, wanted))
+        return counts
     for name in part_names(folder, "figures"):
         of_articles = article_reasons(folder, name, wanted)
         for rows in groups_of(folder, name, READS):
-            found.add(rows, figure_reasons(rows, of_articles, wanted))
-    return found
+            counts.add(rows, figure_reasons(rows, of_articles, wanted))
+    return counts
 
 
 def article_reasons(folder: Folder, part: str, wanted: RequestedRows) -> pa.Table:
@@ -156,11 +156,11 @@ def groups_of(
     """
     with folder.filesystem.open_input_file(folder.at(name)) as stream:
         parquet = pq.ParquetFile(stream)
-        there = parquet.schema_arrow.names
-        if "license_group" not in there:
+        present = parquet.schema_arrow.names
+        if "license_group" not in present:
             raise ArtifactError(f"{folder.described}/{name} has no column license_group")
-        read = there if columns is None else [column for column in columns if column in there]
-        if columns is not None and "third_party" in there:
+        read = present if columns is None else [column for column in columns if column in present]
+        if columns is not None and "third_party" in present:
             # Captions are read only if there is no credit column.
             read = [column for column in read if column != "caption"]
         for group in range(parquet.num_row_groups):

@@ -52,21 +52,21 @@ def upload(
     Raises:
         StorageError: If the Hub rejects them, or returns other hashes afterwards.
     """
-    there = repository.files()
-    known: dict[str, str] = {}
+    existing = repository.files()
+    committed: dict[str, str] = {}
     sizes = {**files, **{name: len(content) for name, content in written.items()}}
     for name in sorted(sizes):
-        if name in there and there[name].size_bytes == sizes[name]:
-            digest = _digest(folder, name, sizes[name], written, large=there[name].is_large)
-            if digest == there[name].hash:
-                known[name] = digest
-    todo = [name for name in sorted(sizes) if name not in known and name not in _LAST]
+        if name in existing and existing[name].size_bytes == sizes[name]:
+            digest = _digest(folder, name, sizes[name], written, large=existing[name].is_large)
+            if digest == existing[name].hash:
+                committed[name] = digest
+    todo = [name for name in sorted(sizes) if name not in committed and name not in _LAST]
     # The repository is incomplete as soon as one of its files changes.
-    stale = [name for name in there if name not in sizes and matches(name, patterns)]
-    unfinished = [MANIFEST] * (MANIFEST in there and bool(todo))
+    stale = [name for name in existing if name not in sizes and matches(name, patterns)]
+    unfinished = [MANIFEST] * (MANIFEST in existing and bool(todo))
     if unfinished:
-        known.pop(MANIFEST, None)
-    last = [name for name in _LAST if name in sizes and name not in known]
+        committed.pop(MANIFEST, None)
+    last = [name for name in _LAST if name in sizes and name not in committed]
     send = [(batch, unfinished if number == 0 else []) for number, batch in _numbered(todo, sizes)]
     if last or stale:
         send.append((last, stale))
@@ -75,16 +75,16 @@ def upload(
             subject = (
                 f"Publish {len(batch)} files" if batch else "Delete files of an earlier version"
             )
-            known |= repository.commit(subject, contents, deleted)
+            committed |= repository.commit(subject, contents, deleted)
         sent(len(batch), sum(sizes[name] for name in batch))
-    found = repository.files()
+    uploaded = repository.files()
     wrong = []
     for name, size in sizes.items():
-        if name in found and found[name].size_bytes == size:
-            digest = known.get(name, "")
-            if len(digest) != len(found[name].hash):
-                digest = _digest(folder, name, size, written, large=found[name].is_large)
-            if digest == found[name].hash:
+        if name in uploaded and uploaded[name].size_bytes == size:
+            digest = committed.get(name, "")
+            if len(digest) != len(uploaded[name].hash):
+                digest = _digest(folder, name, size, written, large=uploaded[name].is_large)
+            if digest == uploaded[name].hash:
                 continue
         wrong.append(name)
     if wrong:

@@ -58,8 +58,8 @@ class Splitting:
 
 def figure_of(row: Mapping[str, Any]) -> Figure:
     """Return a row of ``figures/`` as a record. Missing columns become None or empty."""
-    known: dict[str, Any] = {item.name: row.get(item.name) for item in fields(Figure)}
-    known["mentions"] = [
+    values: dict[str, Any] = {item.name: row.get(item.name) for item in fields(Figure)}
+    values["mentions"] = [
         Mention(
             text=found["text"],
             refs=[Reference(**reference) for reference in found["refs"]],
@@ -69,9 +69,9 @@ def figure_of(row: Mapping[str, Any]) -> Figure:
         for found in row.get("mentions") or ()
     ]
     for name in ("caption_bold", "caption_superscripts"):
-        known[name] = _spans(row.get(name) or ())
-    known["third_party"] = bool(known["third_party"])
-    return Figure(**known)
+        values[name] = _spans(row.get(name) or ())
+    values["third_party"] = bool(values["third_party"])
+    return Figure(**values)
 
 
 def split(
@@ -125,8 +125,8 @@ def _cut(
     if untold is not None:
         return DISAGREE, f"the image shows {untold}, which the caption does not name", 0.0
     proposals = propose(pixels) if propose else ()
-    found = split_figure(pixels, labels=labels, expected=expected, proposals=proposals)
-    matched = match(found, expected)
+    result = split_figure(pixels, labels=labels, expected=expected, proposals=proposals)
+    matched = match(result, expected)
     if len(matched.panels) < 2:
         return NO_PANELS, None, 1.0
     if matched.conflict:
@@ -163,8 +163,8 @@ def _panel(
     how: Splitting,
 ) -> Panel:
     box = _within(matched.panel.box, pixels)
-    data, made = _encode(pixels[box.y0 : box.y1, box.x0 : box.x1], figure, how.jpeg_quality)
-    found = decode.inspect(data)
+    data, encoding = _encode(pixels[box.y0 : box.y1, box.x0 : box.x1], figure, how.jpeg_quality)
+    properties = decode.inspect(data)
     label = matched.label
     text = caption.text_of(label) if label else figure.caption
     own = " ".join(part.text for part in caption.parts if label in part.labels)
@@ -179,15 +179,15 @@ def _panel(
             "caption_superscripts": _map_spans(figure.caption, text, figure.caption_superscripts),
             "mentions": mentions,
             "image": data,
-            "image_format": found.format,
-            "image_mode": found.mode,
+            "image_format": properties.format,
+            "image_mode": properties.mode,
             "size_bytes": len(data),
-            "width_px": found.width_px,
-            "height_px": found.height_px,
+            "width_px": properties.width_px,
+            "height_px": properties.height_px,
             "image_sha256": hashing.sha256_hex(data),
-            "phash": found.phash,
-            "defect": found.defect,
-            "defect_detail": found.defect_detail,
+            "phash": properties.phash,
+            "defect": properties.defect,
+            "defect_detail": properties.defect_detail,
         },
         supplements_figure_id=figure.parent_figure_id,
         panel_label=label,
@@ -201,7 +201,7 @@ def _panel(
             label=matched.how,
             box=matched.panel.how,
             caption=f"own part, {caption.system}" if label else "whole caption",
-            pixels=made,
+            pixels=encoding,
         ),
         whole_because=None,
         whole_detail=None,
@@ -306,7 +306,7 @@ def _mention(one: Citance, stored: Sequence[Mention], named: Sequence[str]) -> P
     """Return a sentence that cites the panel by some names; without names, the whole figure."""
     source = next(found for found in stored if one.text in found.text)
     start = source.text.index(one.text)
-    said = " ".join(dict.fromkeys(filter(None, map(one.statement_of, named))))
+    statement = " ".join(dict.fromkeys(filter(None, map(one.statement_of, named))))
     return PanelMention(
         text=one.text,
         refs=[
@@ -326,7 +326,7 @@ def _mention(one: Citance, stored: Sequence[Mention], named: Sequence[str]) -> P
         superscripts=list(_shift_spans(source.superscripts, start, start + len(one.text))),
         container=one.container,
         figure_level=not named,
-        statement=said if said not in ("", one.text) else None,
+        statement=statement if statement not in ("", one.text) else None,
         linked=one.is_linked,
     )
 
@@ -365,10 +365,10 @@ def _map_spans(source: str, text: str, spans: Sequence[Span]) -> list[Span]:
 
     The mapping goes word by word, so a position inside a word is preserved.
     """
-    found: list[Span] = []
+    mapped: list[Span] = []
     position = 0
     if not spans:
-        return found
+        return mapped
     for word in re.finditer(r"\S+", text):
         place = source.find(word[0], position)
         if place < 0:
@@ -377,7 +377,7 @@ def _map_spans(source: str, text: str, spans: Sequence[Span]) -> list[Span]:
         for span in _shift_spans(spans, place, position):
             new = Span(word.start() + span.start, word.start() + span.end)
             # A span of several words stays one span.
-            if found and found[-1].end + 1 == new.start and span.start == 0:
-                new = Span(found.pop().start, new.end)
-            found.append(new)
-    return found
+            if mapped and mapped[-1].end + 1 == new.start and span.start == 0:
+                new = Span(mapped.pop().start, new.end)
+            mapped.append(new)
+    return mapped

@@ -185,14 +185,14 @@ def _points(
     marker: str,
     label: str,
 ) -> None:
-    found: dict[int, list[float]] = {}
+    points: dict[int, list[float]] = {}
     for outcome in outcomes:
         if outcome.status == FINISHED and outcome.final.get(name) is not None:
-            found.setdefault(of(outcome.trial), []).append(outcome.final[name])
-    numbers = sorted(found)
+            points.setdefault(of(outcome.trial), []).append(outcome.final[name])
+    numbers = sorted(points)
     for number in numbers:
-        axes.plot([number] * len(found[number]), found[number], marker, color=colour, alpha=0.5)
-    means = [statistics.fmean(found[number]) for number in numbers]
+        axes.plot([number] * len(points[number]), points[number], marker, color=colour, alpha=0.5)
+    means = [statistics.fmean(points[number]) for number in numbers]
     axes.plot(numbers, means, color=colour, linewidth=1.8, marker=marker, label=label)
 
 

@@ -73,7 +73,7 @@ def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
         for line in [heads, *body]
     ]
     sizes = sorted({trial.train_pairs for trial in trials})
-    said = [
+    lines_of_trials = [
         f"{len(trials)} trials, equal in {config.equal}, of "
         f"{' or '.join(f'{size:,}' for size in sizes)} pairs",
         "",
@@ -82,7 +82,7 @@ def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
         "Hours of one GPU (of all together, where a run needs several), estimated from "
         "published rates.",
     ]
-    return "\n".join(said) + "\n"
+    return "\n".join(lines_of_trials) + "\n"
 
 
 def _hours(hours: float | None) -> str:

@@ -149,9 +149,9 @@ def _backbone(described: Mapping[str, Any], source: str) -> _Backbone:
         return _of_transformers(described, source)
     if "dinov2" in str(described.get("architecture")):
         return _of_timm(described, source)
-    found = described.get("model_type") or described.get("architecture") or "neither"
+    kind = described.get("model_type") or described.get("architecture") or "neither"
     raise ArtifactError(
-        f"{source} is not a DINOv2: its config.json has {found!r}, expected a model_type of "
+        f"{source} is not a DINOv2: its config.json has {kind!r}, expected a model_type of "
         f"{' or '.join(_TRANSFORMERS)} (transformers), or an architecture with dinov2 in its name "
         "(timm)"
     )
@@ -289,14 +289,14 @@ def _with_weights(described: Mapping[str, Any], source: str) -> _Backbone:
 
 def _refuse(source: str, *, missing: set[str], unknown: set[str], misshapen: set[str]) -> None:
     wrong = {"missing": missing, "unknown": unknown, "of another shape": misshapen}
-    told = []
+    problems = []
     for what, names in wrong.items():
         # Prefixes differ between the file of a backbone and that of a full model.
         needed = sorted(n for n in names if not n.removeprefix("dinov2.").startswith(_BESIDES))
         if needed:
             more = " …" if len(needed) > 4 else ""
-            told.append(f"{len(needed)} {what}: {', '.join(needed[:4])}{more}")
-    if told:
+            problems.append(f"{len(needed)} {what}: {', '.join(needed[:4])}{more}")
+    if problems:
         raise ArtifactError(
-            f"{source} holds other weights than its config.json describes: {'; '.join(told)}"
+            f"{source} holds other weights than its config.json describes: {'; '.join(problems)}"
         )

@@ -224,7 +224,7 @@ class LongCap:
         """Return the price of some tokens, and the duration at the configured rates."""
         budget, endpoint = self.config.budget, self.config.endpoint
         dollars = budget.cost(tokens["input_tokens"], tokens["output_tokens"])
-        told = [
+        parts = [
             f"${dollars:,.2f}"
             if dollars
             else "set annotator.budget.dollars_per_million_input and _output to estimate the price"
@@ -234,16 +234,16 @@ class LongCap:
         rates += [(endpoint.tokens_per_minute, both)]
         minutes = [count / rate for rate, count in rates if rate]
         if minutes:
-            told.append(f"{max(minutes) / 60:,.1f} hours at the rates that are set")
+            parts.append(f"{max(minutes) / 60:,.1f} hours at the rates that are set")
         for limit, count, name in (
             (budget.dollars, dollars, "dollars"),
             (budget.tokens, both, "tokens"),
         ):
             if limit is not None and count > limit:
-                told.append(
+                parts.append(
                     f"more than budget.{name} ({limit:,}): the job will stop before its end"
                 )
-        return "\n".join(told)
+        return "\n".join(parts)
 
 
 def subject_of(row: Mapping[str, Any]) -> Subject:

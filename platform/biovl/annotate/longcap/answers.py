@@ -162,17 +162,17 @@ def rejected(
 
 def inconsistent(refined: str, draft: str, features: Sequence[Feature]) -> str | None:
     """Return the first inconsistency of a refined caption with the assessed features, or None."""
-    said = words_of(refined)
-    kept = words_of(" ".join(feature.text for feature in features if feature.feasible))
+    refined_words = words_of(refined)
+    feasible_words = words_of(" ".join(feature.text for feature in features if feature.feasible))
     for feature in features:
         if feature.feasible:
             continue
         # Words of this feature only: its other words may belong to a kept feature.
-        own = {word for word in words_of(feature.text) - kept if word not in _ENGLISH}
-        if len(own) >= 2 and len(own & said) > _MOST_REMOVED * len(own):
+        own = {word for word in words_of(feature.text) - feasible_words if word not in _ENGLISH}
+        if len(own) >= 2 and len(own & refined_words) > _MOST_REMOVED * len(own):
             return INCONSISTENT
-    new = said - words_of(draft) - kept - _ENGLISH
-    return INVENTED if len(new) > _MOST_NEW * max(len(said), 1) else None
+    new = refined_words - words_of(draft) - feasible_words - _ENGLISH
+    return INVENTED if len(new) > _MOST_NEW * max(len(refined_words), 1) else None
 
 
 def _is_english(text: str) -> bool:

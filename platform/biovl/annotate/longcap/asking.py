@@ -95,14 +95,14 @@ class Enriching:
             return
         if len(self._examples) < _EXAMPLES:
             last = made.steps[-1]["answer"][:200] if made.steps else ""
-            told = self._endpoint.redact_key(last)
-            self._examples.append(f"  {made.status}: {caption[:80]!r} … {told!r}")
-        seen = self._seen.total()
-        failed = seen - self._seen[OK]
-        if seen >= _JUDGED_FROM and failed > self._most_failures * seen:
+            example = self._endpoint.redact_key(last)
+            self._examples.append(f"  {made.status}: {caption[:80]!r} … {example!r}")
+        total = self._seen.total()
+        failed = total - self._seen[OK]
+        if total >= _JUDGED_FROM and failed > self._most_failures * total:
             listed = "\n".join(self._examples)
             raise BiovlError(
-                f"{failed} of {seen} figures got no long caption, more than most_failures "
+                f"{failed} of {total} figures got no long caption, more than most_failures "
                 f"({self._most_failures:g}) allows. Look at the model, the prompts and the "
                 f"bounds, or raise it; paid answers are cached. Examples:\n{listed}"
             )

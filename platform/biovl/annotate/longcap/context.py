@@ -142,7 +142,7 @@ def _citing(mention: Mapping[str, Any]) -> list[Piece]:
     split = sentences(mention["text"], protected=references)
     # A sentence may contain a formula, which is a separate line.
     text = mention["text"].replace("\n", " ")
-    found = []
+    pieces = []
     for sentence in _relevant_sentences(mention, text, split):
         own = [
             OwnReference(ref["start"] - sentence.start, tuple(ref["panels"]))
@@ -156,8 +156,8 @@ def _citing(mention: Mapping[str, Any]) -> list[Piece]:
         if not mention.get("statement") and not _is_whole(published):
             continue
         clean = without_references(published, own, raised)
-        found.append(Piece(mention["container"], clean, readable(published, raised)))
-    return found
+        pieces.append(Piece(mention["container"], clean, readable(published, raised)))
+    return pieces
 
 
 def _is_whole(sentence: str) -> bool:
@@ -188,18 +188,18 @@ def _abstract_sentence(
     if not abstract or not told:
         return None
     rarity = _rarity(f"{abstract}\n{full_text or ''}")
-    best, found = 0.0, None
+    best, sentence = 0.0, None
     for text in _split(abstract):
         words = words_of(text)
         if len(_rare(words & told, rarity)) < _LEAST_WORDS:
             continue
         share = _sum(words & told, rarity) / _sum(words, rarity)
         if share > best:
-            best, found = share, text
-    if found is None or best < LEAST_SHARE:
+            best, sentence = share, text
+    if sentence is None or best < LEAST_SHARE:
         return None
     # If the closest sentence is not clearly about the caption, others are even less so.
-    words = words_of(found)
+    words = words_of(sentence)
     own = words & captioned
     rare = _rare(own, rarity)
     is_clear = (
@@ -207,7 +207,7 @@ def _abstract_sentence(
         and len(rare) >= _LEAST_WORDS
         and _sum(rare, rarity) >= _LEAST_RARITY * max(rarity.values())
     )
-    return found if is_clear else None
+    return sentence if is_clear else None
 
 
 def _rare(words: Iterable[str], rarity: Mapping[str, float]) -> list[str]:

@@ -112,16 +112,16 @@ class Endpoint:
         # Two figures may send the same request concurrently.
         if key in self._asked:
             return await asyncio.shield(self._asked[key])
-        asked: asyncio.Future[ModelAnswer] = asyncio.get_running_loop().create_future()
-        self._asked[key] = asked
+        future: asyncio.Future[ModelAnswer] = asyncio.get_running_loop().create_future()
+        self._asked[key] = future
         try:
             answer = await self._cached_or_sent(key, body)
-            asked.set_result(answer)
+            future.set_result(answer)
             return answer
         except BaseException as error:
-            asked.set_exception(error)
+            future.set_exception(error)
             # Also if nobody awaits it.
-            asked.exception()
+            future.exception()
             raise
         finally:
             del self._asked[key]

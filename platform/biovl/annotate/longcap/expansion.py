@@ -32,8 +32,8 @@ def expanded(text: str, acronyms: Sequence[Acronym]) -> str:
     if not by_short:
         return text
     done = {found.short for found in acronyms_of([text])}
-    said = _stemmed(text)
-    done |= {short for short, long in by_short.items() if _stemmed(long).strip() in said}
+    stems = _stemmed(text)
+    done |= {short for short, long in by_short.items() if _stemmed(long).strip() in stems}
     longest_first = sorted(by_short, key=lambda short: (-len(short), short))
     short_forms = re.compile(rf"({'|'.join(map(re.escape, longest_first))})(s?)")
     pieces, end = [], 0

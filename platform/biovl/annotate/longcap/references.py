@@ -97,13 +97,13 @@ def without_references(
     """
     gone = _works(sentence, superscripts)
     raised = [span for span in superscripts if span not in gone]
-    found = list(_brackets(sentence, own))
-    start, stop = _own_clause(sentence, found)
+    brackets = list(_brackets(sentence, own))
+    start, stop = _own_clause(sentence, brackets)
     see = _SEE.search(sentence)
     if see and see.start() > start:
         stop = min(stop, see.start())
     cuts = [(span.start, span.end, "") for span in gone]
-    cuts += [(item.start, item.end, f"({item.left})" if item.left else "") for item in found]
+    cuts += [(item.start, item.end, f"({item.left})" if item.left else "") for item in brackets]
     pieces, end = [], start
     for first, last, left in sorted(cuts):
         if first < end or last > stop:
@@ -124,7 +124,7 @@ def says_nothing(sentence: str) -> bool:
 
 def _works(sentence: str, superscripts: Sequence[Span]) -> list[Span]:
     """Return the spans in which a sentence cites works by numbers, superscript or in brackets."""
-    found = [
+    spans = [
         span
         for span in superscripts
         if _WORKS.fullmatch(sentence[span.start : span.end].strip())
@@ -134,8 +134,8 @@ def _works(sentence: str, superscripts: Sequence[Span]) -> list[Span]:
         before = sentence[max(0, match.start() - 16) : match.start()]
         is_index = re.search(r"(?<![A-Za-z])[A-Za-z]$", before) is not None
         if not is_index and not _NEEDS_MORE.search(before):
-            found.append(Span(match.start(), match.end()))
-    return found
+            spans.append(Span(match.start(), match.end()))
+    return spans
 
 
 def _brackets(sentence: str, own: Sequence[OwnReference]) -> Iterator[_Found]:

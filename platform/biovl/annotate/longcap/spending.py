@@ -100,15 +100,15 @@ class Ledger:
             BiovlError: If it exceeds the remaining budget.
         """
         with self._lock:
-            asked = {"input_tokens": input_tokens, "output_tokens": output_tokens}
-            total = {kind: self._total(kind) + asked[kind] for kind in asked}
+            requested = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+            total = {kind: self._total(kind) + requested[kind] for kind in requested}
             limit = self._budget
             tokens, dollars = sum(total.values()), limit.cost(**total)
             if limit.tokens is not None and tokens > limit.tokens:
                 raise BiovlError(self._over(f"{limit.tokens:,} tokens", "budget.tokens"))
             if limit.dollars is not None and dollars > limit.dollars:
                 raise BiovlError(self._over(f"${limit.dollars:,.2f}", "budget.dollars"))
-            for kind, count in asked.items():
+            for kind, count in requested.items():
                 self._open[kind] += count
 
     def settle(self, input_tokens: int, output_tokens: int, answer: ModelAnswer | None) -> None:

@@ -136,14 +136,14 @@ def enrich_steps(
 def _written(
     made: Enriched, subject: Subject, prompts: PromptTemplates, sampling: Sampling, bounds: Bounds
 ) -> _Step:
-    known = "; ".join(f"{item.short}: {item.long}" for item in subject.acronyms)
+    acronyms = "; ".join(f"{item.short}: {item.long}" for item in subject.acronyms)
     least = min(bounds.least_words, len(subject.caption.split()))
     augment = prompts.fill(
         "augment",
         caption=subject.caption,
         citing=subject.citing,
         abstract=subject.abstract,
-        acronyms=known,
+        acronyms=acronyms,
         least_words=least,
         most_words=bounds.draft_words,
     )
@@ -155,14 +155,14 @@ def _written(
     features: list[Feature] = yield from _read(
         made, "assess", prompts, assess, sampling.assessment_tokens, read_features
     )
-    kept = [feature.text for feature in features if feature.feasible]
+    feasible = [feature.text for feature in features if feature.feasible]
     removed = [feature.text for feature in features if not feature.feasible]
-    if not kept:
+    if not feasible:
         raise _Failed(answers.NOTHING_FEASIBLE)
     refined = draft
     if removed:
         refine = prompts.fill(
-            "refine", draft=draft, feasible="\n".join(kept), not_feasible="\n".join(removed)
+            "refine", draft=draft, feasible="\n".join(feasible), not_feasible="\n".join(removed)
         )
         refined = yield from _read(made, "refine", prompts, _user(refine), most, read_caption)
     reason = answers.rejected(

@@ -158,7 +158,7 @@ def format_estimate(config: Config) -> str:
     size = found.size_bytes
     gb = Extrapolated(size.total / 1e6, size.error / 1e6)
     return (
-        f"listed      {found.listed:,} versions, {found.asked:,} articles asked for\n"
+        f"listed      {found.listed:,} versions, {found.asked:,} articles requested\n"
         f"sampled     {found.sampled:,} articles\n"
         f"articles    {found.articles}\n"
         f"figures     {found.figures}  (images among the media of their records)\n"

@@ -115,11 +115,11 @@ def decode_boxes(output: Output, least: float) -> list[tuple[float, Sequence[flo
     highest = F.max_pool2d(chance[:, None], 3, stride=1, padding=1)[:, 0]
     score = torch.where(chance == highest, chance, 0.0).flatten().cpu()
     best = score.topk(min(_MOST, len(score)))
-    kept = best.values >= max(least, LEAST)
+    is_kept = best.values >= max(least, LEAST)
     corners_4M = boxes_of(output.sides_B4HW[:1].float())[0].flatten(1).cpu()
-    corners = corners_4M[:, best.indices[kept]].T.contiguous()
-    surest = nms(corners, best.values[kept], _SAME)
-    values = best.values[kept][surest].tolist()
+    corners = corners_4M[:, best.indices[is_kept]].T.contiguous()
+    surest = nms(corners, best.values[is_kept], _SAME)
+    values = best.values[is_kept][surest].tolist()
     return list(zip(values, corners[surest].tolist(), strict=True))
 
 

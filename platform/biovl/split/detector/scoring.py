@@ -25,19 +25,19 @@ def score(detector: Detector, figures: Sequence[Fitted], strata: Sequence[str]) 
         strata: Stratum of each figure.
     """
     detector.network.eval()
-    found: _Found = []
+    detections: _Found = []
     for figure in figures:
         proposals = detector.propose(figure.pixels_HWC, least=LEAST)
         true = [Box(*corners) for corners in figure.boxes_N4.tolist()]
-        found.append(([Scored(one.box, one.score) for one in proposals], true))
-    threshold = max(THRESHOLDS, key=lambda least: (_counts(found, least).f1, -least))
+        detections.append(([Scored(one.box, one.score) for one in proposals], true))
+    threshold = max(THRESHOLDS, key=lambda least: (_counts(detections, least).f1, -least))
     names = sorted(set(strata))
     return {
         "threshold": threshold,
-        **_measured(found, threshold),
+        **_measured(detections, threshold),
         "strata": {
             name: _measured(
-                [one for one, other in zip(found, strata, strict=True) if other == name],
+                [one for one, other in zip(detections, strata, strict=True) if other == name],
                 threshold,
             )
             for name in names

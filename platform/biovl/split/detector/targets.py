@@ -77,8 +77,8 @@ def loss_of(output: Output, targets: Targets) -> Tensor:
     miss = -F.logsigmoid(-logits) * chance**2 * (1 - truth) ** 4
     centre = torch.where(truth == 1, hit, miss).sum() / panels
     counted = targets.weight_BHW > 0
-    found = boxes_of(output.sides_B4HW.float()).permute(0, 2, 3, 1)[counted]
-    apart = generalized_box_iou_loss(found, targets.boxes_BHW4[counted])
+    predicted = boxes_of(output.sides_B4HW.float()).permute(0, 2, 3, 1)[counted]
+    apart = generalized_box_iou_loss(predicted, targets.boxes_BHW4[counted])
     sides = (apart * targets.weight_BHW[counted]).sum() / panels
     total: Tensor = centre + _SIDES * sides
     return total

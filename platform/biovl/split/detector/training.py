@@ -68,22 +68,22 @@ class DetectorTrainer:
             loss = self.step(pages, targets_of(boxes, config.design.size_px))
             self.steps += 1
             ends = self.steps == config.optim.steps
-            asked = ends or self.steps % config.validate_every == 0
-            if asked:
+            is_due = ends or self.steps % config.validate_every == 0
+            if is_due:
                 self.scores = self.score()
             if ends or self.steps % config.save_every == 0:
                 self.checkpoints.save(self._state())
                 self.checkpoints.wait()
-            yield StepResult(self.steps, loss, self.scores if asked else None)
+            yield StepResult(self.steps, loss, self.scores if is_due else None)
 
     def score(self) -> dict[str, Any]:
         """Return the scores on held-out figures."""
-        wanted = held_out(self.config)
-        figures = self.drawer(wanted, self.config.design.size_px)()
+        strata_of_figures = held_out(self.config)
+        figures = self.drawer(strata_of_figures, self.config.design.size_px)()
         detector = Detector(self.network, self.config.design, 0.5, self.device)
-        found = score(detector, figures, [stratum for _, stratum in wanted])
+        scores = score(detector, figures, [stratum for _, stratum in strata_of_figures])
         self.network.train()
-        return found
+        return scores
 
     def step(self, pages: Sequence[np.ndarray], targets: Targets) -> float:
         """Train on images, each [size, size, 3]; return the loss.
@@ -94,10 +94,10 @@ class DetectorTrainer:
         self.network.train()
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(self.config.optim, self.steps)
-        there = Targets(*(tensor.to(self.device) for tensor in vars(targets).values()))
+        on_device = Targets(*(tensor.to(self.device) for tensor in vars(targets).values()))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             output = self.network(to_tensor(pages, self.device))
-        loss = loss_of(output, there)
+        loss = loss_of(output, on_device)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optim.clip_norm)

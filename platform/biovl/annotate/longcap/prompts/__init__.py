@@ -37,17 +37,23 @@ def parsed(data: bytes) -> PromptTemplates:
         ValueError: If a template is missing, or contains an unknown placeholder.
     """
     try:
-        found = yaml.safe_load(data)
+        templates = yaml.safe_load(data)
     except yaml.YAMLError as error:
         raise ValueError(f"prompts are not YAML: {error}") from error
-    if not isinstance(found, dict) or any(not isinstance(found.get(name), str) for name in NAMES):
+    if not isinstance(templates, dict) or any(
+        not isinstance(templates.get(name), str) for name in NAMES
+    ):
         raise ValueError(f"prompts must have a text for each of {', '.join(NAMES)}")
     for name in NAMES:
-        asked = {field for _, field, _, _ in string.Formatter().parse(found[name]) if field}
-        if asked - FILLED[name]:
-            unknown = ", ".join(sorted(asked - FILLED[name]))
+        placeholders = {
+            field for _, field, _, _ in string.Formatter().parse(templates[name]) if field
+        }
+        if placeholders - FILLED[name]:
+            unknown = ", ".join(sorted(placeholders - FILLED[name]))
             raise ValueError(f"prompt {name} asks for {unknown}, which is not filled in")
-    return PromptTemplates({name: found[name] for name in NAMES}, hashlib.sha256(data).hexdigest())
+    return PromptTemplates(
+        {name: templates[name] for name in NAMES}, hashlib.sha256(data).hexdigest()
+    )
 
 
 FILLED = {
