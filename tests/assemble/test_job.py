@@ -3,13 +3,8 @@
 import hashlib
 import io
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import tarfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +28,7 @@ from biovl.harvest.job import harvest
 from biovl.sample import make_packages
 from tests.enrich.eutils import Eutils, article
 from tests.runtime.folders import content, nothing_done_to
+from tests.runtime.interrupting import counted, interrupted
 
 ROOT = Path(__file__).parents[2]
 
@@ -464,32 +460,18 @@ def test_a_corpus_of_a_harvest_and_its_update_is_that_of_what_is_there_now(
     )
 
 
-def test_killed_and_run_again_gives_the_same_bytes(
+def test_interrupted_and_run_again_gives_the_same_bytes(
     corpus: Path, figures: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "corpus"
-    arguments = [
-        f"--set={name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in settings(figures, out).items()
-        if name != "rules"
-    ]
-    command = [sys.executable, "pipelines/assemble.py", "small", *arguments]
-    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-    for stage in ("encoding-part", "writing-shard"):
-        job = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, env=environment)
-        deadline = time.monotonic() + 600
-        while not list((out / ".draft" / stage).glob("*.json")):
-            assert time.monotonic() < deadline
-            assert job.poll() is None
-            time.sleep(0.01)
-        os.kill(job.pid, signal.SIGKILL)
-        job.wait()
-        if (out / "manifest.json").exists():
-            break
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["figures"]["kept"] == len(index(corpus))
+    config = configs.build(AssembleConfig, settings(figures, out))
+    for stage in ("encoding part", "writing shard"):
+        with interrupted(stage):
+            assemble(config)
+        assert not (out / "manifest.json").exists()
+    with counted() as stages:
+        assemble(config)
+    assert stages["encoding part"][0] == stages["encoding part"][1]
+    assert stages["writing shard"][0] >= 1
     assert content(out) == content(corpus)
     assert fingerprint(str(out)) == fingerprint(str(corpus))

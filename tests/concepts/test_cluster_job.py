@@ -1,13 +1,7 @@
 """The cluster job as a whole: pure clusters, bad input counted, killed and rerun to equal bytes."""
 
-import contextlib
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +18,7 @@ from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.tables import open_table
 from tests.concepts.folders import blobs, write_embedding, write_table
 from tests.runtime.folders import content
+from tests.runtime.interrupting import counted, interrupted
 
 pytestmark = pytest.mark.ray
 
@@ -151,27 +146,18 @@ def test_fewer_usable_vectors_than_clusters_are_told_and_mended_by_the_same_fold
     assert [found[4:8], found[8:]] in ([[0] * 4, [1] * 4], [[1] * 4, [0] * 4])
 
 
-def test_killed_and_run_again_by_more_workers_with_less_memory_gives_the_same_bytes(
+def test_interrupted_and_run_again_by_more_workers_with_less_memory_gives_the_same_bytes(
     concepts: Path, table: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "concepts"
-    given = {**settings(table, out), "workers.count": 2, "workers.cache_mb": 0}
-    command = [sys.executable, "pipelines/cluster.py", "default"]
-    command += [f"--set={name}={value}" for name, value in given.items()]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
-    job = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, env=environment)
-    deadline = time.monotonic() + 600
-    while not (out / ".draft" / "kmeans.json").exists():
-        assert time.monotonic() < deadline
-        assert job.poll() is None
-        time.sleep(0.005)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(job.pid, signal.SIGKILL)
-    job.wait()
+    config = configs.build(
+        ClusterConfig, {**settings(table, out), "workers.count": 2, "workers.cache_mb": 0}
+    )
+    with interrupted("iteration", 2):
+        cluster(config)
     assert not (out / "manifest.json").exists()
-    said = io.StringIO()
-    config = configs.build(ClusterConfig, given)
-    cluster(config, progress=said)
-    assert "were done before" in said.getvalue()
+    with counted() as stages:
+        cluster(config)
+    assert stages["iteration"][0] == 2
     assert content(out) == content(concepts)
     assert json.loads((out / "manifest.json").read_bytes())["kind"] == "concepts"

@@ -3,16 +3,10 @@
 import csv
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import ray
 from PIL import Image
 
 from biovl.concepts.resolve_config import ResolveConfig
@@ -25,6 +19,7 @@ from biovl.core.tables import open_table
 from tests.concepts.ballots import PLOTS, vote
 from tests.concepts.small_concepts import Points, write_concepts, write_embedding, write_table
 from tests.runtime.folders import content
+from tests.runtime.interrupting import counted, interrupted
 
 ROOT = Path(__file__).parents[2]
 VOTES = [
@@ -216,22 +211,14 @@ def test_names_are_those_of_the_taxonomy_that_is_given(
     assert manifest.counts["votes"]["refused"] == {"outside the taxonomy or contradictory": 1}
 
 
-def test_killed_and_run_again_gives_the_same_bytes(
+def test_interrupted_and_run_again_gives_the_same_bytes(
     world: Path, labels: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "labels"
-    arguments = [f"--set={name}={value}" for name, value in settings(world, out).items()]
-    command = [sys.executable, "pipelines/resolve.py", "default", *arguments]
-    environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    job = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, env=environment)
-    deadline = time.monotonic() + 600
-    while not list((out / ".draft" / "labelling-part").glob("*.json")):
-        assert time.monotonic() < deadline
-        assert job.poll() is None
-        time.sleep(0.005)
-    os.kill(job.pid, signal.SIGKILL)
-    job.wait()
-    told = io.StringIO()
-    resolve(configs.build(ResolveConfig, settings(world, out)), progress=told)
-    assert "were done before" in told.getvalue()
+    with interrupted("labelling part"):
+        run(world, out)
+    assert not (out / "manifest.json").exists()
+    with counted() as stages:
+        run(world, out)
+    assert stages["labelling part"][0] >= 1
     assert content(out) == content(labels)

@@ -1,14 +1,11 @@
 """The index job as a whole: every pair found by itself, killed and rerun, from a version to the next."""
 
-import contextlib
 import hashlib
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +32,7 @@ from biovl.index.words import Words
 from biovl.models import encoder
 from biovl.models.builders import open_clip
 from tests.runtime.folders import content, nothing_done_to
+from tests.runtime.interrupting import counted, interrupted
 
 ROOT = Path(__file__).parents[2]
 VISION = {"layers": 1, "width": 32, "head_width": 16, "patch_size": 16, "image_size": 32}
@@ -437,55 +435,19 @@ def environment() -> dict[str, str]:
     return {**found, "OMP_NUM_THREADS": "1"}
 
 
-def embedders(job: int) -> list[int]:
-    """Return the processes below a job that hold a copy of the model."""
-    found, todo = [], [job]
-    while todo:
-        process = Path(f"/proc/{todo.pop()}")
-        # Processes come and go.
-        with contextlib.suppress(OSError):
-            todo += map(
-                int, " ".join(c.read_text() for c in process.glob("task/*/children")).split()
-            )
-            if b"_Embed" in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
-    return found
-
-
-def test_killed_and_run_again_gives_the_same_bytes(
+def test_interrupted_and_run_again_gives_the_same_bytes(
     built: Path, model: Path, sample_corpus: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "index"
-    job = subprocess.Popen(
-        command(settings(model, sample_corpus, out)),
-        cwd=ROOT,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
-    deadline = time.monotonic() + 600
-    while not (workers := embedders(job.pid)):
-        assert time.monotonic() < deadline
-        assert job.poll() is None
-        time.sleep(0.01)
-    os.kill(workers[0], signal.SIGKILL)
-    while not list((out / ".draft" / "embedded").glob("*.json")):
-        assert time.monotonic() < deadline
-        assert job.poll() is None
-        time.sleep(0.01)
-    os.kill(job.pid, signal.SIGKILL)
-    job.wait()
-    assert not (out / "manifest.json").exists()
-    done = subprocess.run(
-        command(settings(model, sample_corpus, out)),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env=environment(),
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["rows"] == len(pairs_of(sample_corpus))
-    assert "were done before" in done.stderr
+    config = configs.build(IndexConfig, settings(model, sample_corpus, out))
+    for stage in ("embedding unit", "finishing"):
+        with interrupted(stage):
+            index(config)
+        assert not (out / "manifest.json").exists()
+    with counted() as stages:
+        manifest = index(config)
+    assert stages["embedding unit"][0] == stages["embedding unit"][1]
+    assert manifest.counts["rows"] == len(pairs_of(sample_corpus))
     assert content(out) == content(built)
 
 

@@ -2,17 +2,11 @@
 
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import ray
 
 from biovl.articles.content import ArticleContent
 from biovl.assemble import config as assemble_config
@@ -34,6 +28,7 @@ from biovl.split.config import SplitConfig
 from biovl.split.job import split_figures
 from tests.compound_rows import drawn, figure_row, mention
 from tests.runtime.folders import content
+from tests.runtime.interrupting import counted, interrupted
 
 ROOT = Path(__file__).parents[2]
 
@@ -175,25 +170,17 @@ def test_a_finished_job_does_nothing_and_another_is_refused(figures: Path, panel
         run(panels, figures.parent / "again")
 
 
-def test_killed_and_run_again_gives_the_same_bytes(
+def test_interrupted_and_run_again_gives_the_same_bytes(
     figures: Path, panels: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "panels"
-    arguments = [f"--set={name}={value}" for name, value in settings(figures, out).items()]
-    job = subprocess.Popen(
-        [sys.executable, "pipelines/split.py", "default", *arguments],
-        cwd=ROOT,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address},
-    )
-    deadline = time.monotonic() + 600
-    while not list((out / ".draft" / "splitting-part").glob("*.json")):
-        assert time.monotonic() < deadline
-        assert job.poll() is None
-        time.sleep(0.005)
-    os.kill(job.pid, signal.SIGKILL)
-    job.wait()
-    run(figures, out)
+    with interrupted("splitting part"):
+        run(figures, out)
+    assert not (out / "manifest.json").exists()
+    with counted() as stages:
+        run(figures, out)
+    done_before, total = stages["splitting part"]
+    assert 1 <= done_before <= total
     assert content(out) == content(panels)
 
 
