@@ -35,7 +35,7 @@ test: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	@# What fails beside another Ray, which takes its time from it, is judged by itself.
-	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile || $(BIN)/python -m pytest --last-failed
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile --durations=60 || $(BIN)/python -m pytest --last-failed
 
 check: $(READY)
 	$(BIN)/ruff format

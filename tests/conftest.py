@@ -11,8 +11,11 @@ SHARED = ROOT.parent / "shared" / "data"
 
 
 @pytest.fixture(scope="session")
-def ray_session() -> Iterator[None]:
-    """One Ray for all tests that need it: starting it takes seconds."""
+def ray_session(bucket_uri: str) -> Iterator[None]:
+    """One Ray for all tests that need it: starting it takes seconds.
+
+    Its workers find the bucket through the environment, which they have from this process.
+    """
     from biovl.core.errors import RayError
     from biovl.runtime.connection import connect_ray
 

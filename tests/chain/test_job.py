@@ -1,4 +1,4 @@
-"""The whole chain on a small sample: once, again, with other settings, and killed."""
+"""The whole chain on a small sample: once, again, with other settings, and interrupted."""
 
 import html
 import io
@@ -6,11 +6,8 @@ import json
 import os
 import re
 import runpy
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,8 @@ from biovl.chain.job import STEPS, run_chain
 from tests.docs.checking import check
 from tests.docs.pages import words
 from tests.runtime.folders import content, nothing_done_to
+from tests.runtime.interrupting import counted, interrupted
+from tests.runtime.typed import run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -158,17 +157,7 @@ def start(given: dict[str, Any]) -> subprocess.Popen:
     )
 
 
-def kill_when(job: subprocess.Popen, reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 600
-    while not reached():
-        assert time.monotonic() < deadline, "waited too long"
-        assert job.poll() is None, job.communicate()
-        time.sleep(0.02)
-    os.kill(job.pid, signal.SIGKILL)
-    job.communicate()
-
-
-def test_killed_within_a_step_and_between_steps_it_goes_on_to_the_same(
+def test_interrupted_within_a_step_and_between_steps_it_goes_on_to_the_same(
     published: Path, sample_packages: Path, tmp_path: Path
 ) -> None:
     left_out = dict.fromkeys(("pretrain__recipe", "index__recipe", "benchmark__recipe"))
@@ -177,16 +166,18 @@ def test_killed_within_a_step_and_between_steps_it_goes_on_to_the_same(
         for name, value in values(sample_packages, tmp_path, **left_out).items()
         if not name.startswith("pretrain.") or name == "pretrain.recipe"
     }
-    receipts = tmp_path / "figures" / ".draft" / "units"
-    kill_when(start(given), lambda: any(receipts.glob("*.json")))
-    kill_when(start(given), lambda: (tmp_path / "figures" / "manifest.json").exists())
+    with interrupted("unit"):
+        run(given)
+    assert not (tmp_path / "figures" / "manifest.json").exists()
+    with counted() as stages, interrupted("looking at part", 0):
+        run(given)
+    assert stages["unit"][0] >= 1
     assert not (tmp_path / "corpus" / "manifest.json").exists()
-    again = start(given)
-    stdout, stderr = again.communicate(timeout=600)
-    assert again.returncode == 0, stderr
-    assert f"harvest: {tmp_path}/figures is published" in stderr
-    assert f"The page about it: {tmp_path}/summary.html" in stdout
-    assert json.loads(stdout.splitlines()[-1])["steps"].keys() == {"harvest", "assemble"}
+    harvested = (tmp_path / "figures" / "manifest.json").stat().st_mtime_ns
+    last = run_command("pipelines/all.py", "demo", **given)
+    assert last["steps"].keys() == {"harvest", "assemble"}
+    assert (tmp_path / "summary.html").exists()
+    assert (tmp_path / "figures" / "manifest.json").stat().st_mtime_ns == harvested
     for name in ("figures", "corpus"):
         expected, found = content(published / name), content(tmp_path / name)
         # It names the folder that was read, which is another.

@@ -1,9 +1,6 @@
 """The jobs from bucket to bucket, against a local S3 server, by the commands of the README."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,29 +11,15 @@ from biovl.core.artifacts import Folder
 from biovl.core.filesystems import open_location
 from biovl.core.shards import read_pair
 from biovl.models.encoder import load
+from tests.runtime.typed import run_command
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.ray
 
 
-def run(script: str, recipe: str, **settings: str) -> dict:
-    arguments = [f"--set={name.replace('__', '.')}={value}" for name, value in settings.items()]
-    done = subprocess.run(
-        [sys.executable, f"pipelines/{script}.py", recipe, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"},
-    )
-    assert done.returncode == 0, done.stderr
-    summary: dict = json.loads(done.stdout.splitlines()[-1])
-    return summary
-
-
 def test_from_packages_in_a_bucket_to_a_model_in_a_bucket(
-    sample_packages: Path, bucket: Callable[[str, bytes], None], bucket_uri: str
+    ray_session: None, sample_packages: Path, bucket: Callable[[str, bytes], None], bucket_uri: str
 ) -> None:
     packages = sorted(sample_packages.iterdir())
     for path in packages:
@@ -44,11 +27,13 @@ def test_from_packages_in_a_bucket_to_a_model_in_a_bucket(
             if file.is_file():
                 bucket(f"in/{file.relative_to(sample_packages)}", file.read_bytes())
     figures, corpus = f"{bucket_uri}/figures", f"{bucket_uri}/corpus"
-    harvested = run("harvest", "packages", source__path=f"{bucket_uri}/in", out=figures)
+    harvested = run_command(
+        "pipelines/harvest.py", "packages", **{"source.path": f"{bucket_uri}/in"}, out=figures
+    )
     # A bucket has no empty folders.
     empty = sum(path.is_dir() and not any(path.iterdir()) for path in packages)
     assert harvested["articles"]["seen"] == len(packages) - empty
-    assembled = run("assemble", "small", figures=figures, out=corpus)
+    assembled = run_command("pipelines/assemble.py", "small", figures=figures, out=corpus)
     filesystem, path = open_location(f"{corpus}/index.parquet")
     pairs = pq.read_table(path, filesystem=filesystem).to_pylist()
     assert len(pairs) == assembled["figures"]["kept"] > 20
@@ -56,14 +41,13 @@ def test_from_packages_in_a_bucket_to_a_model_in_a_bucket(
         files = read_pair(f"{corpus}/{pair['shard']}", pair["offset"], pair["size"])
         assert json.loads(files["json"])["figure_id"] == pair["pair_id"]
     model = f"{bucket_uri}/model"
-    trained = run(
-        "pretrain",
+    trained = run_command(
+        "pipelines/pretrain.py",
         "tiny",
         corpus=corpus,
         out=model,
-        epochs="2",
-        batch__pairs="8",
-        workers__cpus="0.5",
+        epochs=2,
+        **{"batch.pairs": 8, "workers.cpus": 0.5},
     )
     assert trained["steps"] == 2 * (trained["pairs"]["train"] // 8)
     encoder = load(model)

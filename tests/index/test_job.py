@@ -3,9 +3,6 @@
 import hashlib
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +30,7 @@ from biovl.models import encoder
 from biovl.models.builders import open_clip
 from tests.runtime.folders import content, nothing_done_to
 from tests.runtime.interrupting import counted, interrupted
+from tests.runtime.typed import run_command
 
 ROOT = Path(__file__).parents[2]
 VISION = {"layers": 1, "width": 32, "head_width": 16, "patch_size": 16, "image_size": 32}
@@ -425,16 +423,6 @@ def test_nothing_is_reused_of_what_another_version_prepared(
     assert said.notes["not_reused"] == "its images were prepared by another version"
 
 
-def command(values: dict) -> list[str]:
-    script = [sys.executable, "pipelines/index.py", "default"]
-    return [*script, *(f"--set={name}={value}" for name, value in values.items())]
-
-
-def environment() -> dict[str, str]:
-    found = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-    return {**found, "OMP_NUM_THREADS": "1"}
-
-
 def test_interrupted_and_run_again_gives_the_same_bytes(
     built: Path, model: Path, sample_corpus: Path, tmp_path: Path
 ) -> None:
@@ -452,7 +440,11 @@ def test_interrupted_and_run_again_gives_the_same_bytes(
 
 
 def test_from_a_bucket_to_a_bucket_and_to_the_next_version(
-    bucket: Callable[[str, bytes], None], bucket_uri: str, model: Path, tmp_path: Path
+    ray_session: None,
+    bucket: Callable[[str, bytes], None],
+    bucket_uri: str,
+    model: Path,
+    tmp_path: Path,
 ) -> None:
     corpus = write_corpus(tmp_path / "c", [made_up(number) for number in range(12)])
     for name, folder in (("index-model", model), ("index-corpus", corpus)):
@@ -462,16 +454,7 @@ def test_from_a_bucket_to_a_bucket_and_to_the_next_version(
     first, second = f"{bucket_uri}/index-1", f"{bucket_uri}/index-2"
     values = settings(f"{bucket_uri}/index-model", f"{bucket_uri}/index-corpus", first)
     for changes in ({}, {"out": second, "previous": first}):
-        done = subprocess.run(
-            command({**values, **changes}),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            env=environment(),
-        )
-        assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
+        summary = run_command("pipelines/index.py", "default", **{**values, **changes})
     assert (summary["reused"], summary["embedded"]) == (12, 0)
     said = json.loads(Folder(second).read("manifest.json"))
     for name, about in said["files"].items():

@@ -21,11 +21,13 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Manifest
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
+from biovl.pretrain.trackers import read_metrics
 from biovl.sample.long_captions import make_long_captions
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.job import at_once, sweep
 from biovl.sweep.trials import trials_of
 from tests.docs.pages import blocks, words
+from tests.runtime.typed import run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,22 +91,23 @@ def test_the_sweep_finds_that_longer_context_wins_where_only_later_text_tells_fi
 
 
 def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_others(
-    corpus: Path, tmp_path: Path
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # By epoch 3 the first finds some; what is behind then is stopped, and stays so. What failed is
     # tried again.
     changes = {"epochs": 6, "validation.every_epochs": 3, "model.context_length": 160}
     command = [sys.executable, str(ROOT / "tune" / "sweep.py"), "grid"]
-    for name, value in {
-        "corpus": corpus,
+    given = {
+        "corpus": str(corpus),
         # As a user types it: relative to where the command is run.
         "out": "sweep",
         **{f"base.{name}": value for name, value in {**BASE, **changes}.items()},
         "base.save.every_steps": 1,
         "grid.optim.peak_lr": [1e-3, 1e-9, 1e30, 1e-8],
         **{"asha.reduction": 2, "asha.first_epochs": 3},
-    }.items():
-        text = str(value) if isinstance(value, Path | str | int | float) else json.dumps(value)
+    }
+    for name, value in given.items():
+        text = str(value) if isinstance(value, str) else json.dumps(value)
         command += ["--set", f"{name}={text}"]
     # A Ray of its own, and not that of this session.
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
@@ -116,26 +119,23 @@ def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_other
         assert process.wait() == -signal.SIGKILL, (tmp_path / "first.log").read_text()
         killer.join()
     (first_model,) = trials.glob("00-*/manifest.json")
-    before = first_model.stat().st_mtime_ns
-
-    def again() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
-        )
-
-    done = again()
-    assert done.returncode == 0, done.stderr
-    assert "2 of 4 trials have ended" in done.stderr
-    assert "resumes from step" in done.stderr + done.stdout
-    assert json.loads(done.stdout.splitlines()[-1])["trials"] == {
-        **{"total": 4, "finished": 1, "stopped early": 2, "failed": 1},
-    }
-    assert first_model.stat().st_mtime_ns == before
+    (resumed,) = trials.glob("03-*")
+    over = first_model.stat().st_mtime_ns
+    (*_, checkpoint) = sorted((resumed / ".draft" / "checkpoints").glob("*.pt"))
+    last = int(checkpoint.stem)
+    rows = [row for row in read_metrics(resumed / "metrics.jsonl") if row["step"] <= last]
+    monkeypatch.chdir(tmp_path)
+    done = run_command("tune/sweep.py", "grid", **given)
+    assert done["trials"] == {"total": 4, "finished": 1, "stopped early": 2, "failed": 1}
+    assert first_model.stat().st_mtime_ns == over
+    # Rows hold times: those before the checkpoint are the first process' own.
+    again = read_metrics(resumed / "metrics.jsonl")
+    assert rows == [row for row in again if row["step"] <= last]
     readme = (tmp_path / "sweep" / "README.md").read_text()
     assert "stopped early after epoch" in readme
     assert "the loss is" in readme
     published = (tmp_path / "sweep" / "manifest.json").stat().st_mtime_ns
-    assert again().returncode == 0
+    assert run_command("tune/sweep.py", "grid", **given) == done
     assert (tmp_path / "sweep" / "manifest.json").stat().st_mtime_ns == published
 
 
