@@ -1,9 +1,7 @@
 """Harvest as a whole: on good, damaged and hostile packages, killed and run again."""
 
-import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +19,7 @@ from biovl.core.records import Article, Figure, schema
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import estimate, harvest, plan_units, read_unit
 from tests.runtime.folders import content, nothing_done_to
+from tests.runtime.interrupting import counted, killing, process_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,57 +129,25 @@ def test_killed_at_any_time_and_run_again_gives_the_same_bytes(
     # What was being written when the driver died must not survive into the folder.
     (out / ".draft" / "unfinished").mkdir(exist_ok=True)
     (out / ".draft" / "unfinished" / "half").write_bytes(b"half a part")
-    again = start(sample_packages, out)
-    stdout, stderr = again.communicate(timeout=600)
-    assert again.returncode == 0, stderr
+    with counted() as stages:
+        run(sample_packages, out, packages_per_unit=3)
     # Workers may have finished another unit before they noticed.
-    done_before = re.search(r"(\d+) of \d+ were done before", stderr)
-    assert done_before is not None, stderr
-    assert int(done_before[1]) >= kept
-    summary = json.loads(stdout.splitlines()[-1])
-    assert summary["out"] == str(out)
-    assert summary["articles"]["seen"] == len(list(sample_packages.iterdir()))
+    assert stages["unit"][0] >= kept
     assert content(out) == content(harvested)
 
 
 def test_a_killed_worker_does_not_stop_the_job(
     harvested: Path, sample_packages: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "figures"
-    job = start(sample_packages, out)
-    wait_for(lambda: _kill_a_worker_below(job))
-    _, stderr = job.communicate(timeout=600)
-    assert job.returncode == 0, stderr
+    for attempt in range(20):
+        out = tmp_path / f"figures-{attempt}"
+        with killing(lambda: process_of("Map")) as killed:
+            run(sample_packages, out, packages_per_unit=3)
+        # The tasks may be over before one is seen.
+        if killed:
+            break
+    assert killed
     assert content(out) == content(harvested)
-
-
-def _kill_a_worker_below(job: subprocess.Popen) -> bool:
-    """Kill a process that runs a task of Ray's right now, and return whether there was one."""
-    assert job.poll() is None, "no task was seen before the job ended"
-    for worker in _workers_below(job.pid):
-        # It may have ended since it was listed.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(worker, signal.SIGKILL)
-            return True
-    return False
-
-
-def _workers_below(root: int) -> list[int]:
-    """Return the processes below one that run a task of Ray's right now."""
-    listing = subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    children: dict[int, list[tuple[int, str]]] = {}
-    for line in listing.splitlines():
-        pid, parent, command = line.split(None, 2)
-        children.setdefault(int(parent), []).append((int(pid), command))
-    found, todo = [], [root]
-    while todo:
-        for pid, command in children.get(todo.pop(), []):
-            todo.append(pid)
-            if command.startswith("ray::Map"):
-                found.append(pid)
-    return found
 
 
 @pytest.mark.parametrize("out", ["packages/figures", "packages", "packages/PMC1/out", "."])

@@ -1,6 +1,5 @@
 """Pretraining as a whole: what it publishes, and that nothing that dies costs more than a step."""
 
-import contextlib
 import io
 import json
 import os
@@ -9,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +31,7 @@ from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.job import estimated, pretrain, report_missing_resources
 from biovl.pretrain.trackers import read_metrics
 from tests.runtime.folders import nothing_done_to
+from tests.runtime.interrupting import killing, process_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,57 +127,8 @@ def test_another_configuration_is_refused_with_what_differs(
     assert run(sample_corpus, undisturbed, **{"workers.count": 2, "step.micro_batch": 8})
 
 
-@contextlib.contextmanager
-def killing(ready: Callable[[], int | None]) -> Iterator[list[int]]:
-    """Kill -9 the process that is given, once it is, while the block runs; yield which it was.
-
-    A block may end before its process was found: on a busy machine this one is the slow one.
-    """
-    killed: list[int] = []
-    is_over = threading.Event()
-
-    def wait() -> None:
-        while not killed and not is_over.wait(0.005):
-            process = ready()
-            if process is not None:
-                # It may have ended since it was found.
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-                    killed.append(process)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        is_over.set()
-        thread.join()
-
-
 TRIES = 5
 """Runs until one was killed before it was over."""
-
-
-def process_of(name: str) -> int | None:
-    """Return a process of this Ray's, another of which may test beside us."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if path.read_bytes().startswith(f"ray::{name}".encode()):
-                process = int(path.parent.name)
-                if is_below(os.getpid(), process):
-                    return process
-    return None
-
-
-def is_below(root: int, process: int) -> bool:
-    """Return whether a process was started by another, or by one of those that it started."""
-    while process > 1:
-        # After the name, which is in brackets: the state, and the parent.
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        process = int(fields[1])
-        if process == root:
-            return True
-    return False
 
 
 def checkpoints(out: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Stopping a job between two units of work, within this process.
+"""Stopping a job between two units of work within this process, and killing what works for it.
 
 A draft is the same whoever stopped its job: the receipts of what is done, and perhaps a part that
 nobody finished. That a process may die at any moment is tested with SIGKILL once per mechanism
@@ -7,8 +7,12 @@ published copies, votes) and by ``benchmarks/chaos.py``; that each further job g
 draft is tested with this, on the Ray of the session.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -57,3 +61,52 @@ def counted() -> Iterator[dict[str, tuple[int, int]]]:
 
     with mock.patch.object(Progress, "stage", begin_stage):
         yield stages
+
+
+@contextmanager
+def killing(ready: Callable[[], int | None]) -> Iterator[list[int]]:
+    """Kill -9 the process that is given, once it is, while the block runs; yield which it was.
+
+    A block may end before its process was found: on a busy machine this one is the slow one.
+    """
+    killed: list[int] = []
+    is_over = threading.Event()
+
+    def wait() -> None:
+        while not killed and not is_over.wait(0.005):
+            process = ready()
+            if process is not None:
+                # It may have ended since it was found.
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+                    killed.append(process)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def process_of(name: str) -> int | None:
+    """Return a process of this Ray's, another of which may test beside us."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes().startswith(f"ray::{name}".encode()):
+                process = int(path.parent.name)
+                if is_below(os.getpid(), process):
+                    return process
+    return None
+
+
+def is_below(root: int, process: int) -> bool:
+    """Return whether a process was started by another, or by one of those that it started."""
+    while process > 1:
+        # After the name, which is in brackets: the state, and the parent.
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        process = int(fields[1])
+        if process == root:
+            return True
+    return False
