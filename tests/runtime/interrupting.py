@@ -37,9 +37,10 @@ def interrupted(stage: str, units: int = 1) -> Iterator[None]:
     def count(self: Progress, note: str = "") -> None:
         nonlocal left
         add(self, note)
-        left -= current == stage
-        if left == 0:
-            raise KeyboardInterrupt
+        if current == stage:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
 
     with (
         mock.patch.object(Progress, "stage", begin_stage),

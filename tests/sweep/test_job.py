@@ -91,7 +91,7 @@ def test_the_sweep_finds_that_longer_context_wins_where_only_later_text_tells_fi
 
 
 def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_others(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path
 ) -> None:
     # By epoch 3 the first finds some; what is behind then is stopped, and stays so. What failed is
     # tried again.
@@ -124,7 +124,8 @@ def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_other
     (*_, checkpoint) = sorted((resumed / ".draft" / "checkpoints").glob("*.pt"))
     last = int(checkpoint.stem)
     rows = [row for row in read_metrics(resumed / "metrics.jsonl") if row["step"] <= last]
-    monkeypatch.chdir(tmp_path)
+    # The session's Ray was started in another folder.
+    given["out"] = str(tmp_path / "sweep")
     done = run_command("tune/sweep.py", "grid", **given)
     assert done["trials"] == {"total": 4, "finished": 1, "stopped early": 2, "failed": 1}
     assert first_model.stat().st_mtime_ns == over
