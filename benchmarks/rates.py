@@ -27,7 +27,7 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, read_manifest
 from biovl.core.harvests import HarvestPart, open_harvests
 from biovl.harvest.config import HarvestConfig
-from biovl.harvest.job import _published_config, harvest, plan_units, read_unit
+from biovl.harvest.job import harvest, job_of, plan_units, read_unit
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.images.transforms import resize_center_crop
@@ -92,7 +92,8 @@ def harvesting(packages: Path, scratch: Path) -> Path:
     def work() -> None:
         own = config(next(numbers))
         (unit,) = plan_units(own)
-        Draft.begin(own.out, "figures", _published_config(own))
+        job = job_of(own)
+        Draft.begin(own.out, job.kind, job.config, output_format=job.output_format)
         read_unit(own, 0, unit)
 
     seconds = least(work)

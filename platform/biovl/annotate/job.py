@@ -22,9 +22,8 @@ import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy
 
-from biovl.annotate import articles, batches, longcap_job, pieces
-from biovl.annotate.annotators import Annotator, LoadedModel
-from biovl.annotate.annotators.longcap import LongCap
+from biovl.annotate import articles, batches, pieces
+from biovl.annotate.annotators import Annotator, AsksFirst, LoadedModel
 from biovl.annotate.batches import BATCH, Unit
 from biovl.annotate.config import AnnotateConfig
 from biovl.core.artifacts import Draft, Manifest
@@ -101,12 +100,12 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     with job.begin() as draft:
         units = batches.plan(table, config.rows_per_task)
         with connect_ray():
-            if isinstance(annotator, LongCap) and annotator.config.engine.copies:
-                longcap_job.fill(config, annotator, table, units, report)
+            if isinstance(annotator, AsksFirst):
+                annotator.ask_first(config, table, units, report)
             _compute(config, annotator, table, units, report)
             receipts = _join(config, annotator, table, units, report)
-        if isinstance(annotator, LongCap):
-            report.say(f"spent with the cache {annotator.config.cache}: {annotator.spent()}")
+        if isinstance(annotator, AsksFirst):
+            report.say(annotator.spent())
         counts = pieces.totals(receipts)
         check_usable(
             counts["annotated"],

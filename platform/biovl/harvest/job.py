@@ -8,7 +8,6 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TextIO
 
 import pyarrow.compute as pc
@@ -20,11 +19,9 @@ from biovl.core.artifacts import Draft, Folder, Input, Manifest, refuse_overlap
 from biovl.core.errors import SourceError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
-from biovl.harvest import pmc_job
 from biovl.harvest.config import HarvestConfig
-from biovl.harvest.pmc.estimate import format_estimate
 from biovl.harvest.rows import rows
-from biovl.harvest.sources import Address, Package, Source, Warns
+from biovl.harvest.sources import Address, HasJob, Package, Source, SourceJob, Warns
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import (
     check_usable,
@@ -69,8 +66,9 @@ def estimate(config: HarvestConfig) -> str:
         SourceError: If the source as a whole cannot be read.
         StorageError: If the source, a disk or a bucket fails.
     """
-    if config.source.name == pmc_job.NAME:
-        return format_estimate(pmc_job.settings_of(config.source))
+    own = _own_job(config)
+    if own is not None:
+        return own.estimate(config)
     source = _source(config)
     sizes = [address.size_bytes for address in source.addresses()]
     known = [size for size in sizes if size is not None]
@@ -89,10 +87,17 @@ def check(config: HarvestConfig) -> None:
         SourceError: If the source as a whole cannot be read, or is empty.
         ArtifactError: If ``out`` is inside the source, or the source inside ``out``.
     """
-    if config.source.name == pmc_job.NAME:
-        pmc_job.inputs(pmc_job.settings_of(config.source))
+    own = _own_job(config)
+    if own is not None:
+        own.check(config)
     elif next(_source(config).addresses(), None) is None:
         raise SourceError("the source holds no packages")
+
+
+def _own_job(config: HarvestConfig) -> SourceJob | None:
+    """Return the job of a source that has its own."""
+    _, settings = plugins.resolve("harvest.sources", config.source)
+    return settings.job() if isinstance(settings, HasJob) else None
 
 
 def _source(config: HarvestConfig) -> Source:
@@ -111,9 +116,10 @@ def _source(config: HarvestConfig) -> Source:
 
 
 def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
-    if config.source.name == pmc_job.NAME:
-        return _harvest_service(config, report)
-    job = _job(config)
+    own = _own_job(config)
+    if own is not None:
+        return own.harvest(config, report)
+    job = job_of(config)
     published = job.find_published()
     if published is not None:
         return published
@@ -132,56 +138,13 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
         def read(task: Mapping[str, Any]) -> dict[str, int]:
             return read_unit(config, task["unit"], task["addresses"])
 
-        _read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
-        manifest = _manifest(job, draft, len(units), warnings)
-        _check_usable(config, manifest)
+        read_units(config, draft, [{"addresses": unit} for unit in units], read, report)
+        manifest = manifest_of(job, draft, len(units), warnings)
+        check_figures(config, manifest)
         return draft.publish(manifest)
 
 
-def _harvest_service(config: HarvestConfig, report: Progress) -> Manifest:
-    """Harvest from a service that provides single objects."""
-    settings = pmc_job.settings_of(config.source)
-    job = _job(config, pmc_job.inputs(settings))
-    source = pmc_job.plain_settings(config.source)
-    job = replace(job, config={**job.config, "source": source})
-    published = job.find_published()
-    if published is not None:
-        return published
-    pmc_job.refuse_other_settings(settings, source)
-    planned = Draft(config.out).read_note("acquisition") or pmc_job.plan(settings, config.out)
-    with job.begin() as draft:
-        plan: dict[str, Any] = draft.once("acquisition", lambda: planned)
-        with connect_ray(), pmc_job.place_of(settings, config.out) as place:
-            found = pmc_job.acquire(place, plan, draft, config.packages_per_unit, report)
-            # The shared limiter is an actor handle, which cannot be pickled with the code of a
-            # task.
-            shared = ray.put((place, plan["url"]))
-
-            def read(task: Mapping[str, Any]) -> dict[str, int]:
-                place, url = ray.get(shared)
-                unit, rows = task["unit"], task["rows"]
-                seen = write_unit(config, unit, pmc_job.packages(place, url, unit, rows))
-                pmc_job.forget(place, unit)
-                return seen
-
-            _read_units(config, draft, [{"rows": unit} for unit in found.units], read, report)
-            unfetched = pmc_job.publish_unfetched(place)
-        if not found.units and draft.read_note("units/000000") is None:
-            write_unit(config, 0, ())
-        whole = _manifest(job, draft, max(len(found.units), 1))
-        # An incremental harvest may have no new rows.
-        if not settings.since:
-            _check_usable(config, whole)
-        manifest = replace(
-            whole,
-            counts={**whole.counts, "versions": found.counts},
-            files={**whole.files, **found.files, **unfetched},
-            notes={**whole.notes, **found.notes},
-        )
-        return draft.publish(manifest)
-
-
-def _check_usable(config: HarvestConfig, manifest: Manifest) -> None:
+def check_figures(config: HarvestConfig, manifest: Manifest) -> None:
     """Reject a harvest without a usable figure.
 
     Raises:
@@ -220,7 +183,8 @@ def _first_defect(out: str, files: Iterable[str]) -> str:
     return ""
 
 
-def _manifest(job: Job, draft: Draft, units: int, warnings: Sequence[str] = ()) -> Manifest:
+def manifest_of(job: Job, draft: Draft, units: int, warnings: Sequence[str] = ()) -> Manifest:
+    """Return the manifest of so many units, from their receipts."""
     receipts: list[dict[str, Any]] = [
         draft.read_note(f"units/{number:06d}") or {} for number in range(units)
     ]
@@ -235,7 +199,7 @@ def _manifest(job: Job, draft: Draft, units: int, warnings: Sequence[str] = ()) 
     )
 
 
-def _read_units(
+def read_units(
     config: HarvestConfig,
     draft: Draft,
     units: Sequence[Mapping[str, Any]],
@@ -265,7 +229,8 @@ def _read_units(
             report.add(_rates(seen, report.seconds))
 
 
-def _job(config: HarvestConfig, inputs: Sequence[Input] = ()) -> Job:
+def job_of(config: HarvestConfig, inputs: Sequence[Input] = ()) -> Job:
+    """Return the job of a configuration."""
     return Job.of(config, KIND, inputs, output_format=FORMAT, without=["may_be_empty"])
 
 

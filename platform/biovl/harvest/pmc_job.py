@@ -1,24 +1,30 @@
-"""Steps of a harvest from PMC's bucket up to the selected records, run as tasks on workers."""
+"""Harvest from PMC's bucket: tasks select records, then download and read their articles."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import ray
 
 from biovl.core import config as configs
 from biovl.core import plugins
-from biovl.core.artifacts import Draft, Input, fingerprint, read_manifest
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
 from biovl.core.limits import LocalLimiter
 from biovl.core.plugins import Plugin
+from biovl.harvest.config import HarvestConfig
+from biovl.harvest.job import check_figures, job_of, manifest_of, read_units, write_unit
 from biovl.harvest.pmc import listing, outcome, steps
+from biovl.harvest.pmc.estimate import format_estimate
 from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.settings import HOW, Config
 from biovl.harvest.pmc.unfetched import Unfetched
 from biovl.harvest.sources import Package
 from biovl.harvest.sources.pmc_open_data import OpenData
 from biovl.runtime import limiter
+from biovl.runtime.connection import connect_ray
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
@@ -30,7 +36,7 @@ Unit = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Acquired:
+class _Acquired:
     """The units to read, and the counts and tables about all other versions."""
 
     units: list[Unit]
@@ -39,13 +45,71 @@ class Acquired:
     notes: dict[str, Any]
 
 
-def settings_of(source: Plugin) -> Config:
+def check(config: HarvestConfig) -> None:
+    """Reject invalid settings, before anything is written.
+
+    Raises:
+        ConfigError: If the settings of the source are invalid.
+        ArtifactError: If the earlier harvest of an incremental one does not fit.
+    """
+    _inputs(_settings(config.source))
+
+
+def estimate(config: HarvestConfig) -> str:
+    """Return an estimate of size and time of a harvest, as text; writes nothing."""
+    return format_estimate(_settings(config.source))
+
+
+def harvest(config: HarvestConfig, report: Progress) -> Manifest:
+    """Harvest from the bucket; see ``harvest.job.harvest``."""
+    settings = _settings(config.source)
+    job = job_of(config, _inputs(settings))
+    source = _plain_settings(config.source)
+    job = replace(job, config={**job.config, "source": source})
+    published = job.find_published()
+    if published is not None:
+        return published
+    _refuse_other_settings(settings, source)
+    planned = Draft(config.out).read_note("acquisition") or _plan(settings, config.out)
+    with job.begin() as draft:
+        plan: dict[str, Any] = draft.once("acquisition", lambda: planned)
+        with connect_ray(), _context(settings, config.out) as place:
+            found = _acquire(place, plan, draft, config.packages_per_unit, report)
+            # The shared limiter is an actor handle, which cannot be pickled with the code of a
+            # task.
+            shared = ray.put((place, plan["url"]))
+
+            def read(task: Mapping[str, Any]) -> dict[str, int]:
+                place, url = ray.get(shared)
+                unit, rows = task["unit"], task["rows"]
+                seen = write_unit(config, unit, _packages(place, url, unit, rows))
+                place.store(f"unit-{unit:06d}").drop()
+                return seen
+
+            read_units(config, draft, [{"rows": unit} for unit in found.units], read, report)
+            unfetched = outcome.publish_unfetched(place)
+        if not found.units and draft.read_note("units/000000") is None:
+            write_unit(config, 0, ())
+        whole = manifest_of(job, draft, max(len(found.units), 1))
+        # An incremental harvest may have no new rows.
+        if not settings.since:
+            check_figures(config, whole)
+        manifest = replace(
+            whole,
+            counts={**whole.counts, "versions": found.counts},
+            files={**whole.files, **found.files, **unfetched},
+            notes={**whole.notes, **found.notes},
+        )
+        return draft.publish(manifest)
+
+
+def _settings(source: Plugin) -> Config:
     """Return the settings of the source."""
     found: Config = plugins.resolve("harvest.sources", source)[1]
     return found
 
 
-def inputs(config: Config) -> list[Input]:
+def _inputs(config: Config) -> list[Input]:
     """Return the earlier harvest that an incremental one is based on, if any.
 
     Raises:
@@ -62,17 +126,17 @@ def inputs(config: Config) -> list[Input]:
     return [Input(name="since", uri=config.since, fingerprint=fingerprint(config.since))]
 
 
-def plain_settings(source: Plugin) -> dict[str, Any]:
+def _plain_settings(source: Plugin) -> dict[str, Any]:
     """Return the explicitly set settings that change the published bytes, in normalized form."""
     default = configs.to_plain(Config())
-    given = configs.to_plain(settings_of(source))
+    given = configs.to_plain(_settings(source))
     return {
         "name": source.name,
         **{k: v for k, v in given.items() if k not in HOW and v != default[k]},
     }
 
 
-def refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
+def _refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
     """Verify that an incremental harvest uses the settings of the earlier one.
 
     Args:
@@ -102,26 +166,26 @@ def refuse_other_settings(config: Config, plain: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def place_of(config: Config, out: str) -> Iterator[AcquisitionContext]:
+def _context(config: Config, out: str) -> Iterator[AcquisitionContext]:
     """Yield the context of a job's tasks, with their shared limiter. Needs Ray."""
     with limiter.shared_limiter(config.limits) as shared:
         yield AcquisitionContext(config=config, out=out, limiter=shared)
 
 
-def plan(config: Config, out: str) -> dict[str, Any]:
+def _plan(config: Config, out: str) -> dict[str, Any]:
     """Return the bucket, inventory and articles to harvest; see ``listing.plan``. Needs no Ray."""
     return listing.plan(
         AcquisitionContext(config=config, out=out, limiter=LocalLimiter(config.limits))
     )
 
 
-def acquire(
+def _acquire(
     place: AcquisitionContext,
     plan: Mapping[str, Any],
     draft: Draft,
     packages_per_unit: int,
     report: Progress,
-) -> Acquired:
+) -> _Acquired:
     """Select the records to read, and publish the catalogue and the tombstones.
 
     Raises:
@@ -152,7 +216,7 @@ def acquire(
         f"{counts['listed']:,} versions listed, {sum(r['chosen'] for r in chosen):,} articles to "
         f"read; left out: {_told(counts['left_out']) or 'none'}"
     )
-    return Acquired(
+    return _Acquired(
         units=_units([receipt["chosen"] for receipt in chosen], packages_per_unit),
         counts=counts,
         files=published,
@@ -209,7 +273,7 @@ def _told(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
 
 
-def packages(place: AcquisitionContext, url: str, unit: int, rows: Unit) -> Iterator[Package]:
+def _packages(place: AcquisitionContext, url: str, unit: int, rows: Unit) -> Iterator[Package]:
     """Yield the packages of a unit, downloaded into its own scope of the store."""
     config = place.config
     chunk, start, stop = rows
@@ -223,13 +287,3 @@ def packages(place: AcquisitionContext, url: str, unit: int, rows: Unit) -> Iter
         yield from source.packages(records, service, place.store(f"unit-{unit:06d}"), unfetched)
     # Before the unit's receipt, which is written after the last package.
     outcome.write_unfetched(place, unit, unfetched.table())
-
-
-def publish_unfetched(place: AcquisitionContext) -> dict[str, dict[str, int]]:
-    """Publish the files of all units that failed to download, if any."""
-    return outcome.publish_unfetched(place)
-
-
-def forget(place: AcquisitionContext, unit: int) -> None:
-    """Delete the downloads of a finished unit."""
-    place.store(f"unit-{unit:06d}").drop()

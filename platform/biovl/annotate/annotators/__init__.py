@@ -10,7 +10,7 @@ files, their locations (``files``, by name): other files make other columns.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,12 @@ from PIL import Image
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ConfigError
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
+
+if TYPE_CHECKING:
+    from biovl.annotate.batches import Unit
+    from biovl.annotate.config import AnnotateConfig
+    from biovl.core.tables import Table
+    from biovl.runtime.progress import Progress
 
 # Shapes: K usable rows of a batch; one prepared row has the shape [...].
 
@@ -79,6 +85,19 @@ class Annotator(Protocol):
         Raises:
             ArtifactError: If the weights are unavailable, or do not fit the model.
         """
+
+
+@runtime_checkable
+class AsksFirst(Protocol):
+    """An annotator of paid answers, which may ask for all of them before columns are computed."""
+
+    def ask_first(
+        self, config: "AnnotateConfig", table: "Table", units: "list[Unit]", report: "Progress"
+    ) -> None:
+        """Cache the answers about the units, if they come from a model on the cluster."""
+
+    def spent(self) -> str:
+        """Return what was spent, as text."""
 
 
 def file_bytes(name: str, uri: str) -> bytes:

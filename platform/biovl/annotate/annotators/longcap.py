@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,12 @@ from biovl.annotate.longcap.steps import (
     enrich_steps,
 )
 from biovl.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from biovl.annotate.batches import Unit
+    from biovl.annotate.config import AnnotateConfig
+    from biovl.core.tables import Table
+    from biovl.runtime.progress import Progress
 
 _JPEG_QUALITY = 90
 _FEATURES = (
@@ -216,9 +222,20 @@ class LongCap:
                 break
         return total
 
+    def ask_first(
+        self, config: "AnnotateConfig", table: "Table", units: "list[Unit]", report: "Progress"
+    ) -> None:
+        """Run the requests of all figures through the engine, if there is one."""
+        # Imported here: workers that only send requests do not need Ray's engine.
+        from biovl.annotate import longcap_job
+
+        if self.config.engine.copies:
+            longcap_job.fill(config, self, table, units, report)
+
     def spent(self) -> str:
         """Return the spending of all jobs that share the cache, as text."""
-        return Ledger(self.config.cache, self.config.budget).described()
+        total = Ledger(self.config.cache, self.config.budget).described()
+        return f"spent with the cache {self.config.cache}: {total}"
 
     def price(self, tokens: Counter[str]) -> str:
         """Return the price of some tokens, and the duration at the configured rates."""

@@ -11,6 +11,7 @@ from biovl.enrich.config import EntrezSettings
 from biovl.harvest.pmc.articles import SizeLimits
 from biovl.harvest.pmc.choosing import Filters
 from biovl.harvest.pmc.service import Patience
+from biovl.harvest.sources import SourceJob
 
 _DATE = re.compile(r"(?:\d{4}(?:-\d\d(?:-\d\d)?)?)?")
 _DATES = ("modified_from", "modified_until", "published_from", "published_until")
@@ -109,6 +110,13 @@ class Config:
 
     max_file_mb: int = 512
     """Maximum size of an image file in MB; larger ones are not downloaded."""
+
+    def job(self) -> SourceJob:
+        """Return the job that selects records and downloads articles in steps."""
+        # Imported here: it imports these settings.
+        from biovl.harvest import pmc_job
+
+        return pmc_job
 
     def __post_init__(self) -> None:
         for name in (*HOW[:5], "search_limit", "max_xml_mb", "max_file_mb"):

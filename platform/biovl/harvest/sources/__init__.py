@@ -2,9 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from biovl.articles.content import ArticleContent
+
+if TYPE_CHECKING:
+    from biovl.core.artifacts import Manifest
+    from biovl.harvest.config import HarvestConfig
+    from biovl.runtime.progress import Progress
 
 
 def _no_file(name: str) -> bytes:
@@ -94,3 +99,24 @@ class Source(Protocol):
         Runs on workers and never raises for the content of packages. Memory is bounded by the
         largest single file, not by the archive.
         """
+
+
+class SourceJob(Protocol):
+    """The functions of a module that replace the job ``harvest`` for a source."""
+
+    def check(self, config: "HarvestConfig") -> None:
+        """Reject invalid settings, before anything is written."""
+
+    def estimate(self, config: "HarvestConfig") -> str:
+        """Return an estimate of size and time, as text."""
+
+    def harvest(self, config: "HarvestConfig", report: "Progress") -> "Manifest":
+        """Publish figures and articles."""
+
+
+@runtime_checkable
+class HasJob(Protocol):
+    """Settings of a source whose packages are selected and downloaded in steps on the cluster."""
+
+    def job(self) -> SourceJob:
+        """Return the job that takes these steps."""
