@@ -16,67 +16,44 @@ import ray
 import torch
 
 from biovl.benchmark import embedding, encoders, few_shot, fine_tuning, probe
-from biovl.benchmark.benchmarks import TASKS
-from biovl.benchmark.config import BenchmarkWorkers
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.embedding import EmbeddingTask
 from biovl.benchmark.few_shot import Learnt
 from biovl.benchmark.fine_tuning import Crops, Tuner
+from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun
 from biovl.benchmark.tasks.fine_tune import FineTune, FineTuneRun
-from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import BiovlError, ConfigError, TrainingError
-from biovl.core.plugins import Plugin
-from biovl.models.encoder import Precision
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import raise_task_error, run_task
 
 Say = Callable[[str], None]
 
 
-def train(
-    plugin: Plugin,
-    data: LabelledImages,
-    images: Sequence[EmbeddingTask],
-    workers: BenchmarkWorkers,
-    precision: Precision,
-    place: str,
-    say: Say,
-) -> None:
+def train(task: FineTune, run: LearningRun, say: Say) -> None:
     """Fine-tune a model on every draw, and store its predictions on test.
 
-    For use within ``connect_ray``. A repeated call resumes from the last checkpoints in ``place``.
-
-    Args:
-        plugin: The task fine_tune with its settings.
-        data: The labelled images.
-        images: The model, and its cached embeddings of the images.
-        workers: Number of concurrent trainings, and resources of each.
-        precision: Precision of the tower.
-        place: A folder of this model and task alone, local or ``s3://``.
-        say: Callback for progress messages.
+    For use within ``connect_ray``. A repeated call resumes from the last checkpoints in
+    ``run.place``.
 
     Raises:
         ConfigError: If a setting is not valid for this model.
     """
-    task: FineTune = plugins.make(TASKS, plugin)
-    rows = few_shot.readable_rows(data, embedding.embedded("", images).image_ND)
-    shared = ray.put((plugin, data, list(images), workers, precision, place))
-    tries = task.tries(data, rows)
-    _run(tries, shared, workers, place, say)
-    _run([one for one, _ in _chosen(task, place, tries)], shared, workers, place, say)
+    rows = few_shot.readable_rows(run.data, embedding.embedded("", run.images).image_ND)
+    shared = ray.put((task, run))
+    tries = task.tries(run.data, rows)
+    _run(tries, shared, run, say)
+    _run([one for one, _ in _chosen(task, run.place, tries)], shared, run, say)
 
 
 def learnt(
-    plugin: Plugin, data: LabelledImages, images: Sequence[EmbeddingTask], place: str
+    task: FineTune, data: LabelledImages, embedded: EmbeddedBenchmark, place: str
 ) -> list[Learnt]:
     """Return the results of ``train``, in the order of the draws.
 
     Raises:
         BiovlError: If the loss is NaN or Inf for every learning rate.
     """
-    task: FineTune = plugins.make(TASKS, plugin)
-    rows = few_shot.readable_rows(data, embedding.embedded("", images).image_ND)
+    rows = few_shot.readable_rows(data, np.asarray(embedded.image_ND))
     draft, found = Draft(place), []
     for training, accuracies in _chosen(task, place, task.tries(data, rows)):
         receipt = draft.read_note(f"trained/{training.name}")
@@ -101,11 +78,9 @@ def _chosen(
     return task.chosen({one: tuple(val) if val else None for one, val in told.items()})
 
 
-def _run(
-    trainings: Sequence[FineTuneRun], shared: Any, workers: BenchmarkWorkers, place: str, say: Say
-) -> None:
+def _run(trainings: Sequence[FineTuneRun], shared: Any, run: LearningRun, say: Say) -> None:
     """Run the unfinished trainings, as many at a time as there are workers."""
-    draft = Draft(place)
+    draft, workers = Draft(run.place), run.workers
     waiting = [one for one in trainings if draft.read_note(f"trained/{one.name}") is None]
     work = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus)(_trained)
     running: dict[Any, FineTuneRun] = {}
@@ -127,21 +102,12 @@ def _run(
 
 def _trained(shared: Any, training: FineTuneRun) -> dict[str, Any]:
     """Train in a worker; store the predictions on test and the receipt."""
-    plugin, data, images, workers, precision, place = shared
-    return run_task(
-        place, lambda: _tuned(plugin, data, images, workers, precision, place, training)
-    )
+    task, run = shared
+    return run_task(run.place, lambda: _tuned(task, run, training))
 
 
-def _tuned(
-    plugin: Plugin,
-    data: LabelledImages,
-    images: Sequence[EmbeddingTask],
-    workers: BenchmarkWorkers,
-    precision: Precision,
-    place: str,
-    training: FineTuneRun,
-) -> dict[str, Any]:
+def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str, Any]:
+    data, workers, place = run.data, run.workers, run.place
     if workers.gpus and not torch.cuda.is_available():
         raise ConfigError(
             f"workers.gpus={workers.gpus:g}, and PyTorch {torch.__version__} finds no GPU that it "
@@ -149,12 +115,11 @@ def _tuned(
         )
     device, threads = "cuda" if workers.gpus else "cpu", max(1, int(workers.cpus))
     torch.set_num_threads(threads)
-    task: FineTune = plugins.make(TASKS, plugin)
-    config, vector_ND = task.config.tuning, embedding.embedded("", images).image_ND
+    config, vector_ND = task.config.tuning, embedding.embedded("", run.images).image_ND
     rows = few_shot.readable_rows(data, vector_ND)
     train, val = task.parts(data, rows, training)
     test = rows["test"][:0] if training.held_out else rows["test"]
-    model = encoders.load(images[0].model.uri, device=device)
+    model = encoders.load(run.model, device=device)
     used = np.unique(np.concatenate([train, val, test]))
     tuner = Tuner(
         model,
@@ -167,7 +132,7 @@ def _tuned(
         lr=training.lr,
         seed=training.draw.seed,
         device=device,
-        precision=precision,
+        precision=run.precision,
     )
     draft, receipt = Draft(place), f"trained/{training.name}"
     loss = _learn(tuner, f"{place}/{training.name}", config.save_every_s)

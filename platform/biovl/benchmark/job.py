@@ -19,7 +19,6 @@ from typing import Any, TextIO
 import ray
 
 from biovl.benchmark import benchmarks, embedding, encoders, identity, report, report_files
-from biovl.benchmark import fine_tune_job as fine_tune
 from biovl.benchmark.benchmarks import TASKS
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.embed_job import embed
@@ -27,10 +26,7 @@ from biovl.benchmark.embedding import EmbeddingTask
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.report import Judged
 from biovl.benchmark.stored_images import parts_of
-from biovl.benchmark.tasks import Task
-from biovl.benchmark.tasks.fine_tune import FineTune
-from biovl.benchmark.tasks.vqa import Vqa
-from biovl.benchmark.vqa_job import answered_and_judged
+from biovl.benchmark.tasks import LearningRun, Learns, Task
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Manifest, refuse_overlap
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError, StorageError
@@ -53,7 +49,7 @@ class PreparedTask:
     """The opened dataset."""
     needs_text: bool
     """Whether the task embeds texts."""
-    learns: Vqa | FineTune | None
+    learns: Learns | None
     """The task itself if it trains before evaluation."""
 
 
@@ -143,7 +139,7 @@ def _opened(
                 raise
             refused.append((name, str(error)))
         else:
-            learns = task if isinstance(task, Vqa | FineTune) else None
+            learns = task if isinstance(task, Learns) else None
             asked.append(PreparedTask(name, plugin, data, task.needs_text, learns))
         say.add(name)
     return asked, refused
@@ -158,7 +154,7 @@ def _wanted(
         for task in asked:
             if task.needs_text and not model.has_text:
                 continue
-            if isinstance(task.learns, Vqa):
+            if task.learns is not None and not task.learns.needs_vectors:
                 found[name, task.name] = _Vectors([], None)
                 continue
             parts = [
@@ -209,24 +205,24 @@ def _learn(
                 say.say(f"{what}: {line}")
 
             try:
-                if isinstance(task.learns, FineTune):
-                    fine_tune.train(
-                        task.plugin,
-                        task.data,
-                        wanted[name, task.name].images,
-                        config.workers,
-                        config.precision,
-                        place,
-                        tell,
-                    )
-                    continue
-                outcome = answered_and_judged(
-                    *(task.learns, task.data, model.uri, config.workers, place), say=tell
+                task.learns.learn(
+                    LearningRun(
+                        data=task.data,
+                        model=model.uri,
+                        images=wanted[name, task.name].images,
+                        workers=config.workers,
+                        precision=config.precision,
+                        place=place,
+                    ),
+                    tell,
                 )
+                if task.learns.needs_vectors:
+                    continue
+                outcome = task.learns.evaluate_learnt(task.data, None, place)
             except (ArtifactError, ConfigError) as error:
                 draft.note(receipt, {"skipped": str(error)})
             else:
-                reasons = Counter(outcome.notes["unreadable_images"].values())
+                reasons = Counter(outcome.notes.get("unreadable_images", {}).values())
                 kept = report_files.kept(draft.folder, name, task.name, outcome, reasons)
                 draft.note(receipt, kept)
 
@@ -293,9 +289,8 @@ def _judged(
         vectors = embedding.embedded(model, images)
         draft = Draft(config.out)
         try:
-            if isinstance(task, FineTune):
-                learnt = fine_tune.learnt(plugin, data, images, _place(draft, model, name))
-                outcome = task.judge(data, vectors, learnt)
+            if isinstance(task, Learns):
+                outcome = task.evaluate_learnt(data, vectors, _place(draft, model, name))
             else:
                 outcome = task.evaluate(data, vectors)
             if config.index:

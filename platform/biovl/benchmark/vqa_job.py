@@ -23,8 +23,7 @@ from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.config import LearningConfig
 from biovl.benchmark.fusion.learning import Learner
 from biovl.benchmark.fusion.opened import open_encoder
-from biovl.benchmark.tasks import TaskOutcome
-from biovl.benchmark.tasks.vqa import Vqa, VQAAnswers
+from biovl.benchmark.tasks.vqa import VQAAnswers
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft
 from biovl.core.errors import ConfigError, TrainingError
@@ -35,18 +34,6 @@ from biovl.runtime.workers import Workers
 
 _ANSWERED = "answered"
 _LISTEN_S = 0.5
-
-
-def answered_and_judged(
-    task: Vqa,
-    data: Questions,
-    model: str,
-    workers: BenchmarkWorkers,
-    place: str,
-    say: Callable[[str], None],
-) -> TaskOutcome:
-    """Train a model for a task, predict answers and evaluate them; see ``train``."""
-    return task.judge(data, train(data, model, task.learning, workers, place, say))
 
 
 def train(
@@ -79,7 +66,12 @@ def train(
     if draft.read_note(_ANSWERED) is None:
         with _listening(say) as queue:
             _fit(data, model, learning, workers, place, queue)
-    return VQAAnswers(**(draft.read_note(_ANSWERED) or {}))
+    return answers(place)
+
+
+def answers(place: str) -> VQAAnswers:
+    """Return what ``train`` stored in a folder."""
+    return VQAAnswers(**(Draft(place).read_note(_ANSWERED) or {}))
 
 
 def _fit(

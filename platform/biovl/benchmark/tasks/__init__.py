@@ -2,18 +2,22 @@
 
 A file has a ``Config``, the settings of the task, and ``build(config)``, which returns a ``Task``.
 A task does not decode images: they are embedded before, once for all tasks, and texts on demand.
-Two tasks train the model before evaluating it, ``vqa`` and ``fine_tune``; each has a job of its
-own.
+A task that trains the model before evaluating it is a ``Learns``, too: ``vqa`` and ``fine_tune``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from biovl.benchmark.datasets import LabelledImages, Pairs, Questions
+from biovl.models.encoder import Precision
+
+if TYPE_CHECKING:
+    from biovl.benchmark.config import BenchmarkWorkers
+    from biovl.benchmark.embedding import EmbeddingTask
 
 # Shapes: N images, M texts, D embedding.
 
@@ -89,4 +93,46 @@ class Task(Protocol):
 
     def evaluate(self, data: Any, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Evaluate a model by its embeddings of ``data``, the result of ``data()``."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningRun:
+    """One model that is trained on one task."""
+
+    data: Any
+    """What ``Task.data`` returns."""
+    model: str
+    """Folder or name of the model."""
+    images: "Sequence[EmbeddingTask]"
+    """Where the vectors of the images are stored; empty without ``Learns.needs_vectors``."""
+    workers: "BenchmarkWorkers"
+    precision: Precision
+    place: str
+    """A folder of this model and task alone, local or ``s3://``: checkpoints and results."""
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """A task whose models are trained before they are scored."""
+
+    needs_vectors: bool
+    """Whether the images are embedded first."""
+
+    def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:
+        """Train a model, and store the results in ``run.place``, from which it resumes.
+
+        Runs on the driver, connected to Ray; ``say`` logs a line about progress. An ArtifactError
+        or ConfigError skips the task.
+        """
+        ...
+
+    def evaluate_learnt(
+        self, data: Any, embedded: EmbeddedBenchmark | None, place: str
+    ) -> TaskOutcome:
+        """Score a trained model by its results in ``place``.
+
+        Runs on a worker with the vectors, or without ``needs_vectors`` on the driver with None.
+        ``notes["unreadable_images"]`` then has the reasons of unreadable images.
+        """
         ...

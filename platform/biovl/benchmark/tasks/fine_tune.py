@@ -12,7 +12,7 @@ Source:
     decay and learning rates of about 3e-5 are those of WiSE-FT (arXiv:2109.01903).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ from biovl.benchmark import bootstrap, few_shot, probe
 from biovl.benchmark.datasets import LabelledImages
 from biovl.benchmark.few_shot import Draw, Learnt
 from biovl.benchmark.fine_tuning import TuningConfig
-from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
+from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun, TaskOutcome
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
 
@@ -75,6 +75,7 @@ class FineTune:
     """Fine-tuning, see ``Config``. ``fine_tune_job.py`` trains the models and calls ``judge``."""
 
     needs_text = False
+    needs_vectors = True
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -97,6 +98,22 @@ class FineTune:
             f"fine_tune trains the image tower of {embedded.model}, and does not judge vectors: a "
             "task of this name is learnt first, by benchmark/fine_tune_job.py"
         )
+
+    def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:
+        """Train the tower on every draw, and store its logits of test."""
+        # Imported here: it imports this task.
+        from biovl.benchmark import fine_tune_job
+
+        fine_tune_job.train(self, run, say)
+
+    def evaluate_learnt(
+        self, data: LabelledImages, embedded: EmbeddedBenchmark | None, place: str
+    ) -> TaskOutcome:
+        """Score the stored logits."""
+        from biovl.benchmark import fine_tune_job
+
+        assert embedded is not None
+        return self.judge(data, embedded, fine_tune_job.learnt(self, data, embedded, place))
 
     def judge(
         self, data: LabelledImages, embedded: EmbeddedBenchmark, learnt: Sequence[Learnt]

@@ -25,7 +25,7 @@ from biovl.benchmark import bootstrap, vqa_answers
 from biovl.benchmark.data import opened
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.config import LearningConfig
-from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
+from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun, Score, TaskOutcome
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 
@@ -83,11 +83,10 @@ class Vqa:
     """Visual question answering; ``benchmark/vqa_job.py`` trains the models and calls ``judge``."""
 
     needs_text = True
+    needs_vectors = False
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.learning = config.learning
-        """This attribute marks tasks that are trained by ``vqa_job.py``."""
 
     def data(self) -> Questions:
         """Return the questions."""
@@ -110,6 +109,21 @@ class Vqa:
             f"vqa trains a module between the towers of {embedded.model}, and does not judge "
             "vectors: a task of this name is learnt first, by benchmark/vqa_job.py"
         )
+
+    def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:
+        """Train the module, and store the answers to the questions of val and test."""
+        # Imported here: it imports this task.
+        from biovl.benchmark import vqa_job
+
+        vqa_job.train(run.data, run.model, self.config.learning, run.workers, run.place, say)
+
+    def evaluate_learnt(
+        self, data: Questions, embedded: EmbeddedBenchmark | None, place: str
+    ) -> TaskOutcome:
+        """Score the stored answers."""
+        from biovl.benchmark import vqa_job
+
+        return self.judge(data, vqa_job.answers(place))
 
     def judge(self, data: Questions, answered: VQAAnswers) -> TaskOutcome:
         """Compute the metrics of a trained model from its answers to the questions of test."""
