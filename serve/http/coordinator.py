@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from serve.http.rate import Buckets
+from serve.http.metrics import Snapshots
+from serve.http.rate import Buckets, Leases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +177,7 @@ class Coordination:
         return {name: payload for (of, name), (_, payload) in self._values.items() if of == kind}
 
 
-class Coordinator(Protocol):
+class Coordinator(Leases, Snapshots, Protocol):
     """Asynchronous access to a ``Coordination``, local or remote."""
 
     async def serving(self) -> ReleaseTarget | None: ...
@@ -184,9 +185,6 @@ class Coordinator(Protocol):
     async def want(self, candidate: ReleaseTarget) -> ReleaseTarget: ...
     async def exchange(self, replica: str, report: ReplicaReport) -> Orders: ...
     async def leave(self, replica: str) -> None: ...
-    async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None: ...
-    async def get_all(self, kind: str) -> Mapping[str, Any]: ...
-    async def lease(self, key: str, count: float, per_s: float, burst: int) -> float: ...
 
 
 class LocalCoordinator:

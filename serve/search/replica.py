@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ray import serve
 
 from serve.http.metrics import Metrics, leave_always
-from serve.http.shared import RayCoordinator
+from serve.http.shared import ray_coordinator
 from serve.search.holder import Holder
 from serve.search.release import Release
 from serve.search.settings import Settings
@@ -20,7 +20,7 @@ class Replica:
         context = serve.get_replica_context()
         self.settings = settings
         self.name = f"{context.deployment}-{context.replica_id.unique_id}"
-        self.coordinator = RayCoordinator(
+        self.coordinator = ray_coordinator(
             f"{context.app_name}-{settings.name}-{token}", poll_s=settings.poll_s
         )
         self.metrics = Metrics(self.name)
