@@ -172,7 +172,7 @@ def test_types_of_images_are_counted_and_drawn(
     ("name", "changes", "error", "told"),
     [
         ("dinov2", {"table": "nowhere"}, ArtifactError, "nowhere"),
-        ("dinov3", {}, ConfigError, "choose from clip, context, dinov2, image_type"),
+        ("dinov3", {}, ConfigError, "dinov3.*clip, context, dinov2, image_type"),
         ("dinov2", {"weights": "nowhere"}, ArtifactError, "nowhere"),
         ("clip", {"weights": ""}, ConfigError, "weights"),
         ("clip", {"weights": "nowhere"}, ArtifactError, "nowhere"),
@@ -198,7 +198,7 @@ def test_a_request_that_cannot_be_met_is_told_before_ray_starts(
 
 def test_a_column_that_the_table_lacks_is_told(table: Path, clip: Path, tmp_path: Path) -> None:
     of = {"annotator.of": "text", "annotator.text_column": "title"}
-    with pytest.raises(ConfigError, match="no column title, which clip reads; found caption"):
+    with pytest.raises(ConfigError, match=r"title.*clip.*caption"):
         run("clip", table, clip, tmp_path / "out", **of)
 
 
@@ -206,9 +206,9 @@ def test_gpus_that_ray_does_not_have_are_told_instead_of_waited_for(
     ray_session: None, table: Path, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(ConfigError, match=r"needs 1 GPU.*Ray here has 0.*workers\.gpus=0"):
+    with pytest.raises(ConfigError, match=r"1 GPU.* 0.*workers\.gpus=0"):
         run("dinov2", table, weights, tmp_path / "out", **{"workers.gpus": 1})
-    with pytest.raises(ConfigError, match=r"needs 4096 CPU"):
+    with pytest.raises(ConfigError, match="4096 CPU"):
         run("dinov2", table, weights, tmp_path / "out", **{"workers.cpus": 4_096})
 
 

@@ -227,7 +227,7 @@ def test_columns_beside_the_figures_can_decide(figures: Path, tmp_path: Path) ->
     assert all(pair["sharpness"] == 1 for pair in pairs)
     made_from["fingerprint"] = "0" * 64
     (columns / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ArtifactError, match="other figures"):
+    with pytest.raises(ArtifactError, match=r"0{12}"):
         run(figures, tmp_path / "c2", columns=[str(columns)], rules=rules)
     (columns / "manifest.json").unlink()
     with pytest.raises(ArtifactError, match="manifest"):
@@ -366,18 +366,18 @@ def test_near_duplicates_of_a_benchmark_are_left_out(
     assert left("by_vector", leak_similarity=0.99) == {near[2]}
     manifest["files"] = {}
     (report / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ArtifactError, match="run without index=DIR"):
+    with pytest.raises(ArtifactError, match="index=DIR"):
         left("none")
 
 
 def test_balance_by_what_is_no_column_of_labels_is_refused(
     figures: Path, labelled: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="give the folder that has it in columns"):
+    with pytest.raises(ConfigError, match=r"balance\.column .*columns"):
         run(figures, tmp_path / "c", **{"balance.cap": 6})
     with pytest.raises(ConfigError, match=r"balance\.column 'width_px'"):
         run(figures, tmp_path / "c", **{"balance.cap": 6, "balance.column": "width_px"})
-    with pytest.raises(ConfigError, match="contradict each other"):
+    with pytest.raises(ConfigError, match=r"cap.*target"):
         run(figures, tmp_path / "c", **{"balance.cap": 6, "balance.target": 60})
     assert not (tmp_path / "c").exists()
 
@@ -385,13 +385,13 @@ def test_balance_by_what_is_no_column_of_labels_is_refused(
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"rules": [{"name": "min_sides", "px": 3}]}, "unknown rule 'min_sides'"),
-        ({"rules": [{"name": "min_side"}]}, "px: Field required"),
+        ({"rules": [{"name": "min_sides", "px": 3}]}, "'min_sides'.*min_side"),
+        ({"rules": [{"name": "min_side"}]}, "px: "),
         ({"rules+": "value_between(beauty, 1)"}, "'beauty'"),
-        ({"rules": [{"name": "min_side", "px": 3}]}, "not_retracted is missing"),
-        ({"image.short_side_px": 0}, "short_side_px must be positive"),
-        ({"seed": -1}, "seed must be in"),
-        ({"split.val_permyriad": 9_000}, "more than all"),
+        ({"rules": [{"name": "min_side", "px": 3}]}, "not_retracted.*retracted=keep"),
+        ({"image.short_side_px": 0}, r"short_side_px .* 0\b"),
+        ({"seed": -1}, r"seed .* -1\b"),
+        ({"split.val_permyriad": 9_000}, "split.*val and test"),
     ],
 )
 def test_a_wrong_configuration_stops_before_anything_is_done(
@@ -403,7 +403,7 @@ def test_a_wrong_configuration_stops_before_anything_is_done(
 
 
 def test_unpublished_figures_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="has not finished"):
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
         run(tmp_path, tmp_path / "c")
 
 

@@ -258,13 +258,13 @@ def test_splits_can_be_chosen(
 @pytest.mark.parametrize(
     ("changes", "error", "reason"),
     [
-        ({"model": "nowhere"}, ArtifactError, "nowhere has no manifest.json"),
-        ({"corpus": "MODEL"}, ArtifactError, "holds model, expected corpus"),
-        ({"previous": "MODEL"}, ArtifactError, "holds model, expected index"),
+        ({"model": "nowhere"}, ArtifactError, "nowhere .*manifest.json"),
+        ({"corpus": "MODEL"}, ArtifactError, "model, expected corpus"),
+        ({"previous": "MODEL"}, ArtifactError, "model, expected index"),
         ({"factory": "HNSW32"}, ConfigError, "HNSW32"),
-        ({"factory": "IVF4096,SQ8"}, ConfigError, "takes 4,096 vectors"),
-        ({"splits": ["dev"]}, ArtifactError, "no pairs of dev"),
-        ({"over": []}, ConfigError, "over must name"),
+        ({"factory": "IVF4096,SQ8"}, ConfigError, "4,096"),
+        ({"splits": ["dev"]}, ArtifactError, r"\bdev\b"),
+        ({"over": []}, ConfigError, "over "),
         ({"recall.floor": 0.99}, ConfigError, "floor"),
     ],
 )

@@ -107,7 +107,7 @@ def test_autocast_does_not_reach_into_the_loss() -> None:
 @pytest.mark.parametrize("loss", [info_nce, sigmoid])
 def test_rows_that_are_not_the_workers_share_are_refused(loss: object) -> None:
     image, text, scale, _ = pairs(8)
-    with pytest.raises(ValueError, match="worker 0 of 1 owns 8 of 8 pairs, got 7"):
+    with pytest.raises(ValueError, match=r"0 of 1 .*8 of 8 .* 7 "):
         loss(image[:7], text, scale)  # type: ignore[operator]
 
 

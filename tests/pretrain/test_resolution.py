@@ -55,7 +55,7 @@ def test_what_a_model_needs_is_the_side_of_its_smallest_crop(
     assert needed_px(image_px, (least_share, 1.0)) == px
     scale = {"image_px": image_px, "crop_scale": (least_share, 1.0)}
     check_resolution("c", {"image": {"short_side_px": px}}, **scale)
-    with pytest.raises(ConfigError, match=rf"c stores .* {px - 1} px.* needs {px} px"):
+    with pytest.raises(ConfigError, match=rf"\b{px - 1} px.*\b{px} px"):
         check_resolution("c", {"image": {"short_side_px": px - 1}}, **scale)
 
 
@@ -123,7 +123,7 @@ def test_a_run_and_its_dry_run_refuse_a_corpus_that_is_stored_too_small(
         estimated(given)
     small = run(corpus, str(out), **{"model.image_size": 384, "data.crop_scale": [0.9, 1]})
     for job in (estimated, pretrain):
-        with pytest.raises(ConfigError, match=r"needs 405 px"):
+        with pytest.raises(ConfigError, match=r"405 px"):
             job(small)
     assert not out.exists()
     assert estimated(configs.override(small, {"data.small_images": "enlarge"}))
@@ -139,11 +139,11 @@ def test_whether_small_images_are_allowed_is_no_other_run() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model.weights": "/nowhere/model.safetensors"}, "is no file or folder"),
-        ({"model.text_weights": "./nowhere"}, "is no file or folder"),
+        ({"model.weights": "/nowhere/model.safetensors"}, r"model\.weights: .*/nowhere"),
+        ({"model.text_weights": "./nowhere"}, r"model\.text_weights: .*/nowhere"),
         ({"model.architecture": "ViT-B-32", "model.weights": "openia"}, "openai"),
         ({"trackers": [{"name": "tensorbord"}]}, "tensorbord"),
-        ({"workers.count": 33}, "33 workers share 32 pairs"),
+        ({"workers.count": 33}, r"workers\.count: 33 .* 32 "),
     ],
 )
 def test_a_dry_run_reports_what_would_fail_on_workers(
@@ -164,5 +164,5 @@ def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(
         json.dumps({"kind": "figures", "config": {}, "counts": {}, "inputs": []})
     )
-    with pytest.raises(ArtifactError, match="holds figures, expected corpus"):
+    with pytest.raises(ArtifactError, match="figures, expected corpus"):
         estimated(run(str(tmp_path)))

@@ -101,9 +101,7 @@ def test_a_node_about_to_go_makes_a_checkpoint_once(tmp_path: Path) -> None:
     world = World(tmp_path, preempted_after=1)
     world.run(config(tmp_path, **{"save.keep_last": 9}))
     assert Checkpoints(str(tmp_path)).steps() == [4, 8, 10, 12]
-    assert [line for line in world.said if "saved" in line] == [
-        "saved after step 10: a node is about to be preempted"
-    ]
+    assert sum("step 10:" in line for line in world.said) == 1
 
 
 def test_a_checkpoint_is_made_when_the_number_of_workers_changes(tmp_path: Path) -> None:
@@ -141,7 +139,8 @@ def test_an_epoch_that_was_not_validated_before_a_kill_is_validated_after_it(
     second = World(tmp_path)
     second.run(config(tmp_path))
     assert second.validated == [(1, 8)]
-    assert second.said == ["resumes from step 12 of 12"]
+    assert len(second.said) == 1
+    assert "12 of 12" in second.said[0]
 
 
 def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> None:
@@ -156,9 +155,9 @@ def test_a_corrupt_checkpoint_is_skipped_for_the_one_before(tmp_path: Path) -> N
         damaged.write_bytes(data)
     world = World(tmp_path)
     world.run(config(tmp_path), every=None)
-    assert ["corrupt checkpoint" in line for line in world.said[:3]] == [True] * 3
+    assert all(f"{n:09d}.pt" in line for n, line in zip((12, 10, 8), world.said, strict=False))
     assert Checkpoints(str(tmp_path)).corrupt() == [8, 10, 12]
-    assert world.said[3] == "resumes from step 5 of 12"
+    assert "5 of 12" in world.said[3]
     again = Checkpoints(str(tmp_path)).load(12)["model"]
     assert all(torch.equal(again[name], value) for name, value in undisturbed.items())
 
@@ -177,7 +176,7 @@ def test_a_run_whose_checkpoints_cannot_be_read_is_not_begun_anew(tmp_path: Path
     World(tmp_path).run(config(tmp_path), every=None)
     for path in (tmp_path / ".draft" / "checkpoints").iterdir():
         path.write_bytes(b"")
-    with pytest.raises(ArtifactError, match="none of the 2 checkpoints"):
+    with pytest.raises(ArtifactError, match=r"\b2 checkpoints .*\.draft/checkpoints"):
         World(tmp_path).run(config(tmp_path), every=None)
 
 

@@ -90,12 +90,12 @@ def test_tensorboard_of_a_resumed_run_holds_no_step_twice(tmp_path) -> None:
 
 
 def test_an_unknown_tracker_is_answered_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="choose from mlflow, tensorboard, wandb"):
+    with pytest.raises(ConfigError, match=r"tensorbord.*mlflow, tensorboard, wandb"):
         check_trackers([Plugin("tensorbord")])
 
 
 def test_a_setting_that_a_tracker_does_not_have_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"trackers/tensorboard is not valid:\n  flush: "):
+    with pytest.raises(ConfigError, match=r"trackers/tensorboard.*\n  flush: "):
         check_trackers([Plugin("tensorboard", {"flush": 3})])
 
 
@@ -143,5 +143,5 @@ def test_mlflow_goes_on_with_its_run_and_holds_no_step_twice(tmp_path, monkeypat
 
 def test_mlflow_that_cannot_be_used_is_a_mistake_of_the_configuration(tmp_path) -> None:
     pytest.importorskip("mlflow")
-    with pytest.raises(ConfigError, match="MLflow at nowhere://x"):
+    with pytest.raises(ConfigError, match=r"trackers: .*nowhere://x"):
         make_trackers([Plugin("mlflow", {"tracking_uri": "nowhere://x"})], tmp_path, "run", PLAIN)

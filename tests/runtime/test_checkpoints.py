@@ -89,7 +89,7 @@ def test_a_damaged_or_dangerous_checkpoint_is_an_error(
     path = tmp_path / ".draft" / "checkpoints" / "000000004.pt"
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    with pytest.raises(ArtifactError, match="cannot be read"):
+    with pytest.raises(ArtifactError, match=r"000000004\.pt"):
         Checkpoints(str(tmp_path)).load(4)
     assert not (tmp_path / "harmed").exists()
 
@@ -101,7 +101,7 @@ def test_a_pickle_that_torch_would_read_is_not_run(
     path = tmp_path / ".draft" / "checkpoints" / "000000004.pt"
     path.parent.mkdir(parents=True)
     torch.save({"steps_done": 4, "model": Harm()}, path)
-    with pytest.raises(ArtifactError, match="cannot be read"):
+    with pytest.raises(ArtifactError, match=r"000000004\.pt"):
         Checkpoints(str(tmp_path)).load(4)
     assert not (tmp_path / "harmed").exists()
 
@@ -165,7 +165,7 @@ def test_the_last_intact_one_is_resumed_from_and_the_others_are_reported(tmp_pat
     assert checkpoints.corrupt() == [10, 15]
     path = folder / "000000005.pt"
     path.write_bytes(flipped(path.read_bytes(), 0.5, 0))
-    with pytest.raises(ArtifactError, match=r"none of the 3 .*delete that folder"):
+    with pytest.raises(ArtifactError, match=r"\b3 checkpoints .*\.draft/checkpoints"):
         checkpoints.last_good()
 
 
