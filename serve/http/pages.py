@@ -5,8 +5,13 @@ from pathlib import Path
 from fastapi import FastAPI, Request, Response
 from starlette.staticfiles import StaticFiles
 
+from biovl import core
 
-def add_page(app: FastAPI, folder: Path, *, shared: Path | None = None) -> None:
+STYLE = Path(core.__file__).parent / "style"
+"""Style sheets that all pages share, with the summary page of a chain."""
+
+
+def add_page(app: FastAPI, folder: Path, *shared: Path) -> None:
     """Add a route for each file of a folder; none if the folder has no ``index.html``.
 
     A mount at ``/`` would match every path without a route, and hide 405 responses.
@@ -14,15 +19,13 @@ def add_page(app: FastAPI, folder: Path, *, shared: Path | None = None) -> None:
     Args:
         app: The application to add routes to.
         folder: Folder of the page; ``index.html`` is also served at ``/``.
-        shared: Fallback folder for files that ``folder`` does not contain.
+        shared: Fallback folders for files that ``folder`` does not contain.
     """
     if not (folder / "index.html").is_file():
         return
     _add(app, "/", folder, "index.html")
     names: set[str] = set()
-    for one in (folder, shared):
-        if one is None:
-            continue
+    for one in (folder, *shared):
         for path in sorted(one.rglob("*")):
             name = path.relative_to(one).as_posix()
             if path.is_file() and not path.name.startswith(".") and name not in names:

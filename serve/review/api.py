@@ -20,7 +20,7 @@ from serve.http.exchanges import exchange_in
 from serve.http.logs import failure_line, write_lines
 from serve.http.metrics import Metrics
 from serve.http.middleware import Guarded, Watched
-from serve.http.pages import add_page
+from serve.http.pages import STYLE, add_page
 from serve.http.problems import Problem, handle_problems, problem_answer, shortened
 from serve.http.rate import RateLimit
 from serve.http.strict_json import StrictRoute
@@ -71,7 +71,7 @@ def review_api(desk: Desk, *, replica: str = "0", draining: Draining | None = No
     _handle_database(app, replica)
     app.router.routes.extend(_routes(desk, keys).routes)
     document(app)
-    add_page(app, PAGE, shared=SHARED_PAGE)
+    add_page(app, PAGE, SHARED_PAGE, STYLE)
     app.add_middleware(
         Guarded,
         limits=settings.limits,

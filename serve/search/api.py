@@ -21,7 +21,7 @@ from serve.http.draining import Draining
 from serve.http.logs import write_lines
 from serve.http.metrics import Metrics, leave_always
 from serve.http.middleware import Guarded, Watched
-from serve.http.pages import add_page
+from serve.http.pages import STYLE, add_page
 from serve.http.pixels import PixelBudget
 from serve.http.problems import handle_problems
 from serve.http.rate import RateLimit
@@ -115,7 +115,7 @@ def http_api(
     handle_problems(app)
     _add_endpoints(app, context)
     document(app)
-    add_page(app, page)
+    add_page(app, page, STYLE)
     # The last added is the outermost.
     app.add_middleware(
         Guarded,

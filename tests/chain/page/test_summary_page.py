@@ -17,7 +17,6 @@ HOSTILE = (
     "<img src=x onerror=alert(1)><script>window.stolen=1</script>\" onload='x' &amp; "
     "</details></style>\u202e\u0000 p < 0.05"
 )
-ROOT = Path(__file__).parents[3]
 
 
 class Parsed(HTMLParser):
@@ -108,7 +107,8 @@ def test_the_page_refers_to_nothing_outside_itself_and_is_small(page: Parsed, st
         assert not [name for name in attributes if name.startswith("on")]
         assert tag not in ("script", "link", "iframe", "object", "embed", "form", "base")
         assert "url(" not in (attributes.get("style") or "")
-    style = (ROOT / "platform/biovl/chain/page/style.css").read_text()
+    style = render(story).partition("<style>")[2].partition("</style>")[0]
+    assert "--accent:" in style
     assert "url(" not in style
     assert "@import" not in style
     assert len(render(story)) < 3_000_000
@@ -136,13 +136,6 @@ def test_what_is_not_published_yet_is_left_out(tmp_path: Path) -> None:
     assert [a["id"] for a in told.tags("section") if "id" in a] == ["journey", "next-steps"]
     assert "From articles to pairs" in told.text
     assert "Nothing is published yet." in render(Story(str(tmp_path), ()))
-
-
-def test_the_colours_are_those_of_the_service() -> None:
-    def colours(path: str) -> list[str]:
-        return re.findall(r"--[a-z-]+: [^;]+;", (ROOT / path).read_text())
-
-    assert colours("platform/biovl/chain/page/style.css") == colours("serve/search/page/style.css")
 
 
 def test_long_histograms_are_drawn_with_few_bars_and_lose_nothing() -> None:

@@ -7,13 +7,17 @@ from types import ModuleType
 
 from markupsafe import Markup
 
+from biovl import core
 from biovl.assemble.origin import Origin, origin
 from biovl.chain.page.markup import parts
 from biovl.chain.page.reading import Story
 from biovl.chain.page.sections import SECTIONS
 from biovl.core.artifacts import Folder
 
-_LOOK = Path(__file__).with_name("style.css")
+_STYLE_SHEETS = (
+    Path(core.__file__).parent / "style" / "base.css",
+    Path(__file__).with_name("style.css"),
+)
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'"
 """Content-Security-Policy: the browser runs and loads nothing, whatever a caption contains."""
@@ -38,7 +42,7 @@ def render(story: Story, sections: Sequence[ModuleType] = SECTIONS) -> str:
     page: Markup = parts.page(
         _title(story),
         _POLICY,
-        Markup(_LOOK.read_text()),
+        Markup("".join(sheet.read_text() for sheet in _STYLE_SHEETS)),
         [(_id(module), module.TITLE, body) for module, body in bodies if body is not None],
         _lead(story),
         _origin(story) == "synthetic",
