@@ -169,7 +169,7 @@ def test_a_service_that_is_gone_ends_the_job_which_goes_on_when_it_is_back(
     for key in list(server.bucket.objects):
         if key.startswith("metadata/"):
             server.faults[key] = Fault("after_first", to=how)
-    with pytest.raises(StorageError, match="the same command resumes"):
+    with pytest.raises(StorageError):
         harvest(wanted)
     assert not (tmp_path / "out" / "manifest.json").exists()
     server.faults = {}

@@ -262,7 +262,6 @@ def test_eager_and_compiled_are_told_apart() -> None:
     assert found.hours == found.hours_compiled < found.hours_eager
     text = render(estimate(config(step=StepConfig(compile=True)), INFO, LENGTHS))
     assert "compiled*" in text
-    assert "estimate from published rates" in text
 
 
 def test_what_the_cluster_orders_is_forecast_first() -> None:

@@ -209,7 +209,7 @@ def test_two_workers_take_the_steps_of_one(
 def test_a_loss_that_is_no_number_ends_the_run_once_and_says_so(
     sample_corpus: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(TrainingError, match=r"step \d of 6: the loss is .*optim\.peak_lr"):
+    with pytest.raises(TrainingError, match=r"step \d of 6: .*optim\.peak_lr"):
         run(sample_corpus, tmp_path / "model", **{"optim.peak_lr": 1e30, "optim.warmup_steps": 0})
     assert not (tmp_path / "model" / "manifest.json").exists()
 
@@ -248,12 +248,12 @@ def test_an_epoch_that_cannot_be_validated_stops_neither_training_nor_its_lines(
     said = io.StringIO()
     given = settings(corpus, out, **{"epochs": 2, "validation.every_epochs": 1})
     changed = configs.build(PretrainConfig, given)
-    with pytest.raises(TrainingError, match=r"(?s)epoch 1 could not be validated.*val/00000\.tar"):
+    with pytest.raises(TrainingError, match=r"(?s)epoch 1 .*val/00000\.tar"):
         pretrain(changed, progress=said)
     assert not (out / "manifest.json").exists()
     assert {"000000002.pt", "000000004.pt"} <= set(checkpoints(out))
     for epoch in (1, 2):
-        assert f"epoch {epoch} could not be validated yet" in said.getvalue()
+        assert re.search(rf"epoch {epoch} .*00000\.tar", said.getvalue())
     assert re.search(r"ep 2/2 4/4 ", said.getvalue())
     shard.write_bytes(whole)
     assert pretrain(changed, progress=said).notes["validation"]
@@ -285,7 +285,7 @@ def test_a_second_driver_of_a_run_is_refused_and_disturbs_nothing(
         unfinished = out / ".draft" / "ray" / "state.json"
         unfinished.parent.mkdir()
         unfinished.write_text("{}")
-        with pytest.raises(ArtifactError, match=f"is being made by process {os.getpid()} on"):
+        with pytest.raises(ArtifactError, match=rf"{out} .*\b{os.getpid()}\b"):
             run(sample_corpus, out)
         assert unfinished.exists()
     assert not out.exists() or not list(out.iterdir())
@@ -294,7 +294,7 @@ def test_a_second_driver_of_a_run_is_refused_and_disturbs_nothing(
 def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_written(
     sample_corpus: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"takes 4,096 pairs, but train has"):
+    with pytest.raises(ConfigError, match=r"batch\.pairs: .*4,096 .*train"):
         run(sample_corpus, tmp_path / "model", **{"batch.pairs": 4096})
     assert not (tmp_path / "model").exists()
 
@@ -303,13 +303,13 @@ def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_written(
 def test_weights_that_do_not_exist_are_refused_before_anything_is_written(
     sample_corpus: Path, tmp_path: Path, setting: str
 ) -> None:
-    with pytest.raises(ArtifactError, match=f"{setting}: 'nowhere' is no file"):
+    with pytest.raises(ArtifactError, match=f"{setting}: 'nowhere'"):
         run(sample_corpus, tmp_path / "model", **{setting: "nowhere"})
     assert not (tmp_path / "model").exists()
 
 
 def test_more_workers_than_pairs_of_a_step_are_refused(sample_corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="33 workers share 32 pairs"):
+    with pytest.raises(ConfigError, match=r"workers\.count: 33 .* 32 "):
         run(sample_corpus, tmp_path / "model", **{"workers.count": 33})
 
 

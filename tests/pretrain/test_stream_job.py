@@ -195,7 +195,7 @@ def test_a_damaged_pair_stops_the_stream_at_its_step_with_the_name_of_its_shard(
     good = order.tolist().index(23) // 12
     for _ in range(good):
         next(batches)
-    with pytest.raises(ArtifactError, match=r"train/00002.tar, pair p23 at byte"):
+    with pytest.raises(ArtifactError, match=r"train/00002\.tar, pair p23 "):
         next(batches)
     assert list(batches) == []
 

@@ -68,7 +68,7 @@ def test_workers_that_save_before_they_die_are_begun_again(
 ) -> None:
     said: list[str] = []
     arguments = {"place": str(tmp_path), "saves": 2}
-    with pytest.raises(TrainingError, match="2 times in a row without a new checkpoint, 3 in all"):
+    with pytest.raises(TrainingError, match=r"\b2 times .*\b3 "):
         fit(
             dies,
             arguments,

