@@ -2,46 +2,32 @@
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import ray
-from ray.data import ActorPoolStrategy
 
 from biovl.benchmark import embedding, encoders
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.embedding import EmbeddingTask
-from biovl.benchmark.encoders import BenchmarkModel, ModelDescription
+from biovl.benchmark.encoders import ModelDescription
 from biovl.core.artifacts import Draft
 from biovl.core.leases import acquire_lease
-from biovl.runtime.failures import raise_task_error, run_task
 from biovl.runtime.progress import Progress
+from biovl.runtime.units import run_in_actors
 
 
-class _Embed:
-    """Actor with a copy of a model, which embeds one unit per call."""
+def _load(
+    config: BenchmarkConfig, known: ModelDescription, todo: Mapping[str, EmbeddingTask]
+) -> Callable[[dict[str, Any]], int]:
+    """Load the model; return the function that embeds a unit and returns its number of rows."""
+    device = "cuda" if config.workers.gpus else "cpu"
+    model = encoders.load(known.uri, device=device, precision=config.precision)
+    threads = max(1, int(config.workers.cpus))
 
-    def __init__(self, config: BenchmarkConfig, known: ModelDescription, todo: list[Any]) -> None:
-        self._config, self._known, self._todo = config, known, todo
+    def embed(row: dict[str, Any]) -> int:
+        item = todo[str(row["uri"])]
+        return int(embedding.embed_unit(item, model, int(row["number"]), threads)["rows"])
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return run_task(self._config.cache_uri(), lambda: self._embed(row))
-
-    def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
-        wanted, threads = self._wanted[str(row["uri"])], max(1, int(self._config.workers.cpus))
-        receipt = embedding.embed_unit(wanted, self._model, int(row["number"]), threads)
-        return {"rows": receipt["rows"]}
-
-    @functools.cached_property
-    def _wanted(self) -> dict[str, EmbeddingTask]:
-        found: dict[str, EmbeddingTask] = ray.get(self._todo[0])
-        return found
-
-    # Loaded with the first unit, which can say why it fails: an actor that cannot begin only dies.
-    @functools.cached_property
-    def _model(self) -> BenchmarkModel:
-        device = "cuda" if self._config.workers.gpus else "cpu"
-        return encoders.load(self._known.uri, device=device, precision=self._config.precision)
+    return embed
 
 
 def embed(
@@ -67,19 +53,11 @@ def embed(
             pending += [{"uri": uri, "number": n} for n in range(item.units) if n not in finished]
             total += item.units
         say.stage(f"embedding with {name}: unit", total, done_before=total - len(pending))
-        if pending:
-            workers = config.workers
-            embed: Any = _Embed
-            done = ray.data.from_items(pending, override_num_blocks=len(pending)).map(
-                embed,
-                fn_constructor_args=(config, wanted[0].model, [ray.put(todo)]),
-                compute=ActorPoolStrategy(size=min(workers.count, len(pending))),
-                num_cpus=workers.cpus,
-                num_gpus=workers.gpus,
-            )
-            seen = 0
-            for row in done.iter_rows():
-                seen += raise_task_error(row)["rows"]
-                say.add(f"{seen:,} images and texts ({seen / say.seconds:.0f}/s)")
+        run_in_actors(
+            *(functools.partial(_load, config, wanted[0].model, todo), pending, say),
+            workers=config.workers,
+            uri=config.cache_uri(),
+            unit="images and texts",
+        )
         for item in todo.values():
             embedding.publish(item)

@@ -13,12 +13,9 @@ vectors of the sample and the codes of one index in memory.
 import functools
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
-
-import ray
-from ray.data import ActorPoolStrategy
 
 from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ConfigError
@@ -29,10 +26,10 @@ from biovl.index.previous import Previous
 from biovl.index.vectors import check_factory, choose_factory, least_vectors
 from biovl.models import encoder as encoders
 from biovl.runtime.connection import connect_ray
-from biovl.runtime.failures import explain_resume, raise_task_error, run_task
+from biovl.runtime.failures import explain_resume
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
-from biovl.runtime.units import Stages
+from biovl.runtime.units import Stages, run_in_actors
 
 KIND = "index"
 FORMAT = 2
@@ -220,33 +217,19 @@ def _totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**totals, "left_out": dict(sorted(left_out.items()))}
 
 
-class _Embed:
-    """Actor with a copy of the model that embeds units."""
+def _load(config: IndexConfig, reuses: bool) -> Callable[[dict[str, Any]], int]:
+    """Load the model; return the function that embeds a unit and returns its number of rows."""
+    device = "cuda" if config.workers.gpus else "cpu"
+    encoder = encoders.load(config.model, device=device, precision=config.precision)
+    before = Previous(config.previous, config.over) if config.previous and reuses else None
 
-    def __init__(self, config: IndexConfig, reuses: bool) -> None:
-        self._config, self._reuses = config, reuses
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+    def embed(row: dict[str, Any]) -> int:
         number = int(row["item"])
-        return run_task(self._config.out, lambda: self._embed(number))
-
-    def _embed(self, number: int) -> dict[str, Any]:
-        config, threads = self._config, self._config.workers.cpus
-        receipt = units.embed_unit(config, self._encoder, self._previous, number, threads)
+        receipt = units.embed_unit(config, encoder, before, number, config.workers.cpus)
         Draft(config.out).note(f"embedded/{number:06d}", receipt)
-        return {"rows": receipt["rows"]}
+        return int(receipt["rows"])
 
-    # Loaded with the first unit: its errors are reported, those of __init__ only kill the actor.
-    @functools.cached_property
-    def _encoder(self) -> encoders.Encoder:
-        device = "cuda" if self._config.workers.gpus else "cpu"
-        return encoders.load(self._config.model, device=device, precision=self._config.precision)
-
-    @functools.cached_property
-    def _previous(self) -> Previous | None:
-        if self._config.previous is None or not self._reuses:
-            return None
-        return Previous(self._config.previous, self._config.over)
+    return embed
 
 
 class _Stages(Stages):
@@ -255,20 +238,10 @@ class _Stages(Stages):
     def embed(self, config: IndexConfig, reuses: bool, total: int) -> list[dict[str, Any]]:
         """Embed the remaining units; return the receipts of all units."""
         pending = self.pending("embedding unit", "embedded", total)
-        if pending:
-            workers = config.workers
-            size = min(workers.count, len(pending))
-            numbers = ray.data.from_items(pending, override_num_blocks=len(pending))
-            embed: Any = _Embed
-            done = numbers.map(
-                embed,
-                fn_constructor_args=(config, reuses),
-                compute=ActorPoolStrategy(size=size),
-                num_cpus=workers.cpus,
-                num_gpus=workers.gpus,
-            )
-            seen = 0
-            for row in done.iter_rows():
-                seen += raise_task_error(row)["rows"]
-                self._report.add(f"{seen:,} pairs ({seen / self._report.seconds:.0f}/s)")
+        run_in_actors(
+            *(functools.partial(_load, config, reuses), pending, self._report),
+            workers=config.workers,
+            uri=config.out,
+            unit="pairs",
+        )
         return self.receipts("embedded", total)

@@ -1,9 +1,11 @@
 """Stages of a job: numbered tasks on workers, each with a receipt that lets a job resume."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
+from ray.data import ActorPoolStrategy
 
 from biovl.core.artifacts import Draft
 from biovl.runtime.failures import raise_task_error, run_task
@@ -71,3 +73,54 @@ class Stages:
     def receipts(self, key: str, total: int) -> list[dict[str, Any]]:
         """Return the receipts of all tasks of a finished stage."""
         return [self._draft.read_note(f"{key}/{number:06d}") or {} for number in range(total)]
+
+
+def run_in_actors(
+    load: Callable[[], Callable[[dict[str, Any]], int]],
+    items: list[Any],
+    report: Progress,
+    *,
+    workers: Any,
+    uri: str,
+    unit: str,
+) -> None:
+    """Run ``load()(row)`` for every item, in actors that each load a model once.
+
+    Args:
+        load: Returns the function that processes a row and returns its number of results.
+        items: Items of ``ray.data.from_items`` without a receipt.
+        report: Its current stage counts the items.
+        workers: Settings with ``count`` of actors, and ``cpus`` and ``gpus`` of each.
+        uri: Location of the output, for errors of its storage.
+        unit: Name of the results in progress messages.
+    """
+    if not items:
+        return
+    actor: Any = _Embed
+    done = ray.data.from_items(items, override_num_blocks=len(items)).map(
+        actor,
+        fn_constructor_args=(uri, [ray.put(load)]),
+        compute=ActorPoolStrategy(size=min(workers.count, len(items))),
+        num_cpus=workers.cpus,
+        num_gpus=workers.gpus,
+    )
+    total = 0
+    for row in done.iter_rows():
+        total += raise_task_error(row)["rows"]
+        report.add(f"{total:,} {unit} ({total / report.seconds:.0f}/s)")
+
+
+class _Embed:
+    """One copy of a model on a worker."""
+
+    def __init__(self, uri: str, shared: list[Any]) -> None:
+        self._uri, self._shared = uri, shared
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return run_task(self._uri, lambda: {"rows": self._embed(row)})
+
+    # Loaded with the first item: its errors are reported, those of __init__ only kill the actor.
+    @functools.cached_property
+    def _embed(self) -> Callable[[dict[str, Any]], int]:
+        embed: Callable[[dict[str, Any]], int] = ray.get(self._shared[0])()
+        return embed
