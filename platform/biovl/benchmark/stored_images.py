@@ -20,7 +20,7 @@ from PIL import Image
 from biovl.benchmark.datasets import Images
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, StorageError
-from biovl.core.shards import parse_pair
+from biovl.core.shards import parse_pair, read_ranges
 
 # Shapes: N images, H, W pixels, C colours.
 
@@ -28,8 +28,6 @@ MAX_FILE_BYTES = 1 << 30
 """Maximum size of a file; larger ones count as missing images."""
 
 _THREADS = 8
-_RUN_BYTES = 32 << 20
-_GAP_BYTES = 1 << 20
 
 
 def hash_of(*values: Any) -> str:
@@ -153,29 +151,11 @@ class Ranges:
         return [self._image(data) for data in self.stored(start, stop)]
 
     def stored(self, start: int, stop: int) -> Iterator[bytes]:
-        """Yield the bytes of each range."""
-        folder, row = Folder(self.uri), start
-        while row < stop:
-            end = self._run_end(row, stop)
-            first = int(self.offset_N[row])
-            size = int(self.offset_N[end - 1] + self.size_N[end - 1]) - first
-            name = self.names[self.file_N[row]]
-            with folder.filesystem.open_input_file(folder.at(name)) as stream:
-                data = stream.read_at(size, first)
-            for at in range(row, end):
-                begin = int(self.offset_N[at]) - first
-                yield data[begin : begin + int(self.size_N[at])]
-            row = end
-
-    def _run_end(self, row: int, stop: int) -> int:
-        first, end = int(self.offset_N[row]), row + 1
-        while end < stop and self.file_N[end] == self.file_N[row]:
-            gap = int(self.offset_N[end] - self.offset_N[end - 1] - self.size_N[end - 1])
-            size = int(self.offset_N[end] + self.size_N[end]) - first
-            if not 0 <= gap <= _GAP_BYTES or size > _RUN_BYTES:
-                break
-            end += 1
-        return end
+        """Return an iterator over the bytes of each range."""
+        rows = slice(start, stop)
+        names = [self.names[file] for file in self.file_N[rows]]
+        ranges = zip(names, self.offset_N[rows].tolist(), self.size_N[rows].tolist(), strict=True)
+        return read_ranges(Folder(self.uri), ranges)
 
     def _image(self, data: bytes) -> bytes:
         if not self.is_pair:

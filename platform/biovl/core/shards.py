@@ -8,16 +8,21 @@ the same bytes: headers hold no times, users or modes of the machine.
 import io
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location
 
 MAX_FILE_BYTES = 1 << 30
 """Larger members are rejected when reading: a header may claim any size."""
 
+_READ_BYTES = 32 << 20
+"""Maximum size of a read request, unless a single range is larger."""
+_GAP_BYTES = 1 << 20
+"""Gaps up to this size between two ranges are read as well: cheaper than another request."""
 _BLOCK = tarfile.BLOCKSIZE
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 # The reader's key ends at the first dot of the name; what follows names the kind of file.
@@ -119,6 +124,38 @@ def read_pair(uri: str, offset: int, size: int) -> dict[str, bytes]:
     if len(data) != size:
         raise ArtifactError(f"{where}: the shard ends before the pair does")
     return parse_pair(data, where)
+
+
+def read_ranges(folder: Folder, ranges: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
+    """Yield the bytes of each range, in order; ranges close to each other share a request.
+
+    Args:
+        folder: Folder of the files.
+        ranges: Name of a file, offset and size of each range.
+    """
+    for name, run in _runs(ranges):
+        start, end = run[0][0], sum(run[-1])
+        with folder.filesystem.open_input_file(folder.at(name)) as file:
+            data = file.read_at(end - start, start)
+        for offset, size in run:
+            yield data[offset - start : offset - start + size]
+
+
+def _runs(
+    ranges: Iterable[tuple[str, int, int]],
+) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """Yield a file's name, and offset and size of the ranges that are read with one request."""
+    last, run = "", list[tuple[int, int]]()
+    for name, offset, size in ranges:
+        if run:
+            is_near = name == last and 0 <= offset - sum(run[-1]) <= _GAP_BYTES
+            if not is_near or offset + size - run[0][0] > _READ_BYTES:
+                yield last, run
+                run = []
+        last = name
+        run.append((offset, size))
+    if run:
+        yield last, run
 
 
 def parse_pair(data: bytes, where: str) -> dict[str, bytes]:

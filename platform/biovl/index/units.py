@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError, ConfigError, NothingUsable
 from biovl.core.harvests import Tombstones
-from biovl.core.shards import parse_pair
+from biovl.core.shards import parse_pair, read_ranges
 from biovl.images.decode import decode_rgb
 from biovl.images.encode import thumbnail
 from biovl.index import metadata
@@ -45,10 +45,6 @@ thumbnail in the unit (size 0: none), and hashes of its id and of its content.""
 
 _PLANS = "plans"
 _PLANNED = ["pair_id", "shard", "offset", "size"]
-_READ_BYTES = 32 << 20
-"""Maximum size of a read request, unless a single pair is larger."""
-_GAP_BYTES = 1 << 20
-"""Gaps up to this size between two pairs are read as well: cheaper than another request."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -302,40 +298,19 @@ def stored_pairs(corpus: str, planned: pa.Table) -> Iterator[Stored]:
     Raises:
         ArtifactError: If a pair is not at the position stated by the index of the corpus.
     """
-    folder = Folder(corpus)
-    for run in _runs(planned.select(_PLANNED).to_pylist()):
-        shard, start = run[0]["shard"], run[0]["offset"]
-        end = run[-1]["offset"] + run[-1]["size"]
+    pairs = [[*row.values()] for row in planned.select(_PLANNED).to_pylist()]
+    stored = read_ranges(Folder(corpus), ((name, first, size) for _, name, first, size in pairs))
+    for pair_id, shard, offset, _ in pairs:
         try:
-            with folder.filesystem.open_input_file(folder.at(shard)) as file:
-                data = file.read_at(end - start, start)
+            data = next(stored)
         except OSError as error:
             raise ArtifactError(f"{corpus}/{shard} cannot be read: {error}") from error
-        for pair in run:
-            first = pair["offset"] - start
-            stored = data[first : first + pair["size"]]
-            files = parse_pair(stored, f"{corpus}/{shard} at {pair['offset']}")
-            yield _stored(pair["pair_id"], files)
+        yield _stored(pair_id, parse_pair(data, f"{corpus}/{shard} at {offset}"))
 
 
 def _stored(pair_id: str, files: Mapping[str, bytes]) -> Stored:
     image = next((data for kind, data in files.items() if kind not in ("txt", "json")), b"")
     return Stored(pair_id, image, files.get("txt", b"").decode("utf-8", "replace"))
-
-
-def _runs(places: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Yield groups of positions that are read with one request."""
-    run: list[Mapping[str, Any]] = []
-    for place in places:
-        if run:
-            end = run[-1]["offset"] + run[-1]["size"]
-            is_near = place["shard"] == run[0]["shard"] and place["offset"] - end <= _GAP_BYTES
-            if not is_near or place["offset"] + place["size"] - run[0]["offset"] > _READ_BYTES:
-                yield run
-                run = []
-        run.append(place)
-    if run:
-        yield run
 
 
 def _ahead(
