@@ -1,5 +1,6 @@
 import io
 import json
+import random
 import tarfile
 from argparse import Namespace
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ import pytest
 from packaging.version import Version
 from PIL import Image
 
+from biovl.core import shards
+from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
-from biovl.core.shards import PairLocation, ShardWriter, read_pair, read_shard
+from biovl.core.shards import PairLocation, ShardWriter, read_pair, read_ranges, read_shard
 
 LONG = "PMC1_" + "f" * 150
 Pairs = list[tuple[str, dict[str, bytes]]]
@@ -340,3 +343,19 @@ def test_a_shard_damaged_anywhere_is_read_or_an_error(tmp_path: Path) -> None:
         except ArtifactError:
             refused += 1
     assert refused > 100
+
+
+def test_ranges_come_in_order_whether_read_together_or_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {name: random.Random(name).randbytes(5_000) for name in ("a.tar", "b.tar")}
+    for name, stored in data.items():
+        (tmp_path / name).write_bytes(stored)
+    # Next to each other, apart, backwards, overlapping, empty, in another file, past the end.
+    ranges = [("a.tar", 0, 100), ("a.tar", 100, 50), ("a.tar", 400, 10), ("a.tar", 300, 200)]
+    ranges += [("b.tar", 350, 100), ("b.tar", 350, 0), ("a.tar", 0, 5_000), ("a.tar", 4_990, 90)]
+    expected = [data[name][offset : offset + size] for name, offset, size in ranges]
+    for read_bytes, gap_bytes in ((1 << 20, 1 << 20), (120, 1 << 20), (1 << 20, 0), (1, 0)):
+        monkeypatch.setattr(shards, "_READ_BYTES", read_bytes)
+        monkeypatch.setattr(shards, "_GAP_BYTES", gap_bytes)
+        assert list(read_ranges(Folder(str(tmp_path)), ranges)) == expected
