@@ -92,7 +92,7 @@ def _cluster(config: ClusterConfig, report: Progress) -> Manifest:
             )
             usable = {number: receipt["usable"] for number, receipt in enumerate(projected)}
             largest = max(receipt["largest"] for receipt in projected)
-            with _workers(config, usable, largest) as team:
+            with start_workers(config, usable, largest) as team:
                 k_means = _KMeans(config, draft, team, report)
                 centroids_KC, inertias = k_means.iterate(usable)
                 assigned = k_means.assign(table, blocks, centroids_KC)
@@ -216,7 +216,9 @@ class _Worker:
 
 
 @contextlib.contextmanager
-def _workers(config: ClusterConfig, usable: Mapping[int, int], largest: float) -> Iterator["_Team"]:
+def start_workers(
+    config: ClusterConfig, usable: Mapping[int, int], largest: float
+) -> Iterator["_Team"]:
     """Yield workers that share the blocks; their CPUs are released at the end."""
     cpus = int(ray.cluster_resources().get("CPU", 1))
     count = config.workers.count or cpus

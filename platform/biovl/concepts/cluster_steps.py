@@ -94,7 +94,7 @@ def project(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[s
     found_UC = np.concatenate(coordinates)
     rows_U = np.flatnonzero(np.concatenate(is_usable)).astype(np.uint32)
     write_array(folder, _rows(number), rows_U)
-    write_array(folder, _projected(number), found_UC)
+    write_array(folder, projected(number), found_UC)
     return {"usable": len(rows_U), "largest": float(np.abs(found_UC).max(initial=0))}
 
 
@@ -131,7 +131,7 @@ class HeldBlocks:
         return self._read(number) if block_UC is None else block_UC
 
     def _read(self, number: int) -> np.ndarray:
-        return kmeans.on_grid(read_array(self._folder, _projected(number)), self._grid)
+        return kmeans.on_grid(read_array(self._folder, projected(number)), self._grid)
 
 
 def sums(blocks: HeldBlocks, centroids_KC: np.ndarray, largest: float) -> kmeans.Sums:
@@ -256,7 +256,7 @@ def _moments(number: int) -> str:
     return f".draft/moments/{number:06d}.npz"
 
 
-def _projected(number: int) -> str:
+def projected(number: int) -> str:
     return f".draft/projected/{number:06d}.npy"
 
 
