@@ -1,4 +1,4 @@
-"""Concepts in the demo: clusters of images, votes, and labels.
+"""Concepts in the demo: clusters of images, simulated votes, and labels.
 
 The votes of three reviewers are simulated. Each simulated reviewer knows the kind of every image
 but looks at only ten of the thirty images of a cluster, so that reviewers sometimes disagree.
@@ -63,7 +63,7 @@ def run(folder: Path, model: Path) -> tuple[list[Link], dict[str, float]]:
 
 
 def planted_votes(concepts: Path) -> list[ReviewVote]:
-    """Return the votes of three simulated reviewers on each cluster."""
+    """Return votes on every cluster by three simulated reviewers."""
     clusters = pq.read_table(concepts / "clusters.parquet", columns=["cluster_id", "key"])
     members = pq.read_table(concepts / "members.parquet", columns=["cluster_id", "rank", "row_id"])
     members = members.sort_by([("cluster_id", "ascending"), ("rank", "ascending")])
@@ -92,7 +92,7 @@ def planted_votes(concepts: Path) -> list[ReviewVote]:
 
 
 def summary(labels: Path) -> str:
-    """Return the share of images whose label is correct, in words."""
+    """Return a sentence with the share of images whose label is correct."""
     parts = sorted(labels.glob("part-*.parquet"))
     labelled = [pq.read_table(part) for part in parts]
     table = sorted((labels.parent / "figures" / "figures").glob("*.parquet"))

@@ -75,7 +75,7 @@ def searches(address: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def wait(address: str) -> None:
-    """Keep serving until Ctrl-C."""
+    """Print the address, and keep the service running until Ctrl-C."""
     print(f"Search in your browser: {address}/    Ctrl-C ends it.", flush=True)
     with suppress(KeyboardInterrupt):
         signal.pause()

@@ -18,7 +18,7 @@ from biovl.plan.config import RECIPES, PlanConfig
 
 
 def main() -> int:
-    """Print a plan; return the exit status."""
+    """Print the plan of the command line as text and JSON; return the exit status."""
     config, flags = configs.from_command_line(
         PlanConfig,
         RECIPES,

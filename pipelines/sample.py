@@ -16,7 +16,7 @@ parser.add_argument("--seed", type=int, default=0)
 
 
 def refuse_a_full_folder(path: Path) -> None:
-    """Create a folder.
+    """Create a folder, or accept an empty one.
 
     Raises:
         ArtifactError: If it cannot be created or is not empty.

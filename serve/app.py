@@ -32,7 +32,7 @@ class ApplicationError(ConfigError, click.ClickException):
 
 
 def build(settings: Mapping[str, Any]) -> Application:
-    """Return the application.
+    """Return the search service for Ray Serve.
 
     Args:
         settings: Fields of ``serve.search.settings.Settings``. Names may contain dots and values

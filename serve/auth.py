@@ -76,7 +76,7 @@ class _Known:
 
 
 class Keys:
-    """The API keys of a service, reloaded when the file changes."""
+    """API keys of a service, reloaded when the key file changes."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Keys:
 
     @property
     def are_required(self) -> bool:
-        """Whether keys are configured; otherwise only this machine has access."""
+        """Whether keys are configured; without keys only this machine has access."""
         return self._are_required
 
     def digests(self) -> bytes:
@@ -128,7 +128,7 @@ class Keys:
         return b"".join(sorted(known.digest for known in self._known))
 
     def caller(self, scope: Mapping[str, Any], headers: Headers) -> Caller:
-        """Return the authenticated caller of a request.
+        """Return the client of a request, authenticated by its key.
 
         Args:
             scope: ASGI scope; ``client`` and ``query_string`` are read.

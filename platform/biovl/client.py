@@ -36,7 +36,7 @@ _NO_ROUTE = "/-/routes for available routes"
 
 
 class RequestRefused(BiovlError):
-    """The service returned an error; the message describes the cause and what to change."""
+    """The service returned an error; the message has the cause and the setting to change."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         """Store the problem.
@@ -98,7 +98,7 @@ class Client:
         k: int = 20,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return a page of figures similar to a text, image, figure, vector, or a weighted sum.
+        """Return a page of figures similar to a text, image, figure, vector, or their weighted sum.
 
         Args:
             text: Query text.
@@ -122,7 +122,7 @@ class Client:
         return self._posted("/v1/search", {**parts, "k": k, **options})
 
     def search_all(self, text: str | None = None, **options: Any) -> Iterator[dict[str, Any]]:
-        """Yield the figures of all pages, up to the service's limit. Arguments as of ``search``."""
+        """Yield the figures of all pages, up to the service's limit; arguments as in ``search``."""
         while True:
             page = self.search(text, **options)
             yield from page["results"]

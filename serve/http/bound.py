@@ -16,7 +16,7 @@ async def require_loopback(auth: Auth, *, setting: str = "auth.keys_file") -> No
 
     Args:
         auth: Authentication settings.
-        setting: Name of the setting of the key file, for the message.
+        setting: Name of the setting for the key file, for the message.
 
     Raises:
         ConfigError: If there are no keys and Serve listens on more than the loopback interface.

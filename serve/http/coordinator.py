@@ -17,56 +17,56 @@ from serve.http.rate import Buckets, Leases
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseTarget:
-    """A model and its index: their folders and the fingerprints expected there."""
+    """A model and its index to serve: folders and expected fingerprints."""
 
     model: str
     index: str | None
     model_fingerprint: str
     index_fingerprint: str | None
     generation: int = 0
-    """Increases with every requested release."""
+    """Number of the request for this release; increases with each."""
 
     @property
     def model_version(self) -> str:
-        """The first 12 digits of the model's fingerprint."""
+        """First 12 digits of the model's fingerprint."""
         return self.model_fingerprint[:12]
 
     @property
     def index_version(self) -> str | None:
-        """The first 12 digits of the index's fingerprint."""
+        """First 12 digits of the index's fingerprint; None without an index."""
         return self.index_fingerprint[:12] if self.index_fingerprint else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaReport:
-    """Status report of a replica."""
+    """Status that a replica reports to the coordinator."""
 
     serving: ReleaseTarget | None
     """Release that the replica serves; None during start-up."""
     loaded: int = 0
-    """The generation loaded in addition to the one served; 0 for none."""
+    """Generation that is loaded in addition to the one that is served; 0: none."""
     failed: int = 0
-    """The generation that failed to load."""
+    """Generation that failed to load; 0: none."""
     reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """The coordinator's response to a report."""
+    """Response of the coordinator to a report: the releases to serve and to load."""
 
     serving: ReleaseTarget | None
-    """None if the coordinator has no state: the replica must send it again."""
+    """Release to serve; None if the coordinator has no state, so that the replica must send it."""
     next: ReleaseTarget | None
-    """The release to load in addition to the one served; None if no reload is in progress."""
+    """Release to load in addition to the one that is served; None if no reload is in progress."""
     reason: str = ""
-    """Why the last reload failed; empty after a new reload request."""
+    """Reason why the last reload failed; empty after a new request."""
     settled: bool = True
     """Whether all replicas serve the target release."""
 
 
 @dataclass
 class Coordination:
-    """The shared state, in one process. Independent of Ray; the clock is an argument."""
+    """State that replicas share, in one process. Independent of Ray; the clock is an argument."""
 
     silent_s: float = 10.0
     """Replicas that have not reported for this long are ignored, in seconds."""
@@ -87,7 +87,7 @@ class Coordination:
         return self._serving
 
     def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
-        """Return the release to serve: ``initial`` if none is served yet."""
+        """Return the release to serve; ``initial`` becomes it if none is served yet."""
         if self._serving is None:
             self._serving = replace(initial, generation=max(1, initial.generation))
         return self._serving
@@ -110,7 +110,7 @@ class Coordination:
         return self._next
 
     def exchange(self, replica: str, report: ReplicaReport) -> Orders:
-        """Store the report of a replica and return which release it must serve."""
+        """Store the report of a replica, and return the releases that it must serve and load."""
         now = self.clock()
         self._reports[replica] = now, report
         self._reports = {
@@ -141,7 +141,7 @@ class Coordination:
         )
 
     def leave(self, replica: str) -> bool:
-        """Remove a replica that stops; return whether it was the last."""
+        """Remove a replica that shuts down; return whether it was the last one."""
         self._reports.pop(replica, None)
         return not self._reports
 
@@ -178,7 +178,7 @@ class Coordination:
 
 
 class Coordinator(Leases, Snapshots, Protocol):
-    """Asynchronous access to a ``Coordination``, local or remote."""
+    """Asynchronous client of a ``Coordination``, in this process or remote."""
 
     async def serving(self) -> ReleaseTarget | None: ...
     async def begin(self, initial: ReleaseTarget) -> ReleaseTarget: ...

@@ -8,7 +8,7 @@ from serve.http.problems import Problem
 
 
 class Draining:
-    """Count the requests in flight in a replica and reject new ones during shutdown."""
+    """Counts the requests in flight in a replica, and rejects new ones during shutdown."""
 
     def __init__(self) -> None:
         """Accept requests until ``drain`` is called."""

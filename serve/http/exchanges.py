@@ -18,30 +18,30 @@ class Caller:
     """Name of the API key; ``local`` for a service without keys."""
     scopes: frozenset[str]
     bucket: str
-    """Key of the rate limit: the name of the API key, or the client address without keys."""
+    """Name of the token bucket: the API key's name, or without keys the client's address."""
     rate_per_s: float | None = None
     """Rate limit of this key, requests per second; overrides the settings."""
 
 
 @dataclass(kw_only=True)
 class Exchange:
-    """Context of a request, filled in while it is processed."""
+    """Context of a request, which is filled in while the request is processed."""
 
     request_id: str
     prefix: str = ""
     """Path prefix of the service (``route_prefix``), without a trailing slash."""
     started: float = field(default_factory=time.perf_counter)
-    """Start time, ``time.perf_counter``, seconds."""
+    """Start of the request, ``time.perf_counter``, in seconds."""
     caller: Caller | None = None
     """Authenticated caller; None on paths without authentication."""
     stages: dict[str, float] = field(default_factory=dict)
-    """Milliseconds by stage (decode, encode, search, metadata), for log, metrics and response."""
+    """Milliseconds by stage (decode, encode, search, metadata): for log, metrics and response."""
     inputs: int = 0
     """Number of texts and images to embed."""
     are_pixels_counted: bool = False
-    """Whether the pixel budget was charged: once per request, also if images are decoded again."""
+    """Whether the pixel budget was charged, which is done once per request."""
     problem: str | None = None
-    """Slug of the problem response, if any."""
+    """Slug of the problem in the response; None if there is none."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -17,11 +17,11 @@ _BUSY = {"Retry-After": "1"}
 
 
 class ClientGoneError(ConnectionError):
-    """The client disconnected before it had sent the whole body."""
+    """The client disconnected before it sent the whole body."""
 
 
 class Bodies:
-    """Buffer for request bodies.
+    """Reads request bodies into memory, up to a total size.
 
     Bodies are read completely before a concurrency slot is taken, so that slow clients hold none.
     """

@@ -19,10 +19,10 @@ _MAX_FRAMES = 30
 
 
 class JsonLines(logging.Formatter):
-    """Format a record as one line of JSON; fields are passed as ``extra={"fields": …}``."""
+    """Log formatter: one line of JSON per record; fields are in ``extra={"fields": …}``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as a line of JSON."""
         fields: Mapping[str, Any] = getattr(record, "fields", {})
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -34,10 +34,10 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Format a record as human-readable text."""
+    """Log formatter: human-readable text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as a line of text."""
         fields: Mapping[str, Any] = getattr(record, "fields", {})
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S.%f")[:-3]
         said = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
@@ -45,7 +45,7 @@ class TextLines(logging.Formatter):
 
 
 def write_lines(log_format: Literal["json", "text"]) -> None:
-    """Write the access log of this process to standard error in the given format."""
+    """Configure the access log of this process: standard error, in the given format."""
     formatter = JsonLines() if log_format == "json" else TextLines()
     ours = [handler for handler in LOGGER.handlers if isinstance(handler, _Lines)]
     handler = ours[0] if ours else _Lines()
@@ -69,7 +69,7 @@ class _Lines(logging.StreamHandler[Any]):
 
 
 def request_line(fields: Mapping[str, Any]) -> None:
-    """Log one request."""
+    """Write the access log line of a request."""
     LOGGER.info("request", extra={"fields": fields})
 
 

@@ -34,7 +34,7 @@ class Family:
     documentation: str
     kind: str
     samples: tuple[tuple[str, tuple[tuple[str, str], ...], float], ...]
-    """(sample name, labels, value)."""
+    """Samples: (name, labels, value)."""
 
 
 Snapshot = tuple[Family, ...]
@@ -42,7 +42,7 @@ Snapshot = tuple[Family, ...]
 
 
 class Snapshots(Protocol):
-    """Storage of the replicas' snapshots: ``serve.http.coordinator.Coordinator``."""
+    """Storage of the replicas' snapshots; implemented by ``serve.http.coordinator.Coordinator``."""
 
     async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
         """Store a snapshot for ``keep_s`` seconds, replacing the previous one."""
@@ -82,7 +82,7 @@ async def of_all(metrics: "Metrics", snapshots: Snapshots) -> bytes:
 
 
 class Metrics:
-    """Metrics of one replica."""
+    """Prometheus metrics of one replica."""
 
     def __init__(self, replica: str) -> None:
         """Create metrics with all counters at zero.
@@ -163,14 +163,14 @@ class Metrics:
         latency.observe(elapsed_s)
 
     def stage(self, name: str, elapsed_s: float) -> None:
-        """Count a stage of a request."""
+        """Record the duration of a stage of a request."""
         found = self._stage_series.get(name)
         if found is None:
             found = self._stage_series[name] = self._stages.labels(name)
         found.observe(elapsed_s)
 
     def rejected(self, reason: str) -> None:
-        """Count a problem by its slug."""
+        """Count a problem response by its slug."""
         self._rejected.labels(reason).inc()
 
     def batch(self, kind: str, size: int) -> None:

@@ -52,7 +52,7 @@ _ADMIN_S = 1_800.0
 
 
 class Watched:
-    """Assign request ids, and write the access log and the metrics."""
+    """Middleware that assigns request ids, and writes the access log and the metrics."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         """Wrap ``app``."""
@@ -60,7 +60,7 @@ class Watched:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Process one request: assign an id, and log and count it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -112,7 +112,7 @@ class Watched:
 
 
 class Guarded:
-    """Authenticate and limit requests, and turn exceptions into problem responses.
+    """Middleware that authenticates and limits requests, and answers exceptions with problems.
 
     The cheapest checks come first: API key, rate limit, then the body. A concurrency slot is
     acquired last, so that slow clients do not occupy one while they upload.
@@ -140,7 +140,7 @@ class Guarded:
         self._draining = draining or Draining()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Process one request within all limits."""
         if scope["type"] != "http" or self._is_probe(path_in(scope)):
             await self._app(scope, receive, send)
             return
@@ -257,14 +257,14 @@ def _with_ours(
 
 
 def path_in(scope: Mapping[str, Any]) -> str:
-    """Return the path within this application, as routes see it."""
+    """Return the path of a request within this application, without the route prefix."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
 def route_of(scope: Mapping[str, Any]) -> str:
-    """Return the template of the matched route, or ``none``."""
+    """Return the template of the route that matched a request, or ``none``."""
     return str(getattr(scope.get("route"), "path", None) or "none")
 
 

@@ -42,7 +42,7 @@ class CostlyFileError(ValueError):
 
 
 def without_texts(data: bytes) -> bytes:
-    """Return a PNG without its text chunks; other formats unchanged.
+    """Return a PNG without its text chunks; other formats are returned unchanged.
 
     Pillow decompresses text chunks whenever it opens a file: 63 kB of them take 0.2 s (measured).
     The service does not use them.
@@ -126,7 +126,7 @@ class PixelBudget:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Apply the request limit of ``limits`` and the key limit of ``rate``."""
+        """Limits of decoded pixels: per request, and per API key over all replicas."""
         self._most = limits.request_megapixels
         self._per_s = rate.megapixels_per_s
         # A request within its limit must eventually pass.

@@ -27,7 +27,7 @@ class Leases(Protocol):
     """Source of tokens: ``serve.http.coordinator.Coordinator``, or ``Buckets`` in this process."""
 
     async def lease(self, key: str, count: float, per_s: float, burst: int) -> float:
-        """Take up to ``count`` tokens of a bucket and return how many were taken.
+        """Take up to ``count`` tokens from a bucket, and return the number taken.
 
         Args:
             key: Name of the bucket; a new bucket is full.
@@ -51,7 +51,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def lease(self, key: str, count: float, per_s: float, burst: int) -> float:
-        """Take up to ``count`` tokens of a bucket and return how many were taken."""
+        """Take up to ``count`` tokens from a bucket, and return the number taken."""
         now = self._clock()
         level, then = self._levels.pop(key, (float(burst), now))
         level = min(float(burst), level + (now - then) * per_s)

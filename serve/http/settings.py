@@ -1,4 +1,4 @@
-"""Settings that the search and the review service share, and how settings are read."""
+"""Settings that the search and review services share, and functions that read settings."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -46,18 +46,18 @@ class Limits(Checked):
     image_megapixels: float = 64
     """Maximum size of one decoded image, in megapixels."""
     request_megapixels: float = 128
-    """All images of a request together, by their headers. Decoding them as WebP takes one core
-    about a second."""
+    """Maximum megapixels of all images of a request together, by their headers. Decoding the
+    default as WebP takes one core about a second."""
     text_chars: int = 4_096
     """Maximum characters of one text."""
     k_max: int = 200
-    """Maximum results per page."""
+    """Maximum number of results per page."""
     depth_max: int = 2_000
     """Maximum rank that pages can reach: offset + k."""
     exact_figures: int = 2_000_000
     """Largest index for which ``exact`` is allowed, in figures: it reads all vectors."""
     inputs_max: int = 64
-    """Texts or images per request."""
+    """Maximum number of texts or images per request."""
     classes_max: int = 1_000
     """Maximum classes of a classification request."""
     templates_max: int = 32
@@ -75,11 +75,11 @@ class Rate(Checked):
     """Rate limits of requests and pixels, per API key, or per client address without keys."""
 
     per_s: float | None = None
-    """Requests per second; None: no limit."""
+    """Maximum requests per second; None: no limit."""
     burst: int = 40
     """Requests that may exceed ``per_s`` at once: the size of the token bucket."""
     megapixels_per_s: float | None = 100
-    """Decoded megapixels per second, by image headers; more are answered with 429. None: no
+    """Maximum decoded megapixels per second, by image headers; more are answered with 429. None: no
     limit."""
     megapixels_burst: int = 512
     """Megapixels that may exceed ``megapixels_per_s`` at once: the size of the token bucket."""

@@ -31,7 +31,7 @@ def drain_before_exit(wait_s: float) -> None:
     with a config file (both in a cluster worker) and by tests.
 
     Args:
-        wait_s: How long requests in flight may take, in seconds; longer ones are aborted.
+        wait_s: Maximum seconds for requests in flight to complete; after that they are aborted.
     """
     context = click.get_current_context(silent=True)
     if context is not None and context.command.name == "run" and context.params.get("blocking"):

@@ -31,7 +31,7 @@ _SUSPECT = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
 
 
 class StrictRoute(APIRoute):
-    """Route that parses JSON bodies with ``read_json`` instead of FastAPI's parser."""
+    """Route whose JSON bodies are parsed with ``read_json`` instead of FastAPI's parser."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler, called with a request whose JSON is already parsed."""
@@ -54,7 +54,7 @@ class StrictRoute(APIRoute):
 
 
 def is_json(content_type: str) -> bool:
-    """Return whether a content type is JSON."""
+    """Return whether a content type denotes JSON."""
     media_type = content_type.partition(";")[0].strip().lower()
     return media_type == "application/json" or (
         media_type.startswith("application/") and media_type.endswith("+json")

@@ -40,7 +40,7 @@ class ReviewApplicationError(ConfigError, click.ClickException):
 
 
 def build(settings: Mapping[str, Any]) -> Application:
-    """Return the application.
+    """Return the review service for Ray Serve.
 
     Args:
         settings: Fields of ``serve.review.settings.ReviewSettings``, as on a command line.

@@ -28,17 +28,18 @@ _NO_STATE = State()
 
 @dataclass(frozen=True)
 class Offer:
-    """A cluster assigned to a reviewer."""
+    """A cluster that is assigned to a reviewer."""
 
     cluster_id: int
     kind: Kind
-    """``practice``: not counted. ``vote``: a regular vote. ``again``: the cluster's votes tie."""
+    """Reason of the assignment. ``practice``: the vote is not counted; ``vote``: regular;
+    ``again``: the cluster's votes tie."""
     ties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Rules of the assignment."""
+    """Rules by which clusters are assigned to reviewers."""
 
     votes_per_cluster: int
     clusters_per_reviewer: int | None
@@ -50,13 +51,13 @@ class Rules:
     """Tied clusters to review again; a cluster is done once somebody has voted on it since."""
 
     def ties_of(self, cluster_id: int, state: State) -> tuple[str, ...]:
-        """Return the tied fields of a cluster; empty while votes are missing."""
+        """Return the fields on which a cluster's votes tie; empty while votes are missing."""
         if state.again == 0 and cluster_id in self.ties.fields:
             return self.ties.fields[cluster_id]
         return state.ties if state.votes >= self.votes_per_cluster else ()
 
     def places(self, cluster_id: int, state: State) -> int:
-        """Return the number of reviewers of a cluster."""
+        """Return the number of reviewers that a cluster needs."""
         if self.ties_of(cluster_id, state):
             return max(self.votes_per_cluster, state.votes + 1)
         return self.votes_per_cluster
@@ -64,19 +65,19 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """The database state that an assignment is based on, for one reviewer."""
+    """State of the database, for one reviewer, on which an assignment is based."""
 
     states: Mapping[int, State]
-    """States of the clusters. For clusters in the list of ties, ``again`` counts the reviewers who
-    have voted since."""
+    """State of each cluster. For clusters in the list of ties, ``again`` is the number of reviewers
+    who have voted since."""
     taken: Mapping[int, int]
-    """Slots reserved by other reviewers, by cluster."""
+    """Number of slots reserved by other reviewers, by cluster."""
     reserved: tuple[int, ...]
-    """Clusters that this reviewer has open."""
+    """Clusters that are reserved for this reviewer."""
     own: Mapping[int, bool]
-    """This reviewer's counted votes: whether each was given again after a tie, by cluster."""
+    """Clusters with a counted vote of this reviewer, and whether the vote was given after a tie."""
     practised: frozenset[int]
-    """Practice clusters that this reviewer has answered."""
+    """Practice clusters for which this reviewer has voted."""
     passed: Mapping[int, float]
     """Times at which this reviewer skipped practice clusters."""
     skipped: Mapping[int, float]
@@ -137,7 +138,7 @@ def standing(
 
 
 def note_answered(connection: Connection, vote: ReviewVote, rules: Rules) -> None:
-    """Record a vote on a cluster of the list of ties."""
+    """Record that a reviewer voted on a cluster of the list of ties."""
     if vote.practice or vote.cluster_id not in rules.ties.fields:
         return
     one = {
@@ -192,7 +193,7 @@ def choose(clusters: Iterable[Cluster], rules: Rules, now: Standing) -> Offer | 
 
 
 def may_vote(cluster_id: int, rules: Rules, now: Standing) -> bool:
-    """Return whether a reviewer may vote on a cluster: it has a free slot, or they hold one."""
+    """Return whether a reviewer may vote on a cluster: they hold a slot, or one is free."""
     return cluster_id in now.own or cluster_id in now.reserved or _is_open(cluster_id, rules, now)
 
 
@@ -231,7 +232,7 @@ def renew(connection: Connection, cluster: Cluster, reviewer: str, reservation_s
 
 
 def skip(connection: Connection, cluster: Cluster, reviewer: str, *, practice: bool) -> None:
-    """Record that a reviewer skipped a cluster: it is assigned again when nothing else is left."""
+    """Record that a reviewer skipped a cluster: it is assigned again after all others."""
     one = {
         "cluster_id": cluster.cluster_id,
         "key": cluster.key,

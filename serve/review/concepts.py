@@ -1,4 +1,4 @@
-"""Read clusters and their members from ``concepts/``, one row group at a time."""
+"""Clusters and their members, read from ``concepts/`` one row group at a time."""
 
 import hashlib
 import threading
@@ -23,14 +23,14 @@ _MEMBERS = ("rank", "row_id", "caption", "distance", "width_px", "height_px", "t
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster to label."""
+    """A cluster to label, with its size and cohesion."""
 
     cluster_id: int
     key: str
-    """Hash of its centroid and members; changes with either."""
+    """Hash of centroid and members, which changes with either."""
     size: int
     cohesion: float | None
-    """Mean distance of its members to its centroid."""
+    """Mean distance of the members from the centroid; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Member:
 
 
 class ReviewConcepts:
-    """A published folder of clusters. Safe to use from several threads."""
+    """Clusters of a published folder and their members. Thread-safe."""
 
     def __init__(self, uri: str) -> None:
         """Read the list of clusters.
@@ -67,7 +67,10 @@ class ReviewConcepts:
         self._lock = threading.Lock()
 
     def sheet(self, cluster_id: int) -> tuple[Member, ...]:
-        """Return up to 30 members of a cluster, by rank. Reads only their row groups."""
+        """Return the members of a cluster that are shown to reviewers, at most 30, by rank.
+
+        Reads only their row groups.
+        """
         with self._lock:
             if cluster_id in self._sheets:
                 self._sheets.move_to_end(cluster_id)
@@ -134,7 +137,7 @@ class ReviewConcepts:
 
 
 def order(what: str, seed: int, key: str) -> int:
-    """Return the sort key of a cluster in a seeded order, the same on every machine."""
+    """Return a sort key for clusters in a seeded order, the same on every machine."""
     digest = hashlib.blake2b(f"{what} {seed} {key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 

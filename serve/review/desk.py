@@ -1,4 +1,4 @@
-"""Actions of a reviewer: get a cluster, vote, skip, go back. Independent of HTTP."""
+"""Actions of reviewers, independent of HTTP: get a cluster, vote, skip, go back."""
 
 import base64
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _REFUSED_MOST = 1_000
 
 @dataclass(frozen=True)
 class Desk:
-    """A review: its clusters, taxonomy and database. Thread-safe."""
+    """Actions of reviewers on a review: its clusters, taxonomy and database. Thread-safe."""
 
     settings: ReviewSettings
     concepts: ReviewConcepts
@@ -34,7 +34,7 @@ class Desk:
     rules: Rules
 
     def named(self, name: str) -> str:
-        """Return the first stored spelling of a reviewer's name; names are case-insensitive."""
+        """Return a reviewer's name as spelled first; names are case-insensitive."""
         with self.database.reading() as connection:
             spelling = store.known_name(connection, name)
         if spelling is not None:
@@ -43,7 +43,7 @@ class Desk:
             return store.keep_name(connection, name)
 
     def begin(self, reviewer: str) -> messages.Review:
-        """Return the data that the page needs at start."""
+        """Return the data that the web page needs at the start."""
         with self.database.reading() as connection:
             now = self._standing(connection, reviewer)
             recent = self._recent(connection, reviewer)
@@ -68,7 +68,7 @@ class Desk:
         )
 
     def next(self, reviewer: str, passed: messages.Place | None) -> messages.NextAnswer:
-        """Assign the next cluster to a reviewer and reserve it."""
+        """Assign the next cluster to a reviewer, and reserve it; ``passed`` is the one to skip."""
         skipped = None if passed is None else self.cluster(passed.cluster_id, passed.key)
         with self.database.writing() as connection:
             if skipped is not None and passed is not None:
@@ -83,7 +83,7 @@ class Desk:
         return messages.NextAnswer(cluster=sheet, progress=self._progress(now))
 
     def look(self, reviewer: str, place: messages.Place) -> messages.Sheet:
-        """Return a cluster with this reviewer's vote, without reserving it."""
+        """Return a cluster with a reviewer's vote on it, without reserving it."""
         cluster = self.cluster(place.cluster_id, place.key)
         with self.database.reading() as connection:
             offer = self._offer(self._standing(connection, reviewer), cluster, place.practice)
@@ -91,7 +91,7 @@ class Desk:
         return self._sheet(offer, own)
 
     def hold(self, reviewer: str, place: messages.Place) -> bool:
-        """Extend a reservation; return False if it has expired."""
+        """Extend a reviewer's reservation of a cluster; return False if it has expired."""
         cluster = self.cluster(place.cluster_id, place.key)
         with self.database.writing() as connection:
             return assignment.renew(connection, cluster, reviewer, self.settings.reservation_s)
@@ -288,7 +288,7 @@ class Desk:
 
 
 def open_desk(settings: ReviewSettings) -> Desk:
-    """Open a review, and create its database if it does not exist.
+    """Return a review, ready for use; its database is created if it does not exist.
 
     Raises:
         BiovlError: If its clusters, taxonomy, ties or database cannot be opened.

@@ -12,7 +12,7 @@ class ReviewMessage(BaseModel):
 
 
 class Place(ReviewMessage):
-    """A cluster as a reviewer saw it."""
+    """Reference to a cluster as it was when the reviewer loaded it."""
 
     cluster_id: int = Field(ge=0, le=2**31 - 1)
     key: str = Field(min_length=1, max_length=64)
@@ -24,11 +24,11 @@ class NextRequest(ReviewMessage):
     """Request for the next cluster."""
 
     skip: Place | None = None
-    """The cluster to skip; it is assigned again when no other is left."""
+    """Cluster to skip; it is assigned again when no other is left."""
 
 
 class Answers(ReviewMessage):
-    """The three answers about a cluster."""
+    """A reviewer's answers to the three questions about a cluster."""
 
     panel_type: str = Field(min_length=1, max_length=200)
     panel_subtype: str | None = Field(default=None, max_length=200)
@@ -45,10 +45,10 @@ class ReviewerProgress(BaseModel):
 
     practised: int
     practice: int
-    """Clusters for practice, not counted."""
+    """Number of answered practice clusters, which are not counted."""
     votes: int
     most: int | None
-    """Maximum clusters per reviewer; null: no limit."""
+    """Maximum number of clusters per reviewer; null: no limit."""
 
 
 class Overall(BaseModel):
@@ -56,23 +56,23 @@ class Overall(BaseModel):
 
     clusters: int
     complete: int
-    """Clusters that have all required votes."""
+    """Number of clusters with all required votes."""
     votes: int
     wanted: int
-    """Number of required votes, without those for ties."""
+    """Number of required votes, without those because of ties."""
     ties: int
-    """Clusters whose votes tie."""
+    """Number of clusters whose votes tie."""
 
 
 class ReviewProgress(BaseModel):
-    """Progress of the review."""
+    """Progress of a review: of this reviewer, and of all."""
 
     own: ReviewerProgress
     overall: Overall
 
 
 class PanelAnswer(BaseModel):
-    """An answer to the first question."""
+    """A possible answer to the question about panels."""
 
     panel_type: str
     panel_subtype: str | None
@@ -80,7 +80,7 @@ class PanelAnswer(BaseModel):
 
 
 class Recent(BaseModel):
-    """A recent vote of this reviewer, for going back."""
+    """A recent vote of this reviewer, to which the page can go back."""
 
     cluster_id: int
     key: str
@@ -88,20 +88,20 @@ class Recent(BaseModel):
 
 
 class Review(BaseModel):
-    """Data that the page needs at start."""
+    """Data that the web page needs at the start."""
 
     reviewer: str
     concepts: str
-    """First 12 digits of the folder's fingerprint."""
+    """Version of the clusters: first 12 digits of the folder's fingerprint."""
     panels: list[PanelAnswer]
     concepts_by_global: dict[str, list[str]]
     aliases: dict[str, str]
-    """Synonyms, in lower case without spaces and dashes, and the concept of each."""
+    """Concept of each synonym; synonyms are in lower case, without spaces and dashes."""
     votes_per_cluster: int
     reservation_s: float
     progress: ReviewProgress
     recent: list[Recent]
-    """This reviewer's latest votes, the latest first."""
+    """Latest votes of this reviewer, the latest first."""
 
 
 class MemberAnswer(BaseModel):
@@ -123,9 +123,10 @@ class Sheet(BaseModel):
     cluster_id: int
     key: str
     kind: Literal["practice", "vote", "again"]
-    """practice: not counted; again: its votes tie."""
+    """Reason of the assignment. practice: the vote is not counted; vote: regular; again: the votes
+    tie."""
     ties: list[str]
-    """Tied fields."""
+    """Fields on which the votes tie."""
     size: int
     cohesion: float | None
     answers: Answers | None
@@ -133,7 +134,7 @@ class Sheet(BaseModel):
 
 
 class NextAnswer(BaseModel):
-    """A cluster, or none if nothing is left."""
+    """The next cluster, or null if no cluster is left."""
 
     cluster: Sheet | None
     progress: ReviewProgress
@@ -150,7 +151,7 @@ class RefusedRow(BaseModel):
     """A rejected row of an import."""
 
     line: int | None = None
-    """Line number in the file; null if the row is a valid vote that does not fit this review."""
+    """Line number in the file; null if the row is a valid vote that this review rejects."""
     cluster_id: int | None = None
     reviewer: str | None = None
     reason: str
@@ -161,7 +162,7 @@ class ImportAnswer(BaseModel):
 
     saved: int
     unchanged: int
-    """Votes that the database already has, or has a later vote for by the same reviewer."""
+    """Votes that are in the database already, or that a later vote of the reviewer replaces."""
     refused: list[RefusedRow]
-    """The first rejected rows."""
+    """The first of the rejected rows."""
     refused_total: int

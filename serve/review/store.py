@@ -1,4 +1,4 @@
-"""Save, count, export and import votes in the database.
+"""Functions that save, count, export and import votes in the database.
 
 Each function takes a connection: the caller controls the transaction.
 """
@@ -30,7 +30,7 @@ class State:
 
     votes: int = 0
     again: int = 0
-    """Number of votes given after a tie."""
+    """Number of votes that were given after a tie."""
     ties: tuple[str, ...] = ()
     """Fields on which its votes are currently tied."""
 
@@ -101,7 +101,7 @@ def states_of(connection: Connection, keys: Mapping[int, str]) -> dict[int, Stat
 
 
 def known_name(connection: Connection, reviewer: str) -> str | None:
-    """Return the first spelling of a reviewer's name; None if it is unknown."""
+    """Return the first spelling of a reviewer's name; None if the name is new."""
     name: str | None = connection.scalar(
         sa.select(names.c.name).where(names.c.folded == _fold(reviewer))
     )
@@ -136,7 +136,7 @@ def _fold(name: str) -> str:
 def vote_of(
     connection: Connection, cluster_id: int, key: str, reviewer: str, *, practice: bool
 ) -> ReviewVote | None:
-    """Return a reviewer's vote on a cluster, if any."""
+    """Return a reviewer's vote on a cluster; None if there is none."""
     row = connection.execute(
         votes.select().where(
             votes.c.cluster_id == cluster_id,
@@ -162,7 +162,7 @@ class Imported:
 
     saved: int = 0
     unchanged: int = 0
-    """Votes that the database already has, or has a later vote for by the same reviewer."""
+    """Votes that are in the database already, or that a later vote of the reviewer replaces."""
     refused: int = 0
 
 
@@ -174,14 +174,14 @@ def bring(
     keys: Mapping[int, str],
     refuse: Callable[[ReviewVote, str], None],
 ) -> Imported:
-    """Import votes; of two votes by one reviewer the later one is kept.
+    """Import votes; of two votes of a reviewer on a cluster, the later one is kept.
 
     If their times are equal or missing, the one imported later is kept, as in resolution.
 
     Args:
         connection: Connection in a write transaction.
         brought: Votes, not yet validated.
-        taxonomy: The taxonomy to validate against.
+        taxonomy: Names that votes may use.
         keys: Keys of the existing clusters, by id.
         refuse: Called with each rejected vote and the reason.
     """

@@ -152,7 +152,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Open an exclusive write transaction; it is committed when the block ends."""
+        """Open an exclusive write transaction, which is committed when the block ends."""
         with self._engine.begin() as connection:
             connection.execute(
                 sa.select(about.c.value).where(about.c.name == "version").with_for_update()

@@ -1,4 +1,4 @@
-"""Tied fields of a cluster, and the list of ties that the resolution job writes."""
+"""Fields on which the votes for a cluster tie, and the list of such clusters from resolve."""
 
 import csv
 import hashlib
@@ -18,12 +18,12 @@ from serve.review.concepts import Cluster
 
 @dataclass(frozen=True)
 class TieList:
-    """Clusters to review again."""
+    """Clusters to review again, with the fields on which their votes tie."""
 
     fields: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Tied fields, by cluster."""
+    """Fields on which the votes tie, by cluster."""
     sha256: str = ""
-    """SHA-256 of the file: a different file requests new votes."""
+    """SHA-256 of the file; new votes are requested for a file with another hash."""
 
 
 def tied_fields(votes: Sequence[ReviewVote], taxonomy: Taxonomy) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def tied_fields(votes: Sequence[ReviewVote], taxonomy: Taxonomy) -> tuple[str, .
 def read_ties(path: str, clusters: Mapping[int, Cluster]) -> TieList:
     """Read a list of clusters to review again, with their tied fields.
 
-    Each row has one ``field``; a row without one stands for all fields. Clusters that do not exist
+    Each row has one ``field``; a row without one means all fields. Clusters that do not exist
     or have changed since are ignored.
 
     Raises:

@@ -46,7 +46,7 @@ def nine_digits(row_D: np.ndarray) -> list[float]:
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI documentation of an endpoint's own problems.
+    """Return the OpenAPI documentation of the problems that are specific to an endpoint.
 
     Problems common to all endpoints are added by ``serve.http.documentation``.
     """
@@ -63,10 +63,10 @@ _REASONS = {
 
 
 def figure_json(about: Mapping[str, Any], shown: Rights, prefix: str = "") -> dict[str, Any]:
-    """Return the ``FigureAbout`` fields of a row of the metadata table.
+    """Return a row of the metadata table as the JSON fields of ``FigureAbout``.
 
     Args:
-        about: The row.
+        about: Row of the metadata table.
         shown: Which images may be sent.
         prefix: Path prefix of the service (``route_prefix``), without a trailing slash.
     """
@@ -88,7 +88,7 @@ def figure_json(about: Mapping[str, Any], shown: Rights, prefix: str = "") -> di
 
 
 def hits_json(hits: Sequence[Hit], shown: Rights, prefix: str = "") -> list[dict[str, Any]]:
-    """Return the ``SearchHit`` fields of hits; ``shown`` and ``prefix`` as in ``figure_json``."""
+    """Return hits as the JSON fields of ``SearchHit``; arguments as in ``figure_json``."""
     found = []
     for hit in hits:
         figure = figure_json(hit.about, shown, prefix)

@@ -57,7 +57,7 @@ def http_api(
     on_stop: Hook | None = None,
     page: Path = PAGE,
 ) -> FastAPI:
-    """Return the service as an ASGI application.
+    """Return the search service as an ASGI application.
 
     Args:
         settings: Settings of the service.

@@ -29,7 +29,7 @@ _OVERHEAD = 64
 
 
 class Batcher(Generic[Item, Result]):
-    """Queue in front of a function that is faster per item on batches."""
+    """Queue of items for a function that is more efficient on batches."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ def groups(
     taken: Sequence[tuple[Item, asyncio.Future[Result]]],
     length: Callable[[Item], int] | None,
 ) -> list[list[tuple[Item, asyncio.Future[Result]]]]:
-    """Return items grouped by length for padding, the shortest first.
+    """Return queued items in groups of similar length, the shortest first.
 
     A group ends where padding its items to the next length would cost more than a separate
     forward pass.

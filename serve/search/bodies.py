@@ -1,4 +1,4 @@
-"""Parsing of request bodies into messages and images, and their OpenAPI documentation.
+"""Parsing of request bodies into messages and images, and its OpenAPI documentation.
 
 A message is sent as JSON, as a multipart form with files (browsers, ``curl -F``), or as query
 parameters with a raw image as the body. In forms and query parameters, lists are repeated names or
@@ -73,7 +73,7 @@ async def parse_request(
 
 
 def valid(kind: type[Message], values: Any, source: str = "body") -> Message:
-    """Return a validated message.
+    """Return a message of a class, validated.
 
     Raises:
         RequestValidationError: If values are invalid; locations start with ``source``.
@@ -126,7 +126,7 @@ def _unsupported(media_type: str, *, form: bool) -> Problem:
 
 
 def documented(kind: type[BaseModel], *, form: bool = True) -> dict[str, Any]:
-    """Return ``openapi_extra`` of an endpoint that parses bodies with ``parse_request``."""
+    """Return the OpenAPI documentation of the body of an endpoint that uses ``parse_request``."""
     content: dict[str, Any] = {"application/json": {"schema": inlined(kind)}}
     image = {"type": "string", "format": "binary"}
     if form:

@@ -1,4 +1,4 @@
-"""Objects passed to endpoints: ``router(context)`` in each file of ``serve/search/endpoints/``."""
+"""Shared objects that are passed to the endpoints' ``router(context)``."""
 
 from dataclasses import dataclass
 from typing import Any

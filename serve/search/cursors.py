@@ -19,7 +19,7 @@ _MAX_CHARS = 200
 
 
 class Cursors:
-    """Create and verify cursors.
+    """Creates and verifies pagination cursors.
 
     The secret is derived from the settings and the digests of the API keys (``serve.auth``), so
     that all replicas have the same one, including those started later. Clients know neither and

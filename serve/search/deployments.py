@@ -91,7 +91,7 @@ class _Ingress:
 
 @serve.ingress()
 class Service(_Ingress):
-    """The whole service in one deployment."""
+    """Deployment with the whole service: HTTP, encoder and index."""
 
     def _made(self) -> LocalEngine:
         return LocalEngine(
@@ -104,14 +104,14 @@ class Service(_Ingress):
 
 @serve.ingress()
 class Gateway(_Ingress):
-    """HTTP ingress and preprocessing."""
+    """Deployment of the HTTP ingress, with preprocessing of images and texts."""
 
     def _made(self, encoder: Handle, search: Handle | None) -> "ServeEngine":
         return ServeEngine(self._replica, encoder, search)
 
 
 class EncoderDeployment:
-    """The image and text towers of a model."""
+    """Deployment of the image and text towers of a model."""
 
     async def __init__(  # type: ignore[misc]
         self, settings: Mapping[str, Any], token: str
@@ -126,22 +126,23 @@ class EncoderDeployment:
 
     @_refusals_travel
     async def embed_images(self, pixels: Sequence[np.ndarray], version: str) -> Any:
-        """Return embeddings of preprocessed images by a model version, and its logit scale."""
+        """Return the embeddings of preprocessed images by a model version, and its logit scale."""
         encoder = encoder_of(self._of(version))
         return await self._embed.images(encoder, pixels), encoder.logit_scale
 
     @_refusals_travel
     async def embed_tokens(self, tokens: Sequence[np.ndarray], version: str) -> Any:
-        """Return embeddings of tokenized texts by a model version, and its logit scale."""
+        """Return the embeddings of tokenized texts by a model version, and its logit scale."""
         encoder = encoder_of(self._of(version))
         return await self._embed.texts(encoder, tokens), encoder.logit_scale
 
     @_refusals_travel
     async def about(self, version: str) -> Any:
-        """Return the description of a model version, and the reasons why it is not ready."""
+        """Return the description of a model version, and reasons why it is not ready."""
         return about_model(self._of(version)), await self._holder.reasons()
 
     async def check_health(self) -> None:
+        """Run a self-test; Serve restarts the replica if it fails."""
         await self._holder.check()
 
     async def __del__(self) -> None:
@@ -156,7 +157,7 @@ class EncoderDeployment:
 
 
 class SearchDeployment:
-    """An index with its metadata table and thumbnails."""
+    """Deployment of an index, with its metadata table and thumbnails."""
 
     async def __init__(  # type: ignore[misc]
         self, settings: Mapping[str, Any], token: str
@@ -171,7 +172,7 @@ class SearchDeployment:
 
     @_refusals_travel
     async def search(self, query: Query, version: str) -> Any:
-        """Return search results for vectors of a model version."""
+        """Return search results for query vectors of a model version."""
         return await self._searcher.search(index_of(self._of(version)), query)
 
     @_refusals_travel
@@ -181,7 +182,7 @@ class SearchDeployment:
 
     @_refusals_travel
     async def image(self, figure_id: str, size: Size) -> Any:
-        """Return a figure's image."""
+        """Return the image of a figure, in full size or as a thumbnail."""
         return await self._searcher.image(index_of(self._holder.current), figure_id, size)
 
     @_refusals_travel
@@ -191,12 +192,13 @@ class SearchDeployment:
 
     @_refusals_travel
     async def about(self, version: str) -> Any:
-        """Return the index of a model version, the reasons why it is not ready, and warnings."""
+        """Return the index of a model version, reasons why it is not ready, and warnings."""
         index = self._of(version).index
         warnings = await self._searcher.warnings(index)
         return about_index(index), await self._holder.reasons(), warnings
 
     async def check_health(self) -> None:
+        """Run a self-test; Serve restarts the replica if it fails."""
         await self._holder.check()
 
     async def __del__(self) -> None:

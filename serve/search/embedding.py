@@ -27,9 +27,9 @@ _TEXTS_INLINE = 4
 
 
 class Embedder:
-    """Batching queues for images and texts.
+    """Embeds images and texts in batches over concurrent requests.
 
-    During a reload they serve both the previous and the next model.
+    During a reload both the previous and the next model are served.
     """
 
     def __init__(self, batch: BatchSettings, observe: Observe | None = None) -> None:
@@ -92,7 +92,7 @@ def _by_encoder(
 
 
 class TextVectors:
-    """LRU cache of text embeddings, with token counts and whether each text was truncated."""
+    """LRU cache of text embeddings, with the number of tokens of each text."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str], tuple[np.ndarray, int, bool]] = OrderedDict()

@@ -19,17 +19,17 @@ Size = Literal["thumbnail", "full"]
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedVectors:
-    """Embeddings and the version of their model: an index accepts only those of its own model."""
+    """Embeddings and the version of their model: an index accepts only vectors of its own model."""
 
     rows_ND: np.ndarray
-    """Unit length, float32, shape [N, D]."""
+    """Embeddings of unit length, float32, shape [N, D]."""
     model_version: str
     logit_scale: float
-    """The factor on similarities: 1 / temperature."""
+    """Factor on similarities: 1 / temperature."""
     tokens: Sequence[int] = ()
-    """For texts: the number of tokens used of each; empty if unknown."""
+    """Number of tokens used of each text; empty for images, and if unknown."""
     truncated: Sequence[bool] = ()
-    """For texts: whether each exceeded the context length; empty if unknown."""
+    """Whether each text exceeded the context length; empty for images, and if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +40,11 @@ class ImageFile:
     media_type: str
     etag: str
     size: Size = "full"
-    """``thumbnail`` also if the full image was requested but is unavailable."""
+    """Size of the image: ``thumbnail`` also if the full image is unavailable."""
 
 
 class Engine(Protocol):
-    """Operations available to endpoints. Versions are the first 12 digits of fingerprints."""
+    """Operations that endpoints use. Versions are the first 12 digits of fingerprints."""
 
     async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
         """Decode and crop images to the model's input size: uint8, shape [H, W, 3] each.
@@ -66,7 +66,7 @@ class Engine(Protocol):
         ...
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
-        """Return search results for vectors of the given model version.
+        """Return search results for query vectors of the given model version.
 
         Raises:
             Problem: 404 for a figure that is not in the index; 409 ``stale-model`` if no loaded

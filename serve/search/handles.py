@@ -28,7 +28,7 @@ _LOST = (RayActorError, WorkerCrashedError, ObjectLostError, TaskCancelledError)
 
 
 class ServeEngine:
-    """Implement ``serve.search.engine.Engine`` over deployment handles.
+    """Engine over deployment handles; implements ``serve.search.engine.Engine``.
 
     Every call names the model version that this replica preprocesses for, so that a response never
     mixes two versions; the other replicas have loaded it before any request uses it.
@@ -52,7 +52,7 @@ class ServeEngine:
         self._prepare.close()
 
     async def check(self) -> None:
-        """Check this replica; encoder and search replicas have their own checks."""
+        """Check this replica only; encoder and search replicas have their own checks."""
         await self._holder.check()
 
     async def prepare(self, images: Sequence[bytes]) -> list[np.ndarray]:
@@ -90,7 +90,7 @@ class ServeEngine:
         )
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
-        """Return search results for vectors of the given model version."""
+        """Return search results for query vectors of the given model version."""
         # Queries by figure or vector also use the model version that this replica serves.
         version = model_version or self._holder.current.wanted.model_version
         results: Results = await _call(self._search.search, query, version)
@@ -131,7 +131,7 @@ class ServeEngine:
     async def reload(
         self, *, model: str | None = None, index: str | None = None
     ) -> Mapping[str, Any]:
-        """Reload model and index, or load other folders, without downtime."""
+        """Reload model and index, or load other folders, without downtime; return ``about()``."""
         await self._holder.reload(model, index)
         return await self.about()
 

@@ -26,13 +26,14 @@ class _Failure:
     """A release that failed to load."""
 
     generation: int = 0
+    """Release that a replica serves, and the next one, loaded before all replicas switch to it."""
     reason: str = ""
     at: float = 0.0
     """Time of the failure, ``time.monotonic``, seconds."""
 
 
 class Holder:
-    """The release of a replica. Each request reads ``current`` once and uses it throughout."""
+    """Releases of a replica. Each request reads ``current`` once and uses it throughout."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Holder:
 
     @property
     def current(self) -> Release:
-        """The release being served.
+        """Release that is served.
 
         Raises:
             Problem: 503 before the first release is loaded.
@@ -91,7 +92,7 @@ class Holder:
         return None
 
     async def start(self, model: str, index: str | None) -> None:
-        """Load the release that the application serves; in the first replica, these folders.
+        """Load the release that the application serves; in the first replica, the given folders.
 
         Raises:
             BiovlError: If it cannot be served.
@@ -129,7 +130,7 @@ class Holder:
                 log.warning("the coordinator was unavailable when this replica stopped")
 
     async def reasons(self) -> list[str]:
-        """Return why requests cannot be served; cached for a few seconds."""
+        """Return the reasons why requests cannot be served; cached for a few seconds."""
         async with self._checking:
             # Concurrent callers share one check, which takes at least as long as a request.
             current = self.current
@@ -159,7 +160,7 @@ class Holder:
             raise ArtifactError("; ".join(reasons))
 
     async def reload(self, model: str | None, index: str | None) -> None:
-        """Reload all replicas from the same folders or from others.
+        """Make all replicas reload their folders, or load others.
 
         Raises:
             Problem: 422 with the reason if the release cannot be served; 409 if another reload

@@ -22,7 +22,10 @@ from serve.search.settings import Settings
 
 
 class LocalEngine:
-    """Implement ``serve.search.engine.Engine``. Call ``start`` in the event loop of the service."""
+    """Engine in this process; implements ``serve.search.engine.Engine``.
+
+    Call ``start`` in the event loop of the service.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class LocalEngine:
         self._searcher.close()
 
     async def check(self) -> None:
-        """Run a self-test, unless one has just been run.
+        """Run a self-test, unless one was run recently.
 
         Raises:
             BiovlError: If it fails.
@@ -108,7 +111,7 @@ class LocalEngine:
         )
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
-        """Return search results for vectors of the given model version."""
+        """Return search results for query vectors of the given model version."""
         release: Release | None = self._holder.current
         if model_version is not None:
             release = self._holder.of_model(model_version)
@@ -146,7 +149,7 @@ class LocalEngine:
     async def reload(
         self, *, model: str | None = None, index: str | None = None
     ) -> Mapping[str, Any]:
-        """Reload model and index, or load other folders, without downtime."""
+        """Reload model and index, or load other folders, without downtime; return ``about()``."""
         await self._holder.reload(model, index)
         return await self.about()
 
@@ -168,7 +171,7 @@ def about_model(release: Release) -> dict[str, Any]:
 
 
 def about_index(index: Index | None) -> dict[str, Any] | None:
-    """Return the public description of an index: the notes of its manifest, and its size."""
+    """Return the public description of an index, from its manifest; None without an index."""
     if index is None:
         return None
     return {
@@ -179,7 +182,7 @@ def about_index(index: Index | None) -> dict[str, Any] | None:
 
 
 def encoder_of(release: Release) -> Encoder:
-    """Return the encoder of a release that was loaded with one."""
+    """Return the encoder of a release."""
     if release.encoder is None:
         raise TypeError("a release of this process has no encoder")
     return release.encoder

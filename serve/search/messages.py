@@ -34,7 +34,7 @@ class Message(BaseModel):
 
 
 class Weights(Message):
-    """Weights of the parts of a query; a negative weight searches away from a part."""
+    """Weights of the parts of a query; a part with a negative weight repels results."""
 
     text: float = Field(default=1, ge=-10, le=10)
     image: float = Field(default=1, ge=-10, le=10)
@@ -43,7 +43,7 @@ class Weights(Message):
 
 
 class SearchRequest(Message):
-    """A query by text, image, figure_id or embedding; several are combined by weight."""
+    """A query by text, image, figure_id or embedding; several of them are combined by weight."""
 
     text: str | None = Field(default=None, examples=["chest radiograph with pleural effusion"])
     image: str | None = Field(default=None, description="data:image/…;base64,… or base64")
@@ -108,7 +108,7 @@ class FigureAbout(BaseModel):
 
 
 class SearchHit(FigureAbout):
-    """A figure of the search results."""
+    """A figure in search results."""
 
     rank: int
     score: float
@@ -116,7 +116,7 @@ class SearchHit(FigureAbout):
 
 
 class Answer(BaseModel):
-    """Fields common to all responses."""
+    """Fields that all responses have."""
 
     request_id: str
     model: str = Field(description="name@version")
@@ -153,7 +153,7 @@ class ClassifyRequest(Message):
 
 
 class ClassScore(BaseModel):
-    """A class with its probability and similarity."""
+    """A class with its probability, and its similarity to the image."""
 
     name: str
     probability: float
@@ -161,13 +161,13 @@ class ClassScore(BaseModel):
 
 
 class Classified(BaseModel):
-    """Classes of one image, the most probable first."""
+    """Classes of an image, the most probable first."""
 
     classes: list[ClassScore]
 
 
 class ClassifyAnswer(Answer):
-    """One result per image, in order."""
+    """Classes of each image, in the order of the request."""
 
     results: list[Classified]
     templates: list[str]
@@ -186,7 +186,7 @@ class ProxyRequest(Message):
 
 
 class Vote(BaseModel):
-    """A label and its support among the neighbours."""
+    """A label, and its support among the neighbours."""
 
     name: str
     share: float = Field(description="share of the similarity-weighted votes, 0 to 1")
@@ -194,7 +194,10 @@ class Vote(BaseModel):
 
 
 class ProxyAnswer(Answer):
-    """Labels, and the public figures they come from. Contains nothing of the private image."""
+    """Labels of a private image, and the public figures they come from.
+
+    Contains nothing of the private image.
+    """
 
     votes: list[Vote]
     evidence: list[SearchHit]

@@ -91,7 +91,7 @@ def unit_vector(values: Sequence[float], dim: int) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryParts:
-    """The parts of a query before they are embedded."""
+    """The parts of a query, before they are embedded."""
 
     text: str | None = None
     image: bytes | None = None
@@ -110,7 +110,7 @@ class QueryParts:
 
 @dataclass(frozen=True)
 class QueryResult:
-    """Search results, and whether the query text was truncated."""
+    """Search results, with the model version and whether the query text was truncated."""
 
     results: Results
     truncated: bool
@@ -119,7 +119,7 @@ class QueryResult:
 
 
 async def again_if_stale(once: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of ``once``; retry if the model was replaced during the call.
+    """Return the result of ``once``; call it again if the model was replaced during the call.
 
     Raises:
         Problem: 409 after ``ATTEMPTS`` attempts; other problems immediately.

@@ -1,4 +1,4 @@
-"""Recall measured for a kind of query when the index was built."""
+"""Recall of a kind of query, as measured when the index was built."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from biovl.index.query import Kind, Query
 
 
 def recall_at_10(index: Mapping[str, Any], query: Query, kind: Kind | None) -> float | None:
-    """Return the recall@10 measured for queries of this kind; None if it was not measured.
+    """Return the recall@10 measured for queries of a kind; None if it was not measured.
 
     Queries with several parts, words or several targets, and non-default search settings were not
     measured. The recall of an exact search is 1.

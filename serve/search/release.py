@@ -1,4 +1,4 @@
-"""A release: a published model and its index, located and loaded."""
+"""A release: a published model with its index, located and loaded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def find(model: str, index: str | None) -> ReleaseTarget:
     """Return the fingerprints of the model and index published in two folders.
 
     Raises:
-        ArtifactError: If nothing is published there, or the index is of another model.
+        ArtifactError: If a folder is not published, or the index is of another model.
     """
     artifacts.read_manifest(model, "model")
     model_fingerprint = artifacts.fingerprint(model)
@@ -44,7 +44,7 @@ def find(model: str, index: str | None) -> ReleaseTarget:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Release:
-    """The parts of a model and its index that a replica has loaded."""
+    """A model and its index, as far as a replica has loaded them."""
 
     wanted: ReleaseTarget
     preparation: Preparation
@@ -57,7 +57,7 @@ class Release:
         """Run a self-test: embed a text and search with it.
 
         Raises:
-            ArtifactError: If the embedding is not a unit vector, or nothing is found.
+            ArtifactError: If the embedding is not a unit vector, or the search has no results.
         """
         vector_D = np.zeros(self.index.manifest.notes["dim"] if self.index else 1, np.float32)
         vector_D[0] = 1
@@ -83,7 +83,7 @@ def load_release(
     cache_folder: str | None = None,
     corpus: str | None = None,
 ) -> Release:
-    """Load and warm up a release, so that the first request is not slower than the next.
+    """Load a release, and warm it up: the first request is then as fast as later ones.
 
     Args:
         wanted: Folders and expected fingerprints.

@@ -1,4 +1,4 @@
-"""Base class of all deployment replicas."""
+"""Base class of the replicas of all deployments."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from serve.search.settings import Settings
 
 
 class Replica:
-    """Name, coordinator and metrics of a replica."""
+    """Common parts of a replica: name, coordinator and metrics."""
 
     def __init__(self, settings: Settings, token: str) -> None:
         """Create a replica; ``token`` distinguishes applications with different settings."""
@@ -27,12 +27,12 @@ class Replica:
         self._leaving: asyncio.Task[None] | None = None
 
     def batched(self, kind: str, size: int, waited_s: float) -> None:
-        """Count a batch."""
+        """Count a batch of images or texts, with its size and queue time."""
         self.metrics.batch(kind, size)
         self.metrics.waited(kind, waited_s)
 
     def holder(self, load: Callable[..., Release]) -> Holder:
-        """Return a holder of the release that all replicas serve."""
+        """Return an object that loads and switches the releases this replica serves."""
         return Holder(
             load, coordinator=self.coordinator, replica=self.name, poll_s=self.settings.poll_s
         )

@@ -10,14 +10,14 @@ from serve.search.engine import Engine, no_index
 KEPT_S = 3.0
 """Lifetime of a cache entry, in seconds."""
 KEPT_AFTER_CHANGE_S = 0.5
-"""Lifetime while nothing is served or results are of an unknown index. Replicas reload one after
-the other: without this every request in between would call the engine."""
+"""Lifetime, in seconds, while nothing is served or results are of an unknown index. Replicas reload
+one after the other: without this every request in between would call the engine."""
 _REMEMBERED = 8
 """Number of previous models and indexes to remember: their results may still arrive."""
 
 
 class Served:
-    """Cache of ``Engine.about`` for some seconds, including previous models and indexes."""
+    """Cache of ``Engine.about`` for a few seconds; also has previous models and indexes."""
 
     def __init__(self, engine: Engine) -> None:
         """Create an empty cache."""
@@ -31,7 +31,7 @@ class Served:
         """Return the description of the model.
 
         Raises:
-            Problem: 503 if none is served yet.
+            Problem: 503 if no model is served yet.
         """
         found: Mapping[str, Any] | None = (await self._current("model")).get("model")
         if not found:
@@ -42,7 +42,7 @@ class Served:
         """Return the description of the index.
 
         Raises:
-            Problem: 503 if none is served.
+            Problem: 503 if no index is served.
         """
         found: Mapping[str, Any] | None = (await self._current("index")).get("index")
         if not found:
@@ -56,7 +56,7 @@ class Served:
         return self._indexes.get(version, {})
 
     async def named(self, version: str | None = None) -> str:
-        """Return ``name@version`` of a model version.
+        """Return a model version as text: ``name@version``.
 
         Args:
             version: Version of the model; by default the one served.

@@ -12,32 +12,32 @@ from serve.http.settings import Auth, Checked, Limits, Rate
 
 
 class Rights(Checked):
-    """Which images may be sent. Texts are always sent, with a link to their article."""
+    """Images that may be sent to clients. Texts are always sent, with a link to their article."""
 
     images: Literal["allowed", "unstated", "all"] = "allowed"
-    """allowed: images whose licence permits redistribution and that credit no third party.
-    unstated: also images without a stated licence, such as your own. all: every image. With the
-    last two, the operator declares that they have the right to do so."""
+    """Images to send. allowed: those whose licence permits redistribution and that credit no third
+    party. unstated: also images without a stated licence, such as your own. all: every image. With
+    the last two, the operator declares that they have the right to do so."""
 
     @property
     def accepted(self) -> frozenset[str]:
-        """Reasons of ``biovl.articles.rights`` for which images are sent nevertheless."""
+        """Reasons of ``biovl.articles.rights`` that do not prevent sending an image."""
         stated = {"allowed": (), "unstated": (rights.NOT_STATED,), "all": rights.REASONS}
         return frozenset((rights.RETRACTED, *stated[self.images]))
 
 
 class BatchSettings(Checked):
-    """Dynamic batching of the encoder, over concurrent requests."""
+    """Dynamic batching in the encoder, over concurrent requests."""
 
     images_max: int = 32
     """Maximum images per batch."""
     texts_max: int = 64
     """Maximum texts per batch."""
     wait_ms: float = 0
-    """How long to wait for a full batch while the encoder is idle, in milliseconds; useful on a GPU
+    """Maximum wait for a full batch while the encoder is idle, in milliseconds; useful on GPUs
     only."""
     queue_max: int = 512
-    """Maximum images, or texts, that wait for the encoder; further requests are answered with
+    """Maximum images, and maximum texts, in the encoder's queue; further requests are answered with
     503."""
 
 
@@ -46,10 +46,10 @@ class Replicas(Checked):
 
     http: int | tuple[int, int] = 1
     encoder: int | tuple[int, int] = 1
-    """Number of replicas, or [min, max] for autoscaling."""
+    """Number of encoder replicas, or [min, max] for autoscaling."""
     search: int | tuple[int, int] = 1
     encoder_gpus: float = 0
-    """GPUs per replica; 0 runs on the CPU, a fraction shares one GPU."""
+    """GPUs per encoder replica; 0 runs on the CPU, a fraction shares one GPU."""
     encoder_cpus: float = 1
     search_cpus: float = 1
     http_cpus: float = 1
@@ -59,25 +59,35 @@ class Settings(Checked):
     """Settings of the search service."""
 
     model: str
-    """A published model, local or ``s3://``."""
+    """A model published by pretrain or merge, local or ``s3://``."""
     index: str | None = None
-    """A published index of that model; without one, search is disabled."""
+    """An index published for that model, local or ``s3://``; None: search is disabled."""
     corpus: str | None = None
-    """The corpus to read full images from; by default the one in the index's manifest."""
+    """The corpus to read full images from, local or ``s3://``; None: the one in the index's
+    manifest."""
     layout: Literal["fused", "split"] = "fused"
-    """fused: a single process, for a laptop. split: deployments that scale independently."""
+    """``fused``: one deployment, for a laptop; ``split``: deployments that scale independently."""
     name: str = "biovl"
+    """Name of the model in responses and of the application."""
     auth: Auth = Auth()
+    """Settings of authentication by API keys."""
     limits: Limits = Limits()
+    """Limits of one request."""
     rate: Rate = Rate()
+    """Rate limits of requests and pixels."""
     rights: Rights = Rights()
+    """Images that may be sent to clients."""
     batch: BatchSettings = BatchSettings()
+    """Batching of the encoder."""
     replicas: Replicas = Replicas()
+    """Number and resources of the replicas."""
     cors_origins: tuple[str, ...] = ()
+    """Origins of web pages that may call the service from a browser (CORS); empty: none."""
     proxy: bool = True
     """Whether to serve ``/v1/proxy``."""
     cache_folder: str | None = None
-    """Folder for local copies of ``s3://`` folders; a temporary folder by default."""
+    """Folder for local copies of ``s3://`` folders; None: a temporary folder."""
     log_format: Literal["json", "text"] = "json"
+    """Format of the access log: ``json``, one object per line, or ``text``."""
     poll_s: float = Field(default=1.0, gt=0)
-    """Interval at which replicas poll the coordinator for a reload, in seconds."""
+    """Seconds between a replica's queries to the coordinator about reloads."""

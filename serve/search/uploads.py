@@ -43,7 +43,7 @@ _DATA_URL = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),", re.IGNORECASE)
 
 
 def image_of(text: str, limits: Limits, at: Location) -> bytes:
-    """Return the image in a data URL or in plain base64, checked by ``checked``.
+    """Return the image in a data URL or in plain base64, after ``checked``.
 
     Base64 must follow RFC 4648 section 4, with padding and without line breaks: the URL-safe
     alphabet and white space are rejected.
@@ -78,12 +78,12 @@ def image_of(text: str, limits: Limits, at: Location) -> bytes:
 
 
 def images_of(texts: Sequence[str], limits: Limits, name: str) -> list[bytes]:
-    """Return several images; errors name the position of the image."""
+    """Return several images, as ``image_of``; errors state the position of the image."""
     return [image_of(text, limits, ("body", name, number)) for number, text in enumerate(texts)]
 
 
 def checked(data: bytes, limits: Limits, at: Location) -> bytes:
-    """Return the bytes of an image that may be decoded; text chunks of a PNG are removed.
+    """Return the bytes of an image, validated before decoding; a PNG without text chunks.
 
     Raises:
         Problem: 413 for too many bytes, 415 for another kind of file, 422 for an image that is

@@ -42,14 +42,14 @@ MAX_REACH_CHARS = 60
 
 @dataclass
 class LabelTally:
-    """Support of one label."""
+    """Support of a label by the neighbours."""
 
     weight: float = 0.0
     figures: list[str] = field(default_factory=list)
 
 
 def holds(caption: str, phrases: Iterable[str]) -> bool:
-    """Return whether a caption contains one of the phrases without negating it."""
+    """Return whether a caption contains one of the phrases, and does not negate it."""
     return any(
         not _is_denied(caption, match.start())
         for phrase in phrases
@@ -87,7 +87,7 @@ def votes(
 
 
 def labels_of(about: Mapping[str, Any], classes: Mapping[str, Sequence[str]] | None) -> list[str]:
-    """Return the labels of a figure: its concepts, or the classes that its caption contains."""
+    """Return the labels of a figure: its concepts, or the classes found in its caption."""
     if classes is None:
         return list(about.get("concepts") or ())
     caption = about.get("caption") or ""

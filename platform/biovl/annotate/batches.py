@@ -103,17 +103,17 @@ def _units(part: int, group_rows: Sequence[int], least: int) -> Iterator[Unit]:
 
 
 def piece(part: int, first: int) -> str:
-    """Return the path of the piece of a batch."""
+    """Return the path of a batch's computed columns in the output folder."""
     return f"{pieces_of(part)}/{first:012d}.parquet"
 
 
 def pieces_of(part: int) -> str:
-    """Return the folder of a part's pieces."""
+    """Return the path of a part's pieces in the output folder."""
     return f".draft/pieces/{part:06d}"
 
 
 def written(out: str, part: int) -> set[int]:
-    """Return the first rows of a part's batches that an earlier run has computed."""
+    """Return the finished batches of a part, as the numbers of their first rows."""
     names = Draft(out).folder.names(pieces_of(part), ".parquet")
     return {int(name.removesuffix(".parquet")) for name in names}
 
@@ -220,7 +220,7 @@ def _as_row(
 
 @dataclass(frozen=True, kw_only=True)
 class RowBatch:
-    """Rows prepared for the model."""
+    """Rows prepared for the model: usable inputs, and the defects of the others."""
 
     part: int
     first: int

@@ -82,7 +82,7 @@ class AnnotateConfig:
 
     @property
     def batches_at_once(self) -> int:
-        """Concurrent batches per actor: more than one if it waits for a remote endpoint."""
+        """Concurrent batches per actor: more than one for annotators that wait for an endpoint."""
         _, settings = plugins.resolve("annotate.annotators", self._plugin)
         return int(getattr(settings, "batches_at_once", 1))
 

@@ -1,4 +1,4 @@
-"""Batch inference on the cluster's GPUs: vLLM through ``ray.data.llm``, with results in the cache.
+"""Batch inference on the cluster's GPUs: vLLM through ``ray.data.llm``, filling the cache.
 
 Figures are processed in waves. Each wave sends the next request of every figure through the engine
 and stores the answers in the annotator's cache, under the same keys as an endpoint's. When no

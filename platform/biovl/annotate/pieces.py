@@ -21,7 +21,7 @@ _GROUP_ROWS = 16_384
 
 
 def schema_of(annotator: Annotator) -> pa.Schema:
-    """Return the schema of the parts: the computed columns, and the defect of a row."""
+    """Return the schema of the parts: the computed columns and the defect column."""
     return annotator.writes.append(pa.field(defect_column(annotator), pa.string()))
 
 
@@ -31,7 +31,7 @@ def defect_column(annotator: Annotator) -> str:
 
 
 def compute(annotator: Annotator, model: LoadedModel, batch: RowBatch) -> pa.Table:
-    """Compute the columns of a batch."""
+    """Return the computed columns of a batch, with the defect of each row."""
     defects = np.array(batch.defects, object)
     usable_K = np.flatnonzero([defect is None for defect in batch.defects])
     values: dict[str, np.ndarray] = {}
@@ -155,7 +155,7 @@ def _column(
 
 
 def totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the totals of all rows: rows seen are those annotated and those with a defect."""
+    """Return the counts of all parts: rows, annotated and defective rows, defects and values."""
     rows = sum(receipt["rows"] for receipt in receipts)
     defects = sum((Counter(receipt["defects"]) for receipt in receipts), Counter[str]())
     counted: dict[str, Counter[str]] = {}

@@ -87,7 +87,7 @@ class Acronym:
 def acronyms_of(texts: Iterable[str], listed: str = "") -> list[Acronym]:
     """Return the acronyms that texts of one article define, by short form.
 
-    If one is defined in two ways, the more frequent counts; if there is none, it is left out.
+    If one is defined in two ways, the more frequent definition is used; on a tie, none.
 
     Args:
         texts: Abstract, body and captions; lines are paragraphs.
@@ -244,7 +244,7 @@ def _is_phrase(text: str) -> bool:
 
 
 def long_form(short: str, before: str) -> str | None:
-    """Return the long form of a short form at the end of a text, if it has one.
+    """Return the long form that a text ends with, for the acronym in the following bracket.
 
     Prefers the candidate with most letters at the start of a word, then the shortest.
     """

@@ -54,7 +54,7 @@ class FigureContext:
 
 
 def figure_places(article: etree._Element) -> list[FigureContext]:
-    """Return every ``<fig>`` in document order, floats and supplements included."""
+    """Return every ``<fig>`` in document order, including floats and supplements."""
     keys: dict[etree._Element, str] = {}
     taken: set[str] = set()
     places = []

@@ -20,7 +20,7 @@ class Graphic:
 
     hrefs: list[str]
     lesser: list[str] = field(default_factory=list)
-    """Thumbnails and print versions: used only if nothing else is available."""
+    """Thumbnails and print versions: used only if no other file is available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +42,9 @@ class FigureContent:
     """Attribution and permissions inside the figure."""
     section: str | None = None
     license: License | None = None
-    """Only if the figure states its own."""
+    """Licence stated for this figure; None: that of the article applies."""
     graphics: list[Graphic] = field(default_factory=list)
-    """One for each published image, in order."""
+    """Published images of the figure, in order."""
     has_video: bool = False
     group_id: str | None = None
     """Rows that must be in the same split, if the source defines them: a patient, a study."""

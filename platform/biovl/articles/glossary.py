@@ -13,9 +13,10 @@ _SECTIONS = ("sec", "notes", "app", "ack", "fn")
 
 
 def abbreviations(article: etree._Element) -> str | None:
-    """Return the list of a prepared article, ``MRI: magnetic resonance imaging`` per line, or None.
+    """Return the abbreviations listed in a prepared article, one per line; None without a list.
 
-    Includes lists in the body, where they are run together, but not those of replies and reviews.
+    A line is ``MRI: magnetic resonance imaging``. Includes lists in the body, where they are run
+    together, but not those of replies and reviews.
     """
     lines: dict[str, None] = {}
     for part in ("front", "body", "back"):

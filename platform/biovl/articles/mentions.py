@@ -98,7 +98,8 @@ def is_panel_range_joint(between: str) -> bool:
     """Return whether a range of panels runs from a reference into the next one.
 
     PLOS links ``Figure 3A–3C`` as ``Figure 3`` and ``3``, with ``A–`` between them. Where both cite
-    one figure, ``panels_in`` finds the panels in the middle if its ``after`` runs on.
+    one figure, ``panels_in`` also finds the panels in between if ``after`` includes the second
+    reference.
     """
     return len(between) < LOOK_AHEAD and _PANEL_RANGE_JOINT.fullmatch(between.strip()) is not None
 

@@ -1,4 +1,4 @@
-"""Fields of BIOMEDICA's records, and their places in our folders."""
+"""Fields of BIOMEDICA's records, and where our folders store them."""
 
 from biovl.core.markdown import table
 

@@ -118,12 +118,12 @@ def dataset_card(
     Args:
         manifest: Of the corpus, as in ``manifest.json``: ``config``, ``inputs``, ``counts.shards``,
             ``notes`` and ``code`` are read.
-        stats: What ``statistics`` returned.
+        stats: Result of ``statistics``.
         record: The fields of a pair's ``.json`` and their types, see ``hub.front_matter``.
-        plots: Names of the files in ``plots/`` beside the card.
+        plots: Names of the files in ``plots/`` next to the card.
 
     Raises:
-        ValueError: If a field of ``record`` has a type that ``datasets`` cannot be told.
+        ValueError: If a field of ``record`` has a type that ``datasets`` does not support.
     """
     resized = manifest["config"]["image"]["short_side_px"] is not None
     kinds = ["jpg"] if resized else ["jpg", "png"]

@@ -33,9 +33,9 @@ class CohortStage:
 
 
 def steps(stats: Mapping[str, Any]) -> list[CohortStage]:
-    """Return the boxes from the first to the pairs of the corpus.
+    """Return the stages from the harvested articles to the pairs of the corpus.
 
-    The exclusions after each box add up to the difference to the next box of the same unit.
+    The exclusions after each stage add up to the difference to the next one of the same unit.
     """
     articles, figures = stats["harvested"]["articles"], stats["harvested"]["figures"]
     unreadable = {k: n for k, n in articles["defects"].items() if k != NO_FIGURES}

@@ -27,7 +27,7 @@ DEFAULT_RULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ImageConfig:
-    """How images are stored in the shards."""
+    """Size and format of the images in the shards."""
 
     short_side_px: int | None = None
     """Maximum length of the shorter side, in pixels: larger images are reduced, and stored as RGB
@@ -117,7 +117,7 @@ class BalanceConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """Maximum size of a tar shard."""
+    """Maximum number of pairs and size of a shard."""
 
     pairs: int = 10_000
     """Maximum pairs per shard."""

@@ -56,7 +56,7 @@ def assemble(config: AssembleConfig, *, progress: TextIO = sys.stderr) -> Manife
         out/
           train/00000.tar …  val/…  test/…   WebDataset: <pair_id>.jpg|png, .txt, .json
           index.parquet                      every pair: metadata, split, shard, offset and size
-          dropped.parquet                    every figure left out: the reason, and what it repeats
+          dropped.parquet                    every figure left out: the reason, and its original
           README.md  stats.json  plots/      the dataset card, its statistics and plots
           manifest.json                      counts, with the reason of every drop
 

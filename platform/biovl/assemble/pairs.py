@@ -85,7 +85,7 @@ GROUP = "group_id"
 
 
 def whole_of(rows: pa.Table) -> pa.ChunkedArray:
-    """Return the key that decides each row's split and spread over shards: its group or article."""
+    """Return each row's group, or its article: rows that share one are in the same split."""
     return pc.coalesce(rows[GROUP], rows["article_id"])
 
 

@@ -39,7 +39,7 @@ def plots(stats: Mapping[str, Any]) -> dict[str, bytes]:
     """Return every plot as PNG, by file name.
 
     Args:
-        stats: What ``statistics`` returned, or ``stats.json``.
+        stats: Result of ``statistics``, or content of ``stats.json``.
     """
     with style():
         drawn = {
@@ -60,7 +60,7 @@ def plots(stats: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def lengths(stats: Mapping[str, Any], of: str) -> bytes:
-    """Draw the tokens of captions or texts by length, those beyond each window in another colour.
+    """Plot the tokens of captions or texts by length; those beyond each context in another colour.
 
     A bar's height is a number of tokens, so that areas are shares: BMC-LongCLIP, figure 1.
     """
@@ -109,7 +109,7 @@ def lengths(stats: Mapping[str, Any], of: str) -> bytes:
 
 
 def image_sizes(stats: Mapping[str, Any]) -> bytes:
-    """Draw images by width and height, and by shorter side with the inputs of image towers."""
+    """Plot images by width and height, and by shorter side with the input sizes of image towers."""
     sizes = stats["image_sizes"]
     drawn = plot_figure(11, 4.8)
     both, shorter = drawn.subplots(1, 2, width_ratios=(1.15, 1))
@@ -162,7 +162,7 @@ def image_sizes(stats: Mapping[str, Any]) -> bytes:
 
 
 def figures_per_article(stats: Mapping[str, Any]) -> bytes:
-    """Draw articles by the number of their images in the corpus."""
+    """Plot articles by the number of their images in the corpus."""
     found = {int(value): count for value, count in stats["figures_per_article"]["articles"].items()}
     drawn = plot_figure(8, 4.2)
     axes = drawn.subplots()
@@ -198,7 +198,7 @@ def figures_per_article(stats: Mapping[str, Any]) -> bytes:
 
 
 def licenses(stats: Mapping[str, Any]) -> bytes:
-    """Draw images by licence, in the colour of PMC's licence group."""
+    """Plot images by licence, in the colour of PMC's licence group."""
     rows = [
         (row["license"] or "none stated", row["images"], GROUP_COLOURS[row["license_group"]])
         for row in stats["licenses"]
@@ -218,7 +218,7 @@ def licenses(stats: Mapping[str, Any]) -> bytes:
 
 
 def years(stats: Mapping[str, Any]) -> bytes:
-    """Draw images by year of publication; those without a year, or long before, are in words."""
+    """Plot images by year; those without a year, or from long before, are counted in the title."""
     dated = {int(row["year"]): row["images"] for row in stats["years"] if _is_year(row["year"])}
     drawn = plot_figure(9, 4.2)
     axes = drawn.subplots()
@@ -246,7 +246,7 @@ def years(stats: Mapping[str, Any]) -> bytes:
 
 
 def drops(stats: Mapping[str, Any]) -> bytes:
-    """Draw how many figures are not in the corpus, by reason."""
+    """Plot the number of figures that are not in the corpus, by reason."""
     rows = [(reason, count, ROSE) for reason, count in stats["dropped"].items()]
     drawn = plot_figure(10, bars_height_in(len(rows)))
     axes = drawn.subplots()
@@ -259,7 +259,7 @@ def drops(stats: Mapping[str, Any]) -> bytes:
 
 
 def labels(stats: Mapping[str, Any], column: str) -> bytes:
-    """Draw the labels of a column: figures that have each, and pairs that are left of them."""
+    """Plot, for each label of a column, the number of figures, and of pairs in the corpus."""
     rows = list(stats["labels"][column].items())
     shown = rows[:_MOST_LABELS_SHOWN]
     drawn = plot_figure(9, bars_height_in(len(shown), _MOST_LABELS_SHOWN) + 0.3)

@@ -34,13 +34,14 @@ class Rule:
     """A condition that rejects rows."""
 
     name: str
-    """Reason in the user's words; the manifest counts rejected rows by it."""
+    """Reason for the rejection, as counted in the manifest."""
 
     reads: tuple[str, ...]
-    """Columns passed to ``rejects``, and no others."""
+    """The columns that ``rejects`` receives."""
 
     rejects: Callable[[Batch], np.ndarray]
-    """Map columns of N rows to bool, shape [N]; True rejects. Rows are independent."""
+    """Maps columns of N rows to bool, shape [N]: True rejects the row, independent of other
+    rows."""
 
 
 def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
@@ -84,10 +85,10 @@ def rejections(table: pa.Table, rules: Sequence[Rule]) -> pa.Array:
 
 
 def check_columns(rules: Iterable[Rule], available: Sequence[str]) -> None:
-    """Check that the columns of rules exist.
+    """Check that the columns that rules read exist.
 
     Raises:
-        ConfigError: With the rule, the missing column and the available ones.
+        ConfigError: If not; the message names rule, column and the available ones.
     """
     for rule in rules:
         for name in rule.reads:
@@ -215,12 +216,12 @@ def _known(reason: str, column: str) -> Rule:
 
 
 def not_listed(column: str, listed: tuple[str, ...], called: str) -> Rule:
-    """Drop rows whose text in a column is listed; ``called`` is the reason in the counts."""
+    """Drop rows whose text in a column is listed; ``called`` is the name of the rule."""
     return _none_of(called, column, listed)
 
 
 def value_between(column: str, minimum: float | None = None, maximum: float | None = None) -> Rule:
-    """Keep rows whose number in a column is in a range, ends included; any annotator's column too.
+    """Keep rows whose number in a column, also one of an annotator, is in a range.
 
     Raises:
         ConfigError: If neither bound is given.
@@ -231,7 +232,7 @@ def value_between(column: str, minimum: float | None = None, maximum: float | No
 
 
 def value_one_of(column: str, allowed: tuple[str, ...]) -> Rule:
-    """Keep rows whose text in a column is one of these; any annotator's column too."""
+    """Keep rows whose text in a column, also one of an annotator, is one of these."""
     return _one_of(f"{column} not {_either(allowed)}", column, allowed)
 
 
@@ -296,7 +297,7 @@ def make_rules(described: Sequence[Plugin]) -> list[Rule]:
 
 
 def with_names(described: Plugin) -> Plugin:
-    """Return a rule with its positional settings named: ``min_side(300)``.
+    """Return a rule with its positional settings named: ``px`` of ``min_side(300)``.
 
     A single value is accepted for a setting of several, and the last such setting takes all
     remaining values: ``license_groups(commercial, noncommercial)``.

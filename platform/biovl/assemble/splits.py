@@ -69,10 +69,10 @@ class ShardLayout:
     """Shard and position of each pair."""
 
     shard: np.ndarray
-    """Shard number, from 0 without gaps. int64, shape [N]."""
+    """Shard number of each pair, from 0 without gaps. int64, shape [N]."""
 
     place: np.ndarray
-    """Position in the shard, from 0 without gaps. int64, shape [N]."""
+    """Position of each pair in its shard, from 0 without gaps. int64, shape [N]."""
 
 
 def lay_out(

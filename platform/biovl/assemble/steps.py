@@ -31,7 +31,7 @@ _RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
 
 ENDED = "ended_by_tombstone"
 RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", "superseded", ENDED)
-"""Columns that this step adds to the candidates."""
+"""Columns that ``decide`` and later steps add to the candidates."""
 
 _MOST_OPEN_RUNS = 128
 """A process may commonly open 1,024 files."""

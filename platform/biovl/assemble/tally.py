@@ -42,7 +42,7 @@ class ValueCounts:
     """Counts of distinct integers."""
 
     values: np.ndarray
-    """Ascending, distinct. int64, shape [V]."""
+    """Distinct values, ascending. int64, shape [V]."""
 
     counts: np.ndarray
     """Count of each value. int64, shape [V]."""
@@ -78,7 +78,7 @@ class ValueCounts:
         return int(self.counts[np.searchsorted(self.values, limit, side="right") :].sum())
 
     def total(self) -> int:
-        """Return the sum of the values."""
+        """Return the sum of all values, with repetitions."""
         # Python integers: the areas of 24 million images come close to 2^63.
         return sum(int(v) * int(n) for v, n in zip(self.values, self.counts, strict=True))
 
@@ -106,7 +106,7 @@ class PairTally:
     """Counts of some pairs; add tallies with ``merge``."""
 
     lengths: Mapping[str, ValueCounts]
-    """By column, and ``area_px`` and ``pixel_bins``: the bin in the histogram of image sizes."""
+    """Distinct values by column; also ``area_px`` and ``pixel_bins``, bins of image sizes."""
 
     pairs: pa.Table
     """A row per combination of split, kind and format: ``pairs``, ``mentions``, ``size_bytes``."""
@@ -173,7 +173,7 @@ def _grouped_articles(table: pa.Table) -> pa.Table:
 def grouped(
     table: pa.Table, keys: Sequence[str], sums: Sequence[str], minima: Sequence[str] = ()
 ) -> pa.Table:
-    """Return one row per combination of keys: sums, and minima of columns equal per key."""
+    """Return a table grouped by keys, with sums of some columns and minima of others."""
     asked = [*((name, "sum") for name in sums), *((name, "min") for name in minima)]
     rows = table.group_by(list(keys), use_threads=False).aggregate(asked)
     return rows.rename_columns([*keys, *sums, *minima])

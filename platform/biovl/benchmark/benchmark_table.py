@@ -21,13 +21,13 @@ class Benchmark:
     domain: str
     """Medical field."""
     group: str
-    """Column of BIOMEDICA's table 3 or 5 that the benchmark belongs to."""
+    """Column of BIOMEDICA's table 3 or 5 that includes the benchmark."""
     about: str
-    """What is classified or retrieved."""
+    """Question in words: the classes to distinguish, or the pairs to retrieve."""
     modality: str
     """Type of images."""
     classes: int | None
-    """Number of classes; None if there are no classes."""
+    """Number of classes; None for retrieval."""
     source: str = ""
     """Authors, and where the data is available."""
     collection: str = ""
@@ -39,7 +39,7 @@ class Benchmark:
     path: str = ""
     """Folder below ``data_root``; empty: the name."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the dataset plug-in, which is detected from the files unless ``name`` is set."""
+    """Settings of the dataset plug-in; without ``name``, the plug-in is detected from the files."""
     task: str = ""
     """Task to evaluate with; empty: ``benchmarks_as`` of the configuration."""
     prompts: str = ""
@@ -48,7 +48,7 @@ class Benchmark:
     """Wordings of a class's caption in the paper, which does not print them; None: not
     applicable."""
     metric: str = ""
-    """Metric that enters the averages; empty: the first."""
+    """Metric used in averages; empty: the first one of the task."""
 
     @property
     def location(self) -> str:
@@ -57,7 +57,7 @@ class Benchmark:
 
     @property
     def origin(self) -> str:
-        """Authors and collection."""
+        """Authors, and the collection that contains the data."""
         return "; in ".join(filter(None, (self.source, self.collection)))
 
 
@@ -66,9 +66,9 @@ class Suite:
     """Benchmarks that are reported together."""
 
     of: tuple[str, ...]
-    """Names of benchmarks, or of parts of the file."""
+    """Names of benchmarks, or of sections of ``benchmarks.yaml``."""
     average: Literal["group", "domain", "task"] | None = None
-    """What the paper averages over; None if it reports no average."""
+    """What the suite's paper averages over; None if it reports no average."""
 
 
 _TABLE = yaml.safe_load(files(__package__).joinpath("benchmarks.yaml").read_bytes())

@@ -26,7 +26,7 @@ TASKS = "benchmark.tasks"
 
 
 def expanded(names: Sequence[str]) -> list[Benchmark]:
-    """Return benchmarks by their names or the names of suites, without repetition.
+    """Return benchmarks by names, also names of suites, without repetition.
 
     Raises:
         ConfigError: If a name is unknown; the message lists the known ones.
@@ -53,7 +53,7 @@ def is_there(benchmark: Benchmark, data_root: str) -> bool:
 
 
 def resolved(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str, str]]]:
-    """Return the tasks of a run with all settings, and the benchmarks without data with the reason.
+    """Return the tasks of a run by name with all settings, and skipped benchmarks with the reason.
 
     Raises:
         ConfigError: If a task or a benchmark is unknown.
@@ -128,7 +128,7 @@ def averages(values: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return the averages of each suite with several benchmarks, as in the papers.
 
     ``SUITE: of groups`` (or ``of domains``) is the mean of the means ``SUITE: GROUP``, ``SUITE: of
-    tasks`` the mean over all tasks; ``AVERAGED_OVER`` says which one the paper prints.
+    tasks`` the mean over all tasks; ``AVERAGED_OVER`` has the one that the paper reports.
 
     Args:
         values: The score in the benchmark's ``metric``, by benchmark.
@@ -160,7 +160,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def listing(data_root: str = "") -> str:
-    """Return a list of all benchmarks with data, licence and location, and whether they exist."""
+    """Return a text with all benchmarks: data, licence, location, and whether the data exists."""
     lines = [f"{len(BENCHMARKS)} benchmarks; data_root is {data_root or 'not set'}", ""]
     for item in BENCHMARKS.values():
         state = "there" if is_there(item, data_root) else "not there"
@@ -180,7 +180,7 @@ def listing(data_root: str = "") -> str:
 
 
 def listed(arguments: Sequence[str]) -> str:
-    """Return ``listing`` for command-line arguments, of which only ``data_root=DIR`` is used."""
+    """Return ``listing`` for command-line arguments; only ``data_root=DIR`` is used."""
     settings = dict(text.partition("=")[::2] for text in arguments if "=" in text)
     return listing(settings.get("data_root", ""))
 

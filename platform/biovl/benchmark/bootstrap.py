@@ -2,7 +2,7 @@
 
 A statistic is a function of the examples and of how often each was drawn, for many resamples at
 once. Equal examples are stored once with their count: the accuracy of a million right or wrong
-answers takes as long as that of two. The order of the examples does not matter.
+answers takes as long as two of them. The order of the examples does not matter.
 """
 
 from collections.abc import Callable, Iterator
@@ -137,8 +137,8 @@ def paired_difference(
     models' own intervals overlap.
 
     Args:
-        ours: Values of one model, as in ``estimate``; shape [N] or [N, S].
-        theirs: Values of the other model; row n is the same example.
+        ours: Input of the statistic per example for one model; shape [N] or [N, S].
+        theirs: The same for the other model; row n is the same example.
         statistic: The metric.
         resamples: As in ``estimate``.
         seed: As in ``estimate``.

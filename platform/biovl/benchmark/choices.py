@@ -1,4 +1,4 @@
-"""Multiple-choice questions about images: one image, several text options, one of them right.
+"""Multiple-choice questions about images: one image, several text options, of which one is correct.
 
 For images with classes, the options are captions of the classes, in one or several wordings
 (BIOMEDICA has two). Options are shuffled by seed and question id, and of equally near options the
@@ -37,7 +37,10 @@ _AT_ONCE = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """Multiple-choice questions, in one or several wordings of their options."""
+    """Multiple-choice questions about images, with options in one or several wordings.
+
+    Axes: E questions, V wordings, O options, M distinct texts.
+    """
 
     name: str
     """Name of the dataset in the report."""
@@ -51,9 +54,9 @@ class Choices:
     texts: tuple[str, ...]
     """Distinct option texts; [M]."""
     option_VEO: np.ndarray
-    """Index of the text of each option; -1 after the last one. int64."""
+    """Index in ``texts`` of each option; -1 after the last one. int64."""
     answer_VE: np.ndarray
-    """Position of the right option. int64."""
+    """Position of the correct option. int64."""
     groups: list[str]
     """Group of each question, by which accuracy is broken down; empty for none. [E]."""
     ids: list[str]
@@ -63,7 +66,7 @@ class Choices:
 
     @property
     def chance(self) -> float:
-        """Accuracy of random guessing."""
+        """Expected accuracy of random guessing."""
         return float((1 / (self.option_VEO >= 0).sum(2)).mean())
 
 
@@ -133,13 +136,13 @@ def defects(
     tasks: Sequence[str],
     known_tasks: Sequence[str] = (),
 ) -> list[str | None]:
-    """Return why each question is unusable, or None.
+    """Return for each question the reason why it is unusable, or None.
 
     Args:
         images: Key of each question's image; equal keys are the same image.
         questions: Text of each question; may be empty.
         options: Options of each question.
-        answers: Position of the right option; positions outside the list are defects.
+        answers: Position of the correct option; positions outside the list are defects.
         tasks: Task of each question.
         known_tasks: Tasks to use; empty: all but ``unknown``.
     """
@@ -171,7 +174,7 @@ def defects(
 
 
 def permuted(data: Choices, seed: int) -> Choices:
-    """Return the questions with shuffled options, and the new positions of the right ones.
+    """Return the questions with shuffled options, and the new positions of the correct ones.
 
     The order depends only on the seed, the id and the wording: it is the same on every machine, and
     does not depend on other questions.

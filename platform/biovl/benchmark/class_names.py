@@ -1,4 +1,4 @@
-"""Match class names of data, papers and settings by their spelling, never by their position.
+"""Match class names of data, papers and settings by spelling, never by position.
 
 Class folders are read in alphabetical order, papers list classes in theirs, and users in any. Names
 that differ in case, underscores, hyphens and spaces are the same; so are those that differ by a

@@ -1,7 +1,7 @@
 """Classification metrics: accuracy, balanced accuracy, macro-F1, AUROC, confusion matrix.
 
 Each metric is a statistic of ``bootstrap``: a function of the predictions and of how often each
-counts, for many resamples at once. With a count of one for all, it equals scikit-learn's.
+counts, for many resamples at once. If every image counts once, it equals scikit-learn's.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def answers(labels_N: np.ndarray, predicted_N: np.ndarray) -> np.ndarray:
 
 
 def accuracy(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return the share of right predictions. Shape [R]."""
+    """Return the share of correct predictions. Shape [R]."""
     return bootstrap.mean(answers_K2[:, 0] == answers_K2[:, 1], weights_RK)
 
 
@@ -49,7 +49,7 @@ def macro_f1(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
     """Return the mean F1 over classes. Shape [R].
 
     Classes that are neither a label nor predicted do not count; a class that is never predicted
-    rightly has 0.
+    correctly has F1 0.
     """
     right_RC, of_label_RC, of_answer_RC = _counts(answers_K2, weights_RK)
     either_RC = of_label_RC + of_answer_RC

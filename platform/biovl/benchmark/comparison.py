@@ -19,9 +19,9 @@ _Pair = tuple[np.ndarray, np.ndarray, bootstrap.Statistic]
 def differences(
     one: pa.Table, other: pa.Table, *, resamples: int, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return by metric how much better ``other`` is than ``one`` on the examples that both have.
+    """Return for each metric how much ``other`` exceeds ``one`` on the examples that both have.
 
-    Compared are metrics with a column of their name, without those of subsets; for classification
+    Metrics with a column of their name are compared, without those of subsets; for classification
     also balanced accuracy, macro-F1 and, if the predictions have scores, AUROC.
     """
     right = pa.array(other["id"])

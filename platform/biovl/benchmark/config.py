@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkWorkers:
-    """Actors that compute embeddings, and workers of tasks that train."""
+    """Number and resources of the actors that embed, and of the workers of tasks that train."""
 
     count: int = 1
     """Number of workers, each with a copy of the model."""
@@ -100,7 +100,7 @@ class BenchmarkConfig:
                 )
 
     def named_models(self) -> dict[str, str]:
-        """Return the models by name; an unnamed model is called after the last part of its path."""
+        """Return the models by name; an unnamed model has the last part of its path as name."""
         if self.wise_ft is not None:
             return self.wise_ft.models()
         if self.models:
@@ -124,7 +124,7 @@ class BenchmarkConfig:
         return f"{parent}/.benchmark-cache" if parent else ".benchmark-cache"
 
     def shared(self) -> dict[str, Any]:
-        """Return the settings that tasks inherit unless they set their own."""
+        """Return the settings that tasks inherit: seed, resamples, and others they do not set."""
         values = {
             "corpus": self.corpus,
             "data": self.data,

@@ -16,7 +16,7 @@ KIND = "benchmark.datasets"
 
 
 def described(data: str | Plugin) -> Plugin:
-    """Return a dataset plug-in; for a location, the one detected from its files.
+    """Return a dataset plug-in with its settings; for a location, the plug-in is detected.
 
     Raises:
         ArtifactError: If no known format is detected.
@@ -50,25 +50,25 @@ def _format(uri: str) -> str:
 
 
 def with_classes(plugin: Plugin) -> Plugin:
-    """Return a description as labelled images: a table of questions has labels too."""
+    """Return a plug-in changed to read labelled images: a table of questions can give them too."""
     return replace(plugin, name="table") if plugin.name == "choices" else plugin
 
 
 def opened(data: str | Plugin) -> Any:
-    """Return a dataset by its description or its location.
+    """Return a dataset by its plug-in or its location.
 
     Raises:
-        ArtifactError: If it does not exist, or does not match its description.
-        ConfigError: If the description is not valid.
+        ArtifactError: If it does not exist, or does not match its settings.
+        ConfigError: If the settings are not valid.
     """
     return plugins.make(KIND, described(data))
 
 
 def labelled(data: str | Plugin) -> LabelledImages:
-    """Return a dataset of images with classes.
+    """Return a dataset of images with class labels.
 
     Raises:
-        ArtifactError: If it has no classes.
+        ArtifactError: If it has no class labels.
     """
     dataset = opened(data if isinstance(data, Plugin) else with_classes(described(data)))
     if not isinstance(dataset, LabelledImages):

@@ -33,7 +33,7 @@ def _load(
 def embed(
     config: BenchmarkConfig, name: str, wanted: Sequence[EmbeddingTask], say: Progress
 ) -> None:
-    """Embed what is not cached yet, for one model; for use within ``connect_ray``.
+    """Compute the embeddings of one model that are not cached yet; call within ``connect_ray``.
 
     Args:
         config: Settings of the run: workers, precision, cache.

@@ -65,7 +65,7 @@ class Texts:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingTask:
-    """What to embed, by which model, and where to cache it."""
+    """A source to embed, the model, and the folder of the cache."""
 
     model: ModelDescription
     """The model."""
@@ -88,7 +88,7 @@ class EmbeddingTask:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """What the embeddings depend on, JSON-serialisable; hashed for the cache key."""
+        """Values that the embeddings depend on, JSON-serialisable; their hash is the cache key."""
         return {
             "prepared": PREPARED,
             "model": self.model.fingerprint,
@@ -276,7 +276,7 @@ def embedded(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenchmark:
 
 
 def wanted_texts(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
-    """Return a task that embeds texts with the same model and settings."""
+    """Return a task that embeds texts with the same model and settings as another one."""
     return EmbeddingTask(
         model=like.model,
         source=Texts(tuple(texts)),
@@ -309,7 +309,7 @@ _opened: OrderedDict[tuple[str, Precision], BenchmarkModel] = OrderedDict()
 
 
 def opened(uri: str, precision: Precision) -> BenchmarkModel:
-    """Return a model on the CPU; each process caches the last two."""
+    """Return a model on the CPU; each process keeps the last two in memory."""
     key = (uri, precision)
     if key not in _opened:
         _opened[key] = encoders.load(uri, precision=precision)

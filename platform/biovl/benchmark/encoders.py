@@ -48,7 +48,7 @@ class BenchmarkModel(Protocol):
     """Context length in tokens, including start and end; 0 without a text tower."""
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return the preprocessed input of the image tower for a decoded image: RGB, uint8."""
+        """Return a decoded image (RGB, uint8) preprocessed for the image tower."""
         ...
 
     def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
@@ -64,7 +64,7 @@ class BenchmarkModel(Protocol):
         ...
 
     def image_tower(self) -> TrainableImageTower:
-        """Return the image tower for training; training it changes this model."""
+        """Return the image tower for training. Training changes this model."""
         ...
 
 
@@ -177,19 +177,19 @@ class Ours:
         self.context: int = encoder.tokenizer.context_length
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return the resized and cropped image. uint8, [H, W, 3]."""
+        """Return an image preprocessed for the image tower. uint8, [H, W, 3]."""
         return self._encoder.preparation.crop(pixels_HWC)
 
     def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
-        """Return unit embeddings of images."""
+        """Return unit embeddings of preprocessed images. float32, [B, D]."""
         return self._encoder.embed_pixels(pixels)
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit embeddings of texts."""
+        """Return unit embeddings of texts. float32, [B, D]."""
         return self._encoder.embed_texts(texts)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
-        """Return which texts exceed the context length."""
+        """Return which texts exceed the context length. bool, [B]."""
         return np.array([self._encoder.preparation.truncated(text) for text in texts], bool)
 
     def image_tower(self) -> TrainableImageTower:

@@ -1,4 +1,4 @@
-"""Evaluation with few labels and with all: draws of training images, and metrics on test.
+"""Evaluation with few labels and with all: random draws of training images, metrics on test.
 
 Shares of the training images of each class are drawn with several seeds. Metrics are means over the
 seeds; confidence intervals are over the test images, and the spread over seeds is reported
@@ -33,7 +33,7 @@ HELD_OUT = "parts of the images drawn, held out in turn"
 
 @dataclass(frozen=True)
 class Draw:
-    """A share of the training images of each class."""
+    """A random draw: a share of the training images of each class."""
 
     fraction: float
     """Share of each class, in (0, 1]."""
@@ -48,13 +48,13 @@ class Learnt:
     draw: Draw
     """The training images."""
     share_EC: np.ndarray
-    """Probability of each class."""
+    """Probability of each class for every test image. [E, C]."""
     facts: Mapping[str, Any]
     """Details of the training, JSON-serialisable."""
 
 
 def check(fractions: Sequence[float], seeds: Sequence[int]) -> None:
-    """Check the shares and seeds of a configuration.
+    """Check the settings ``fractions`` and ``seeds``.
 
     Raises:
         ValueError: If a share is not in (0, 1], or there are no shares or seeds.
@@ -126,7 +126,7 @@ def outcome(
         rows: Result of ``readable_rows``.
         learnt: Predictions of each draw, in the order of ``draws``.
         resamples: Bootstrap resamples.
-        validation: What hyperparameters are selected on if there is no split val.
+        validation: Images that hyperparameters are selected on without a split val, in words.
     """
     test_N = np.flatnonzero(data.splits == "test")
     is_readable_E = np.isin(test_N, rows["test"])

@@ -3,7 +3,7 @@
 PLACE/.draft/
   trained/<training>.json       result of a finished training
   logits/<training>.npy         its predictions on test
-PLACE/<training>/.draft/checkpoints/    checkpoints of an unfinished one
+PLACE/<training>/.draft/checkpoints/    checkpoints of an unfinished training
 """
 
 import io
@@ -48,7 +48,7 @@ def train(task: FineTune, run: LearningRun, say: Say) -> None:
 def learnt(
     task: FineTune, data: LabelledImages, embedded: EmbeddedBenchmark, place: str
 ) -> list[Learnt]:
-    """Return the results of ``train``, in the order of the draws.
+    """Return the predictions of each draw that ``train`` stored, in the order of the draws.
 
     Raises:
         BiovlError: If the loss is NaN or Inf for every learning rate.

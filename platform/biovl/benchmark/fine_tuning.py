@@ -49,7 +49,8 @@ class TuningConfig:
     batch: int = 64
     """Images per step."""
     held_bytes: int = 2 << 30
-    """Memory to cache preprocessed images, in bytes; the rest is decoded again in each epoch."""
+    """Size of the cache of preprocessed images, in bytes; other images are decoded in each
+    epoch."""
     save_every_s: float = 120.0
     """Minimum training time between checkpoints, in seconds; they are written at the end of an
     epoch."""
@@ -89,7 +90,7 @@ class Crops:
             self._held |= dict(zip(some.tolist(), prepared, strict=True))
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Return the preprocessed images of some rows, stacked."""
+        """Return preprocessed images, stacked. [B, H, W, 3] or as the model crops."""
         missing = np.array([row for row in rows.tolist() if row not in self._held], np.int64)
         prepared = self._held | dict(zip(missing.tolist(), self._prepared(missing), strict=True))
         return np.stack([prepared[row] for row in rows.tolist()])
@@ -180,7 +181,7 @@ class Tuner:
         return mean
 
     def ask(self, rows: np.ndarray) -> np.ndarray:
-        """Return the logits of each class, float64, [N, C]."""
+        """Return the logits of each class for some images. float64, [N, C]."""
         logits = [np.empty((0, self._head.out_features))]
         with torch.no_grad():
             for start in range(0, len(rows), self._config.batch):
@@ -189,7 +190,7 @@ class Tuner:
         return np.concatenate(logits)
 
     def state(self) -> dict[str, Any]:
-        """Return the state to resume from, copied to the CPU."""
+        """Return a copy of the training state on the CPU, to resume from."""
         return {
             "steps_done": self.epochs_done,
             "tower": on_host({name: one.data for name, one in self._learning.items()}),
@@ -198,7 +199,7 @@ class Tuner:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Resume from a state."""
+        """Resume from the result of ``state``."""
         with torch.no_grad():
             for name, values in state["tower"].items():
                 self._learning[name].copy_(values)

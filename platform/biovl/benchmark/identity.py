@@ -41,7 +41,7 @@ def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[s
 
 
 def built(kind: str, plugin: Plugin) -> dict[str, Any]:
-    """Return a plug-in with its settings as validated, and those of the dataset within."""
+    """Return the validated settings of a plug-in, and of a dataset within them."""
     _, own = plugins.resolve(kind, plugin)
     plain = configs.to_plain(own)
     for item in fields(own):
@@ -52,7 +52,7 @@ def built(kind: str, plugin: Plugin) -> dict[str, Any]:
 
 
 def defaults(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> configs.Defaults:
-    """Return the defaults of ``settings``, with the same arguments."""
+    """Return the defaults of the settings that ``settings`` returns."""
     values = configs.defaults(BenchmarkConfig)
     for name in config.tasks:
         values |= _defaults(TASKS, described[name], "tasks", name)
@@ -74,7 +74,7 @@ def _defaults(kind: str, plugin: Plugin, *within: str) -> dict[tuple[str, ...], 
 def inputs(
     config: BenchmarkConfig, known: Mapping[str, ModelDescription], data: Mapping[str, Any]
 ) -> list[Input]:
-    """Return the models and datasets of a run; ``data`` is by task."""
+    """Return the models and datasets of a run as inputs of its manifest; ``data`` is by task."""
     models = [
         Input(name=f"model {name}", uri=model.uri, fingerprint=model.fingerprint)
         for name, model in known.items()

@@ -1,4 +1,4 @@
-"""Duplicate detection without a model: by file and by perceptual hash."""
+"""Detection of duplicate images without a model: by file hash and by perceptual hash."""
 
 from collections.abc import Iterator, Sequence
 
@@ -86,7 +86,7 @@ def looks_of_index(index: Index) -> pa.Table:
 
 
 class Hashes:
-    """Hashes of a benchmark's images, prepared for searching them in a corpus."""
+    """Searches a corpus for duplicates of a benchmark's images, by file and perceptual hash."""
 
     def __init__(self, images: pa.Table) -> None:
         """Sort a benchmark's hashes, ``LOOKS``, by every combination of bits that may agree."""
@@ -106,7 +106,7 @@ class Hashes:
         ]
 
     def near(self, corpus: pa.Table) -> Iterator[Near]:
-        """Yield the duplicates of benchmark images among a chunk of a corpus' images, ``LOOKS``."""
+        """Yield duplicates of benchmark images in a chunk of a corpus, a table ``LOOKS``."""
         ids = corpus["id"]
         at = pc.index_in(corpus["sha256"], self._files, skip_nulls=True)
         shared = np.flatnonzero(at.is_valid())

@@ -10,7 +10,7 @@ from biovl.core.errors import ConfigError
 
 
 class TrainableImageTower(nn.Module):
-    """Image tower with gradients.
+    """The trainable image tower of a model.
 
     It stays in evaluation mode, without dropout and with fixed batch norm statistics, so that a
     step depends on its images alone.
@@ -31,10 +31,10 @@ class TrainableImageTower(nn.Module):
         return self._features(pixels).float()
 
     def learning(self, pixels: Tensor) -> dict[str, nn.Parameter]:
-        """Return the parameters that image features depend on, without those of a text tower.
+        """Return the parameters to train: those that image features depend on.
 
         Args:
-            pixels: Some images.
+            pixels: Any preprocessed images: parameters are found by their gradients.
 
         Raises:
             ConfigError: If there are no such parameters.

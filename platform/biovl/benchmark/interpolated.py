@@ -22,7 +22,7 @@ SCHEME = "wise-ft:"
 
 @dataclass(frozen=True, kw_only=True)
 class WiseFt:
-    """Two models, and the interpolation coefficients to evaluate."""
+    """Two models and the coefficients of the interpolations to evaluate."""
 
     base: str
     """The model before fine-tuning: a folder in open_clip's layout, local or ``s3://``."""
@@ -36,7 +36,7 @@ class WiseFt:
             raise ValueError(f"alphas must be in [0, 1], one at least, got {self.alphas}")
 
     def models(self) -> dict[str, str]:
-        """Return the models by their names in the report."""
+        """Return the names of the interpolated models for loading, by their names in the report."""
         return {
             name_of(alpha): SCHEME
             + json.dumps({"alpha": alpha, "base": self.base, "tuned": self.tuned})
@@ -50,7 +50,7 @@ def name_of(alpha: float) -> str:
 
 
 def folders(uri: str) -> tuple[str, str]:
-    """Return the two folders of an interpolated model's name."""
+    """Return the folders of the two models in the name of an interpolated model."""
     described = json.loads(uri.removeprefix(SCHEME))
     return described["base"], described["tuned"]
 

@@ -3,7 +3,7 @@
 1. open     on the driver: read labels and texts of each task, no images
 2. embed    one model at a time: actors with a copy of it embed units of images and texts
 3. learn    tasks that train before evaluation: vqa on Ray Train, fine_tune as Ray tasks
-4. judge    one Ray task per model and benchmark task
+4. score    one Ray task per model and benchmark task
 5. compare  on the driver: scores, pairwise comparisons of models, the table
 
 Embeddings are cached by the fingerprints of model and data, and every step writes receipts: an
@@ -39,7 +39,7 @@ from biovl.runtime.progress import Progress
 
 @dataclass(frozen=True)
 class PreparedTask:
-    """A task with its opened data, ready to run."""
+    """A task of the run with its dataset."""
 
     name: str
     """Name of the task in the report."""

@@ -43,7 +43,7 @@ def leaks_of(
 
 
 def image_ids(data: Any) -> list[str]:
-    """Return a name for each image: its id in the dataset, or its number."""
+    """Return the id of each image in the dataset, or its number."""
     ids: list[str] = data.ids
     rows = range(len(data.images))
     return ids if len(ids) == len(data.images) else [str(row) for row in rows]

@@ -44,12 +44,12 @@ is identical."""
 
 @dataclass(frozen=True, kw_only=True)
 class Near:
-    """Pairs of a benchmark image and a similar corpus image."""
+    """Near duplicates by one criterion. P pairs of a benchmark and a corpus image."""
 
     by: str
-    """Criterion."""
+    """Criterion: ``same file``, ``perceptual hash`` or ``embedding``."""
     row_P: np.ndarray
-    """Row of the benchmark image. int64."""
+    """Index of the benchmark image. int64."""
     corpus_ids: list[str]
     """Id of the corpus image."""
     closeness_P: np.ndarray
@@ -90,7 +90,7 @@ class Leaks:
     """Near duplicates between a benchmark and a corpus."""
 
     pairs: pa.Table
-    """``PAIRS``, the closest first."""
+    """Table ``PAIRS``, the closest first."""
     counts: Mapping[str, Any] = field(default_factory=dict)
     """JSON-serialisable counts: ``images`` of the benchmark, number ``leaked`` by each criterion
     and by ``any``, and ``corpus_images`` that are near them."""

@@ -65,7 +65,8 @@ def between_plot(scores: Mapping[str, Sequence[tuple[float, float, float, float]
     """Return a PNG of the first metric of each task against alpha, with confidence intervals.
 
     Args:
-        scores: By task, in the order of alpha: alpha, value, bounds of the interval; in 0..1.
+        scores: By task, in the order of alpha: (alpha, value, lower and upper bound), all in [0,
+            1].
     """
     with style():
         drawn = plot_figure(8, 4.8)

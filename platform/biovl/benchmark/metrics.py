@@ -37,7 +37,7 @@ class MatchRanks:
 def places(
     image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None
 ) -> tuple[MatchRanks, MatchRanks]:
-    """Return the ranks for image-to-text and for text-to-image retrieval.
+    """Return the ranks of all matches for image-to-text and for text-to-image retrieval.
 
     Similarities are float32, computed once for both directions and ``tile x tile`` at a time.
     A query with NaN features has all items before its match.
@@ -95,7 +95,7 @@ def recall_at_k(ranks: MatchRanks, k: int) -> float:
 
 
 def median_rank(ranks: MatchRanks) -> float:
-    """Return the median of the matches' expected ranks, counted from 1.
+    """Return the median of the expected ranks of all matches, counted from 1.
 
     Half of the items tied with a match rank before it. For an even number of queries it is the mean
     of the middle two.

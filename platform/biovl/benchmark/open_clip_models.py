@@ -41,7 +41,7 @@ def check(name: str, weights: str, untrained: str) -> None:
 
 
 def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "OpenClip":
-    """Return a loaded model; call ``check`` first.
+    """Return a loaded model; validate the name with ``check`` before.
 
     Raises:
         ArtifactError: If its weights or its tokenizer are unavailable.
@@ -91,18 +91,18 @@ class OpenClip:
         self.dim = self.embed_texts([""]).shape[1]
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return the preprocessed image. float32, [3, H, W], normalised."""
+        """Return an image preprocessed for the image tower. float32, [3, H, W], normalized."""
         prepared: np.ndarray = self._preprocess(Image.fromarray(pixels_HWC)).numpy()
         return prepared
 
     def embed_pixels(self, pixels: np.ndarray) -> np.ndarray:
-        """Return unit embeddings of images."""
+        """Return unit embeddings of preprocessed images. float32, [B, D]."""
         with torch.inference_mode(), computing(self._device, self._precision):
             image_BD = self._model.encode_image(torch.from_numpy(pixels).to(self._device))
         return unit(image_BD)
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit embeddings of texts."""
+        """Return unit embeddings of texts. float32, [B, D]."""
         rows = []
         for first in range(0, len(texts), _TEXTS):
             tokens_BT = self._tokenizer(list(texts[first : first + _TEXTS])).to(self._device)
@@ -111,7 +111,7 @@ class OpenClip:
         return np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
-        """Return which texts exceed the context length."""
+        """Return which texts exceed the context length. bool, [B]."""
         inner = getattr(self._tokenizer, "tokenizer", None)
         if inner is not None:
             counts = [len(inner(text)["input_ids"]) for text in texts]
@@ -131,7 +131,7 @@ def unit(rows_BD: torch.Tensor) -> np.ndarray:
 
 
 def computing(device: torch.device, precision: Precision) -> torch.autocast:
-    """Return a context manager for a precision; auto is bfloat16 on GPUs that support it."""
+    """Return an autocast context for a precision; auto is bfloat16 on GPUs that support it."""
     is_fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
     in_bf16 = precision == "bfloat16" or (precision == "auto" and is_fast)
     return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16)

@@ -33,12 +33,12 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Probe:
-    """A fitted linear layer."""
+    """A fitted logistic regression. W is 1 for two classes, otherwise the number of classes."""
 
     weight_WD: np.ndarray
-    """Weight vectors."""
+    """Weight vectors. [W, D]."""
     bias_W: np.ndarray
-    """Intercepts."""
+    """Intercepts. [W]."""
     classes: int
     """Number of classes."""
     strength: float
@@ -120,7 +120,7 @@ def chosen(
     strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
-    """Return the fit on ``train`` with the C of highest accuracy on ``val``.
+    """Return the regression fitted on ``train`` with the C of highest accuracy on ``val``.
 
     Ties go to the lower cross-entropy: with few images, accuracy is coarse.
 
@@ -144,7 +144,7 @@ def chosen_within(
     strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
-    """Return a fit on all of ``train``, with C selected on held-out parts of it.
+    """Return a regression fitted on all of ``train``, with C selected on held-out parts of it.
 
     No other labels are used, so that few-shot evaluation stays few-shot. Each of five folds is held
     out in turn, of more than 5,000 images only one fold. The single image of a class is never held

@@ -17,9 +17,9 @@ class ClassPrompts:
     """Class names and prompt templates of a benchmark."""
 
     name: str
-    """Name in the configuration."""
+    """Name of the prompts in configurations."""
     title: str
-    """Name in the paper."""
+    """Name of the benchmark in the paper."""
     spellings: Mapping[str, tuple[str, ...]]
     """Other spellings in published data, by class name; class names are in the paper's order."""
     templates: tuple[str, ...]

@@ -17,7 +17,7 @@ _MARKERS = "osD^vP"
 _MOST_LINES = 40
 
 BROKEN_DOWN = "## Broken down"
-"""Last heading of the table, with the scores of subsets of the benchmarks."""
+"""Heading of the report's last section, with scores of subsets of the benchmarks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Judged:
     scores: Sequence[Mapping[str, Any]] = ()
     """Metrics with their intervals."""
     notes: Mapping[str, Any] | None = None
-    """Details of the evaluation."""
+    """Details of the evaluation: ``TaskOutcome.notes``."""
     skipped: str | None = None
     """Reason why there are no scores."""
     unreadable: Mapping[str, int] | None = None
@@ -41,7 +41,8 @@ class Judged:
 def averages(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     """Return the averages over published benchmarks, by model, suite and group.
 
-    A benchmark enters with the metric that its paper reports, and is ignored if it lacks that.
+    The metric of a benchmark is the one that its paper reports; without it, the benchmark is
+    ignored.
     """
     rows = []
     for model in dict.fromkeys(item.model for item in judged):
@@ -57,7 +58,7 @@ def averages(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 
 
 def table(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> str:
-    """Return all scores as a Markdown table, one column per model, and what was left out."""
+    """Return all scores as Markdown, one column per model, with a list of skipped tasks."""
     models = list(dict.fromkeys(item.model for item in judged if item.model))
     lines = ["# Benchmarks", "", "95 % intervals by bootstrap (BCa) in brackets.", ""]
     heads = ["task", "score", *models, "of"]

@@ -25,12 +25,12 @@ FORMAT = 2
 
 
 def predictions(model: str, task: str) -> str:
-    """Return the path of a model's predictions in the folder of a report."""
+    """Return the path of a model's predictions on a task, relative to the report."""
     return f"predictions/{model}/{task}.parquet"
 
 
 def leaks(model: str, task: str) -> str:
-    """Return the path of the list of near duplicates in the folder of a report."""
+    """Return the path of a task's near duplicates for a model, relative to the report."""
     return f"leaks/{model}/{task}.parquet"
 
 
@@ -58,7 +58,7 @@ def with_leaks(
     model: ModelDescription,
     task: str,
 ) -> TaskOutcome:
-    """Return an outcome with the near duplicates in the corpus, and metrics without them."""
+    """Add the near duplicates in the training corpus, and metrics without them, to an outcome."""
     leaked = leak_report.leaks_of(data, vectors, config.index, config.figures, model.fingerprint)
     with draft.folder.writer(leaks(vectors.model, task)) as stream:
         pq.write_table(leaked.pairs, stream, compression="zstd")
@@ -81,7 +81,7 @@ def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
 
 
 def written(config: BenchmarkConfig, job: Job, draft: Draft, judged: Sequence[Judged]) -> Manifest:
-    """Write all files of the report but the manifest, which is returned.
+    """Write all files of the report except the manifest, and return the manifest.
 
     Raises:
         NothingUsable: If there are no scores.

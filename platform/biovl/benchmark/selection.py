@@ -117,7 +117,7 @@ def pairs(
     about: pa.Table | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> Pairs:
-    """Return pairs with equal texts merged, and without pairs whose text is empty.
+    """Return validated pairs: equal texts are merged, pairs with an empty text left out.
 
     Raises:
         ArtifactError: If there are no pairs, or an id is repeated.

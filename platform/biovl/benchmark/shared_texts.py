@@ -1,4 +1,4 @@
-"""Ranks of matches if several images may share a text, computed in tiles.
+"""Ranks of matches where several images may share a text, computed in tiles.
 
 Equal texts are one target. An image query searches for its text among the distinct texts; a text
 query for any of its images, and its rank is that of the nearest one: the others are neither nearer
@@ -20,7 +20,7 @@ _CPU_TILE, _GPU_TILE = 1_024, 8_192
 def places(
     image_ND: np.ndarray, text_MD: np.ndarray, text_of_image_N: np.ndarray, *, device: str = "cpu"
 ) -> tuple[MatchRanks, MatchRanks]:
-    """Return the ranks for image-to-text and for text-to-image retrieval.
+    """Return the ranks of all matches for image-to-text and for text-to-image retrieval.
 
     Args:
         image_ND: Unit rows without NaN.
@@ -82,9 +82,9 @@ def _placed(counted: Tensor, items: int, own: Tensor | int) -> MatchRanks:
 
 
 def hits(ranks: MatchRanks, k: int) -> np.ndarray:
-    """Return by query the probability that its match is among the k nearest, with ties at random.
+    """Return for each query the probability that its match is among the k nearest.
 
-    The mean is ``metrics.recall_at_k``. float64, [N].
+    Ties are broken at random. The mean is ``metrics.recall_at_k``. float64, [N].
     """
     nearer_N, tied_N = ranks.nearer_N.numpy(), ranks.tied_N.numpy()
     hit_N: np.ndarray = np.clip((k - nearer_N) / (tied_N + 1), 0, 1)
@@ -92,7 +92,7 @@ def hits(ranks: MatchRanks, k: int) -> np.ndarray:
 
 
 def reciprocal_ranks(ranks: MatchRanks) -> np.ndarray:
-    """Return by query the mean of 1 / rank over all orders of tied items. float64, [N]."""
+    """Return for each query the mean of 1 / rank over all orders of tied items. float64, [N]."""
     nearer_N, tied_N = ranks.nearer_N.numpy(), ranks.tied_N.numpy()
     most = int((nearer_N + tied_N).max()) + 1
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])

@@ -36,7 +36,7 @@ def hash_of(*values: Any) -> str:
 
 
 def version_of(folder: Folder, name: str) -> tuple[str, int, int]:
-    """Return what identifies the version of a file: its name, size and modification time.
+    """Return name, size and modification time of a file, which identify its version.
 
     Contents are not read: that would take as long as embedding.
     """
@@ -59,7 +59,7 @@ class ImageFiles:
         return len(self.names)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; ``b""`` for a missing or too large one."""
+        """Return the encoded files of a range; ``b""`` for a missing or too large one."""
         folder = Folder(self.uri)
         with ThreadPoolExecutor(_THREADS) as pool:
             return list(pool.map(lambda name: _file(folder, name), self.names[start:stop]))
@@ -94,7 +94,7 @@ class Column:
         return sum(rows for _, rows in self.parts)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; ``b""`` for an empty cell. Reads whole row groups."""
+        """Return the files of a range; ``b""`` for an empty cell. Reads whole row groups."""
         folder, files, first = Folder(self.uri), list[bytes](), 0
         for name, rows in self.parts:
             begin, end = max(start - first, 0), min(stop - first, rows)
@@ -141,17 +141,17 @@ class Ranges:
     fingerprint: str
     """Hash of the versions of the files."""
     is_pair: bool = False
-    """Whether a range is a pair of a corpus shard, which contains the image."""
+    """Whether a range is a pair of a corpus shard, of which the image is one file."""
 
     def __len__(self) -> int:
         return len(self.file_N)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; adjacent ranges are read with one request."""
+        """Return the encoded files of a range; adjacent bytes are read with one request."""
         return [self._image(data) for data in self.stored(start, stop)]
 
     def stored(self, start: int, stop: int) -> Iterator[bytes]:
-        """Return an iterator over the bytes of each range."""
+        """Yield the stored bytes of each image of a range."""
         rows = slice(start, stop)
         names = [self.names[file] for file in self.file_N[rows]]
         ranges = zip(names, self.offset_N[rows].tolist(), self.size_N[rows].tolist(), strict=True)
@@ -183,7 +183,7 @@ class Array:
         return self.shape[0]
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return the images as lossless PNG."""
+        """Return the images of a range, encoded as lossless PNG."""
         shape = (stop - start, *self.shape[1:])
         with open_array(self.uri, self.name, self.key) as (stream, _, _):
             size = int(np.prod(self.shape[1:]))
@@ -249,12 +249,12 @@ def _png(pixels: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A selection of other images, in its own order."""
+    """A selection of images, in an order of its own."""
 
     images: Images
-    """The images selected from."""
+    """Images that are selected from."""
     row_N: np.ndarray
-    """Row of each selected image."""
+    """Index of each selected image. int64, [N]."""
     fingerprint: str = field(init=False)
     """Hash of images and selection."""
 
@@ -267,7 +267,7 @@ class Chosen:
         return len(self.row_N)
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files; consecutive rows are read together."""
+        """Return the encoded files of a range; consecutive rows are read together."""
         rows, files = self.row_N[start:stop], list[bytes]()
         for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
             if len(run):
@@ -277,7 +277,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class JoinedImages:
-    """Concatenation of images. Each part is embedded separately, once for all tasks that use it."""
+    """Concatenation of several images objects.
+
+    Each part is embedded separately, once for all tasks that use it.
+    """
 
     parts: tuple[Images, ...]
     """The parts, in order."""
@@ -293,7 +296,7 @@ class JoinedImages:
         return sum(map(len, self.parts))
 
     def read(self, start: int, stop: int) -> list[bytes]:
-        """Return encoded files."""
+        """Return the encoded files of a range, which may span several parts."""
         files, first = list[bytes](), 0
         for part in self.parts:
             begin, end = max(start - first, 0), min(stop - first, len(part))
@@ -304,7 +307,7 @@ class JoinedImages:
 
 
 def parts_of(images: Images) -> Sequence[Images]:
-    """Return the parts of joined images, or the images themselves."""
+    """Return the parts of ``JoinedImages``; other images are the only part."""
     return images.parts if isinstance(images, JoinedImages) else (images,)
 
 

@@ -141,7 +141,7 @@ class Transformers:
             return unit(self._features(batch))
 
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Return unit embeddings of texts."""
+        """Return unit embeddings of texts. float32, [B, D]."""
         rows = [np.empty((0, self.dim), np.float32)]
         for first in range(0, len(texts), _TEXTS):
             some = self._tokenizer(
@@ -156,7 +156,7 @@ class Transformers:
         return np.concatenate(rows)
 
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
-        """Return which texts exceed the context length."""
+        """Return which texts exceed the context length. bool, [B]."""
         counts = [len(self._tokenizer(text)["input_ids"]) for text in texts]
         return np.array(counts, np.int64) > self.context
 

@@ -70,7 +70,7 @@ def train(
 
 
 def answers(place: str) -> VQAAnswers:
-    """Return what ``train`` stored in a folder."""
+    """Return the answers that ``train`` stored in a folder."""
     return VQAAnswers(**(Draft(place).read_note(_ANSWERED) or {}))
 
 

@@ -27,7 +27,7 @@ compared because its inputs do not exist yet."""
 
 @dataclass(frozen=True)
 class FirstOf:
-    """The first of several steps that is part of the chain."""
+    """An input that is read from the first of several steps that is part of the chain."""
 
     steps: tuple[str, ...]
 
@@ -41,7 +41,7 @@ class Step:
     """Name of its output folder in the folder of the chain."""
     recipes: Mapping[str, Recipe[Any]]
     job: Callable[[Any], Manifest]
-    """Publishes ``config.out``; returns immediately if the same output is already published."""
+    """Job that publishes ``config.out``; it returns immediately if this output is published."""
     check: Callable[[Any, Mapping[str, Any]], None] = lambda config, made: None
     """Raises an error if the job is known to fail. Called before any step starts, with the
     configurations of earlier steps that are not published yet, by output folder."""
@@ -62,9 +62,9 @@ class Chain:
     folder: str
     """Parent of all output folders, local or ``s3://``."""
     settings: Mapping[str, Mapping[str, Any]]
-    """For each step of the chain, its settings by name, including its recipe as ``recipe``."""
+    """Settings of each step by name, including its recipe as ``recipe``."""
     name: str = ""
-    """Suffix of output folders whose settings differ from what is already published."""
+    """Suffix of output folders for which a folder with other settings is already published."""
     recipe: str = ""
 
 
@@ -76,7 +76,7 @@ class Link:
     config: Any
     state: State
     reason: str = ""
-    """Difference between the published folder and this configuration; empty if there is none."""
+    """Differences between the published folder and this configuration; empty if there are none."""
     manifest: Manifest | None = None
     """Manifest of the output, if it is published."""
 
@@ -87,7 +87,7 @@ class Link:
 
 
 class StepFailed(BiovlError):
-    """A step failed; the message begins with its name."""
+    """A step failed; the message begins with the name of the step."""
 
 
 def read_chain(steps: Sequence[Step], recipe: str, values: Mapping[str, Any]) -> Chain:
@@ -169,7 +169,7 @@ def link(step: Step, chain: Chain, before: Sequence[Link]) -> Link:
 
 
 def check(found: Sequence[Link]) -> None:
-    """Check all steps that are not published yet, before any of them is run.
+    """Check all steps that are not published yet, before the first one is run.
 
     Raises:
         StepFailed: With the first step that is known to fail, and the reason.
@@ -201,7 +201,7 @@ def refuse_unused(given: Sequence[str], chain: Chain, steps: Sequence[Step]) -> 
 
 
 def refusal(found: Link, steps: Sequence[Step], chain: Chain) -> str:
-    """Return the error message for an output folder with other settings, with ways to proceed."""
+    """Return the error message for an output folder with other settings, and ways to proceed."""
     stale = {found.step.name}
     folders = [found.out]
     for step in steps:

@@ -41,7 +41,7 @@ Made = Mapping[str, Any]
 
 
 def check_harvest(config: HarvestConfig, made: Made) -> None:
-    """Check the settings of the source, that it is not empty, and the output folder."""
+    """Check settings and output folder, and that the source has packages."""
     harvesting.check(config)
 
 

@@ -1,4 +1,4 @@
-"""The chain from packages to an index: runs what is not published yet, step after step."""
+"""The chain from packages to an index: runs the steps that are not published yet, in order."""
 
 import contextlib
 import sys

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 ChainRecipe = Callable[[], dict[str, Any]]
-"""Returns settings by dotted name, complete except for those that only the user knows.
+"""Returns settings by dotted name, complete except for those that the user must set.
 ``STEP.recipe`` is the recipe of a step; steps are prefixed because the same setting may belong to
 several."""
 

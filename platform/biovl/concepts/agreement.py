@@ -9,11 +9,11 @@ import numpy as np
 from biovl.concepts.votes import ReviewVote
 
 FIELDS = ("panel", "global_concepts", "local_concepts")
-"""The three questions."""
+"""The questions of a review."""
 
 
 def answer(vote: ReviewVote, field: str) -> Hashable:
-    """Return the answer of a vote to a question: one value, also for several concepts."""
+    """Return the answer of a vote to a question as one value, also for several concepts."""
     if field == "panel":
         return vote.panel_type, vote.panel_subtype
     return frozenset(getattr(vote, field))
@@ -27,8 +27,8 @@ def disagreement(answers: Sequence[Hashable]) -> float:
 
     Source:
         BIOMEDICA, arXiv 2501.07171, table 9, which has no formula; its 0, 33.33, 50 and 66.66 are
-        these. Its 75.00 takes four voters, of which the paper has at most three: it may count the
-        concepts that were named in place of voters.
+        these. Its 75.00 requires four voters, but the paper has at most three: it may count named
+        concepts instead of voters.
     """
     return 100 * (1 - max(Counter(answers).values()) / len(answers))
 

@@ -1,4 +1,4 @@
-"""Rows of a table with their embedding, read by block.
+"""Rows of a table with their embeddings, read in blocks.
 
 A block is a range of rows of fixed length, independent of the parts of the table: blocks decide
 rounding, so the same images give the same clusters however they are stored.
@@ -35,11 +35,11 @@ class EmbeddedTable:
     """URI of the folder of columns."""
     column: str
     defect: str | None
-    """Column with the reason for a missing embedding, if there is one."""
+    """Column with the reason for a missing embedding; None if there is no such column."""
     dim: int
 
     def as_inputs(self) -> list[Input]:
-        """Return both as inputs for manifests."""
+        """Return the table and the folder of the embedding as inputs for manifests."""
         read = Input(name="embedding", uri=self.uri, fingerprint=fingerprint(self.uri))
         return [self.table.as_input(), read]
 
@@ -108,7 +108,7 @@ def block_range(table: Table, block_rows: int, number: int) -> tuple[int, int]:
 def stretches(
     parts: Sequence[TablePart], first: int, stop: int
 ) -> Iterator[tuple[TablePart, int, int]]:
-    """Yield the locations of rows of the table: part, first row and end (exclusive)."""
+    """Yield, for a range of rows of the table, each part with its first row and end (exclusive)."""
     begin = 0
     for part in parts:
         low, high = max(first - begin, 0), min(stop - begin, part.rows)
@@ -154,14 +154,14 @@ def read_rows(
 
 @dataclass(frozen=True, kw_only=True)
 class Vectors:
-    """Some rows with their usable embeddings."""
+    """Rows of a table with their usable embeddings. U of N rows are usable."""
 
     is_usable_N: np.ndarray
     """Whether each row has a usable embedding. bool, shape [N]."""
     vectors_UD: np.ndarray
     """Embeddings of the usable rows. float32, shape [U, D]."""
     reasons: Counter[str]
-    """Defects of the other rows."""
+    """Number of the other rows, by defect."""
 
 
 def read_vectors(source: EmbeddedTable, first: int, stop: int) -> Iterator[Vectors]:

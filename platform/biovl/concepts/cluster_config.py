@@ -7,13 +7,13 @@ from biovl.core.config import REQUIRED, Recipe
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterWorkers:
-    """Workers of the clustering. They affect speed, not results."""
+    """Number of the k-means workers and size of their cache. They affect speed, not results."""
 
     count: int | None = None
     """Number of workers, one CPU each; None: one for every CPU of the cluster."""
 
     cache_mb: int = 1_000
-    """Embeddings that a worker caches in memory, in MB; the rest is read again in every
+    """Embeddings that a worker caches in memory, in MB; other embeddings are read again in every
     iteration."""
 
     def __post_init__(self) -> None:
@@ -26,7 +26,7 @@ class ClusterWorkers:
 # Defaults are the paper's: BIOMEDICA, sections 3.2, 14.1 and 14.2.
 @dataclass(frozen=True, kw_only=True)
 class ClusterConfig:
-    """How images are clustered."""
+    """Settings of the clustering of an embedding."""
 
     table: str
     """The table of images: ``figures/``, or a folder of Parquet files with a column ``image``."""

@@ -219,7 +219,7 @@ class _Worker:
 def start_workers(
     config: ClusterConfig, usable: Mapping[int, int], largest: float
 ) -> Iterator["_Team"]:
-    """Yield workers that share the blocks; their CPUs are released at the end."""
+    """Start workers that share the blocks, and yield them; their CPUs are released at the end."""
     cpus = int(ray.cluster_resources().get("CPU", 1))
     count = config.workers.count or cpus
     # A cluster may autoscale; a local Ray does not, and surplus workers would never start.

@@ -42,7 +42,7 @@ COLUMN_SCHEMA = pa.schema(
 
 
 def measure(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, Any]:
-    """Write the moments of a block; return the number of usable rows, and defects of others."""
+    """Write the moments of a block; return its number of usable rows, and defects of the others."""
     found, reasons = pca.empty_moments(source.dim), Counter[str]()
     for vectors in read_vectors(source, *block_range(source.table, config.block_rows, number)):
         found = pca.merge(found, pca.moments(vectors.vectors_UD))
@@ -83,7 +83,7 @@ def fit(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, 
 
 
 def project(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, Any]:
-    """Write the coordinates of a block's usable rows; return their number, and the largest."""
+    """Write the coordinates of usable rows; return their number and the largest absolute value."""
     folder = Draft(config.out).folder
     fitted = pca.from_bytes(folder.read("pca.npz"))
     coordinates = [np.empty((0, len(fitted.components_CD)), np.float32)]
@@ -99,7 +99,7 @@ def project(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[s
 
 
 class HeldBlocks:
-    """Projected blocks of a worker, iterated repeatedly.
+    """Projected blocks of a worker, for repeated iteration.
 
     As many as fit in the cache stay in memory; the rest is read each time, one block ahead.
     """
@@ -126,7 +126,7 @@ class HeldBlocks:
                     yield number, block_UC
 
     def one(self, number: int) -> np.ndarray:
-        """Return the rows of a block."""
+        """Return the coordinates of a block's usable rows. float32, [U, C]."""
         block_UC = self._held.get(number)
         return self._read(number) if block_UC is None else block_UC
 
@@ -149,7 +149,7 @@ def assign(
     block_UC: np.ndarray,
     centroids_KC: np.ndarray,
 ) -> dict[str, Any]:
-    """Write the cluster of every row of a block; return the clustered rows and inertia."""
+    """Write each row's cluster for a block; return the number of clustered rows and the inertia."""
     folder = Draft(config.out).folder
     first, stop = block_range(table, config.block_rows, number)
     assigned_N = np.zeros(stop - first, ASSIGNED)
@@ -183,7 +183,7 @@ def id_hashes(table: Table, first: int, stop: int) -> np.ndarray:
 
 
 def row_ids(table: Table, first: int, stop: int) -> Iterator[list[str]]:
-    """Yield the name of each row: its id, or part and row if it has none."""
+    """Yield the name of each row, in lists: its id, or part and row if the table has no ids."""
     folder = Folder(table.uri)
     for part, low, high in stretches(table.parts, first, stop):
         if table.id_column is None:
@@ -233,7 +233,7 @@ def write_columns(
 
 
 def assigned_rows(config: ClusterConfig, first: int, stop: int) -> Iterator[np.ndarray]:
-    """Yield the records of rows of the table, a block or less at a time."""
+    """Yield the records ``ASSIGNED`` of rows of the table, at most a block at a time."""
     folder, size = Draft(config.out).folder, config.block_rows
     for number in range(first // size, -(-stop // size)):
         begin = number * size
@@ -257,6 +257,7 @@ def _moments(number: int) -> str:
 
 
 def projected(number: int) -> str:
+    """Return the path of the coordinates of a block's usable rows."""
     return f".draft/projected/{number:06d}.npy"
 
 

@@ -27,7 +27,7 @@ class Concepts:
     uri: str
     manifest: Manifest
     keys: tuple[str, ...]
-    """Key of each cluster; it changes with its members."""
+    """Key of each cluster, a hash that changes with its members."""
     sizes_K: np.ndarray
     """Number of images in each cluster. int64."""
     p95_K: np.ndarray
@@ -35,7 +35,7 @@ class Concepts:
     centroids_KC: np.ndarray
     """Centroids, as principal components. float32."""
     space: pca.PCA
-    """PCA of the centroids' coordinates."""
+    """PCA in whose space the centroids are."""
 
     def input_named(self, name: str) -> Input:
         """Return an input of the clusters: the ``table``, or the ``embedding``."""
@@ -54,11 +54,11 @@ class Concepts:
 
     @property
     def columns(self) -> Folder:
-        """Folder with the cluster of each image."""
+        """Folder with the columns that assign each image to a cluster."""
         return Folder(f"{self.uri.rstrip('/')}/{COLUMNS}")
 
     def limits_K(self, reach: float, max_distance: float | None) -> np.ndarray:
-        """Return the maximum distance from each centroid for unclustered images, float32.
+        """Return the maximum distance at which new images get the labels of each cluster, float32.
 
         ``max_distance``, or ``reach`` times the 95th percentile of the members' distances; clusters
         with fewer than 20 members use the percentile of the median cluster.
@@ -104,7 +104,7 @@ def check_embedding(concepts: Concepts, uri: str, dim: int) -> None:
     """Check that an embedding was made by the same annotator as that of the clusters.
 
     Raises:
-        ArtifactError: With the difference.
+        ArtifactError: If not; the message has the difference.
     """
     expected = len(concepts.space.mean_D)
     if dim != expected:

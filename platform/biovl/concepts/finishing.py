@@ -75,7 +75,7 @@ def publish_columns(
 
 
 def sizes(config: ClusterConfig) -> dict[str, dict[str, int]]:
-    """Return the rows and size of the published tables."""
+    """Return the number of rows and size in bytes of the published tables."""
     folder, found = Folder(config.out), {}
     for name in ("clusters.parquet", members.MEMBERS):
         with folder.filesystem.open_input_file(folder.at(name)) as stream:

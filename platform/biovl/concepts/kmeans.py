@@ -25,7 +25,7 @@ _SHIFT = 0.1
 
 
 def grid_of(largest: float, rows: int) -> float:
-    """Return the grid step: multiples of it up to ``largest`` sum exactly over ``rows``.
+    """Return the grid step such that ``rows`` coordinates up to ``largest`` have an exact sum.
 
     float64 has 53 bits: up to 2^28 rows leave the 24 bits of float32.
     """
@@ -41,7 +41,7 @@ def on_grid(coordinates_NC: np.ndarray, grid: float) -> np.ndarray:
 
 
 def sample_rows(clusters: int) -> int:
-    """Return the sample size for the initial centroids; capped by the number of rows."""
+    """Return the number of rows to sample for the initial centroids of so many clusters."""
     return max(_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER * clusters)
 
 
@@ -99,10 +99,10 @@ class Sums:
     coordinates_KC: np.ndarray
     counts_K: np.ndarray
     spread_K: np.ndarray
-    """Squared distances per cluster, each rounded so that their sum is exact. float64: accurate
-    enough to choose the cluster to split."""
+    """Sum of squared distances per cluster, each rounded so that their sum is exact. float64:
+    accurate enough to choose the cluster to split."""
     inertia: dict[int, float] = field(default_factory=dict)
-    """Sum of squared distances, per block."""
+    """Sum of squared distances of each block, by its number."""
 
     @classmethod
     def none(cls, clusters: int, components: int) -> "Sums":
@@ -122,7 +122,7 @@ class Sums:
 
     @property
     def total_inertia(self) -> float:
-        """The sum over all blocks, correctly rounded."""
+        """The inertia over all blocks, correctly rounded."""
         return math.fsum(self.inertia.values())
 
 
@@ -132,7 +132,7 @@ def add_block(
     """Add a block of rows to the sums of an iteration.
 
     Args:
-        sums: Of the previous blocks.
+        sums: Sums of the previous blocks; changed in place.
         number: Number of the block.
         block_NC: Rows on the grid, float32.
         centroids_KC: float32.
@@ -154,7 +154,8 @@ def add_block(
 def update_centroids(centroids_KC: np.ndarray, sums: Sums, rng: np.random.Generator) -> np.ndarray:
     """Return the next centroids: the means of the members; empty clusters are re-seeded.
 
-    If no cluster can be split, as all members of each are equal, empty centroids stay.
+    If no cluster can be split because all its members are equal, empty clusters keep their
+    centroids.
     """
     counts_K = sums.counts_K
     is_empty = counts_K == 0
@@ -212,7 +213,13 @@ def nearest_clusters(centroids_KC: np.ndarray, at_most: int) -> tuple[np.ndarray
 
 
 def shares(usable: Mapping[int, int], rows: int, seed: int) -> dict[int, np.ndarray]:
-    """Return a seeded sample: sorted rows per block, given the usable rows per block."""
+    """Return a seeded sample of ``rows`` usable rows: sorted row numbers by block.
+
+    Args:
+        usable: Number of usable rows by block.
+        rows: Size of the sample.
+        seed: Seed of the sample.
+    """
     numbers = sorted(usable)
     ends = np.cumsum([usable[number] for number in numbers])
     total = int(ends[-1])

@@ -12,7 +12,7 @@ _MOST_ROWS = 40
 
 
 def labelled_png(concepts: Concepts, resolved: Iterable[Resolved]) -> bytes:
-    """Draw some members of labelled clusters, by concept, the largest cluster first.
+    """Return a PNG with members of labelled clusters by concept, the largest cluster first.
 
     With more than 40 clusters, each concept shows the same number, if it has as many.
     """

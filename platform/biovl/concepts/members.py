@@ -46,7 +46,7 @@ _MERGED_CLUSTERS = 256
 
 
 def wanted(members_M: np.ndarray) -> np.ndarray:
-    """Return the members to show in the order of the table.
+    """Return the members to show, as ``WANTED``, in the order of the table.
 
     Args:
         members_M: ``summary.MEMBER``, sorted by cluster and then in display order.
@@ -74,7 +74,7 @@ def read_members(config: ClusterConfig, table: Table, name: str, number: int) ->
         number: Number of the task.
 
     Returns:
-        The receipt: the number of images that no longer decode.
+        The receipt: the number of images that cannot be decoded.
     """
     folder = Draft(config.out).folder
     own = read_array(folder, name)[number * _PER_TASK : (number + 1) * _PER_TASK]

@@ -17,7 +17,7 @@ from biovl.core.errors import ArtifactError, ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """Count, mean and scatter of some rows."""
+    """Count, mean and scatter matrix of a set of rows."""
 
     count: int
     mean_D: np.ndarray

@@ -50,7 +50,7 @@ _NONE = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """Labels of some clusters."""
+    """Labels of the labelled clusters, looked up by cluster."""
 
     table: pa.Table
     """One row per labelled cluster."""
@@ -60,7 +60,7 @@ class Labels:
 
     @property
     def clusters_L(self) -> np.ndarray:
-        """Labelled clusters, by row."""
+        """Number of the labelled cluster in each row of ``table``."""
         return np.flatnonzero(self.place_K != _NONE)
 
 
@@ -79,7 +79,7 @@ def labels_of(resolved: Iterable[Resolved], clusters: int) -> Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledRows:
-    """Rows with their clusters and labels, and reasons for missing labels."""
+    """Rows with their clusters and labels, and the number of rows without labels by reason."""
 
     table: pa.Table
     """Columns of ``SCHEMA``."""
@@ -87,7 +87,7 @@ class LabelledRows:
 
 
 def of_members(assigned: pa.Table, labels: Labels) -> LabelledRows:
-    """Label clustered images by their cluster.
+    """Return the labels of clustered images: those of their clusters.
 
     Args:
         assigned: ``cluster_id`` and ``cluster_distance``, null without an embedding.
@@ -117,10 +117,10 @@ def of_members(assigned: pa.Table, labels: Labels) -> LabelledRows:
 def of_new(
     vectors: Vectors, concepts: Concepts, labels: Labels, limits_K: np.ndarray
 ) -> LabelledRows:
-    """Label images that were not clustered by the nearest labelled cluster.
+    """Return the labels of images that were not clustered: those of the nearest labelled cluster.
 
     Args:
-        vectors: Their embeddings.
+        vectors: Embeddings of the images.
         concepts: The clusters.
         labels: Labels of the clusters.
         limits_K: Maximum distance from each centroid for a label. Cluster and distance are set
@@ -166,14 +166,14 @@ def _table(
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """Content of a written part."""
+    """Receipt of a written part: row counts."""
 
     rows: int
     size_bytes: int
     labelled: int
     unlabelled: Mapping[str, int]
     global_concepts: Mapping[str, int]
-    """Images per value."""
+    """Number of images by global concept."""
 
     def plain(self) -> dict[str, Any]:
         """Return the receipt as JSON values."""
@@ -231,7 +231,7 @@ def _write(out: str, part: str, pieces: Iterator[LabelledRows]) -> Receipt:
 
 
 def totals(receipts: Sequence[Mapping[str, Any]], source: str) -> dict[str, Any]:
-    """Return the counts of all parts."""
+    """Return the counts of all parts; ``source`` is the origin of the labels."""
     unlabelled, concepts = Counter[str](), Counter[str]()
     for receipt in receipts:
         unlabelled.update(receipt["unlabelled"])

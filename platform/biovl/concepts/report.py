@@ -1,4 +1,4 @@
-"""Reports next to the labels: tables of clusters, ties and refused votes, and a histogram."""
+"""Reports next to the labels: tables of clusters, ties and rejected votes, and a histogram."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _STEP_PERCENT = 5
 
 
 def clusters_csv(concepts: Concepts, resolved: Iterable[Resolved]) -> bytes:
-    """Return a row per cluster: its labels, or the reason for having none."""
+    """Return CSV with a row per cluster: its labels, or the reason for having none."""
     found = {item.cluster_id: item for item in resolved}
     header = (
         *("cluster_id", "key", "size", "votes", "status", "panel_type", "panel_subtype"),
@@ -47,7 +47,7 @@ def _cluster_rows(concepts: Concepts, found: Mapping[int, Resolved]) -> Iterator
 
 
 def ties_csv(resolved: Iterable[Resolved]) -> bytes:
-    """Return a row per tied question of a cluster."""
+    """Return CSV with a row per tied question of a cluster."""
     return to_csv(
         ("cluster_id", "key", "votes", "reviewers", "field", "divided"),
         (
@@ -63,7 +63,7 @@ def ties_csv(resolved: Iterable[Resolved]) -> bytes:
 
 
 def refused_csv(refused: Iterable[RefusedVote]) -> bytes:
-    """Return a row per vote that does not count, and per invalid row of the file."""
+    """Return CSV with a row per vote that does not count, and per invalid row of the file."""
     return to_csv(
         ("kind", "reason", "line", *COLUMNS),
         (

@@ -23,12 +23,12 @@ class RefusedVote:
     """A vote, or a row of a file, that does not count."""
 
     kind: str
-    """One of the constants above, for counts."""
+    """Category for counts: one of the constants above."""
     reason: str
-    """Explanation for the reviewer."""
+    """Explanation of the rejection for the reviewer."""
     vote: ReviewVote | None = None
     line: int | None = None
-    """Line of the file, if the row is not a vote."""
+    """Line of the file, if the row could not be parsed as a vote."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Tie:
     """A question without a majority, and the distribution of votes."""
 
     field: str
-    """One of ``agreement.FIELDS``."""
+    """Question without a majority: one of ``agreement.FIELDS``."""
     reason: str
 
 
@@ -47,7 +47,7 @@ class Resolved:
     cluster_id: int
     key: str
     votes: tuple[ReviewVote, ...]
-    """Counted votes, by reviewer."""
+    """Votes that count, by reviewer."""
     panel_type: str | None
     panel_subtype: str | None
     global_concepts: tuple[str, ...]
@@ -58,7 +58,7 @@ class Resolved:
 
     @property
     def is_labelled(self) -> bool:
-        """Whether its labels can be published: all fields resolved."""
+        """Whether all fields are resolved, so that the labels can be published."""
         return not self.ties
 
 
@@ -122,7 +122,7 @@ def resolve(votes: Iterable[ReviewVote], taxonomy: Taxonomy) -> list[Resolved]:
     Source:
         BIOMEDICA, arXiv 2501.07171, section 14.7: lower case without white space and dashes, then
         the majority vote of each field; ties are evaluated again (section 3.2). The paper does not
-        say how several concepts of one voter count: here each is asked for alone.
+        define how several concepts of one voter count: here each is a vote of its own.
     """
     counted, _ = countable(votes, taxonomy)
     groups = itertools.groupby(counted, key=lambda vote: vote.cluster_id)

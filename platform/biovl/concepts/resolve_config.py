@@ -7,7 +7,7 @@ from biovl.core.config import REQUIRED, Recipe
 
 @dataclass(frozen=True, kw_only=True)
 class ResolveConfig:
-    """How reviewers' votes on clusters become labels of images."""
+    """Settings of the labelling of images by reviewers' votes on clusters."""
 
     concepts: str
     """The folder of clusters published by cluster, local or ``s3://``."""

@@ -40,7 +40,7 @@ def resolve(config: ResolveConfig, *, progress: TextIO = sys.stderr) -> Manifest
         out/
           part-000000-000.parquet …   the parts of the table, by the same names and row for row:
                                       propagation.SCHEMA
-          clusters.csv                every cluster: its labels, or why it has none
+          clusters.csv                every cluster: its labels, or the reason for having none
           ties.csv                    questions without a majority: to be reviewed again
           refused_votes.csv           votes that do not count, with reasons
           agreement.json              disagreement and Krippendorff's alpha of each question

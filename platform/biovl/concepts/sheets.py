@@ -22,10 +22,10 @@ _LINE = "#e4e7ea"
 
 @dataclass(frozen=True, kw_only=True)
 class SheetRow:
-    """One cluster of a contact sheet."""
+    """A row of a contact sheet: a cluster with some of its images."""
 
     title: str
-    """Title: ``cluster 7``."""
+    """Title of the row: ``cluster 7``."""
     lines: Sequence[str] = ()
     """Further lines, truncated to the available width: ``1,204 images``, a label."""
     images: Sequence[bytes | None] = ()

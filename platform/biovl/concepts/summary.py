@@ -37,7 +37,7 @@ MEMBER = np.dtype([("cluster", "<i4"), ("priority", "<u8"), ("row", "<i8"), ("di
 
 
 class Summary:
-    """Accumulates blocks, in order."""
+    """Summary of each cluster, accumulated block by block in order."""
 
     def __init__(self, clusters: int, *, seed: int, longest: float) -> None:
         """Initialize an empty summary.
@@ -58,7 +58,7 @@ class Summary:
         self._members_M = np.empty(0, MEMBER)
 
     def add(self, assigned_N: np.ndarray) -> None:
-        """Add the next block: ``steps.ASSIGNED`` of all its rows."""
+        """Add the next block: the records ``steps.ASSIGNED`` of all its rows."""
         rows_U = np.flatnonzero(assigned_N["cluster"] >= 0)
         own = assigned_N[rows_U]
         labels, distances = own["cluster"], own["distance"]
@@ -89,10 +89,10 @@ class Summary:
         return _in_order(found)
 
     def table(self, centroids_KC: np.ndarray, order: np.ndarray) -> pa.Table:
-        """Return ``clusters.parquet``.
+        """Return the table that is published as ``clusters.parquet``.
 
         Args:
-            centroids_KC: Of all clusters, float32.
+            centroids_KC: Centroids of all clusters, float32.
             order: Clusters to include; the first becomes cluster 0.
         """
         own_KC = np.ascontiguousarray(centroids_KC[order], np.float32)

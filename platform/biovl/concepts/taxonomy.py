@@ -30,12 +30,12 @@ class PanelType:
     panel_subtype: str | None
     """Content of the panels; None for a single panel."""
     question: str
-    """Wording for reviewers."""
+    """Wording of the answer for reviewers."""
 
 
 @dataclass(frozen=True)
 class Taxonomy:
-    """Allowed names in votes. Names that differ in case, spaces and dashes are equal."""
+    """Names that votes may use. Names that differ in case, spaces and dashes are equal."""
 
     panels: tuple[PanelType, ...]
     concepts: Mapping[str, tuple[str, ...]]

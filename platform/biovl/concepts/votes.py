@@ -37,7 +37,7 @@ class ReviewVote:
     global_concepts: tuple[str, ...]
     local_concepts: tuple[str, ...]
     practice: bool = False
-    """Practice votes are not counted."""
+    """Whether this is a practice vote, which does not count."""
     created: str
     """Time in ISO 8601; UTC by default. Empty counts as earlier than any other."""
 
@@ -46,8 +46,8 @@ def checked(vote: ReviewVote, taxonomy: Taxonomy) -> ReviewVote:
     """Return a vote with the taxonomy's spelling and order, without duplicates.
 
     Raises:
-        ConfigError: If a name is not in the taxonomy (with the nearest names), a panel type has
-            the wrong subtype, or global concepts are missing, also for a local concept.
+        ConfigError: If a name is not in the taxonomy (the message has the nearest names), a panel
+            type has the wrong subtype, or there is no global concept, or none for a local concept.
     """
     panel = taxonomy.panel(vote.panel_type, vote.panel_subtype)
     global_concepts = {taxonomy.global_concept(name) for name in vote.global_concepts}
@@ -116,7 +116,7 @@ def read_votes(data: bytes) -> tuple[list[ReviewVote], list[tuple[int, str]]]:
 
 
 def write_votes(votes: Iterable[ReviewVote]) -> bytes:
-    """Return votes as CSV, readable by ``read_votes``."""
+    """Return votes as CSV that ``read_votes`` reads."""
     return to_csv(COLUMNS, map(cells_of, votes))
 
 
@@ -223,7 +223,7 @@ def _created(cell: str) -> str:
 
 
 def moment(created: str) -> datetime:
-    """Return the time of a vote, for comparison; empty is before all.
+    """Return the time of a vote, for comparison; empty is earlier than any other.
 
     Raises:
         ValueError: If it is not a time in ISO 8601.

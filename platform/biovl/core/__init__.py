@@ -1,1 +1,1 @@
-"""Shared by all jobs: settings, folders with manifests, tables, shards. Without Ray."""
+"""Code that all jobs share: settings, folders with manifests, tables, shards. Without Ray."""

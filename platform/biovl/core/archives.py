@@ -49,7 +49,7 @@ class _TooLargeError(Exception):
 
 @dataclass
 class ArchiveFolder:
-    """A folder of an archive with all files below it."""
+    """A folder of an archive, with all files below it."""
 
     path: str
     """Path inside the archive; empty for its root."""
@@ -64,7 +64,7 @@ class ArchiveFolder:
     """Whether another part of the same folder was yielded before or will follow."""
 
     def take(self, inner: "ArchiveFolder") -> None:
-        """Take over the files of a folder below this one."""
+        """Move the files of a folder below this one into it."""
         prefix = f"{inner.path}/"[len(self.path) + 1 if self.path else 0 :]
         self.files |= {prefix + name: place for name, place in inner.files.items()}
         self.defect, self.detail = self.defect or inner.defect, self.detail or inner.detail

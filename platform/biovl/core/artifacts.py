@@ -57,7 +57,7 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Contents of a published folder, its provenance, and its row counts by outcome."""
+    """Manifest of a published folder: its files, row counts and provenance."""
 
     kind: str
     config: Mapping[str, Any]
@@ -66,7 +66,7 @@ class Manifest:
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Each file of the table: its rows and size in bytes; for an index also its ``sha256``."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts for readers of the folder: versions, measurements, conventions."""
+    """Further information for readers of the folder: versions, measurements, conventions."""
     code: str = f"biovl {biovl.__version__}"
 
 
@@ -84,7 +84,7 @@ class Folder:
         """The location without credentials, for error messages."""
 
     def at(self, name: str) -> str:
-        """Return the path of a file for use with ``filesystem``."""
+        """Return the path of a file in ``filesystem``."""
         return f"{self.path}/{name}"
 
     def create(self) -> None:
@@ -290,9 +290,9 @@ class Draft:
         output_format: int = 1,
         plans: Sequence[str] = (),
     ) -> "Draft":
-        """Return a new draft, or resume the one that an earlier run of the same job left.
+        """Return a new draft, or resume the one that an interrupted run of the job left behind.
 
-        The version of biovl that left it does not matter. A draft without any finished work is
+        Its version of biovl may be an earlier one. A draft without any finished work is
         replaced if the configuration changed.
 
         Args:
@@ -380,7 +380,7 @@ class Draft:
         return manifest
 
     def abandon(self) -> None:
-        """Delete everything that was written, so that another configuration may start here.
+        """Delete everything that was written, so that another configuration can use the folder.
 
         A draft starts in an empty folder, so all its contents belong to this job.
         """
@@ -392,7 +392,7 @@ class Draft:
                 os.rmdir(self.folder.path)
 
     def clear(self) -> None:
-        """Delete the files that only an unfinished folder needs."""
+        """Delete the files that are needed only until the folder is published."""
         self.folder.delete_folder(_DRAFT)
 
 
@@ -404,7 +404,7 @@ def find_published(
     *,
     defaults: configs.Defaults | None = None,
 ) -> Manifest | None:
-    """Return the manifest of a folder that this same job published, or None.
+    """Return the manifest of a folder that the same job published before, or None.
 
     The arguments are those of ``Draft.begin``.
 

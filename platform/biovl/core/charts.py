@@ -78,7 +78,7 @@ def png(drawn: Figure) -> bytes:
 
 
 def draw_empty(axes: Axes, text: str) -> None:
-    """Write on empty axes that there is no data."""
+    """Write a text in the middle of empty axes, for a plot without data."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=axes.transAxes)
 
@@ -86,12 +86,12 @@ def draw_empty(axes: Axes, text: str) -> None:
 def bars(
     axes: Axes, rows: list[tuple[str, int, str]], *, what: str, at_most: int = 20, wrap: int = 46
 ) -> None:
-    """Draw a horizontal bar chart, first row on top; rows after the first ones share one bar.
+    """Draw a horizontal bar chart, first row on top; rows beyond ``at_most`` share one bar.
 
     Args:
         axes: Axes to draw on.
         rows: Name, count and colour.
-        what: What is counted, for the axis label and the last bar.
+        what: Name of the counted objects, for the axis label and the last bar.
         at_most: Maximum number of bars.
         wrap: Maximum characters per line of a name; longer names take two lines.
     """
@@ -125,6 +125,6 @@ def two_lines(text: str, width: int) -> str:
 
 
 def thousands(axis: Axis) -> None:
-    """Write counts with separators, and ticks at whole numbers only."""
+    """Format an axis of counts: thousands separators, and ticks at whole numbers only."""
     axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

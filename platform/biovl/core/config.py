@@ -23,8 +23,7 @@ from biovl.core.filesystems import open_location
 Config = TypeVar("Config")
 
 Recipe = Callable[[], Config]
-"""Function that returns a named configuration. Settings that only the user knows are
-``REQUIRED``."""
+"""Function that returns a named configuration. Settings that the user must set are ``REQUIRED``."""
 
 
 class _Required:
@@ -92,7 +91,7 @@ def override(config: Config, changes: Mapping[str, Any], *, name: str | None = N
 
 
 def given(config: Any) -> dict[str, Any]:
-    """Return the settings that a recipe sets, JSON-serialisable; no defaults and required ones.
+    """Return the settings that a recipe sets, JSON-serialisable; no defaults, no required ones.
 
     With these as a base, changing one entry of a mapping keeps the recipe's other entries.
     """
@@ -135,7 +134,7 @@ def defaults(cls: type, *within: str) -> dict[tuple[str, ...], Any]:
 def with_defaults(
     old: Mapping[str, Any], new: Mapping[str, Any], defaults: Defaults
 ) -> dict[str, Any]:
-    """Return an earlier version's plain configuration, completed with defaults of new settings.
+    """Return an earlier version's plain configuration, with defaults for settings it lacks.
 
     Args:
         old: Plain values.
@@ -155,7 +154,7 @@ def with_defaults(
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean NAME?" for the most similar known name, or an empty string."""
+    """Return "did you mean NAME?" for the most similar known name; empty if none is similar."""
     names = sorted(known)
     last = name.rpartition(".")[2]
     # Prefer the full name of a setting that is known in another section, else the most similar
@@ -322,10 +321,10 @@ def change_of(text: str) -> tuple[str, Any]:
 
 
 def value_of(name: str, text: str) -> Any:
-    """Return the value of a setting as it is typed: JSON where it looks like JSON, else text.
+    """Return the value of a setting from its text: parsed as JSON if it looks like JSON, else text.
 
     Raises:
-        ConfigError: If it looks like JSON and is none; refers to it by ``name``.
+        ConfigError: If it looks like JSON but is invalid; the message has ``name``.
     """
     # Numbers stay text: validation parses them where a number is expected, and a folder called
     # 2024_01 or 1e3 keeps its name.
@@ -402,7 +401,7 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
 
 
 def together(*values: Any) -> list[Any]:
-    """Return the items of several changes to a list, each one item or a list of them."""
+    """Return the items of several changes to a list as one list; each is one item or a list."""
     return [
         item for value in values for item in (value if isinstance(value, list | tuple) else [value])
     ]
@@ -485,7 +484,7 @@ def _manual(cls: type, recipes: Mapping[str, Recipe[Any]]) -> str:
 
 
 def recipes_manual(recipes: Mapping[str, Callable[[], Any]]) -> list[str]:
-    """Return a line per recipe: its name and the first line of its docstring."""
+    """Return help texts of recipes: a line with name and first line of the docstring of each."""
     lines = [
         f"  {name:<12} {(inspect.getdoc(recipe) or '').splitlines()[0]}"
         for name, recipe in sorted(recipes.items())
@@ -494,7 +493,7 @@ def recipes_manual(recipes: Mapping[str, Callable[[], Any]]) -> list[str]:
 
 
 def settings_manual(cls: type, prefix: str = "") -> list[str]:
-    """Return a line per setting: its name, default and the docstring below the field."""
+    """Return help texts of settings: a line with name, default and docstring of each."""
     about = _field_docstrings(cls)
     lines = []
     for item in dataclasses.fields(cls):

@@ -2,7 +2,7 @@
 
 
 class BiovlError(Exception):
-    """A request that cannot be met. Messages state what was found, expected and what to do."""
+    """A request that cannot be met. The message has the cause, what was expected, and a remedy."""
 
 
 class ConfigError(BiovlError):

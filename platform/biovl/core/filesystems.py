@@ -70,10 +70,11 @@ _OF_ONE_OBJECT = "INVALID_OBJECT_STATE|NO_SUCH_KEY|RESOURCE_NOT_FOUND"
 
 
 def storage_problem(error: OSError, where: str) -> StorageError | None:
-    """Return why a disk or bucket fails, or None if the error concerns a single file.
+    """Return the error of a disk or bucket, or None if the error concerns a single file.
 
     Args:
-        error: Of a local file system, or of Arrow's S3 file system, which retries for six seconds.
+        error: Error of a local file system, or of Arrow's S3 file system, which retries for six
+            seconds.
         where: The location that was accessed, without credentials.
 
     Source:
@@ -116,11 +117,11 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
             else ``AWS_ENDPOINT_URL``) or from the URI, as in
             ``s3://bucket/prefix?endpoint_override=localhost:9000&scheme=http``. Requests to
             ``s3://anonymous@bucket/prefix`` are not signed: for public buckets. Without a region
-            in either place, a request to AWS asks for the bucket's.
+            in either place, the bucket's region is requested from AWS.
 
     Raises:
-        ArtifactError: If the location is of no kind we know.
-        StorageError: If the bucket must be asked for its region, and does not answer.
+        ArtifactError: If the location is of an unsupported kind.
+        StorageError: If the bucket's region must be requested, and the request fails.
 
     Source:
         arrow.apache.org/docs/cpp/api/filesystem.html, ``S3Options``; the two variables and the
@@ -148,7 +149,7 @@ def open_location(uri: str) -> tuple[pafs.FileSystem, str]:
 
 
 def without_credentials(uri: str) -> str:
-    """Return a location without credentials, as it may be logged."""
+    """Return a location without credentials, for messages and logs."""
     return re.sub(r"://[^/@]*@", "://", uri).partition("?")[0]
 
 
@@ -174,7 +175,7 @@ def _comparable(uri: str) -> tuple[str, str]:
 
 
 def display_path(filesystem: pafs.FileSystem, path: str) -> str:
-    """Return a path as people write it, without credentials."""
+    """Return a path for messages, without credentials: a local path or a URI."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return path
     return f"{filesystem.type_name}://{path}"
@@ -188,7 +189,7 @@ class Listing:
     """Name -> size in bytes, sorted."""
     folders: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    """Entries that are not read, and why; links to folders end in a slash."""
+    """Entries that are not read, with the reason; links to folders end in a slash."""
 
 
 class Tree:
@@ -214,7 +215,7 @@ class Tree:
         return display_path(self.filesystem, path)
 
     def path_of(self, uri: str) -> str:
-        """Return the path that ``uri`` was created from, without a trailing slash."""
+        """Return the path from which ``uri`` was made, without a trailing slash."""
         return uri.removeprefix(self._prefix).rstrip("/")
 
     def has(self, path: str, kind: pafs.FileType) -> bool:
@@ -278,7 +279,7 @@ class Tree:
         return Listing(dict(sorted(files.items())), [], dict(sorted(refused.items())))
 
     def refusal(self, path: str) -> str | None:
-        """Return why an entry listed at a path is not read, or None if it may be read."""
+        """Return the reason why an entry of a listing is not read, or None if it may be read."""
         if path == self.path or not self.is_local:
             return None
         is_folder = os.path.isdir(path) and (not os.path.islink(path) or self._is_gathered(path))
@@ -307,7 +308,7 @@ class Tree:
         return data
 
     def is_inside(self, path: str) -> bool:
-        """Return whether a path stays inside the location after links are resolved."""
+        """Return whether a path is inside the location after links are resolved."""
         if not self.is_local:
             return True
         return os.path.realpath(path).startswith(os.path.join(self._root, ""))
@@ -345,7 +346,7 @@ class Tree:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a path is one of those that systems leave behind, such as ``.DS_Store``."""
+    """Return whether a path is hidden or created by an operating system, such as ``.DS_Store``."""
     return any(part.startswith((".", "__MACOSX")) for part in path.split("/"))
 
 

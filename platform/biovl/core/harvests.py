@@ -16,7 +16,7 @@ from biovl.core.artifacts import Folder, Manifest, fingerprint, read_manifest
 
 KINDS = ("figures", "panels")
 PARTS = "figures/"
-"""Folder of the parts of figures, or of panels."""
+"""Name of the folder with the parts of figures, or of panels."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Harvest:
 
     @property
     def parts(self) -> list[str]:
-        """Paths of its parts, relative to the folder."""
+        """Paths of the parts, relative to the folder."""
         return sorted(name for name in self.manifest.files if name.startswith(PARTS))
 
     @property
     def same_articles(self) -> set[str]:
-        """Fingerprints of its own folder and of the figures that it was split from."""
+        """Fingerprints of this harvest, and of the figures that it was split from."""
         return {self.fingerprint} | {
             item.fingerprint for item in self.manifest.inputs if item.name == "figures"
         }
@@ -57,12 +57,12 @@ class HarvestPart:
 
     @property
     def name(self) -> str:
-        """File name, as in folders of columns."""
+        """File name of the part, which folders of columns share."""
         return self.path.removeprefix(PARTS)
 
 
 def open_harvests(uris: Sequence[str]) -> list[Harvest]:
-    """Return harvests in the given order.
+    """Open published folders of figures or panels, in the given order.
 
     Raises:
         ArtifactError: If one is not published, or is neither figures nor panels.
@@ -71,7 +71,7 @@ def open_harvests(uris: Sequence[str]) -> list[Harvest]:
 
 
 class Tombstones:
-    """Tombstones of later harvests, looked up by ``source_uri``."""
+    """Tombstones of later harvests, by ``source_uri``."""
 
     def __init__(self, later: Sequence[str]) -> None:
         """Read the tombstones of harvests, in order; a harvest without any invalidates nothing."""

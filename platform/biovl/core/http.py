@@ -41,7 +41,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL is on the loopback interface."""
+    """Return whether the host of a URL is on the loopback interface: this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

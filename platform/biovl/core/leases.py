@@ -1,6 +1,6 @@
 """One driver per folder in progress: a lease in its draft, refreshed while the driver works.
 
-    out/.draft/lease.json    who makes the folder, and when the lease was last refreshed
+    out/.draft/lease.json    the driver that writes the folder, and time of its last refresh
 
 Local disks, shared file systems and buckets have no lock in common, so this is not one: if two
 drivers start within the same half second, the owner named in the file afterwards wins.
@@ -75,7 +75,7 @@ class _Owner:
 
 
 class Lease:
-    """A lease held by a driver; see ``acquire_lease``."""
+    """A lease that a driver holds on a folder; see ``acquire_lease``."""
 
     def __init__(self, uri: str, owner: _Owner, refresh_s: float) -> None:
         self._uri, self._owner, self._refresh_s = uri, owner, refresh_s
@@ -88,7 +88,7 @@ class Lease:
         """Verify that no other process has taken over, as can happen after this one was suspended.
 
         Raises:
-            ArtifactError: If another owner holds the lease; names the owner.
+            ArtifactError: If another process holds the lease; the message names it.
         """
         if self._taken_by is not None:
             raise ArtifactError(
@@ -140,7 +140,7 @@ def acquire_lease(
     stale_s: float = STALE_S,
     settle_s: float = SETTLE_S,
 ) -> Iterator[Lease]:
-    """Keep other drivers from making a folder during the block; enter it before ``Draft.begin``.
+    """Prevent other drivers from writing a folder during the block; use it before ``Draft.begin``.
 
     An abandoned lease is taken over: at once if its owner ran on this machine and has ended,
     otherwise after ``stale_s`` seconds without a refresh.
@@ -152,7 +152,7 @@ def acquire_lease(
         settle_s: Seconds between writing a lease and verifying it.
 
     Raises:
-        ArtifactError: If another driver holds the lease; names it and since when.
+        ArtifactError: If another driver holds the lease; the message names it and the time.
     """
     draft, owner = Draft(uri), _Owner.me()
     found = _read(draft)

@@ -24,7 +24,7 @@ value are covered by ``HEADROOM``."""
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    """Limits of a service for all workers together."""
+    """Rate and concurrency limits of a service, for all workers together."""
 
     requests_per_s: float
     concurrent: int
@@ -36,7 +36,7 @@ class RequestLimits:
 
 
 class Limiter(Protocol):
-    """A queue in which requests wait for their turn."""
+    """A queue in which requests wait for permission to be sent."""
 
     def request(self) -> AbstractContextManager[Callable[[], None]]:
         """Wait until one more request may be sent; it counts as open until the block ends.
@@ -47,7 +47,7 @@ class Limiter(Protocol):
 
 
 class LocalLimiter:
-    """Limits the requests of a single process."""
+    """Limiter of the requests of a single process."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._free = threading.BoundedSemaphore(limits.concurrent)
@@ -55,7 +55,7 @@ class LocalLimiter:
 
     @contextlib.contextmanager
     def request(self) -> Iterator[Callable[[], None]]:
-        """Wait for a turn."""
+        """Wait until one more request may be sent; see ``Limiter``."""
         with self._free:
             is_late = True
             while is_late:

@@ -59,7 +59,7 @@ class PartWriter:
         self.files: dict[str, dict[str, int]] = {}
 
     def add(self, row: Any) -> None:
-        """Add a row."""
+        """Add a row; a full part is written."""
         self._rows.append(row)
         self._held_bytes += _weight(row)
         if self._held_bytes >= min(_ROW_GROUP_BYTES, self._part_bytes):

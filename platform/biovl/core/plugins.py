@@ -20,10 +20,10 @@ from biovl.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plug-in's name and settings. Workers receive this description and build the object there.
+    """Name and settings of a plug-in.
 
-    Written flat in a configuration: ``{"name": "packages", "path": "…"}``, or as a call:
-    ``packages(path=…)``.
+    Workers receive this description and build the object there. In a configuration it is a flat
+    mapping, ``{"name": "packages", "path": "…"}``, or a call, ``packages(path=…)``.
     """
 
     name: str
@@ -78,7 +78,7 @@ def names(kind: str) -> list[str]:
 
 
 def make(kind: str, plugin: Plugin) -> Any:
-    """Build the object that a description defines.
+    """Build the object that a plug-in's name and settings describe.
 
     Raises:
         ConfigError: If there is no such plug-in or its settings are invalid.
@@ -88,7 +88,7 @@ def make(kind: str, plugin: Plugin) -> Any:
 
 
 def resolve(kind: str, plugin: Plugin) -> tuple[ModuleType, Any]:
-    """Return the module of a plug-in and its settings, a valid ``Config`` of it.
+    """Return the module of a plug-in, and its validated settings, an instance of its ``Config``.
 
     Raises:
         ConfigError: If there is no such plug-in or its settings are invalid.

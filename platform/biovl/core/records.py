@@ -22,7 +22,7 @@ LicenseGroup = Literal["commercial", "noncommercial", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of a text."""
+    """A range of a text, in code points; ``end`` is exclusive."""
 
     start: int
     end: int
@@ -65,13 +65,13 @@ class Figure:
     kind: str
     """Kind of figure: figure, supplement, author-response, graphical-abstract, scheme, video …"""
     parent_figure_id: str | None
-    """The figure that this one supplements."""
+    """Id of the figure that this one supplements; None if it is not a supplement."""
     figure_label: str | None
     caption: str
     caption_bold: list[Span]
-    """Bold ranges: the best cue for panel labels."""
+    """Bold ranges of the caption: the best cue for panel labels."""
     caption_superscripts: list[Span]
-    """``10<sup>6</sup>`` is stored as published, ``106``; the span marks the superscript."""
+    """Superscript ranges of the caption: ``10<sup>6</sup>`` is stored as published, ``106``."""
     mentions: list[Mention]
     alt_text: str | None
     credit: str | None
@@ -86,7 +86,7 @@ class Figure:
     image_format: str | None
     """Detected from the content: jpeg, png, gif, tiff, webp, bmp, svg, eps, pdf, video …"""
     image_mode: str | None
-    """Pillow's mode of the decoded file: RGB, L, CMYK, I;16, P …"""
+    """Pillow's mode of the decoded image: RGB, L, CMYK, I;16, P …"""
     size_bytes: int | None
     width_px: int | None
     height_px: int | None
@@ -128,20 +128,20 @@ class PanelMention(Mention):
     """A sentence that cites the panel; for a figure that is not split, a paragraph."""
 
     figure_level: bool
-    """Whether it refers to the figure as a whole and not to this panel."""
+    """Whether it cites the figure as a whole and not this panel."""
     statement: str | None
-    """The part of the sentence about this panel, if that is not the whole sentence."""
+    """The part of the sentence about this panel; None if that is the whole sentence."""
     linked: bool
-    """Whether the publisher linked it; otherwise it was recognized by its wording."""
+    """Whether the publisher linked the reference; otherwise it was recognized by its wording."""
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """Provenance of a panel's columns."""
+    """How a panel's label, box, caption and image were determined."""
 
     label: str
-    """Rule that matched the printed label to the caption: exact, in either case, looks alike; or
-    order or place of the panels; none."""
+    """Rule that matched the printed label to the caption: ``exact``, in either case, looks alike;
+    or order or place of the panels; none."""
     box: str
     """Basis of the box: labels, layout, or whole for a figure that is not split."""
     caption: str
@@ -155,16 +155,16 @@ class Panel(Figure):
     """One panel of a figure, or a figure that is not split.
 
     The columns of ``Figure`` describe the panel, with two exceptions: ``parent_figure_id`` is the
-    figure that it was cropped from, or is; ``caption`` is the caption text about this panel: the
-    preamble, its own part and the trailing text.
+    figure that it was cropped from, or itself; ``caption`` is the caption text about this panel:
+    the preamble, its own part and the trailing text.
     """
 
     # A list type is invariant; rows are never modified.
     mentions: list[PanelMention]  # type: ignore[assignment]
     supplements_figure_id: str | None
-    """The figure that the parent supplements: ``parent_figure_id`` in ``figures/``."""
+    """Id of the figure that the parent supplements: ``parent_figure_id`` in ``figures/``."""
     panel_label: str | None
-    """Label as in the caption; None if there is none."""
+    """Panel label as in the caption; None if there is none."""
     box_px: PixelBox | None
     """Box in the published image as displayed; None for a figure that is not split."""
     label_box_px: PixelBox | None
@@ -216,7 +216,7 @@ class Article:
     abbreviations: str | None = None
     """The article's list of abbreviations, ``MRI: magnetic resonance imaging`` per line."""
     figure_count: int
-    """Rows of this article in ``figures/``."""
+    """Number of the article's rows in ``figures/``."""
     source_uri: str
     xml_sha256: str | None
     mesh_terms: list[str] | None = None

@@ -35,7 +35,7 @@ class PairLocation:
     """Byte range of a pair in its shard."""
 
     offset: int
-    """First byte of its first header."""
+    """Offset of the pair's first tar header, in bytes."""
 
     size: int
     """Size in bytes up to the end of the padding of its last file; a multiple of 512."""
@@ -52,7 +52,7 @@ class StoredPair:
 
 
 class ShardWriter:
-    """Writes pairs to a stream. Does not close the stream."""
+    """Writer of pairs to a stream, which is not closed."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -82,10 +82,10 @@ class ShardWriter:
         return PairLocation(start, self._offset - start)
 
     def copy(self, stored: bytes) -> PairLocation:
-        """Write a pair copied from another shard, and return its byte range in this one.
+        """Write the bytes of a pair of another shard, and return its byte range in this one.
 
         Args:
-            stored: The bytes of its range there.
+            stored: The pair's byte range in the other shard.
         """
         if len(stored) % _BLOCK:
             raise ValueError(f"a stored pair is a multiple of {_BLOCK} bytes, not {len(stored)}")
@@ -159,7 +159,7 @@ def _runs(
 
 
 def parse_pair(data: bytes, where: str) -> dict[str, bytes]:
-    """Return the files by extension of the one pair that fills its byte range.
+    """Return the files of a pair by extension, from the bytes of its range.
 
     Args:
         data: The bytes of the range.

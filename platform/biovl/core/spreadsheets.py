@@ -90,7 +90,7 @@ def rows(
 
 
 def delimiter_of(header: str, default: str, needed: Collection[str]) -> str:
-    """Return the delimiter of a header line.
+    """Return the delimiter of a table from its header line.
 
     Args:
         header: The first line of a table.

@@ -43,12 +43,11 @@ class Table:
     parts: tuple[TablePart, ...]
     """Parts of the table, sorted by name."""
     fingerprint: str
-    """Identifies the content: additional columns must come from a table with the same fingerprint.
-    """
+    """Hash of the content; folders of additional columns must have been computed for this hash."""
     names: tuple[str, ...]
     """Column names."""
     id_column: str | None
-    """Column that identifies a row uniquely, if there is one."""
+    """Column with a unique id of each row; None if there is none."""
 
     @property
     def rows(self) -> int:
@@ -93,7 +92,7 @@ def open_table(uri: str) -> Table:
 
 
 def columns_of(table: Table, name: str) -> str:
-    """Return the default folder of the columns with a given name."""
+    """Return the default folder of additional columns with a given name."""
     return f"{table.uri.rstrip('/')}/{COLUMNS}/{name}"
 
 

@@ -8,7 +8,8 @@ class WorkerConfig:
     """Resources of a task or actor. They affect speed, not results."""
 
     cpus: int = 1
-    """CPU cores per worker: the threads of its model and, where it decodes images, of decoding."""
+    """CPU cores per worker: the threads of its model and, of image decoding, if it decodes
+    images."""
 
     gpus: float = 0
     """GPUs per worker; 0 computes on the CPU, and with 0.25 four workers share a GPU."""

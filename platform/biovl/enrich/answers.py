@@ -1,7 +1,7 @@
 """Responses of NCBI's E-utilities to records, keyed by the ids that they contain.
 
-A response with status 200 may be an error, a web page, truncated, or about other ids than those
-requested: invalid ones raise NotAnAnswer, and the caller must check for missing ids.
+A response with status 200 may be an error, an HTML page, truncated, or about other ids than those
+requested. Invalid responses raise NotAnAnswer, and the caller must check for missing ids.
 """
 
 import codecs
@@ -27,7 +27,7 @@ class NotAnAnswer(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Qualifier:
-    """A subheading: ``diagnostic imaging`` of ``Lung Neoplasms``."""
+    """A subheading of a MeSH heading: ``diagnostic imaging`` of ``Lung Neoplasms``."""
 
     qualifier: str
     ui: str
@@ -48,7 +48,7 @@ class MeshTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PubmedRecord:
-    """PubMed's record of an article."""
+    """Record of an article in PubMed."""
 
     pmid: int
     status: str
@@ -57,9 +57,9 @@ class PubmedRecord:
     pmcid: str | None = None
     mesh_terms: list[MeshTerm] = field(default_factory=list)
     published: str | None = None
-    """ISO 8601 at the published precision."""
+    """Publication date, ISO 8601 at the published precision."""
     published_from: str | None = None
-    """Its XML element: ArticleDate, PubDate, MedlineDate …"""
+    """XML element of the publication date: ArticleDate, PubDate, MedlineDate …"""
     publication_types: list[str] = field(default_factory=list)
     keywords: list[str] = field(default_factory=list)
     retracted: bool = False

@@ -1,4 +1,4 @@
-"""PMIDs to rows: requested in batches, and in halves if a batch fails or is incomplete.
+"""Requests for PubMed data by PMID: in batches, and in halves if a batch fails or is incomplete.
 
 Every response is cached when it arrives, so that an interrupted run repeats no request.
 """
@@ -34,7 +34,7 @@ Ask = Callable[[list[int], Counter[str], int | None], tuple[list[Row], list[int]
 
 
 class Asker:
-    """Client of one service. Thread-safe."""
+    """Requests records and citations of PMIDs from the E-utilities. Thread-safe."""
 
     def __init__(self, client: EntrezClient, *, clock: Callable[[], float] = time.time) -> None:
         """Prepare requests.
@@ -48,7 +48,7 @@ class Asker:
         self._failures = 0
 
     def records(self, pmids: Sequence[int], cache: RecordCache) -> None:
-        """Resolve the records of at most 200 PMIDs.
+        """Request the records of at most 200 PMIDs, and cache them.
 
         Raises:
             ServiceError: If the service is unreachable, or no longer responds.
@@ -56,7 +56,7 @@ class Asker:
         self._settle(pmids, self._ask_records, cache)
 
     def citations(self, pmids: Sequence[int], cache: RecordCache) -> None:
-        """Resolve the citations of at most 200 PMIDs.
+        """Request the citing articles of at most 200 PMIDs, and cache them.
 
         Raises:
             ServiceError: If the service is unreachable, or no longer responds.

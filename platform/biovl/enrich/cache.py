@@ -64,17 +64,17 @@ class RowIndex:
     answered_N: np.ndarray
     """PMID of the returned record: another one if articles were merged, 0 if there is none."""
     files_N: np.ndarray
-    """Indices into ``names``."""
+    """Index in ``names`` of the file with each PMID."""
     names: Sequence[str]
     troubles: Sequence[Mapping[str, int]]
     """Failed attempts before each file's response, by reason."""
 
     def missing(self, pmids: np.ndarray) -> np.ndarray:
-        """Return the PMIDs that no file has, without duplicates, in their order."""
+        """Return the PMIDs that are not in the index, without duplicates, in their order."""
         return first_of_each(pmids[~np.isin(pmids, self.pmids_N)])
 
     def file_of(self, pmid: int) -> str:
-        """Return the name of the file that has a PMID."""
+        """Return the name of the file with the row of a PMID."""
         place = int(np.searchsorted(self.pmids_N, pmid))
         return self.names[int(self.files_N[place])]
 
@@ -96,7 +96,7 @@ def first_of_each(pmids: np.ndarray) -> np.ndarray:
 
 
 class RecordCache:
-    """Responses of one kind in a folder, local or ``s3://``."""
+    """Cached responses of one kind in a folder, local or ``s3://``."""
 
     def __init__(self, folder: Folder, prefix: str, schema: pa.Schema) -> None:
         """Prepare a cache; nothing is written yet.

@@ -33,15 +33,15 @@ _TOO_MANY, _NOT_REACHED = "too many requests", "not reached"
 
 
 class Unanswered(BiovlError):
-    """A request failed in all attempts, while the service may answer others."""
+    """All attempts of a request failed; the service may still answer others."""
 
 
 class ServiceError(BiovlError):
-    """The service is unreachable or rejects everything; earlier responses are cached."""
+    """The service is unreachable or rejects all requests; earlier responses are cached."""
 
 
 class EntrezClient:
-    """One rate limit and a few connections, thread-safe; close it when done."""
+    """HTTP client of the E-utilities with one rate limit. Thread-safe; close it after use."""
 
     def __init__(
         self, service: EntrezSettings, *, sleep: Callable[[float], None] = time.sleep

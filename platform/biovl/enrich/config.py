@@ -17,9 +17,9 @@ class EntrezSettings:
     """The E-utilities. These settings do not change the result, so no manifest contains them."""
 
     url: str = NCBI
-    """URL up to ``/efetch.fcgi``."""
+    """Base URL of the E-utilities, without ``/efetch.fcgi``."""
     tool: str = "biovl"
-    """Program name that NCBI requires with every request, without spaces."""
+    """Name of the program, which NCBI requires with every request; no spaces."""
     email: str = ""
     """Contact address that NCBI writes to before it blocks a client; empty: the environment
     variable ``NCBI_EMAIL``."""
@@ -32,8 +32,8 @@ class EntrezSettings:
     connections: int = 4
     """Maximum concurrent requests; a response takes seconds."""
     tries: int = 6
-    """Attempts per request. After the last one its ids are requested separately, or the job
-    stops."""
+    """Attempts per request. After the last one, the ids of a failed request are requested
+    separately, or the job stops."""
     backoff_s: float = 1.0
     """Maximum wait before the second attempt, in seconds; doubles with each attempt, up to 30."""
     timeout_s: float = 120.0
@@ -68,7 +68,7 @@ class EntrezSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EnrichConfig:
-    """Which articles to enrich, and with which data of PubMed."""
+    """Settings of the job: the articles, and the PubMed data to request."""
 
     articles: str
     """A harvest, local or ``s3://``: the folder that contains ``articles/``."""

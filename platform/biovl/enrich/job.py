@@ -1,4 +1,4 @@
-"""PubMed's data about articles: request and join.
+"""Columns with PubMed's data about articles: requests and join.
 
 1. records    200 PMIDs per request: MeSH terms, dates, types, keywords
 2. citations  200 per request: the citing articles

@@ -40,12 +40,12 @@ _CITATION_COLUMNS = pa.schema(
 
 
 def schema(*, citations: bool) -> pa.Schema:
-    """Return the schema of the result, with or without citations."""
+    """Return the schema of the published columns, with or without citations."""
     return pa.unify_schemas([_RECORD_COLUMNS, *([_CITATION_COLUMNS] if citations else [])])
 
 
 def pmid_of(text: str | None) -> int:
-    """Return the number in an article's PMID, 0 if it has none."""
+    """Return an article's PMID as a number, 0 if it has none."""
     match = _PMID.fullmatch(text or "")
     return int(match[1]) if match else 0
 
@@ -56,7 +56,7 @@ def pmids_of(articles: pa.Table) -> np.ndarray:
 
 
 class PubMedAnswers:
-    """Cached responses about PMIDs: records, and citing articles."""
+    """Cached responses for PMIDs: records and citing articles."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class PubMedAnswers:
         self._records, self._citations = records, citations
 
     def join(self, articles: pa.Table) -> tuple[pa.Table, Counter[str]]:
-        """Return the columns of articles, row for row, and counts of their values.
+        """Return the PubMed columns of articles, row for row, and counts of their values.
 
         Args:
-            articles: ``ARTICLE_COLUMNS``.
+            articles: Rows with ``ARTICLE_COLUMNS``.
         """
         rows = [self._row(article) for article in articles.to_pylist()]
         table = pa.Table.from_pylist(rows, schema(citations=self._citations is not None))

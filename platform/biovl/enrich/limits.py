@@ -11,7 +11,7 @@ is delayed on its way."""
 
 
 class RateLimiter:
-    """Grants turns at even intervals, never more than the limit in any second."""
+    """Rate limiter that grants requests at even intervals, never above the limit in any second."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class RateLimiter:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[Callable[[], None]]:
-        """Enter the block when a request may be sent.
+        """Wait until a request may be sent; the block sends it.
 
         Yields:
             A callback to call once the request was sent: connecting may take long, and on a busy

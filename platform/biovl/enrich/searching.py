@@ -1,4 +1,4 @@
-"""Searches: all ids that match a query, however many there are."""
+"""Queries of the E-utilities: all ids that match, regardless of their number."""
 
 from datetime import date, timedelta
 
@@ -22,7 +22,7 @@ def esearch(client: EntrezClient, db: str, term: str, *, limit: int | None = Non
     Args:
         client: Sends requests.
         db: ``pubmed``, ``pmc`` …; ids of PMC are the digits of PMCIDs.
-        term: As in the search field of the website.
+        term: Query, as in the search field of the website.
         limit: Maximum number of ids; the first ones in the order of the service. None: all.
 
     Raises:

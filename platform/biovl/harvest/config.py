@@ -8,7 +8,7 @@ from biovl.core.plugins import Plugin
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestConfig:
-    """Where articles are read from, and where their figures are published."""
+    """Settings of harvest: the source of the articles, and the folder to publish."""
 
     source: Plugin
     """The source of packages: ``source.name`` is a plug-in in ``biovl/harvest/sources``

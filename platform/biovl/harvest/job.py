@@ -51,7 +51,7 @@ def harvest(config: HarvestConfig, *, progress: TextIO = sys.stderr) -> Manifest
     Raises:
         SourceError: If the source as a whole cannot be read, or is a folder that biovl published.
         NothingUsable: If no figure is usable; reports the reasons and the first such figure.
-        ArtifactError: If ``out`` holds something else, is inside the source or is being made by
+        ArtifactError: If ``out`` holds something else, is inside the source or is being written by
             another process.
         StorageError: If a disk or bucket fails; the same command resumes the job.
     """
@@ -145,10 +145,10 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
 
 
 def check_figures(config: HarvestConfig, manifest: Manifest) -> None:
-    """Reject a harvest without a usable figure.
+    """Reject a harvest without usable figures.
 
     Raises:
-        NothingUsable: If there is none.
+        NothingUsable: If no figure is usable.
     """
     articles, figures = manifest.counts["articles"], manifest.counts["figures"]
     if figures["usable"] or config.may_be_empty:
@@ -184,7 +184,7 @@ def _first_defect(out: str, files: Iterable[str]) -> str:
 
 
 def manifest_of(job: Job, draft: Draft, units: int, warnings: Sequence[str] = ()) -> Manifest:
-    """Return the manifest of so many units, from their receipts."""
+    """Return the manifest of the first ``units`` units, from their receipts."""
     receipts: list[dict[str, Any]] = [
         draft.read_note(f"units/{number:06d}") or {} for number in range(units)
     ]
@@ -230,12 +230,12 @@ def read_units(
 
 
 def job_of(config: HarvestConfig, inputs: Sequence[Input] = ()) -> Job:
-    """Return the job of a configuration."""
+    """Return the parameters of the job for a configuration: kind, output folder and inputs."""
     return Job.of(config, KIND, inputs, output_format=FORMAT, without=["may_be_empty"])
 
 
 def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:
-    """Return the addresses of each unit of a configuration, in source order."""
+    """Return the addresses of the packages of each unit, in source order."""
     source: Source = plugins.make("harvest.sources", config.source)
     addresses = [{"uri": a.uri, "name": a.name} for a in source.addresses()]
     if not addresses:

@@ -50,7 +50,7 @@ def check(config: HarvestConfig) -> None:
 
     Raises:
         ConfigError: If the settings of the source are invalid.
-        ArtifactError: If the earlier harvest of an incremental one does not fit.
+        ArtifactError: If the earlier harvest has other settings or another source.
     """
     _inputs(_settings(config.source))
 

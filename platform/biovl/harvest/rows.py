@@ -1,4 +1,4 @@
-"""A package to its rows in ``articles/`` and ``figures/``; always exactly one article row."""
+"""Rows of ``articles/`` and ``figures/`` from a package: figures, and exactly one article."""
 
 import hashlib
 import logging

@@ -15,19 +15,22 @@ class Box:
 
     @property
     def width(self) -> float:
+        """Width in pixels."""
         return self.x1 - self.x0
 
     @property
     def height(self) -> float:
+        """Height in pixels."""
         return self.y1 - self.y0
 
     @property
     def area(self) -> float:
-        """Square pixels; 0 if the end is not beyond the start."""
+        """Area in square pixels; 0 if an end is before its start."""
         return max(self.width, 0.0) * max(self.height, 0.0)
 
     @property
     def centre(self) -> tuple[float, float]:
+        """Centre as (x, y)."""
         return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
 
     def scaled(self, by: float) -> "Box":
@@ -35,6 +38,7 @@ class Box:
         return Box(self.x0 * by, self.y0 * by, self.x1 * by, self.y1 * by)
 
     def moved(self, x: float, y: float) -> "Box":
+        """Return the box shifted by ``x`` and ``y`` pixels."""
         return Box(self.x0 + x, self.y0 + y, self.x1 + x, self.y1 + y)
 
 
@@ -64,7 +68,7 @@ def enclosing(boxes: Sequence[Box]) -> Box:
 
 @dataclass(frozen=True, slots=True)
 class PanelFound:
-    """A detected panel of a figure."""
+    """A detected panel of a figure, with its label."""
 
     box: Box
     """Box in pixels of the figure, including the panel's label, axis titles and colour bars."""

@@ -134,7 +134,7 @@ _TURNS = {
 
 @dataclass(frozen=True)
 class Inspected:
-    """Properties of an image file from a single decode."""
+    """Properties of an image file, from a single decode."""
 
     format: str | None
     mode: str | None = None
@@ -149,7 +149,7 @@ class Inspected:
 
 @dataclass(frozen=True)
 class Decoded:
-    """An image, or the reason there is none."""
+    """Decoded pixels of an image, or its defect."""
 
     pixels: np.ndarray | None
     """RGB, uint8, shape [H, W, 3]."""

@@ -11,7 +11,7 @@ from biovl.images.decode import decode_rgb, image_format
 
 @dataclass(frozen=True)
 class Encoded:
-    """Image bytes for a shard, or the reason there are none."""
+    """Image bytes for a shard, or the defect of the image."""
 
     data: bytes
     suffix: str

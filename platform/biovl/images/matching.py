@@ -36,7 +36,7 @@ _FILLERS = frozenset({"panel", "panels", "row", "column", "image", "hand", "side
 
 @dataclass(frozen=True, slots=True)
 class MatchedPanel:
-    """A panel and the label of its part of the caption."""
+    """A panel with the label of its part of the caption."""
 
     panel: PanelFound
     label: str | None
@@ -51,7 +51,7 @@ class MatchedPanel:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The panels of a figure with the labels of its caption."""
+    """The panels of a figure with labels of its caption, and what could not be matched."""
 
     panels: tuple[MatchedPanel, ...]
     missing: tuple[str, ...]

@@ -19,7 +19,7 @@ would exhaust memory."""
 
 @dataclass(frozen=True)
 class CropBox:
-    """A part of an image, in pixels."""
+    """A rectangle of an image, in pixels."""
 
     left: int
     top: int

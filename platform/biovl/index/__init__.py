@@ -1,1 +1,1 @@
-"""The job ``index``, and search in its output: by vectors, words and filters."""
+"""The job ``index``, and search in an index by vectors, words and filters."""

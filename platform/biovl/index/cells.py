@@ -22,7 +22,7 @@ _COUNTED = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """The cells that contain matching rows."""
+    """Cells that contain rows of a selection. H cells."""
 
     cells_H: np.ndarray
     fits_H: np.ndarray
@@ -33,19 +33,19 @@ class Held:
 
 @dataclass(frozen=True, eq=False)
 class NearestCells:
-    """Cells with matching rows, by distance from a query."""
+    """Cells with matching rows, sorted by distance from a query. H cells."""
 
     cells_H: np.ndarray
     products_H: np.ndarray
     """Inner products of the query and the centroids, float32."""
     fits_H: np.ndarray
-    """Cumulative number of matching rows, int64."""
+    """Cumulative number of matching rows in the first cells, int64."""
     seen_H: np.ndarray
-    """Cumulative number of rows, int64."""
+    """Cumulative number of rows in the first cells, int64."""
 
 
 class Cells:
-    """The cells of an IVF index. Thread-safe."""
+    """Search in single cells of an IVF index. Thread-safe."""
 
     def __init__(self, index: Any) -> None:
         self._transforms: list[Any] = []
@@ -69,7 +69,7 @@ class Cells:
         self._held: WeakKeyDictionary[Selection, Held] = WeakKeyDictionary()
 
     def holding(self, selection: Selection) -> Held:
-        """Return the cells that contain rows of a selection; cached with the selection."""
+        """Return the cells that contain rows of a selection; the result is cached."""
         with self._lock:
             known = self._held.get(selection)
             if known is None:
@@ -77,7 +77,7 @@ class Cells:
         return known
 
     def nearest(self, query_D: np.ndarray, held: Held) -> NearestCells:
-        """Return these cells ordered by distance from a query, float32, shape [D]."""
+        """Return cells ordered by distance from a query, a float32 vector [D]."""
         # If only few cells contain matching rows, read only their centroids.
         few = len(held.cells_H) * 8 < len(self._centres_CD)
         query_1D = self._transformed(query_D[None])
@@ -102,7 +102,7 @@ class Cells:
         end: int,
         selection: Selection,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores and rows of the ``k`` nearest matching vectors in some of the cells.
+        """Return scores and rows of the ``k`` nearest matching vectors in a range of cells.
 
         Fewer are returned if the cells contain fewer.
         """

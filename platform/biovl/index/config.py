@@ -24,7 +24,7 @@ class IndexWorkers(WorkerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:
-    """Targets of Recall@10, relative to an exact search over all vectors, by modality of the query.
+    """Target and minimum recall@10, relative to an exact search, by modality of the query.
 
     Search parameters are chosen on half of the queries: the cheapest that reach the targets, or the
     best if none do. Recall is measured on the other half.
@@ -50,7 +50,7 @@ class Recall:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexConfig:
-    """What to index, and where to publish the index."""
+    """Settings of index: model, corpus, and properties of the index."""
 
     model: str
     """The model to embed with: a published folder, local or ``s3://``."""

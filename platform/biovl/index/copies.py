@@ -33,7 +33,7 @@ _verified: set[tuple[object, ...]] = set()
 
 
 def is_local(uri: str) -> bool:
-    """Return whether the files can be memory-mapped in place."""
+    """Return whether the location is a local folder, whose files can be memory-mapped."""
     return isinstance(Folder(uri).filesystem, pafs.LocalFileSystem)
 
 
@@ -49,7 +49,7 @@ def in_place(uri: str, manifest: Manifest) -> Path:
 
 
 def copied(uri: str, manifest: Manifest, print_: str, cache: Path) -> Path:
-    """Return a cache folder with the files of an index; copy them if necessary.
+    """Return the folder of the cache with the files of an index; copy them if necessary.
 
     An incomplete copy is replaced.
 
@@ -73,7 +73,7 @@ def copied(uri: str, manifest: Manifest, print_: str, cache: Path) -> Path:
 
 
 def discard(copy: Path) -> None:
-    """Delete a copy. Processes that have it open keep their data."""
+    """Delete a copy; processes that have memory-mapped its files keep their data."""
     gone = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=copy.parent))
     with contextlib.suppress(FileNotFoundError):
         # Renamed first, so that a partly deleted copy is never visible under its name.

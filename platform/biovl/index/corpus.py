@@ -12,7 +12,7 @@ from biovl.core.artifacts import MANIFEST, Folder, Input, fingerprint
 from biovl.core.errors import BiovlError
 
 NOTE = "corpus_from_index"
-"""Note of an index's manifest: the corpus, relative to the folder of the index."""
+"""Key in the notes of an index's manifest: the corpus, relative to the folder of the index."""
 
 
 def path_from_index(corpus: str, index: str) -> str | None:

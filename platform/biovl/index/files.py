@@ -55,7 +55,7 @@ def workplace(out: str) -> Iterator[Path]:
 
 
 def write_vectors(config: IndexConfig, place: Path, name: str, shape: tuple[int, int]) -> None:
-    """Write ``<name>.f16.npy``, float16, shape [N, D]."""
+    """Write the unit vectors as ``<name>.f16.npy``: float16, shape [N, D]."""
     about = {"descr": "<f2", "fortran_order": False, "shape": shape}
     with (place / f"{name}.f16.npy").open("wb") as stream:
         np.lib.format.write_array_header_1_0(stream, about)
@@ -73,7 +73,7 @@ def train(config: IndexConfig, place: Path, name: str, factory: str) -> bytes:
 
 
 def write_index(config: IndexConfig, place: Path, name: str, rows: int) -> None:
-    """Write ``<name>.faiss``: the merged parts. Holds all codes in memory once."""
+    """Write ``<name>.faiss`` from the encoded parts. Holds all codes in memory once."""
     folder = Draft(config.out).folder
     data = (folder.read(parts.filled(name, n)) for n in range(parts.part_count(config, rows)))
     index = vectors.merged(folder.read(parts.trained(name)), data)

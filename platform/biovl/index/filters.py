@@ -50,7 +50,7 @@ Storage = Literal["codes", "rows"]
 
 
 class FilterSource(Protocol):
-    """A ``MetadataTable``, or a ``pa.Table`` with ``metadata.SCHEMA``."""
+    """Source of the filterable columns: a ``MetadataTable``, or a ``pa.Table`` with its schema."""
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a column."""
@@ -59,7 +59,7 @@ class FilterSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The rows that match a filter."""
+    """The rows of an index that match a filter."""
 
     count: int
     bitmap: np.ndarray | None = None
@@ -81,12 +81,12 @@ class Selection:
 
     @functools.cached_property
     def rows_kept(self) -> np.ndarray | None:
-        """The matching rows, cached: eight bytes per row while the selection is in use."""
+        """Cached result of ``rows()``: eight bytes per row while the selection is in use."""
         return self.rows()
 
 
 class FilterTable:
-    """Filterable fields of all figures. Thread-safe."""
+    """Filters of an index: the filterable fields of all figures. Thread-safe."""
 
     def __init__(self, folder: Path, about: Mapping[str, Any], facets: Mapping[str, Any]) -> None:
         self.count: int = about["rows"]
@@ -135,7 +135,7 @@ class FilterTable:
             raise ArtifactError(f"{folder}: the filters cannot be read: {error}") from error
 
     def select(self, wanted: Filter) -> Selection:
-        """Return the rows that match a filter, as defined by ``Filter``."""
+        """Return the rows that match a filter."""
         # Values from other processes and from JSON may be lists.
         wanted = Filter(**{n: tuple(getattr(wanted, n)) for n in FIELDS}, year=wanted.year)
         if wanted == Filter():

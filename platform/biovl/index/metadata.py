@@ -29,7 +29,7 @@ BATCH = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedFigure:
-    """Metadata of a figure, with citation, terms of reuse, and the location of its bytes."""
+    """Metadata of a figure: citation, terms of reuse, and the location of its image."""
 
     figure_id: str
     article_id: str
@@ -63,7 +63,7 @@ class IndexedFigure:
     licence."""
     retracted: bool | None
     shard: str
-    """Path relative to the corpus."""
+    """Path of the shard relative to the corpus."""
     offset: int
     size: int
     thumbnail_offset: int | None
@@ -72,15 +72,15 @@ class IndexedFigure:
     redistributable: bool | None
     """Whether the image may be redistributed; None if unknown."""
     third_party: bool | None
-    """Whether a third party is credited, whom the article's licence does not bind. If so,
+    """Whether the figure credits a third party, so that the article's licence may not apply. If so,
     ``license`` is null."""
     stated_license: str | None
     """SPDX identifier of the published licence, whether or not it applies to this figure."""
     panel_type: str | None
-    """Label from the resolve job: single or multiple."""
+    """Panel type assigned by the resolve job: single or multiple."""
     panel_subtype: str | None
     license_code: str | None
-    """Licence of the article as stated by its source."""
+    """Licence code of the article in the metadata of its source."""
     derivatives_allowed: bool | None
 
 
@@ -176,7 +176,7 @@ def write_lookup(figure_ids: Iterable[str], folder: str | os.PathLike[str]) -> N
 
 
 class MetadataTable:
-    """Memory-mapped ``table.arrow`` and ``lookup/`` of an index folder."""
+    """Metadata of all figures, from the memory-mapped ``table.arrow`` and ``lookup/``."""
 
     def __init__(self, reader: Any, hashes_N: np.ndarray, rows_N: np.ndarray) -> None:
         self._reader = reader

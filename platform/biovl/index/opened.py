@@ -68,7 +68,7 @@ _FINE = re.compile(r"(RR\d+,)?(IVF[^,]*,)?(Flat|SQ8|SQfp16)|.*,(RFlat|Refine\(.*
 
 
 class Index:
-    """A published index. It is immutable, and therefore thread-safe."""
+    """A published index, open for search. Immutable, so it is thread-safe."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Index:
         return len(self._table)
 
     def vectors(self, over: Over) -> np.ndarray:
-        """Return all unit vectors, float16, memory-mapped.
+        """Return all unit vectors of images or captions, float16, memory-mapped.
 
         Shape [N, D]; [0, D] if there are none.
         """
@@ -206,7 +206,7 @@ class Index:
         )
 
     def recall(self, over: Over, kind: Kind) -> float | None:
-        """Return recall@10 as measured with the settings of the index; None if it was not."""
+        """Return the recall@10 in the manifest; None if it was not measured."""
         measured = self.manifest.notes["recall"].get(over, {}).get(kind)
         return None if measured is None else float(measured)
 
@@ -240,7 +240,7 @@ class Index:
         )
 
     def images_problem(self) -> str | None:
-        """Return why full images cannot be read; None if they can. Three figures are tried."""
+        """Return the reason why full images cannot be read; None if three test images can."""
         if not len(self):
             return None
         rows = sorted({0, len(self) // 2, len(self) - 1})
@@ -261,7 +261,7 @@ class Index:
 
         Args:
             figure_id: Id of the figure.
-            size: ``full`` reads the image, and nothing else, from its shard.
+            size: ``full`` reads the byte range of the image from its shard.
             corpus_uri: Location of the corpus; by default ``Index.corpus_uri``.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Query planning: search cells of the index, or compare with every matching vector.
+"""Query planning: search some cells of the index, or compare with every matching vector.
 
 Filters are applied during the search, never afterwards. Measured with 200,000 vectors and a filter
 that matches one figure in a thousand: filtering the thousand nearest finds 8 % of the results; here

@@ -31,20 +31,20 @@ earlier."""
 
 @dataclass(frozen=True)
 class Stretch:
-    """The concatenated rows of consecutive values; the rows of each value are sorted and unique."""
+    """Rows of consecutive values, concatenated; the rows of each value are sorted and unique."""
 
     first: int
-    """Position of the first value."""
+    """Position of the first value among the sorted values."""
     counts_W: np.ndarray
     """Number of rows per value, int64."""
     rows_M: np.ndarray
-    """uint32."""
+    """Row numbers, uint32."""
     times_M: np.ndarray
     """Number of occurrences of the value in each row, uint16."""
 
 
 class Runs:
-    """Runs in a temporary folder, which ``close`` deletes."""
+    """Sorted runs in a temporary folder; ``close`` deletes it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ class Runs:
         self._count += 1
 
     def joined(self) -> tuple[pa.Array, np.ndarray, Iterator[Stretch]]:
-        """Merge all runs.
+        """Merge all runs into inverted lists.
 
         Returns:
             The sorted values; the number of rows per value, int64, shape [V]; and the rows. Nothing
@@ -140,7 +140,7 @@ class Runs:
 
 
 def write_texts(texts: pa.Array, path: Path) -> None:
-    """Write strings for ``mapped_texts``."""
+    """Write strings to an Arrow file that ``mapped_texts`` reads."""
     batch = pa.record_batch([texts], names=["value"])
     with pa.ipc.new_file(str(path), batch.schema) as file:
         file.write_batch(batch)

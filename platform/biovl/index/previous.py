@@ -44,7 +44,10 @@ def reason_not_to_reuse(config: IndexConfig, model: str, manifest: Manifest) -> 
 
 
 class Previous:
-    """A published index to copy from. From a bucket, all files except thumbnails are downloaded."""
+    """A published index to copy unchanged pairs from.
+
+    From a bucket, all files except thumbnails are downloaded.
+    """
 
     def __init__(self, uri: str, over: tuple[str, ...]) -> None:
         self._folder = Folder(uri)
@@ -62,7 +65,7 @@ class Previous:
         self._thumbnails: Any = None
 
     def find(self, pair_id: str, content: bytes) -> tuple[int | None, bool]:
-        """Return the row of a pair if it was indexed, and whether its content is unchanged."""
+        """Return the row of a pair, None if it is new, and whether its content is unchanged."""
         row = self._table.row_of(pair_id)
         return row, row is not None and self._contents_N16[row].tobytes() == content
 
@@ -81,7 +84,7 @@ class Previous:
 
 
 def trained_before(config: IndexConfig, name: str, manifest: Manifest, rows: int) -> Any | None:
-    """Return the factory and the trained empty index of a previous index, if suitable.
+    """Return the factory and the trained empty index of a previous index; None if unsuitable.
 
     Cells trained on half or twice as many vectors are good enough: the loss of recall costs less
     than new training.

@@ -29,16 +29,16 @@ class Filter:
     """
 
     license_group: tuple[str, ...] = ()
-    """commercial, noncommercial or other."""
+    """Licence groups: commercial, noncommercial or other."""
     license: tuple[str, ...] = ()
-    """SPDX identifiers."""
+    """SPDX identifiers of licences."""
     concept: tuple[str, ...] = ()
     image_type: tuple[str, ...] = ()
     panel_type: tuple[str, ...] = ()
-    """single or multiple, for figures labelled by resolve."""
+    """Panel types, single or multiple, for figures labelled by resolve."""
     panel_subtype: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
-    """figure, supplement, scheme …"""
+    """Kinds of figures: figure, supplement, scheme …"""
     journal: tuple[str, ...] = ()
     article_id: tuple[str, ...] = ()
     mesh_term: tuple[str, ...] = ()
@@ -48,14 +48,14 @@ class Filter:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryPart:
-    """A part of a query: a vector, or the image of a figure in the index."""
+    """A part of a query: a vector, or a figure of the index whose image is the query."""
 
     vector_D: np.ndarray | None = None
-    """Unit length, float32, shape [D]."""
+    """Query vector of unit length, float32, shape [D]."""
     figure_id: str | None = None
     kind: Kind = "image"
     weight: float = 1.0
-    """A negative weight moves results away from the part."""
+    """Factor of the part in the sum; a negative one moves results away from the part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +69,14 @@ class Query:
     parts: Sequence[QueryPart] = ()
     words: str | None = None
     over: tuple[Over, ...] = ("images",)
-    """With both, the two rankings are merged by reciprocal rank fusion."""
+    """Vectors to search; with both, the two rankings are merged by reciprocal rank fusion."""
     k: int = 20
     offset: int = 0
     filter: Filter = Filter()
     exact: bool = False
-    """Exhaustive search over all vectors that match the filter."""
+    """Whether to compare with all vectors that match the filter, instead of using the index."""
     settings: Mapping[str, int] = field(default_factory=dict)
-    """``nprobe``, ``k_factor``: override the settings chosen when the index was built."""
+    """Values of ``nprobe`` and ``k_factor`` that override those chosen when the index was built."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Hit:
 
     figure_id: str
     rank: int
-    """From 1, over all pages."""
+    """Rank from 1, counted over all pages."""
     score: float
     """Cosine similarity; sum of reciprocal ranks for merged rankings; BM25 for words alone."""
     matched: tuple[str, ...]

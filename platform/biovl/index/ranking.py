@@ -18,13 +18,13 @@ _RRF = 60
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Rows, int64, and scores, float32 or float64; best first. Shape [K]."""
+    """A ranking: rows, int64, and scores, float32 or float64; best first. Shape [K] each."""
 
     rows_K: np.ndarray
     scores_K: np.ndarray
 
     def cut(self, first: int, end: int) -> "Ranking":
-        """Return a slice of the ranking."""
+        """Return the results from ``first`` to ``end`` (excluded)."""
         return Ranking(self.rows_K[first:end], self.scores_K[first:end])
 
 
@@ -58,7 +58,7 @@ def joined(rankings: Mapping[str, Ranking]) -> Ranking:
 
 
 def deepening(rank: Callable[[int], Ranking], depth: int) -> Ranking:
-    """Return the first ``depth`` results of a ranking, consistently for all depths.
+    """Return the first ``depth`` results of a ranking; those of a smaller depth are its beginning.
 
     The head of approximate and fused rankings depends slightly on the depth to which they are
     computed. They are therefore computed to fixed depths only (100, then 2,000 and so on), and each

@@ -62,7 +62,7 @@ def query_rows(config: IndexConfig, count: int) -> np.ndarray:
 
 
 def query_vectors(config: IndexConfig, place: Path, rows_Q: np.ndarray) -> dict[Kind, np.ndarray]:
-    """Return the image and caption vectors of rows, float32, shape [Q, D].
+    """Return vectors of images and captions of some rows, float32, shape [Q, D].
 
     Vectors that the index does not contain are computed.
     """
@@ -144,7 +144,7 @@ _ABOUT = (
 
 @dataclass(frozen=True)
 class QueryKindRecall:
-    """Settings and recall for one kind of query."""
+    """Search settings and recall for one modality of the query."""
 
     settings: dict[str, int]
     recall: float
@@ -182,7 +182,7 @@ def choose_and_score(
 
 
 def halves(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the queries for choosing settings, and those for measuring recall.
+    """Return the indices of queries for choosing settings, and of those for measuring recall.
 
     A single query is used for both.
     """
@@ -213,7 +213,7 @@ def measured(
     own_Q: np.ndarray,
     wanted: float,
 ) -> list[dict[str, Any]]:
-    """Return recall@10 by setting, cheapest first; dominated settings are omitted.
+    """Return recall@10 for each setting, cheapest first; dominated settings are omitted.
 
     Args:
         index: The index.
@@ -239,7 +239,7 @@ def measured(
 
 
 def choose(table: list[dict[str, Any]], wanted: float) -> dict[str, Any]:
-    """Return the first row that reaches the target recall, else the row with the highest recall."""
+    """Return the first row that reaches the target, else that with the highest recall."""
     for row in table:
         if row["recall_at_10"] >= wanted:
             return row

@@ -23,7 +23,7 @@ _BOUNDS = ".draft/bounds.npy"
 
 
 def number_rows(config: IndexConfig, receipts: Sequence[dict[str, Any]]) -> int:
-    """Write the start of each part in each unit; return the total number of rows.
+    """Write where each part starts in each unit; return the total number of rows.
 
     Needs 16 bytes of memory per pair.
 

@@ -52,7 +52,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Stored:
-    """A pair as stored in its shard."""
+    """A pair as stored in its shard, with its hash."""
 
     pair_id: str
     image: bytes
@@ -63,7 +63,7 @@ def check_columns(config: IndexConfig) -> None:
     """Reject filter columns that the corpus does not have.
 
     Raises:
-        ConfigError: With the label columns that the corpus has.
+        ConfigError: If one is missing; the message has the label columns of the corpus.
     """
     corpus = Folder(config.corpus)
     with corpus.filesystem.open_input_file(corpus.at("index.parquet")) as stream:
@@ -136,7 +136,7 @@ def unit_count(config: IndexConfig, pairs: int) -> int:
 
 
 def part(kind: str, number: int) -> str:
-    """Return the path of a unit's rows, vectors (images, captions) or thumbnails."""
+    """Return the path of a unit's file of one kind: rows, images, captions or thumbnails."""
     return f".draft/units/{kind}/{number:06d}.bin"
 
 

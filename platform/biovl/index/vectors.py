@@ -26,7 +26,7 @@ Profile = Literal["default", "low_memory"]
 EXACT_BELOW = 20_000
 """Fewer vectors are searched exhaustively: one millisecond at 512 dimensions."""
 FP16_UP_TO = 1_000_000
-"""Up to this size two bytes per dimension are affordable, with the recall of float32."""
+"""Up to this number of vectors, float16 is used: the recall of float32 at half the size."""
 GRAPH_FROM = 16_384
 """From this number of cells an HNSW graph finds the nearest cells faster than a full comparison."""
 HOT_BYTES = 100
@@ -112,7 +112,7 @@ def least_vectors(factory: str) -> int:
 
 
 def sample_rows(factory: str, count: int) -> int:
-    """Return the number of vectors used for training."""
+    """Return the number of vectors, of ``count``, on which a factory is trained."""
     cells = cells_of(factory)
     per_cell = 100 if cells < GRAPH_FROM else 50
     return min(count, max(EXACT_BELOW, per_cell * cells))
@@ -148,7 +148,7 @@ def to_bytes(index: Any) -> bytes:
 
 
 def fill(trained: bytes, vectors_ND: np.ndarray, first_row: int) -> bytes:
-    """Return a part of an index for ``merged``: encoded vectors.
+    """Return a part of an index for ``merged``, serialized: encoded vectors.
 
     Args:
         trained: Serialized output of ``train``.
@@ -186,7 +186,7 @@ def merged(trained: bytes, parts: Iterable[bytes | str | os.PathLike[str]]) -> A
 
 
 class VectorIndex:
-    """A searchable index. Thread-safe."""
+    """A searchable vector index. Thread-safe."""
 
     def __init__(self, index: Any) -> None:
         self._index = index
@@ -216,7 +216,7 @@ class VectorIndex:
 
     @property
     def count(self) -> int:
-        """Number of vectors."""
+        """Number of vectors in the index."""
         return int(self._index.ntotal)
 
     @property

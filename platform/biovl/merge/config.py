@@ -8,7 +8,7 @@ from biovl.core.config import REQUIRED, Recipe, is_unfinished
 
 @dataclass(frozen=True, kw_only=True)
 class MergeConfig:
-    """Which models to merge, at which alpha, and how to evaluate the result."""
+    """Settings of merge: two models, interpolation coefficients, and evaluation."""
 
     base: str
     """The model before fine-tuning: a folder in open_clip's ``local-dir:`` layout, or a weight file
@@ -26,10 +26,11 @@ class MergeConfig:
     ``alphas``."""
 
     alphas: tuple[float, ...] = ()
-    """Coefficients to evaluate on a corpus, in addition to ``alpha``."""
+    """Additional coefficients to evaluate on ``corpus``."""
 
     corpus: str | None = None
-    """The corpus, published by assemble, on whose pairs models are evaluated."""
+    """A corpus published by assemble, on whose pairs the models are evaluated; None: no
+    evaluation."""
 
     split: Literal["train", "val", "test"] = "val"
     """Split to evaluate. A value selected on one split must be reported on another."""
@@ -53,7 +54,7 @@ class MergeConfig:
 
     @property
     def points(self) -> list[float]:
-        """All requested coefficients, sorted."""
+        """All coefficients to evaluate, sorted."""
         return sorted({*self.alphas, *([] if self.alpha is None else [self.alpha])})
 
 

@@ -1,6 +1,6 @@
-"""Merge two models: interpolate, score on a corpus if given, publish as a model.
+"""Merge two models: interpolate, evaluate on a corpus if configured, publish as a model.
 
-One process: a sweep is a few passes over the val pairs. Every score is noted in the draft, from
+One process: a sweep is a few passes over the val pairs. Every score is stored in the draft, from
 which an interrupted job resumes.
 """
 
@@ -63,10 +63,10 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
 
         out/
           open_clip_config.json  open_clip_model.safetensors …   stock open_clip loads local-dir:out
-          sweep.json       with a corpus: the scores of every alpha, and which was chosen
-          plots/sweep.png  the same, drawn
+          sweep.json       with a corpus: the scores of every alpha, and the selected one
+          plots/sweep.png  plot of the scores
           README.md        the model card
-          manifest.json    alpha, its scores, and what was merged
+          manifest.json    alpha, its scores, and the merged models
 
     Without ``alpha``, the best by the mean of both recalls at 1 is published; of equal scores, the
     point nearest to ``base``.

@@ -1,4 +1,4 @@
-"""CLIP token counts, the unit in which context windows are measured."""
+"""Token counts in CLIP's BPE: the unit in which lengths of texts and contexts are reported."""
 
 import functools
 import gzip

@@ -2,8 +2,8 @@
 
 A model is a folder in open_clip's ``local-dir:`` layout: stock open_clip loads models saved here,
 and ``load`` reads models released in it (BiomedCLIP). Stock open_clip 3.3.0 has two limits that
-``load`` has not: it looks up the configuration of a transformers text tower on the Hugging Face
-hub, under the name in ``hf_model_name``, and it cannot build ModernBERT (it passes
+``load`` does not have: it looks up the configuration of a transformers text tower on the Hugging
+Face hub, under the name in ``hf_model_name``, and it cannot build ModernBERT (it passes
 ``add_pooling_layer``, which that model does not accept).
 """
 
@@ -102,7 +102,7 @@ def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> 
 
 
 def load_preparation(uri: str) -> "Preparation":
-    """Return a model's input preprocessing, without reading its weights; see ``load``.
+    """Return the preprocessing of a model's inputs; reads no weights. See ``load``.
 
     Raises:
         ArtifactError: If there is no model.
@@ -123,7 +123,7 @@ def _preprocessing(folder: Path | None, uri: str) -> dict[str, Any]:
 
 
 class Preparation:
-    """Preprocessing: encoded images to pixels, texts to tokens. Can be pickled."""
+    """Input preprocessing of a model: encoded images to pixels, texts to tokens. Can be pickled."""
 
     def __init__(
         self, described: Described, tokenizer: Tokenizer, preprocess: Mapping[str, Any] | None
@@ -150,7 +150,7 @@ class Preparation:
         applied, transparency is white, 16 bits are scaled; for plain RGB files both are equal.
 
         Raises:
-            BiovlError: If the image is not usable; names it by ``number``, with the reason.
+            BiovlError: If the image is not usable; the message has ``number`` and the reason.
         """
         decoded = decode_rgb(data)
         if decoded.pixels is None:
@@ -158,14 +158,14 @@ class Preparation:
         return self.crop(decoded.pixels)
 
     def crop(self, pixels_HWC: np.ndarray) -> np.ndarray:
-        """Return the result of ``prepare`` for a decoded image: RGB, uint8."""
+        """Return the result of ``prepare`` for a decoded image, RGB, uint8, shape [H, W, 3]."""
         image = Image.fromarray(pixels_HWC)
         for step in self._steps:
             image = step(image)
         return np.asarray(image)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return each text's tokens, int32, with start and end, cut to the context length."""
+        """Return the token ids of each text, int32, with start and end, cut to the context."""
         return self.tokenizer.encode(texts)
 
     def truncated(self, text: str) -> bool:
@@ -174,7 +174,7 @@ class Preparation:
 
 
 class Encoder:
-    """Two towers for inference."""
+    """The two towers of a trained model, for inference."""
 
     def __init__(
         self,
@@ -197,14 +197,14 @@ class Encoder:
 
     @property
     def logit_scale(self) -> float:
-        """The factor on similarities: 1 / temperature, not its logarithm."""
+        """Factor on similarities: 1 / temperature, not its logarithm."""
         return float(self.model.logit_scale.detach().exp())
 
     def embed_images(self, images: Sequence[bytes], *, batch_size: int = 64) -> np.ndarray:
         """Return unit vectors of encoded images (JPEG, PNG, TIFF …), float32, shape [N, D].
 
         Raises:
-            BiovlError: If an image is not usable; names it, with the reason.
+            BiovlError: If an image is not usable; the message has its number and the reason.
         """
         rows = [np.empty((0, self.dim), np.float32)]
         for first, some in _batches(images, batch_size):

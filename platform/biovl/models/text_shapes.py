@@ -41,14 +41,15 @@ def resolve(
     dropout: float | None,
     context_length: int,
 ) -> Any:
-    """Return a transformers configuration.
+    """Return the transformers configuration of a text tower.
 
     Args:
         name: Name of the tower: on the Hugging Face hub, or a folder with ``config.json``.
-        given: Settings; with ``model_type`` they are complete, otherwise they override the
-            ``config.json`` of ``folder``, the known configuration of the name, or that on the hub.
+        given: Settings of the tower; with ``model_type`` they are complete, otherwise they override
+            the ``config.json`` of ``folder``, the known configuration of the name, or that on the
+            hub.
         folder: The folder from which a model is read, if any.
-        dropout: Of hidden states; None keeps the configured value. Attention has none.
+        dropout: Dropout of hidden states; None keeps the configured value. Attention has none.
         context_length: Tokens that the tower must be able to read.
 
     Raises:

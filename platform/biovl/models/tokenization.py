@@ -1,4 +1,4 @@
-"""Texts to ragged token ids: the same ids as stock open_clip, without its padding.
+"""Texts to token ids of any length: the same ids as stock open_clip, without its padding.
 
 There are two kinds: CLIP's BPE, which open_clip ships, and the fast tokenizers of transformers.
 Both can be pickled for workers, including the vocabulary.
@@ -26,14 +26,14 @@ class Tokenizer(Protocol):
     context_length: int
     """Maximum tokens per text, including start and end."""
     vocab_size: int
-    """One more than the largest id."""
+    """Vocabulary size: one more than the largest id."""
     pad_id: int
     """Padding id of open_clip; never in the result of ``encode``."""
     is_clip: bool
     """Whether it is CLIP's BPE, for which open_clip needs no files."""
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return each text's ids, int32, with start and end, cut to the context length."""
+        """Return the token ids of each text, int32, with start and end, cut to the context."""
         ...
 
     def truncates(self, text: str) -> bool:
@@ -55,7 +55,8 @@ def make(source: str, context_length: int) -> Tokenizer:
 
     Raises:
         ArtifactError: If there is no tokenizer, or it has no vocabulary.
-        ConfigError: If it is not a fast one, or the context length is below 3.
+        ConfigError: If it is not a fast tokenizer of transformers, or the context length is below
+            3.
     """
     if context_length < 3:
         raise ConfigError(f"context_length must be at least 3, got {context_length}")
@@ -77,7 +78,7 @@ class ClipTokenizer:
         self.vocab_size: int = self._reference.vocab_size
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return each text's ids, int32, with start and end, cut to the context length."""
+        """Return the token ids of each text, int32, with start and end, cut to the context."""
         if len(self._reference.cache) > _MOST_WORDS_KEPT:
             self._reference.cache = dict(self._specials)
         start, end = self._reference.sot_token_id, self._reference.eot_token_id
@@ -134,7 +135,7 @@ class HubTokenizer:
         self._fast.enable_truncation(self.context_length)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return each text's ids, int32, with start and end, cut to the context length."""
+        """Return the token ids of each text, int32, with start and end, cut to the context."""
         cleaned = [self._clean(text) for text in texts]
         return [np.array(found.ids, np.int32) for found in self._fast.encode_batch(cleaned)]
 

@@ -33,7 +33,7 @@ PUBLISHED = "open_clip_model.safetensors"
 
 
 def read(source: str, stems: Sequence[str] = WHOLE, *, architecture: str = "") -> State:
-    """Return the tensors of a source by name. See ``load_model`` for the arguments."""
+    """Return the tensors of a weight file by name. See ``load_model`` for the arguments."""
     with local_copy(source) as path:
         if path is None:
             path = _downloaded(source, stems, architecture)
@@ -51,7 +51,7 @@ def check_existence(
     not checked.
 
     Raises:
-        ArtifactError: If there are none, or the hub is unavailable.
+        ArtifactError: If there are no weights, or the hub is unavailable.
     """
     from open_clip.pretrained import get_pretrained_cfg
 

@@ -43,7 +43,7 @@ def load_model(model: CustomTextCLIP, source: str, *, architecture: str = "") ->
         model: A ``CustomTextCLIP``; modified in place.
         source: A file, a folder (optionally with prefix ``local-dir:``), ``s3://…``, a name on the
             Hugging Face hub, or an open_clip tag for the architecture (``openai``).
-        architecture: Its name in open_clip; only needed for tags.
+        architecture: Name of the architecture in open_clip; only needed for tags.
 
     Raises:
         ArtifactError: If there is nothing to read, or it matches less than 99 % of the model.

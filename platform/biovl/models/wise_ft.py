@@ -1,7 +1,7 @@
 """WiSE-FT: linear interpolation between the weights of a model and of its fine-tuned version.
 
-Models fine-tuned from the same start lie in one loss basin, so models on the line between them are
-usable; the position on it trades what fine-tuning learned against what it forgot:
+Models fine-tuned from the same start lie in one loss basin, so interpolated models are usable. The
+coefficient alpha trades the performance on the new data against that on the old:
 
     theta(alpha) = (1 - alpha) theta_base + alpha theta_tuned
 
@@ -125,7 +125,7 @@ def check_same_architecture(base: Built, tuned: Built) -> None:
     """Reject models with different architectures or preprocessing.
 
     Raises:
-        ArtifactError: Names the fields that differ.
+        ArtifactError: If they differ; the message has the fields.
     """
     changes = configs.differences(_architecture(base), _architecture(tuned))
     shared = min(base.tokenizer.context_length, tuned.tokenizer.context_length) - 1
@@ -143,8 +143,8 @@ def model_card(manifest: Manifest, sweep: Mapping[str, Any] | None) -> str:
     """Return the ``README.md`` of a merged model.
 
     Args:
-        manifest: Of the model.
-        sweep: As in ``sweep.json``; None if nothing was evaluated.
+        manifest: Manifest of the merged model.
+        sweep: Content of ``sweep.json``; None if nothing was evaluated.
     """
     alpha = manifest.counts["alpha"]
     parts = [

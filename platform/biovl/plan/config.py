@@ -15,7 +15,7 @@ JOBS = ("harvest", "annotate", "assemble", "pretrain", "index", "serve")
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Machines of one type."""
+    """Machines of one instance type."""
 
     instance: str
     """Instance type, a name in ``plan/prices.yaml``: ``p4d.24xlarge``, ``p5.48xlarge``,
@@ -48,7 +48,7 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingFleet(Fleet):
-    """Machines of one type for training."""
+    """Machines of one instance type for training."""
 
     gpus: int | None = None
     """Number of GPUs to train on, at most those of the machines; None: all. Cost is that of whole
@@ -88,7 +88,7 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestPlan:
-    """How articles are harvested."""
+    """Settings of the estimated harvest."""
 
     recipe: str = "pmc_open_data"
     """A recipe of ``pipelines/harvest.py``. Its request limit applies to all machines together."""
@@ -99,7 +99,7 @@ class HarvestPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainPlan:
-    """Which model is trained."""
+    """Settings of the estimated pretraining run."""
 
     recipe: str
     """A recipe of ``pipelines/pretrain.py``."""
@@ -117,12 +117,12 @@ class PretrainPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ServePlan:
-    """The search service."""
+    """Settings of the estimated search service."""
 
     fleet: Fleet
     """Machines of the service. More are planned if ``count`` is too few for ``queries_per_s``."""
     months: float = 1.0
-    """How long the service runs, in months."""
+    """Duration of the service, in months."""
     queries_per_s: float = 10.0
     """Peak load, in queries per second."""
 
@@ -133,12 +133,12 @@ class ServePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanConfig:
-    """Which jobs to estimate, on which machines."""
+    """Settings of plan: jobs to estimate, and machines."""
 
     corpus: CorpusConfig
     """Size of the corpus."""
     pretrain: PretrainPlan
-    """Which model is trained."""
+    """Settings of the estimated pretraining run."""
     cpu: Fleet
     """Machines for harvest and assemble. Harvest uses only as many as its request limit keeps
     busy."""
@@ -149,16 +149,16 @@ class PlanConfig:
     train: TrainingFleet
     """Machines for pretrain."""
     serve: ServePlan
-    """The search service."""
+    """Settings of the estimated search service."""
 
     harvest: HarvestPlan = field(default_factory=HarvestPlan)
-    """How articles are harvested."""
+    """Settings of the estimated harvest."""
 
     months_kept: float = 1.0
-    """How long the published folders are stored, in months."""
+    """Duration for which the published folders are stored, in months."""
 
     jobs: tuple[str, ...] = JOBS
-    """Jobs to estimate."""
+    """Names of the jobs to estimate."""
 
     assume: Mapping[str, float | tuple[float, float, float]] = field(default_factory=dict)
     """Values that replace those of ``plan/rates.yaml``: a known number
@@ -183,7 +183,7 @@ class PlanConfig:
             self.assumed(name)
 
     def assumed(self, name: str) -> Assumption:
-        """Return an assumption: the value set here, or the one shipped with the package."""
+        """Return an assumption: its value in ``assume``, or the one shipped with the package."""
         own = assumptions()[name]
         if name not in self.assume:
             return own

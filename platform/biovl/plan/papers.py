@@ -19,17 +19,17 @@ _MANY = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A reported number and the planned one."""
+    """A number reported by a paper, next to the planned one."""
 
     what: str
     unit: str
     reported: float | None
     planned: float
     between: tuple[float, float] | None
-    """Planned hours of training at the highest and the lowest utilisation."""
+    """Planned training hours at the highest and the lowest utilisation; None for other numbers."""
 
     is_given: bool
-    """Whether the number is an input of the plan, so that agreement is trivial."""
+    """Whether the number is an input of the plan, so that both are equal by definition."""
 
     where: str
     remark: str
@@ -62,7 +62,7 @@ def compare(paper: str) -> tuple[str, list[Row]]:
 
 
 def names() -> list[str]:
-    """Return the names of all comparisons."""
+    """Return the names of the papers that plans can be compared with."""
     return list(read("papers.yaml"))
 
 

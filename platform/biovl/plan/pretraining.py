@@ -30,7 +30,7 @@ quantiles."""
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCost:
-    """Cost of a training run on given accelerators."""
+    """Cost of a training run on a type and number of accelerators."""
 
     forecast: Forecast
     hours: float
@@ -41,7 +41,7 @@ class TrainingCost:
 
     flops_per_pair_padded: float
     forward_flops: float
-    """FLOPs of embedding one pair."""
+    """FLOPs of the forward pass of one pair."""
 
     micro_batch: int | None
     """Pairs per forward pass of one GPU; None if not even one fits."""

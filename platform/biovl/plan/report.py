@@ -1,4 +1,4 @@
-"""Report of a plan, as text of at most 100 columns and as JSON."""
+"""Report of a plan, as text at most 100 columns wide, and as JSON."""
 
 import dataclasses
 import math
@@ -33,7 +33,7 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class CostPlan:
-    """Estimate of a run: sizes and costs of all steps."""
+    """Estimated sizes and costs of all jobs of a run."""
 
     config: PlanConfig
     sizes: DataSizes
@@ -42,7 +42,7 @@ class CostPlan:
     total: Total
     dollars_between: tuple[float, float]
     hours_between: tuple[float, float]
-    """Likely range if all assumptions may be wrong at once."""
+    """Likely range of the hours, if all assumptions are uncertain."""
 
     swings: list[Swing]
     alternatives: list[Alternative]
@@ -52,7 +52,7 @@ class CostPlan:
 
 
 def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
-    """Return the plan for a configuration.
+    """Return the estimate for a configuration; ``compare_all`` adds other instance types.
 
     Raises:
         ConfigError: If a recipe or paper does not exist, or training does not fit into memory.
@@ -84,7 +84,7 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
 
 
 def alternatives(planner: Planner) -> list[Alternative]:
-    """Return the training of a plan with as many GPUs of each other kind, at on-demand prices."""
+    """Return the cost of training on the same number of other GPUs, at on-demand prices."""
     train = planner.config.train
     gpus = train.gpus or train.count * train.machine.gpus
     if not gpus or "pretrain" not in planner.config.jobs:

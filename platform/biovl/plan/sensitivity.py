@@ -11,21 +11,21 @@ from biovl.plan.tables import Assumption, assumptions
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """Sum over all jobs."""
+    """Totals over all jobs of a plan."""
 
     hours: float
-    """Hours of all jobs in sequence, without serving."""
+    """Hours of all jobs in sequence, without the service."""
 
     gpu_hours: float
-    """GPU hours without serving."""
+    """GPU hours without those of the service."""
 
     dollars: float
-    """All jobs, serving, and storage of published data."""
+    """Cost of all jobs, the service, and storage of published data, in dollars."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swing:
-    """Totals of a plan with one assumption at its lowest and at its highest value."""
+    """Totals of a plan for the lowest and the highest value of one assumption."""
 
     name: str
     assumption: Assumption
@@ -34,12 +34,12 @@ class Swing:
 
     @property
     def dollars(self) -> float:
-        """Absolute difference in dollars."""
+        """Absolute difference of the costs in dollars."""
         return abs(self.high.dollars - self.low.dollars)
 
     @property
     def hours(self) -> float:
-        """Absolute difference in hours."""
+        """Absolute difference of the hours."""
         return abs(self.high.hours - self.low.hours)
 
 
@@ -49,7 +49,7 @@ def mid(config: PlanConfig) -> dict[str, float]:
 
 
 def total(config: PlanConfig, costs: Iterable[Cost], price_level: float) -> Total:
-    """Return the sum over jobs."""
+    """Return the totals over the jobs of a plan."""
     costs = list(costs)
     made = [cost for cost in costs if cost.job != "serve"]
     return Total(

@@ -20,7 +20,7 @@ from biovl.plan.tables import prices
 MS_PER_HOUR = 3.6e6
 HOURS_PER_MONTH = 730.0
 READ_REQUESTS_PER_PAIR = 1 / 8
-"""In training, neighbouring pairs are read with one request (``data.run_pairs``)."""
+"""Requests per pair in training: pairs stored next to each other share one (``data.run_pairs``)."""
 
 PART_GB = 0.064
 """Data written per request, GB."""
@@ -33,8 +33,8 @@ CHECKPOINTS = 2
 INDEX_BYTES_PER_DIMENSION = 3
 """Bytes per vector and dimension: 16 bits in the vectors file, and 8 bits in the index."""
 ROW_BYTES, THUMBNAIL_BYTES = 1_500, 9_000
-"""Of a figure in an index: its row with filters and words (an estimate), and its small JPEG
-(8,854 measured on 236 figures)."""
+"""Size of a figure in an index, in bytes: its row with filters and words (an estimate), and its
+thumbnail (8,854 measured on 236 figures)."""
 
 BUSY = 0.5
 """Target utilisation of serving vCPUs; at higher load searches queue."""
@@ -42,7 +42,7 @@ BUSY = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Cost of a job."""
+    """Estimated time, resources and cost of a job."""
 
     job: str
     machines: str = ""
@@ -61,7 +61,7 @@ class Cost:
     read_gb: float = 0.0
     written_gb: float = 0.0
     source_requests: float = 0.0
-    """Requests to the open-data bucket; its owner pays for them and for the transfer."""
+    """Requests to the open-data bucket; its owner pays for these and for the transfer."""
 
     get_requests: float = 0.0
     put_requests: float = 0.0
@@ -114,7 +114,7 @@ class Planner:
         return [steps[job]() for job in steps if job in self.config.jobs]
 
     def harvest(self) -> Cost:
-        """Read every article and the images of its figures from the open-data bucket."""
+        """Return the cost of reading every article and the images of its figures."""
         a, sizes = self.assumed, self.sizes
         work_ms = sizes.articles * a["read_article_ms"] + sizes.figures * a["inspect_image_ms"]
         # The XML, each image, and a listing.
@@ -162,7 +162,7 @@ class Planner:
         return min(rates)
 
     def annotate(self) -> Cost:
-        """Apply an image model to every figure."""
+        """Return the cost of applying an image model to every figure."""
         a, sizes = self.assumed, self.sizes
         storage = {"columns/": sizes.figures * 1_024 * 2 / 1e9}
         return self._run(
@@ -179,7 +179,7 @@ class Planner:
         )
 
     def assemble(self) -> Cost:
-        """Resize images, and write pairs to shards in shuffled order."""
+        """Return the cost of resizing images, and writing pairs to shards in shuffled order."""
         a, sizes = self.assumed, self.sizes
         size = sizes.pairs * (a["stored_image_kb"] + a["pair_kb"]) / 1e6
         return self._run(
@@ -197,7 +197,7 @@ class Planner:
         )
 
     def pretrain(self) -> Cost:
-        """Train; images are decoded by CPUs of the GPU machines, and of others if needed."""
+        """Return the cost of training, including CPUs that decode images on other machines."""
         a, fleet = self.assumed, self.config.train
         run = self.training()
         gpus = fleet.gpus or fleet.count * fleet.machine.gpus
@@ -266,7 +266,7 @@ class Planner:
         )
 
     def index(self) -> Cost:
-        """Embed every pair, and build the vector index."""
+        """Return the cost of embedding every pair and building the vector index."""
         a, sizes, run = self.assumed, self.sizes, self.training()
         vector_gb = 2 * sizes.pairs * INDEX_BYTES_PER_DIMENSION * run.embed_dim / 1e9
         size = vector_gb + sizes.pairs * (ROW_BYTES + THUMBNAIL_BYTES) / 1e9
@@ -291,7 +291,7 @@ class Planner:
         return 2 * self.sizes.pairs * (self.training().embed_dim + 8) / 1e9
 
     def serve(self) -> Cost:
-        """Serve searches continuously."""
+        """Return the cost of serving searches for ``serve.months``."""
         a, plan = self.assumed, self.config.serve
         machine = plan.fleet.machine
         search_s = a["search_cpu_ms"] * self.sizes.pairs / 1e6 / 1e3
@@ -396,7 +396,7 @@ def harvest_source(plan: HarvestPlan) -> Config | None:
 
 
 def storage_dollars(config: PlanConfig, costs: list[Cost], price_level: float) -> float:
-    """Return the cost of storing everything that is published.
+    """Return the cost in dollars of storing all published folders for ``months_kept``.
 
     Checkpoints are deleted after a run.
     """

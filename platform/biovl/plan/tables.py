@@ -12,7 +12,7 @@ from biovl.core import config as configs
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """An instance type."""
+    """An instance type with its resources and prices."""
 
     vcpus: int
     memory_gib: float
@@ -20,13 +20,13 @@ class Instance:
     """Source and date of its prices."""
 
     accelerator: str | None = None
-    """Name in ``pretrain.hardware``."""
+    """Name of its GPU in ``pretrain.hardware``; None without GPUs."""
     gpus: int = 0
 
     on_demand: float | None = None
-    """Dollars per hour; None if it is not offered on demand."""
+    """Price on demand, dollars per hour; None if it is not offered."""
     block: float | None = None
-    """Dollars per hour in a Capacity Block."""
+    """Price in a Capacity Block, dollars per hour; None if it is not offered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class S3:
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """Contents of ``prices.yaml``."""
+    """Prices of machines and storage: contents of ``prices.yaml``."""
 
     date: str
     note: str
@@ -82,7 +82,7 @@ def prices() -> Prices:
 
 @functools.cache
 def assumptions() -> dict[str, Assumption]:
-    """Return the built-in assumptions, by name."""
+    """Return the built-in assumptions by name."""
     return {
         name: configs.build(Assumption, values, name=name)
         for name, values in read("rates.yaml").items()

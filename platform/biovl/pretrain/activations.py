@@ -1,4 +1,4 @@
-"""Activation memory of a training step, counted in a forward pass without data.
+"""Activation memory of a training step, measured in a forward pass without data.
 
 The towers run on fake CUDA tensors (``FakeTensorMode``), which need no GPU, with the autocast rules
 of a GPU: every tensor still alive after the forward pass is saved for the backward pass. Flash and
@@ -41,25 +41,25 @@ towers of all recipes). A recomputed block adds its saved bytes."""
 
 @dataclass(frozen=True, kw_only=True)
 class Activations:
-    """Bytes that a tower saves for the backward pass: ``weights + each * count``."""
+    """Bytes that a tower saves for the backward pass, a linear function of its input size."""
 
     each: float
     """Bytes per image, or per token."""
 
     weights: float = 0.0
-    """Copies of the weights in bfloat16, made by autocast: independent of the count."""
+    """Bytes of bfloat16 copies of the weights, made by autocast: independent of the input."""
 
     block: float
-    """Bytes per image or token, in one block."""
+    """Bytes per image or token that one block saves."""
 
     recomputed: bool = False
 
     def bytes_of(self, count: float) -> float:
-        """Return the bytes alive when the backward pass begins, without copies of the weights."""
+        """Return the bytes saved for ``count`` images or tokens, without copies of the weights."""
         return count * self.each
 
     def working_bytes_of(self, count: float) -> float:
-        """Return the additional bytes of one block's backward pass."""
+        """Return the additional bytes that the backward pass of one block needs."""
         return count * self.block * (GRADIENTS_OF_A_BLOCK + self.recomputed)
 
 
@@ -158,7 +158,7 @@ def saved_bytes(
     """Return the bytes that a forward pass leaves alive for the backward pass.
 
     Args:
-        tower: Not changed: a copy without data runs.
+        tower: The tower; it is not changed, since a copy without data is run.
         forward_of: Given that copy, returns a function that runs it on a number of inputs.
         count: Images or captions.
         autocast: Whether matrix products run in bfloat16.

@@ -1,4 +1,4 @@
-"""The input of one worker in one step."""
+"""Input of one worker in one training step."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Images and captions of the same pairs, in the same order. Captions are ragged."""
+    """Images and captions of the same pairs, in the same order; captions are concatenated."""
 
     pixels_BHWC: Tensor
-    """RGB, uint8."""
+    """RGB images, uint8, shape [B, H, W, 3]."""
 
     tokens_T: Tensor
     """Token ids of all captions, each with start and end, cut to the context length, without

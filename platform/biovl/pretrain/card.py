@@ -54,7 +54,7 @@ def model_card(
     hardware: str = "",
     name: str = "A model of biomedical images and text",
 ) -> str:
-    """Return the text of the card.
+    """Return the text of the model card.
 
     Args:
         config: Configuration of the run.

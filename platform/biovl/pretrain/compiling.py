@@ -47,7 +47,7 @@ class DropPathByTensor(nn.Module):
 
 
 def compile_blocks(blocks: list[nn.Module], *, dynamic: bool | None) -> None:
-    """Compile each block on its first call.
+    """Make each block compile on its first call.
 
     Args:
         blocks: The blocks of one tower.
@@ -64,7 +64,7 @@ def compile_blocks(blocks: list[nn.Module], *, dynamic: bool | None) -> None:
 
 
 def compile_text(tower: TextTower, blocks: list[nn.Module]) -> None:
-    """Compile the blocks of a text tower: the packed length of captions differs in every step."""
+    """Make the blocks of a text tower compile for inputs whose length differs in every step."""
     if tower.compute == "packed" and isinstance(tower.text, TextTransformer):
         # The parts of a packed block are called separately.
         raise_limits()
@@ -81,7 +81,7 @@ def raise_limits() -> None:
 
 
 class CompileWatch(logging.Handler):
-    """Collects fallbacks to eager mode, which PyTorch only logs."""
+    """Log handler that collects PyTorch's messages about blocks that run in eager mode."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -90,13 +90,13 @@ class CompileWatch(logging.Handler):
         logging.getLogger(_GIVEN_UP).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Collect a warning of PyTorch."""
+        """Collect a log record of PyTorch."""
         message = record.getMessage()
         if "recompile_limit" in message:
             self._given_up.append(" ".join(message.split())[:300])
 
     def messages(self) -> list[str]:
-        """Return one line for each fallback that was not reported yet."""
+        """Return a line for each new fallback to eager mode since the last call."""
         breaks: Counter[str] = Counter(counters["graph_break"])
         lines = [
             f"step.compile: a block runs in eager mode from here on, and slower: {message}"

@@ -15,10 +15,10 @@ TEXT_FIELDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """How pairs are read, and which text and image crop the model is trained on."""
+    """Reading of pairs: text, image crop, order, and handling of errors."""
 
     text: Mapping[str, float] = field(default_factory=lambda: {"text": 1.0})
-    """Which text of a pair to train on, with probabilities that sum to 1: ``text`` (selected by
+    """Texts of a pair to train on, each with its probability; they sum to 1: ``text`` (selected by
     ``text`` of assemble), ``caption``, ``mentions`` (one at random), or a column of annotate that
     assemble stored: ``long_caption``, ``context_caption`` or ``expanded_caption``. A pair without
     the drawn text uses its ``text``."""
@@ -36,11 +36,11 @@ class DataConfig:
     shuffles single pairs, for small corpora on local disks."""
 
     unreadable: Literal["stop", "replace"] = "stop"
-    """What to do if a shard cannot be read: ``stop`` ends the run, ``replace`` trains on other
+    """Reaction to a shard that cannot be read: ``stop`` ends the run, ``replace`` trains on other
     pairs instead. Both report the shard."""
 
     small_images: Literal["stop", "enlarge"] = "stop"
-    """What to do if assemble stored images smaller than the model's input: ``stop`` ends the job
+    """Reaction to stored images smaller than the model's input: ``stop`` ends the job
     before training, ``enlarge`` upsamples them."""
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class OptimConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchConfig:
-    """Global batch size: how many pairs are contrasted in the loss."""
+    """Global batch size: the number of pairs that the loss contrasts."""
 
     pairs: int
     """Pairs per step over all workers: the N of InfoNCE, at least 2. It is divided among the
@@ -120,7 +120,7 @@ class BatchConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """How a step is computed. Only ``loss`` changes the results, apart from rounding."""
+    """Computation of a step. Only ``loss`` changes the results, apart from rounding."""
 
     loss: Literal["infonce", "siglip"] = "infonce"
     """``infonce``: symmetric cross-entropy over the batch (CLIP). ``siglip``: SigLIP's sigmoid loss
@@ -153,7 +153,7 @@ class StepConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SaveConfig:
-    """When checkpoints are written, besides the end of each epoch, and how many are retained."""
+    """Times of checkpoints, in addition to the end of each epoch, and the number retained."""
 
     every_steps: int | None = 1_000
     """Steps between checkpoints; None: by time alone."""
@@ -173,10 +173,10 @@ class SaveConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TroubleConfig:
-    """When to stop a run that fails: NaN losses, divergence, collapse, or a worker that hangs."""
+    """Criteria for ending a failing run: NaN losses, divergence, collapse, a worker that hangs."""
 
     not_finite: Literal["stop", "skip"] = "stop"
-    """What to do if a loss or gradient is NaN or Inf: ``stop`` ends the run, ``skip`` skips the
+    """Reaction to a loss or gradient that is NaN or Inf: ``stop`` ends the run, ``skip`` skips the
     update; 100 skipped updates in a row end the run."""
 
     diverged: float | None = 0.25
@@ -190,7 +190,7 @@ class TroubleConfig:
     warm-up, or for as many steps as warm-up has if these are more."""
 
     stuck_minutes: float | None = 30.0
-    """Maximum minutes per step; after that the worker is ended, with a report of what it was doing.
+    """Maximum minutes per step; after that the worker is ended, and its stack is reported.
     None: no limit."""
 
     def __post_init__(self) -> None:
@@ -233,7 +233,7 @@ class PretrainWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationConfig:
-    """How the model is validated after an epoch, in a task that runs concurrently with training."""
+    """Validation of the model after an epoch, in a task that runs concurrently with training."""
 
     pairs: int = 10_000
     """Pairs of the val split to embed; 0: all. Recall depends on it: the fewer pairs, the
@@ -274,24 +274,25 @@ class PretrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     """Optimizer and schedule."""
     step: StepConfig = field(default_factory=StepConfig)
-    """How a step is computed."""
+    """Computation of a step."""
     data: DataConfig = field(default_factory=DataConfig)
-    """How pairs are read and augmented."""
+    """Reading and augmentation of pairs."""
     save: SaveConfig = field(default_factory=SaveConfig)
-    """When checkpoints are written."""
+    """Times of checkpoints."""
     validation: ValidationConfig = field(default_factory=ValidationConfig)
-    """How the model is validated."""
+    """Validation of the model after epochs."""
     trouble: TroubleConfig = field(default_factory=TroubleConfig)
-    """When to stop a failing run."""
+    """Criteria for ending a failing run."""
     workers: PretrainWorkers = field(default_factory=PretrainWorkers)
     """Number and resources of the workers."""
 
     publish: Literal["last", "best"] = "best"
-    """Which weights to publish: ``best``, of the validated epoch with the highest mean R@1 in both
+    """Weights to publish: ``best``, of the validated epoch with the highest mean R@1 in both
     directions, or ``last``, of the last step. Without validation, those of the last step."""
 
     trackers: tuple[Plugin, ...] = (Plugin("tensorboard"),)
-    """Where metrics are logged: ``tensorboard``, ``wandb`` or ``mlflow``, with their settings."""
+    """Trackers that log the metrics: ``tensorboard``, ``wandb`` or ``mlflow``, with their
+    settings."""
 
     deterministic: bool = False
     """Whether to use deterministic algorithms only, for bit-identical results; slower on GPUs."""
@@ -317,8 +318,8 @@ _MAY_CHANGE = {
 def identity(plain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split a plain configuration into the settings that define a run, and those that may change.
 
-    The second part says where and how a run is computed, such as the number of workers or the size
-    of micro-batches. It may differ each time the run is resumed; the first part may not.
+    The second part has settings of the computation, such as the number of workers or the size of
+    micro-batches. They may change when the run is resumed; those of the first part may not.
     """
     what, how = dict(plain), dict[str, Any]()
     for section, names in _MAY_CHANGE.items():

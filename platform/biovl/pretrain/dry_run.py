@@ -1,4 +1,4 @@
-"""Output of ``--dry-run``: an estimate as text, at most 100 characters wide."""
+"""Text of an estimate for ``--dry-run``, at most 100 characters wide."""
 
 import itertools
 import math

@@ -27,12 +27,12 @@ mean by so many standard deviations."""
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """Estimate for a number of accelerators of one kind."""
+    """Estimate of a run on a number of accelerators of one kind."""
 
     accelerator: Accelerator
     workers: int
     held: Memory
-    """Memory of one worker with ``micro_batch``."""
+    """Memory of one worker with ``micro_batch`` pairs per forward pass."""
 
     micro_batch: int | None
     """Largest micro-batch that fits, in pairs; None if not even one pair fits."""
@@ -45,7 +45,7 @@ class Forecast:
 
     hours_eager: float | None = None
     hours_compiled: float | None = None
-    """Hours without ``step.compile``, and with it."""
+    """Hours without ``step.compile`` and with it; None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class RunEstimate:
     """FLOPs with every caption padded to the context length."""
 
     passes: int
-    """Compute of the largest step, in forward passes: 3, and one for recomputation."""
+    """Forward passes that cost as much as the largest step: 3, and 1 for recomputation."""
 
     plan: Plan
     local_pairs: int
@@ -92,7 +92,7 @@ def estimate(
 
     Args:
         config: Configuration of the run.
-        info: Description of its model, see ``memory.describe``.
+        info: Description of the model, see ``memory.describe``.
         lengths_N: Tokens of every text of train, with start and end token, not truncated. A
             corpus has counts of CLIP's tokenizer; others are close. Shape [N], N >= 1.
         accelerators: Accelerators to estimate for.

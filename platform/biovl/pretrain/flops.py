@@ -25,18 +25,18 @@ is not work of the model."""
 
 @dataclass(frozen=True)
 class Window:
-    """Layers with local attention."""
+    """Layers with local attention of one window size."""
 
     reach: int
-    """Visible tokens on either side."""
+    """Number of visible tokens on either side."""
 
     flops_per_pair_of_tokens: int
-    """Operations of all these layers per query and key."""
+    """FLOPs of all these layers per pair of query and key."""
 
 
 @dataclass(frozen=True)
 class TextCost:
-    """Operations of a caption's forward pass, as a function of its length."""
+    """FLOPs of a caption's forward pass, as a function of its length."""
 
     constant: float
     """FLOPs independent of the length."""
@@ -63,7 +63,7 @@ class TextCost:
 
 @dataclass(frozen=True)
 class ForwardCost:
-    """Operations of a model's forward pass in training mode, with patch dropout."""
+    """FLOPs of a model's forward pass in training mode, with patch dropout."""
 
     image: int
     """FLOPs per image."""
@@ -119,15 +119,15 @@ def text_cost(text: Any) -> TextCost:
 
 
 def on_meta(module: nn.Module) -> nn.Module:
-    """Return a copy on the meta device, in training mode, without copying data."""
+    """Return a copy of a module on the device ``meta``, in training mode, without copying data."""
     return copied_to(module, "meta", requires_grad=False)
 
 
 def copied_to(module: nn.Module, device: str, *, requires_grad: bool) -> nn.Module:
-    """Return a copy in training mode with uninitialized tensors, on another device.
+    """Return a copy of a module in training mode, with uninitialized tensors, on another device.
 
     Args:
-        module: Not changed.
+        module: The module; it is not changed.
         device: ``meta``, or any device under ``FakeTensorMode``.
         requires_grad: Whether trainable parameters stay trainable in the copy.
     """

@@ -1,4 +1,4 @@
-"""Detection of failed runs: the loss is compared with its own past and with chance.
+"""Detection of failed runs: the loss is compared with its earlier values and with chance.
 
 Contrastive training fails in three ways, each with its own criterion:
 
@@ -59,7 +59,7 @@ def chance(loss: str, pairs: int) -> float:
 class Guard:
     """Stops a run that has diverged, learns nothing, or stays NaN.
 
-    Its state is part of the checkpoints, so that a resumed run is compared with its past.
+    Its state is part of the checkpoints, so that a resumed run is compared with earlier steps.
 
     Args:
         loss: ``infonce`` or ``siglip``.
@@ -109,7 +109,7 @@ class Guard:
             self._check_chance(guessing)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for checkpoints."""
+        """Return the state that checkpoints contain."""
         return {
             "pairs": self._pairs,
             "skipped": self._skipped,

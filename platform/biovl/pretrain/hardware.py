@@ -7,7 +7,7 @@ import torch
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A GPU as in its data sheet. Peaks are dense: without structured sparsity."""
+    """A type of GPU, by its data sheet. Peaks are dense: without structured sparsity."""
 
     name: str
 
@@ -31,7 +31,7 @@ class Accelerator:
     """Name of the AWS instance type with this accelerator."""
 
     def utilisation(self, *, compiled: bool) -> float | None:
-        """Return the expected share of the peak in training, eager or compiled."""
+        """Return the expected share of the peak in training, eager or compiled; None if unknown."""
         return self.compiled_utilisation if compiled else self.expected_utilisation
 
     def peak_flops(self, precision: str) -> float | None:

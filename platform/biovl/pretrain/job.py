@@ -1,8 +1,8 @@
 """Pretraining on Ray: workers of Ray Train, batches from Ray Data, validation in separate tasks.
 
 The draft of the output folder holds all state that a run resumes from, whichever process fails: a
-worker (Ray restarts the group), the driver (run the same command again), a node. Nothing is kept in
-Ray, which only schedules the workers.
+worker (Ray restarts the group), the driver (run the same command again), a node. Ray only schedules
+the workers and stores nothing.
 """
 
 import contextlib
@@ -187,9 +187,9 @@ def _publish(
 
 
 def report_missing_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:
-    """Report resources that the cluster lacks for the fewest workers: Ray waits silently.
+    """Report resources that the cluster lacks for the minimum number of workers.
 
-    Also report unused GPUs: a run on CPUs would take weeks.
+    Ray would wait for them silently. Also report unused GPUs: a run on CPUs would take weeks.
     """
     workers = config.workers
     fewest = workers.count if isinstance(workers.count, int) else workers.count[0]

@@ -19,7 +19,9 @@ _TOLD = "told"
 
 
 class Journal:
-    """The trackers of a run, in its folder; for a bucket, in a temporary folder that is uploaded.
+    """Metrics of a run, logged to its trackers in its folder.
+
+    For a bucket, the folder is a temporary one that is uploaded.
 
     Args:
         config: Configuration of the run.

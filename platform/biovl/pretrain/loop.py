@@ -1,4 +1,4 @@
-"""Training as a generator: one report per step; the caller decides when to save, log and stop."""
+"""Training as a generator: one report per step. The caller decides when to save, log and stop."""
 
 import contextlib
 import math
@@ -26,27 +26,28 @@ class StepReport:
     """Result of one step."""
 
     steps_done: int
-    """Steps of the run completed, this one included."""
+    """Number of completed steps of the run, including this one."""
 
     place: StepPosition
     loss: float
-    """Mean over the pairs of all workers."""
+    """Mean loss over the pairs of all workers."""
 
     lr: float
     logit_scale: float
-    """Factor on similarities in this loss, 1 / temperature."""
+    """Factor on similarities in the loss, 1 / temperature."""
 
     grad_norm: float
-    """Norm over all parameters, before clipping."""
+    """Norm of the gradient of all parameters, before clipping."""
 
     lengths_B: Tensor
-    """Tokens of each of this worker's captions, without padding. int32, on the host."""
+    """Number of tokens of each of this worker's captions, without padding. int32, on the host."""
 
     seconds: float
-    """Seconds since the last report."""
+    """Seconds since the previous report."""
 
     waited_s: float
-    """Of these, seconds waiting for the next batch; in the first report, for this one as well."""
+    """Seconds of these that the worker waited for the next batch; in the first report, also for the
+    current one."""
 
     skipped: bool
     """Whether the update was skipped because loss or gradient was NaN or Inf."""
@@ -69,7 +70,7 @@ class Trainer:
         towers: The model, on ``device``. Their parameters are named by ``model``.
         model: The module whose parameters are trained and whose state is saved.
         config: Configuration of the run.
-        plan: Plan of the run.
+        plan: Batch sizes and learning rates of all steps.
         device: Device of the model.
         workers: The process group; each worker calls the same methods at the same time.
     """
@@ -124,7 +125,7 @@ class Trainer:
         )
 
     def update(self, loss: Tensor) -> "Update":
-        """Apply the gradients that were computed.
+        """Apply the gradients of ``compute``, and return the result.
 
         Raises:
             TrainingError: If loss or gradient is NaN or Inf and ``trouble.not_finite`` is ``stop``.
@@ -153,7 +154,7 @@ class Trainer:
         return Update(loss_value, lr, scale_value, norm_value, not finite)
 
     def state(self) -> dict[str, Any]:
-        """Return the training state, copied to the host: later steps do not change it."""
+        """Return a copy of the training state on the host: later steps do not change it."""
         return {
             "steps_done": self.steps_done,
             "model": _on_host(self._model.state_dict()),
@@ -162,7 +163,7 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restore a training state."""
+        """Restore the result of ``state``."""
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.steps_done = state["steps_done"]

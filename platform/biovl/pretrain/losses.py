@@ -32,23 +32,24 @@ from biovl.runtime.workers import Workers, share
 
 @dataclass(frozen=True)
 class Contrast:
-    """A loss and the gradients with respect to its inputs."""
+    """A contrastive loss, and its gradients with respect to the inputs."""
 
     loss: Tensor
     """The loss over all N pairs, the same on every worker. Shape []."""
 
     image_bD: Tensor
-    """Gradient with respect to this worker's images."""
+    """Gradient with respect to this worker's images. [b, D]."""
 
     text_ND: Tensor
-    """Contribution of this worker's images to the gradient with respect to all texts: the sum over
-    the workers is that gradient."""
+    """Gradient with respect to all texts, as far as it depends on this worker's images; summed over
+    the workers it is complete. [N, D]."""
 
     scale: Tensor
-    """Contribution to the gradient with respect to the scale. Shape []."""
+    """Gradient with respect to the scale, as far as it depends on this worker's images. Shape
+    []."""
 
     bias: Tensor
-    """Contribution to the gradient with respect to the bias; 0 for losses without a bias."""
+    """Gradient with respect to the bias, likewise; 0 for losses without a bias."""
 
 
 def info_nce(

@@ -30,7 +30,7 @@ USABLE = 0.92
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """Description of a model for estimates."""
+    """Sizes of a model, for estimates of memory and compute."""
 
     image_parameters: int
     text_parameters: int
@@ -39,20 +39,20 @@ class ModelInfo:
 
     cost: ForwardCost
     image_size: int
-    """Side in pixels."""
+    """Side of the input image in pixels."""
 
     context: int
-    """Context length, with start and end token."""
+    """Context length in tokens, with start and end token."""
 
     embed_dim: int
 
     activations: Callable[[TextCompute, bool, bool], TowerActivations]
-    """Activation memory of the towers, given how the text tower handles padding, whether matrix
-    products run in bfloat16, and whether activations are checkpointed."""
+    """Function that returns the activation memory of the towers, given how the text tower handles
+    padding, whether matrix products run in bfloat16, and whether activations are checkpointed."""
 
     @property
     def parameters(self) -> int:
-        """Parameters of the whole model."""
+        """Number of parameters of the whole model."""
         return self.image_parameters + self.text_parameters + self.other_parameters
 
 
@@ -75,7 +75,7 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """Return the sum."""
+        """Sum of all parts, in bytes."""
         step = self.activations + self.working + self.loss + self.pixels
         return self.weights + step + self.reserve
 
@@ -127,7 +127,7 @@ def memory(
     autocast: bool,
     checkpointed: bool,
 ) -> Memory:
-    """Return the memory of a worker.
+    """Return the peak memory of a worker in a step.
 
     Args:
         info: Description of the model.

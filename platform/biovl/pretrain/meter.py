@@ -21,7 +21,7 @@ class StepRecord:
     """One step of the whole run, over all workers."""
 
     done: int
-    """Steps of the run completed, this one included."""
+    """Number of completed steps of the run, including this one."""
 
     epoch: int
     """Epoch, from 0."""
@@ -33,29 +33,29 @@ class StepRecord:
     """Tokens of all workers' captions, without padding."""
 
     flops: float
-    """Model operations of all workers, see ``flops.training_flops``."""
+    """FLOPs of the model on all workers, see ``flops.training_flops``."""
 
     loss: float
     lr: float
     logit_scale: float
-    """The factor on similarities, 1 / temperature."""
+    """Factor on similarities, 1 / temperature."""
 
     grad_norm: float
     waited_s: float
-    """Waiting for data, within ``seconds``."""
+    """Seconds waiting for data, a part of ``seconds``."""
 
     seconds: float
-    """Duration of the whole step."""
+    """Duration of the whole step, in seconds."""
 
 
 class Meter:
-    """Measures a run step by step.
+    """Speed, memory and remaining time of a run, updated step by step.
 
     Args:
-        steps: Of the whole run.
-        epochs: Of the whole run.
-        pairs: Of the whole run, for the remaining time.
-        pairs_done: Before the first step that will be added: more than 0 in a resumed run.
+        steps: Number of steps of the whole run.
+        epochs: Number of epochs of the whole run.
+        pairs: Number of pairs of the whole run, for the remaining time.
+        pairs_done: Number of pairs before the first added step: more than 0 in a resumed run.
         workers: Number of workers.
         peak_flops: Peak operations per second of one worker's accelerator; None if unknown, and
             utilisation is then not reported.

@@ -1,4 +1,4 @@
-"""AdamW as in the papers: groups with and without weight decay, clipping."""
+"""AdamW as in the papers, with weight decay for matrices only, and gradient clipping."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ def decays(name: str, parameter: nn.Parameter, optim: OptimConfig) -> bool:
     """Return whether weight decay applies: to matrices; not to biases, norms and ``logit_scale``.
 
     Source:
-        open_clip 3.3.0, ``open_clip_train/main.py``; its main branch also spares embeddings of
+        open_clip 3.3.0, ``open_clip_train/main.py``; its main branch also excludes embeddings of
         positions and classes (``decay_embeddings: false``).
     """
     if parameter.ndim < 2 or any(part in name for part in _NEVER_DECAYED):

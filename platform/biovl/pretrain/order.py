@@ -1,7 +1,7 @@
 """Order of the pairs in training: a pure function of the index, the seed and the epoch.
 
-It is independent of the number of workers, which only decides the rows of a batch that a worker
-owns. So a run resumes from two numbers, epoch and step, also with more or fewer workers.
+It is independent of the number of workers, which only determines the share of each worker in a
+batch. So a run resumes from two numbers, epoch and step, also with more or fewer workers.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ INDEX = "index.parquet"
 _COLUMNS = ("pair_id", "shard", "offset", "size", "text_tokens")
 
 PHASES, RUNS, PAIR, REPLACEMENT = range(4)
-"""Purposes of random numbers; each purpose has its own stream."""
+"""Purposes of random numbers; each has a stream of its own."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class PairLocations:
     """Index of each pair's shard in ``shards``. Shape [n], int32."""
 
     offset: np.ndarray
-    """Byte offset in the shard. Shape [n], int64."""
+    """Byte offset of each pair in its shard. Shape [n], int64."""
 
     size: np.ndarray
-    """Size in bytes. Shape [n], int64."""
+    """Size of each pair in bytes. Shape [n], int64."""
 
     text_tokens: np.ndarray
-    """CLIP tokens as assemble counted them, without start and end. Shape [n], int32."""
+    """Number of CLIP tokens of each text, without start and end. Shape [n], int32."""
 
     pair_id: pa.Array
     """Id of each pair, ``large_string``. Shape [n]."""
@@ -57,7 +57,7 @@ def read_places(corpus: str, split: str) -> PairLocations:
         split: ``train``, ``val`` or ``test``.
 
     Raises:
-        ArtifactError: If there is no index, or it lacks a column.
+        ArtifactError: If the corpus has no index, or the index lacks a column.
     """
     filesystem, path = open_location(corpus)
     try:
@@ -119,7 +119,7 @@ def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int)
 
 
 def batch_of(order: np.ndarray, step: int, batch_pairs: int) -> np.ndarray:
-    """Return the rows of all workers in a step of an epoch. Shape [N], int64."""
+    """Return the rows of a batch, over all workers, for a step of an epoch. Shape [N], int64."""
     return order[step * batch_pairs : (step + 1) * batch_pairs]
 
 

@@ -27,7 +27,7 @@ ATTEMPTS = 16
 
 
 class Encodes(Protocol):
-    """The part of a tokenizer's interface that is used here."""
+    """The method of a tokenizer that is used here."""
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the token ids of each text."""
@@ -36,10 +36,10 @@ class Encodes(Protocol):
 
 @dataclass(frozen=True)
 class Loaded:
-    """Loaded pairs: pixels and tokens."""
+    """Pixels and tokens of pairs."""
 
     pixels_BHWC: np.ndarray
-    """RGB, uint8."""
+    """RGB images, uint8, shape [B, H, W, 3]."""
 
     tokens: list[np.ndarray]
     """Token ids of each pair, int32."""

@@ -1,4 +1,4 @@
-"""Pieces of a step: the input of one loading task, its serialization, and the merge to a batch."""
+"""Division of a step into pieces: the input of loading tasks, its serialization and merging."""
 
 import json
 from collections import Counter
@@ -24,17 +24,17 @@ PIECE_PAIRS = 128
 
 @dataclass(frozen=True)
 class StepPieces:
-    """One step of this worker, divided into pieces."""
+    """One step of a worker, divided into pieces, each of which a task loads."""
 
     epoch: int
     batch_rows_N: np.ndarray
-    """Row numbers of all workers."""
+    """Row numbers of the batch, over all workers. Shape [N]."""
     own: range
-    """Range of this worker in them."""
+    """Range of this worker in ``batch_rows_N``."""
     pieces: int
 
     def rows(self, piece: int) -> np.ndarray:
-        """Return the row numbers of a piece."""
+        """Return the row numbers of the pairs in a piece."""
         within = share(len(self.own), piece, self.pieces)
         return self.batch_rows_N[self.own.start :][within.start : within.stop]
 

@@ -17,7 +17,7 @@ def towers_of(built: Built, step: StepConfig, device: torch.device) -> Towers:
     """Return the towers of a model on a device, in training mode.
 
     Raises:
-        ConfigError: If the text tower cannot be computed as ``step.text`` says.
+        ConfigError: If the text tower does not support ``step.text``.
     """
     model = built.model.to(device).train()
     if step.checkpoint_activations:

@@ -1,4 +1,4 @@
-"""The published files of a run: weights, curves, the model card."""
+"""Write the files that a run publishes: weights, curves, the model card."""
 
 import dataclasses
 import hashlib
@@ -18,13 +18,13 @@ from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.trackers import METRICS, read_metrics
 
 HARDWARE = "hardware"
-"""Note in which worker 0 records the hardware."""
+"""Name of the draft's note in which worker 0 records the hardware."""
 
 
 def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> str:
     """Write weights and configuration in open_clip's layout; return the SHA-256 of the weights.
 
-    The hash belongs in the manifest: two runs of one configuration may end in different weights.
+    The hash is for the manifest: two runs of one configuration may end in different weights.
     """
     with tempfile.TemporaryDirectory() as local:
         encoder.save(Path(local), built, state)

@@ -31,7 +31,7 @@ def stored_px(config: Mapping[str, Any]) -> int | None:
 
 
 def needed_px(image_px: int, crop_scale: tuple[float, float]) -> int:
-    """Return the shorter side at which no square image is enlarged, crops included.
+    """Return the shorter side at which no square image is enlarged, also not for a crop.
 
     Args:
         image_px: Input side of the model, in pixels.
@@ -46,13 +46,14 @@ def check_resolution(
     """Reject a corpus whose images are stored smaller than the model's input.
 
     Args:
-        uri: The corpus.
+        uri: Folder of the corpus.
         config: Configuration of assemble, from the manifest of the corpus.
         image_px: Input side of the model, in pixels.
         crop_scale: Range of the share of an image's area in a training crop.
 
     Raises:
-        ConfigError: With the command that assembles a corpus with large enough images.
+        ConfigError: If images are too small; the message has the command that assembles larger
+            ones.
     """
     stored, needed = stored_px(config), needed_px(image_px, crop_scale)
     if stored is None or stored >= needed:

@@ -1,4 +1,4 @@
-"""A run as one of its workers executes it: resume, train, save checkpoints, log, validate."""
+"""Training as one of the workers executes it: resume, train, save checkpoints, log, validate."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ PREEMPTION_STEPS = 10
 
 
 ENDED = "ended"
-"""Prefix of the notes that record why a run was stopped by a training error."""
+"""Prefix of the notes that record the training error that ended a run."""
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,24 @@ class Callbacks:
     """Callbacks that connect a run to its environment: Ray, or a single process."""
 
     batches: Callable[[Built, int], Generator[Batch]]
-    """Return this worker's batches from a number of completed steps to the end of the run."""
+    """Returns this worker's batches from a number of completed steps to the end of the run."""
 
     validate: Callable[[int, int], None]
-    """Start validating an epoch from the checkpoint at this step. Called on worker 0."""
+    """Starts the validation of an epoch from the checkpoint at a step. Called on worker 0."""
 
     say: Callable[[str], None]
-    """Log a message. Called on worker 0."""
+    """Logs a message. Called on worker 0."""
 
     preempted: Callable[[], bool] = lambda: False
-    """Return whether a node is about to be preempted. Called on all workers at the same time."""
+    """Returns whether a node is about to be preempted. Called on all workers at the same time."""
 
     line_every_s: float = 10.0
 
     save_requested: Callable[[], bool] = lambda: False
-    """Return whether to save now, because the workers will be stopped. Called on worker 0."""
+    """Returns whether to save now, because the workers will be stopped. Called on worker 0."""
 
     saved: Callable[[], None] = lambda: None
-    """Confirm the requested save."""
+    """Confirms the requested save."""
 
 
 def run(
@@ -78,7 +78,7 @@ def run(
 
     Raises:
         TrainingError: If the run diverged or collapsed. All workers raise it together.
-        BiovlError: If something that the run needs is unavailable.
+        BiovlError: If an input of the run is unavailable.
     """
     _make_deterministic(config)
     allow_tf32(config.step.precision, device)
@@ -164,7 +164,7 @@ def _note_failure(
 
 
 def noted_failures(draft: Draft) -> list[dict[str, Any]]:
-    """Return the training errors noted in a draft: the steps completed, and the reason."""
+    """Return the training errors recorded in a draft: the completed steps, and the reason."""
     return [
         {"step": int(name.rpartition("/")[2]), **(draft.read_note(name) or {})}
         for name in draft.note_names(ENDED)

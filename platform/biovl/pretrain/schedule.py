@@ -1,4 +1,4 @@
-"""Schedule of a run: batch sizes, epochs and learning rate, as functions of the pairs seen."""
+"""Schedule of a run: batch sizes, epochs and learning rate, by number of pairs trained on."""
 
 import bisect
 import math
@@ -23,12 +23,12 @@ class StepPosition:
     """Pairs of all workers in this step."""
 
     pairs_before: int
-    """Pairs of the run before this step."""
+    """Number of pairs of the run before this step."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a run. The number of completed steps determines everything else."""
+    """The steps of a run. Batch size and learning rate follow from the number of steps done."""
 
     epochs: Sequence[tuple[int, int]]
     """Pairs per step and number of steps, for each epoch."""
@@ -50,12 +50,12 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run."""
+        """Number of steps of the whole run."""
         return sum(steps for _, steps in self.epochs)
 
     @property
     def pairs(self) -> int:
-        """Pairs of the whole run."""
+        """Number of pairs of the whole run, over all epochs."""
         return sum(size * steps for size, steps in self.epochs)
 
     def ends(self) -> list[int]:
@@ -63,7 +63,7 @@ class Plan:
         return [sum(steps for _, steps in self.epochs[: n + 1]) for n in range(len(self.epochs))]
 
     def place(self, steps_done: int) -> StepPosition:
-        """Return the position of the step after ``steps_done`` others."""
+        """Return the position of the step that follows ``steps_done`` steps."""
         epoch = bisect.bisect_right(self.ends(), steps_done)
         before = self.epochs[:epoch]
         size, _ = self.epochs[epoch]
@@ -74,9 +74,9 @@ class Plan:
 def learning_rate(optim: OptimConfig, plan: Plan, place: StepPosition) -> float:
     """Return the learning rate of a step.
 
-    For one batch size it is open_clip's: ``peak * (k + 1) / warmup`` in warm-up step k, then
-    ``peak / 2 * (1 + cos(pi * (k - warmup) / (steps - warmup)))``; other batch sizes later leave
-    it the same function of the pairs seen.
+    For one batch size it is open_clip's: ``peak * (k + 1) / warmup`` in warm-up step k, then ``peak
+    / 2 * (1 + cos(pi * (k - warmup) / (steps - warmup)))``; with other batch sizes later, it
+    remains the same function of the number of pairs trained on.
 
     Source:
         open_clip 3.3.0, ``open_clip_train/scheduler.py``.

@@ -1,4 +1,4 @@
-"""Validation scores noted in the draft of a run, and the epochs that still need validation."""
+"""Validation scores recorded in the draft of a run, and the epochs that still need validation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +9,12 @@ from biovl.pretrain.schedule import Plan
 
 
 def note_name(epoch: int) -> str:
-    """Return the name of the note with the scores of an epoch."""
+    """Return the name of the draft's note with the scores of an epoch."""
     return f"validation/{epoch:04d}"
 
 
 def scores_noted(draft: Draft) -> dict[int, dict[str, Any]]:
-    """Return the noted scores of the validated epochs, by epoch from 0."""
+    """Return the recorded scores of the validated epochs, by epoch from 0."""
     names = draft.note_names("validation")
     return {int(name.rpartition("/")[2]): draft.read_note(name) or {} for name in names}
 
@@ -32,7 +32,7 @@ def best_epoch(scores: dict[int, dict[str, Any]]) -> int | None:
 
 
 def epoch_to_publish(scores: dict[int, dict[str, Any]], choice: str, epochs: int) -> int:
-    """Return the epoch, from 0, whose weights become the model: the best, or the last.
+    """Return the epoch, from 0, whose weights are published: the best, or the last.
 
     Args:
         scores: Scores of the validated epochs.
@@ -44,12 +44,12 @@ def epoch_to_publish(scores: dict[int, dict[str, Any]], choice: str, epochs: int
 
 
 def is_validated(epoch: int, plan: Plan, every: int | None) -> bool:
-    """Return whether an epoch is due for validation: every ``every`` epochs, and the last."""
+    """Return whether an epoch is validated: every ``every``-th epoch, and the last."""
     return every is not None and ((epoch + 1) % every == 0 or epoch + 1 == len(plan.epochs))
 
 
 def steps_waiting(draft: Draft, plan: Plan, every: int | None) -> dict[int, int]:
-    """Return the epochs whose validation is pending, by the number of steps at their end."""
+    """Return the epochs whose validation is pending, by number of steps at the end of the epoch."""
     return _waiting(scores_noted(draft), plan, every)
 
 

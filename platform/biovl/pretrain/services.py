@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TensorBoardConfig:
-    """TensorBoard event files in ``tensorboard/`` of the run."""
+    """Settings of TensorBoard, whose event files are in ``tensorboard/`` of the run."""
 
     flush_s: int = 30
     """Seconds between flushes: the delay until new values are visible."""
@@ -26,7 +26,7 @@ class TensorBoardConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class WandbConfig:
-    """Weights & Biases."""
+    """Settings of Weights & Biases."""
 
     project: str = "biovl"
     """Name of the project."""
@@ -42,7 +42,7 @@ class WandbConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MlflowConfig:
-    """An MLflow tracking server."""
+    """Settings of an MLflow tracking server."""
 
     tracking_uri: str
     """URI of the tracking server: ``http://host:5000``, or another one that MLflow accepts."""
@@ -72,6 +72,8 @@ class TensorBoard:
 
 
 class Wandb:
+    """Logs metrics to Weights & Biases."""
+
     def __init__(
         self,
         config: WandbConfig,
@@ -108,6 +110,8 @@ class Wandb:
 
 
 class Mlflow:
+    """Logs metrics to an MLflow tracking server."""
+
     def __init__(
         self,
         config: MlflowConfig,

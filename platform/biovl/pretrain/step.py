@@ -7,8 +7,8 @@ A batch that does not fit goes through the towers in micro-batches (GradCache, G
 3. each micro-batch forward again, with a graph and the same random numbers, and backward from the
    gradients of its features.
 
-The sum over micro-batches is the gradient of the whole batch, dropout included; ``logit_scale``
-is in the loss alone and gets its gradient there, once. A batch that fits keeps its first graph.
+The sum over micro-batches is the gradient of the whole batch, dropout included; ``logit_scale`` is
+in the loss alone, from which it gets its gradient once. A batch that fits needs one forward pass.
 Texts are gathered while images are computed, and their gradients reduced while images go backward.
 """
 
@@ -31,7 +31,8 @@ from biovl.runtime.workers import Workers
 # Shapes: b pairs on this worker, N pairs on all workers, D embedding.
 
 MAX_LOGIT_SCALE = math.log(100)
-"""Upper limit. Radford et al. 2021, section 2.5: larger values made training unstable."""
+"""Maximum of ``logit_scale``, ln 100: larger values made training unstable (Radford et al. 2021,
+section 2.5)."""
 
 # A ResNet's running statistics are local to each worker, as its batches are. Renamed in torch 2.15.
 _NO_BUFFER_SYNC: dict[str, Any] = (
@@ -45,7 +46,7 @@ Autocast = Callable[[], contextlib.AbstractContextManager[Any]]
 
 @dataclass
 class Towers:
-    """A model in training: each tower in a separate DDP, since each goes backward separately."""
+    """A model in training: each tower in a separate DDP, since each has its own backward pass."""
 
     image: nn.Module
     """Image tower: uint8 pixels [B, H, W, 3] to unit features [B, D]."""
@@ -160,7 +161,7 @@ class _Pass:
 
 
 def seed_of(*numbers: int) -> int:
-    """Return a seed derived from all of the numbers; other numbers give another seed."""
+    """Return a seed derived from several numbers; other numbers give another seed."""
     return int(
         np.random.SeedSequence([len(numbers), *numbers]).generate_state(1, np.uint64)[0]
         >> np.uint64(1)

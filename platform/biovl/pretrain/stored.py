@@ -1,4 +1,4 @@
-"""Read stored pairs from their shards, in few requests and ahead of decoding."""
+"""Read stored pairs from their shards in few requests, ahead of decoding."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,11 +23,11 @@ _RETRIES_AFTER_S = (1.0, 5.0, 20.0)
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A pair that cannot be read, and the reason."""
+    """A pair that cannot be read, with the reason."""
 
     row: int
     reason: str
-    """One of a few fixed reasons; the specific error is in ``detail``."""
+    """Reason from a fixed set, for counts; the specific error is in ``detail``."""
     detail: str = ""
 
 

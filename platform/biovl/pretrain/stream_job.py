@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PairSource:
-    """Input of all loading tasks, in the object store once for all workers: see ``put``."""
+    """Input that all loading tasks share, stored once in the object store: see ``put``."""
 
     corpus: str
     places: PairLocations
@@ -71,7 +71,10 @@ class PairSource:
 
 
 class Stream(Iterator[Batch]):
-    """The batches of one worker, from a step to the end of its run. ``close`` stops it early."""
+    """The batches of one training worker, from a step to the end of the run.
+
+    ``close`` stops the stream early.
+    """
 
     waited_s: float = 0.0
     """Total seconds spent waiting for batches."""
@@ -108,7 +111,7 @@ class Stream(Iterator[Batch]):
                 )
 
     def close(self) -> None:
-        """Stop loading. Running tasks are cancelled."""
+        """Stop loading, and cancel running tasks."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_LAST_WAIT_S)
@@ -136,13 +139,13 @@ def stream(
         source: Result of ``PairSource.put``.
         plan: Batch sizes and steps of every epoch.
         steps_done: Steps of the run before the first batch.
-        rank: Of this worker.
+        rank: Rank of this worker.
         workers: Number of workers. It does not change the batches of all workers together.
         data_cpus: CPUs that load for all workers; None for all free CPUs. At least one per worker.
         prefetch_steps: Batches prefetched into this process.
 
     Raises:
-        ArtifactError: On reaching an unreadable pair, if none may replace it.
+        ArtifactError: When an unreadable pair is reached that may not be replaced.
     """
     batches: queue.Queue[_Item] = queue.Queue(prefetch_steps)
     stop = threading.Event()

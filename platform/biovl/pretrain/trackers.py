@@ -29,10 +29,10 @@ METRICS = "metrics.jsonl"
 
 
 class Tracker(Protocol):
-    """A destination of metrics."""
+    """A destination of metrics, such as TensorBoard."""
 
     run_id: str | None
-    """Id that resumes the same run; None if not needed."""
+    """Id with which the tracker resumes the same run; None if it needs none."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Log the values of a step; steps must increase. A value named ``step`` is ignored."""

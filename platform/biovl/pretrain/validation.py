@@ -1,4 +1,4 @@
-"""Scores of a checkpoint: recall and loss on pairs of the val split."""
+"""Validation scores of a checkpoint: recall and loss on pairs of the val split."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Terminates a process that hangs: an exited process is restarted, a hung one is not noticed."""
+"""Watchdog that ends a process which hangs, so that Ray restarts it as after a crash."""
 
 import faulthandler
 import os
@@ -10,7 +10,7 @@ EXIT_STATUS = 75
 
 
 class Watchdog:
-    """Terminates this process after a time without ``reset``, and prints the stacks of its threads.
+    """Ends this process after a time without ``reset``, and prints the stacks of its threads.
 
     Args:
         minutes: The time limit; None for no limit.
@@ -26,12 +26,12 @@ class Watchdog:
             self._thread.start()
 
     def reset(self, doing: str) -> None:
-        """Restart the time limit for the next activity."""
+        """Restart the time limit for the next activity, named ``doing``."""
         self._doing = doing
         self._reset.set()
 
     def close(self) -> None:
-        """Stop watching."""
+        """Disable the watchdog."""
         self._closed = True
         self._reset.set()
         if self._thread.is_alive():

@@ -11,7 +11,7 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 @dataclass(frozen=True, kw_only=True)
 class PublishConfig:
-    """Which folder to upload to which repository of the Hugging Face hub.
+    """Settings of publish: a folder, a repository of the Hugging Face hub, and the rows to upload.
 
     The token is that of the hub client: ``HF_TOKEN``, or the one stored by ``hf auth login``.
     """

@@ -1,4 +1,4 @@
-"""Redistributable subset of a corpus, as a corpus of its own.
+"""Redistributable subset of a corpus, published as a corpus of its own.
 
 The bytes of pairs are copied unchanged from their shards, and pairs keep their order, so that the
 shuffle is preserved.
@@ -49,7 +49,7 @@ def plan(
     Args:
         uri: The corpus.
         out: Folder of the draft.
-        wanted: Requested rows.
+        wanted: Licence groups to include, and whether third parties' figures.
         max_bytes: Maximum size of a shard; a single pair may be larger.
         max_pairs: Maximum pairs per shard.
 
@@ -114,7 +114,7 @@ def copy(uri: str, out: str, names: Sequence[str], number: int) -> None:
 
 
 def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table]:
-    """Yield the index of the new corpus, by row groups of the old index."""
+    """Yield the index of the new corpus, one table per row group of the old index."""
     folder = Draft(out).folder
     placed = []
     for name in shard_names(shards_of):
@@ -137,7 +137,7 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
 
 
 def dropped(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
-    """Yield the figures dropped by assemble, and the pairs left out here."""
+    """Yield all figures that are not in the new corpus: dropped by assemble, or left out here."""
     source = Folder(uri)
     with source.filesystem.open_input_file(source.at(DROPPED)) as stream:
         parquet = pq.ParquetFile(stream)
@@ -156,7 +156,10 @@ def dropped(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
 
 @contextlib.contextmanager
 def written(folder: Folder, name: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Yield a function that appends tables to a Parquet file, which is visible on success only."""
+    """Open a Parquet file for writing; yield a function that appends tables.
+
+    The file appears only on success.
+    """
     with folder.writer(name) as stream, contextlib.ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
 
@@ -171,7 +174,7 @@ def written(folder: Folder, name: str) -> Iterator[Callable[[pa.Table], None]]:
 
 
 def description(out: str, manifest: Manifest, stats: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the human-readable files of the corpus by path: card, statistics and plots."""
+    """Return card, statistics and plots of the corpus, by path."""
     drawn = plots.plots(stats)
     text = card.dataset_card(
         asdict(manifest), stats, record=pairing.pair_schema(_record(out)), plots=list(drawn)
@@ -215,7 +218,7 @@ def shard_names(shards_of: Mapping[str, int]) -> list[str]:
 
 
 def kept_of(stats: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of pairs of each split."""
+    """Return the number of pairs in each split of a corpus, from its ``stats.json``."""
     return {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in statistics.SPLITS}
 
 

@@ -1,4 +1,4 @@
-"""Redistributable rows of figures or panels, by part, with their articles."""
+"""Redistributable rows of figures or panels, part by part, with their articles."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

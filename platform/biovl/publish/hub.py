@@ -1,4 +1,4 @@
-"""A repository on the Hugging Face Hub, with readable errors."""
+"""Client of a repository on the Hugging Face Hub, with readable errors."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ class Digest:
 
 
 class Repository:
-    """A repository, which may not exist yet."""
+    """A repository on the Hub, which may not exist yet."""
 
     def __init__(
         self, name: str, repo_type: str, *, bars: bool = False, wait_s: float = 2.0

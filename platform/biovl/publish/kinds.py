@@ -24,16 +24,16 @@ _CREDENTIAL = re.compile(
 
 @dataclass(frozen=True)
 class Kind:
-    """How a kind of folder is published on the Hub."""
+    """Which files of a kind of folder are published on the Hub, and whether they may be public."""
 
     patterns: tuple[str, ...]
-    """Patterns of its files; ``*`` does not match a slash."""
+    """Patterns of the files to upload; ``*`` does not match a slash."""
     repo_type: str = "dataset"
     private_because: str | None = None
-    """Reason why it must remain private, whatever the rights of its rows; None if it may be
-    public."""
+    """Reason why folders of this kind must stay private, whatever the rights of their rows; None if
+    they may be public."""
     has_rights: bool = False
-    """Whether its rows contain licences."""
+    """Whether rows have licence columns."""
 
 
 _NO_RIGHTS = "nothing in it says of its rows whether they may be given on"
@@ -78,10 +78,10 @@ _ALL = (CARD, MANIFEST)
 
 @dataclass(frozen=True)
 class Contents:
-    """The files of a folder."""
+    """The files of a folder: those to upload, and others."""
 
     files: dict[str, int]
-    """Sizes in bytes of files to upload, by relative path."""
+    """Files to upload: size in bytes by relative path."""
     left_out: list[str] = field(default_factory=list)
     """Files that are not uploaded."""
 

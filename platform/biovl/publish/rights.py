@@ -23,26 +23,26 @@ READS = (*rights.READS, "source_uri")
 
 @dataclass(frozen=True)
 class RequestedRows:
-    """Selection among the redistributable rows."""
+    """Selection of rows for publishing, among those that may be redistributed."""
 
     groups: tuple[LicenseGroup, ...] = ()
-    """Licence groups; empty: all."""
+    """Licence groups to include; empty: all."""
     third_party: bool = False
 
 
 @dataclass
 class RightsCount:
-    """Number of rows, and of rows that may not be redistributed, by reason."""
+    """Row counts by licence, with the reasons for rows that may not be redistributed."""
 
     groups: Counter[str] = field(default_factory=Counter)
-    """Rows by licence group."""
+    """Number of rows by licence group."""
     licenses: Counter[str] = field(default_factory=Counter)
-    """Redistributable rows by licence; empty if none is stated."""
+    """Number of redistributable rows by licence; the key is empty if none is stated."""
     held_back: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """Other rows by (reason, licence group, licence)."""
+    """Number of rows that may not be redistributed, by (reason, licence group, licence)."""
 
     def add(self, rows: pa.Table, reasons: pa.Array) -> None:
-        """Add rows to the counts."""
+        """Add rows to the counts; ``reasons`` is null for redistributable rows."""
         groups = rows["license_group"].to_pylist()
         self.groups.update(groups)
         held = pc.is_valid(reasons)
@@ -74,7 +74,7 @@ def reasons(rows: pa.Table, wanted: RequestedRows) -> pa.Array:
     Args:
         rows: ``license`` and ``license_group``, and those columns of
             ``biovl.articles.rights.READS`` that exist.
-        wanted: Requested rows.
+        wanted: Licence groups to include, and whether third parties' figures.
 
     Returns:
         The first reason that applies. Shape [N], string.
@@ -134,7 +134,7 @@ def article_reasons(folder: Folder, part: str, wanted: RequestedRows) -> pa.Tabl
 
 
 def figure_reasons(rows: pa.Table, of_articles: pa.Table, wanted: RequestedRows) -> pa.Array:
-    """Return the reason for each figure: its own, or else that of its article.
+    """Return the reason why each figure may not be redistributed: its own, else its article's.
 
     Args:
         rows: As for ``reasons``, with ``source_uri``.
@@ -149,7 +149,7 @@ def figure_reasons(rows: pa.Table, of_articles: pa.Table, wanted: RequestedRows)
 def groups_of(
     folder: Folder, name: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the row groups of a Parquet file, with those of the columns that exist.
+    """Yield the row groups of a Parquet file; of ``columns``, only those that exist.
 
     Raises:
         ArtifactError: If the file has no licence columns.

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written asynchronously and atomically; the last few are retained.
+"""Checkpoints of a run: written asynchronously and atomically; old ones are deleted.
 
 out/.draft/checkpoints/
   000001200.pt        state after 1,200 steps, to resume from; deleted when the run is published
@@ -58,7 +58,7 @@ class Checkpoints:
         return sorted(int(name.removesuffix(".pt")) for name in names)
 
     def is_whole(self, steps_done: int) -> bool:
-        """Return whether there is an intact checkpoint after ``steps_done`` steps. Reads it."""
+        """Return whether the checkpoint after ``steps_done`` steps is intact. Reads all of it."""
         if steps_done not in self.steps():
             return False
         try:

@@ -15,7 +15,7 @@ from biovl.core.errors import ConfigError, RayError
 
 @contextlib.contextmanager
 def connect_ray() -> Iterator[None]:
-    """Use the running Ray; otherwise start one, and shut it down at the end of the block.
+    """Connect to the running Ray; otherwise start one, and shut it down at the end of the block.
 
     Raises:
         RayError: If Ray does not start, or the cluster cannot be reached.
@@ -77,7 +77,7 @@ def check_room(cpus: float, gpus: float, say: Callable[[str], object]) -> None:
         say: Called with a line for the user.
 
     Raises:
-        ConfigError: If the machine has too few.
+        ConfigError: If the machine has too few CPUs or GPUs.
     """
     there = ray.cluster_resources()
     for name, count in {"GPU": gpus, "CPU": cpus}.items():

@@ -1,4 +1,4 @@
-"""Failures of a job as its user should see them: one reason, as an exception of biovl.
+"""Translation of failures for users: one reason, as an exception of biovl.
 
 Ray passes a task's exception to the driver as text with the worker's traceback, and prints it, too.
 Tasks therefore return biovl's errors as a row, and the driver raises them.
@@ -50,7 +50,7 @@ def raise_task_error(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @contextlib.contextmanager
 def explain_resume(where: str) -> Iterator[None]:
-    """Add to errors of a disk or bucket in the block how to resume; other errors pass.
+    """Extend errors of a disk or bucket in the block by instructions to resume; others pass.
 
     Args:
         where: The folder that the job publishes, or a part of it.
@@ -74,15 +74,15 @@ def check_usable(
     first: str = "",
     hint: str = "",
 ) -> None:
-    """Refuse to publish a result without usable rows.
+    """Reject a result without usable rows, before it is published.
 
     Args:
         usable: Number of usable rows.
-        what: All rows and their source: ``722 figures of table.csv``.
+        what: Description of all rows and their source: ``722 figures of table.csv``.
         reasons: Counts of the reasons why rows are unusable.
         may_be_empty: The setting of this name.
-        first: The first unusable row, and where it was looked for.
-        hint: What to do.
+        first: Description of the first unusable row and its location.
+        hint: Advice for the user.
 
     Raises:
         NothingUsable: If no row is usable and ``may_be_empty`` is false.

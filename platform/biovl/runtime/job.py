@@ -5,7 +5,7 @@ with explain_resume(config.out):
     published = job.find_published()
     if published is not None:
         return published
-    check(config)                   what a user can get wrong, before Ray starts
+    check(config)                   user errors, before Ray starts
     with job.begin() as draft:
         receipts = Stages(draft, progress).run(…)
         return draft.publish(job.manifest(counts=…, files=…))
@@ -24,7 +24,7 @@ from biovl.core.leases import acquire_lease
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A folder to publish, and everything that its bytes depend on."""
+    """A job: the folder that it publishes, and everything that the published bytes depend on."""
 
     out: str
     kind: str
@@ -35,7 +35,8 @@ class Job:
 
     inputs: Sequence[Input] = ()
     defaults: configs.Defaults
-    """A setting that an earlier version did not have counts as its default."""
+    """Defaults, for drafts of earlier versions: a setting they do not have counts as its
+    default."""
 
     output_format: int = 1
     """Version of the output format; see ``Draft.begin``."""
@@ -73,7 +74,7 @@ class Job:
         )
 
     def find_published(self) -> Manifest | None:
-        """Return the manifest that this same job published, or None.
+        """Return the manifest that the same job published before, or None.
 
         Raises:
             ArtifactError: If something else is published there, or it shares a folder with an
@@ -95,10 +96,10 @@ class Job:
         Args:
             plans: Notes that are cheap to recompute and do not count as finished work.
             accepts: Returns whether a draft may resume although the settings of these names
-                changed: what they decide has not been computed yet.
+                changed, because nothing that depends on them has been computed yet.
 
         Raises:
-            ArtifactError: If another driver is making the folder, or it holds something else.
+            ArtifactError: If another driver is writing the folder, or it holds something else.
         """
         try:
             with acquire_lease(self.out) as lease:

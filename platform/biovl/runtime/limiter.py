@@ -1,4 +1,4 @@
-"""One request limit for all workers of a job: an actor that grants turns."""
+"""One request limit for all workers of a job: an actor that grants permissions to send."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import ray
 from biovl.core.limits import LATE_S, RequestLimits
 
 SILENT_S = 60.0
-"""Seconds without a sign of life after which a request is attributed to a dead worker."""
+"""Seconds without a renewal after which a request is attributed to a dead worker."""
 
 _LATE_IN_A_ROW = 10
 """After so many expired turns in a row, the next is used even if late, so that slow workers
@@ -22,7 +22,7 @@ proceed."""
 
 
 class Turns:
-    """Grants turns in order of request; for use in one event loop."""
+    """Grants requests in the order in which they arrive; for use in one event loop."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
@@ -34,14 +34,14 @@ class Turns:
         self._timer: asyncio.TimerHandle | None = None
 
     async def begin(self) -> tuple[int, float]:
-        """Wait for a turn; return its number, and its start time by this process's clock."""
+        """Wait until a request is granted; return its number, and the time of its start."""
         turn: asyncio.Future[tuple[int, float]] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._advance()
         return await turn
 
     async def renew(self, number: int) -> None:
-        """Report that a request is still open."""
+        """Report that a request is still in progress."""
         if number in self._open:
             self._open[number] = time.monotonic()
 
@@ -79,7 +79,7 @@ class Turns:
 
 
 class SharedLimiter:
-    """A handle to the turns that all workers share; it can be sent to workers."""
+    """Limiter that all workers of a job share; it can be pickled."""
 
     def __init__(self, turns: Any) -> None:
         self._turns = turns
@@ -87,7 +87,7 @@ class SharedLimiter:
 
     @contextlib.contextmanager
     def request(self) -> Iterator[Callable[[], None]]:
-        """Wait for a turn."""
+        """Wait until a request may be sent; see ``Limiter``."""
         number = self._in_time()
         try:
             yield lambda: self._turns.renew.remote(number)
@@ -109,7 +109,7 @@ class SharedLimiter:
 
 @contextlib.contextmanager
 def shared_limiter(limits: RequestLimits) -> Iterator[SharedLimiter]:
-    """Share one limit among workers during the block. Needs Ray."""
+    """Yield a limiter that all workers share during the block. Needs Ray."""
     # The actor needs next to no CPU, and must not wait for a free one.
     actor: Any = ray.remote(Turns).options(num_cpus=0, max_concurrency=10_000).remote(limits)
     try:

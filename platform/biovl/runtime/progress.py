@@ -5,7 +5,7 @@ from typing import TextIO
 
 
 class Progress:
-    """Counts units of work per stage and logs progress at most every two seconds."""
+    """Progress of a job: finished units per stage, logged at most every two seconds."""
 
     def __init__(self, job: str, stream: TextIO) -> None:
         self._job, self._stream = job, stream

@@ -66,7 +66,7 @@ def fit(
 
     Args:
         work: A module-level function. It starts in the driver's working folder, if that exists.
-        arguments: Its arguments.
+        arguments: Arguments of the function.
         place: A folder that all nodes can access, local or ``s3://``; Ray's files are in its draft.
         count: Number of workers, or the minimum and maximum.
         cpus: CPUs of a worker.
@@ -78,8 +78,8 @@ def fit(
         resize_check_s: Seconds between checks for room for more workers, if ``count`` allows more.
 
     Raises:
-        TrainingError: If there were more failures.
-        ConfigError: If a worker finds that a setting does not fit.
+        TrainingError: If more failures than ``restarts`` follow each other.
+        ConfigError: If a worker rejects a setting.
         StorageError: If a disk or a bucket fails.
     """
     folder = Draft(place).folder
@@ -143,7 +143,7 @@ def fit(
 
 
 class Failures:
-    """Counts failures since the last progress, that is, a checkpoint after more steps than before.
+    """Counts consecutive failures, without a new checkpoint of more steps in between.
 
     A run has finitely many steps, so a run that keeps failing ends after at most ``allowed`` + 1
     failures per checkpoint.
@@ -158,7 +158,7 @@ class Failures:
         self._count = self._in_all = 0
 
     def are_too_many(self, checkpoints: Sequence[int]) -> bool:
-        """Count a failure, given the existing checkpoints; return whether to give up."""
+        """Count a failure, given the steps of existing checkpoints; return whether to give up."""
         furthest = max(checkpoints, default=0)
         self._count = 1 if furthest > self._furthest else self._count + 1
         self._furthest = max(self._furthest, furthest)
@@ -174,7 +174,7 @@ class Failures:
 
 
 class SaveRequest:
-    """A request to a training loop from another thread of its process."""
+    """A request to the training loop for a checkpoint, made by another thread of its process."""
 
     def __init__(self) -> None:
         self._heard, self._wanted, self._saved = (threading.Event() for _ in range(3))
@@ -189,7 +189,7 @@ class SaveRequest:
         return self._saved.wait(wait_s)
 
     def is_made(self) -> bool:
-        """Return whether a save is requested; the loop calls this after each step."""
+        """Return whether a checkpoint is requested; the loop calls this after each step."""
         self._heard.set()
         return self._wanted.is_set()
 
@@ -214,20 +214,20 @@ class SaveBeforeResize(ControllerCallback, WorkerGroupCallback):
         self._group: Any = None
 
     def after_worker_group_training_start(self, worker_group: Any) -> None:
-        """Store the worker group."""
+        """Store the worker group, for requests before a resize."""
         self._group = worker_group
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """Forget a worker group with failures."""
+        """Drop the stored worker group if a worker has failed: it cannot save."""
         if worker_group_status.errors:
             self._group = None
 
     def before_worker_group_shutdown(self, worker_group: Any) -> None:
-        """Forget a worker group that is shut down."""
+        """Drop the stored worker group, which is being shut down."""
         self._group = None
 
     def before_controller_execute_resize_decision(self, resize_decision: Any) -> None:
-        """Wait until worker 0 has saved."""
+        """Make worker 0 save, and wait until it has saved."""
         if self._group is None:
             return
         first = next(

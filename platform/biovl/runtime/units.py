@@ -13,7 +13,7 @@ from biovl.runtime.progress import Progress
 
 
 class Stages:
-    """Runs the tasks of a stage that an earlier run has not finished."""
+    """Runs the stages of a job: for each stage, the tasks without a receipt."""
 
     def __init__(self, draft: Draft, report: Progress) -> None:
         self._draft, self._report = draft, report
@@ -88,7 +88,7 @@ def run_in_actors(
 
     Args:
         load: Returns the function that processes a row and returns its number of results.
-        items: Items of ``ray.data.from_items`` without a receipt.
+        items: Rows for ``ray.data.from_items``, one per unit without a receipt.
         report: Its current stage counts the items.
         workers: Settings with ``count`` of actors, and ``cpus`` and ``gpus`` of each.
         uri: Location of the output, for errors of its storage.

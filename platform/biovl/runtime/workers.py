@@ -17,7 +17,7 @@ def share(total: int, rank: int, workers: int) -> range:
 
 @dataclass(frozen=True)
 class Workers:
-    """One of ``count`` equal workers. With a single worker, every collective is the identity."""
+    """One of ``count`` equal workers, with its collectives; those of a single worker do nothing."""
 
     rank: int = 0
     count: int = 1

@@ -10,7 +10,7 @@ _APART = ("child", "response", "graphical", "video", "member")
 
 
 def write_article(manuscript: Manuscript) -> bytes:
-    """Return an article's XML, UTF-8."""
+    """Return the JATS XML of an article, UTF-8."""
     flavour = manuscript.flavour
     kind = flavour.article_types[manuscript.turn % len(flavour.article_types)]
     floats = ""

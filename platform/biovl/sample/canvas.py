@@ -1,4 +1,4 @@
-"""Drawing calls and arrays to the pixels of one panel."""
+"""Conversion of drawing calls and arrays to the pixels of one panel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +68,7 @@ def ellipse(x: float, y: float, rx: float, ry: float, angle: float = 0.0) -> np.
 
 
 def crop(image: np.ndarray, rng: Rng, zoom: tuple[float, float]) -> np.ndarray:
-    """Return a random part of a photograph at the size of a panel."""
+    """Return a random crop of a photograph, resized to a panel."""
     height, width = image.shape[:2]
     h = int(min(height, width * HEIGHT / WIDTH) * rng.uniform(*zoom))
     w = int(h * WIDTH / HEIGHT)
@@ -78,7 +78,7 @@ def crop(image: np.ndarray, rng: Rng, zoom: tuple[float, float]) -> np.ndarray:
 
 
 def with_scale_bar(image: np.ndarray, grey: int) -> np.ndarray:
-    """Return RGB pixels with a bar in the lower right corner."""
+    """Return RGB pixels with a scale bar in the lower right corner."""
     marked = image.copy()
     marked[HEIGHT - 18 : HEIGHT - 14, WIDTH - 80 : WIDTH - 16] = grey
     return marked

@@ -1,4 +1,4 @@
-"""Packages with one defect each, which is in the package's name."""
+"""Packages with one defect each; the name of the package states it."""
 
 import struct
 import zlib

@@ -6,7 +6,7 @@ from biovl.sample.prose import Manuscript, Placed, xref
 
 
 def figures_xml(m: Manuscript, figures: Iterable[Placed]) -> list[str]:
-    """Return the XML of each figure; empty for a figure that is nested in another."""
+    """Return the XML of each figure; empty for a figure that is nested in another one."""
     figures = list(figures)
     written = []
     for i, figure in enumerate(figures):

@@ -21,7 +21,7 @@ _GAP_PX = 30
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure before it is encoded and published."""
+    """A drawn figure, before it is encoded and published."""
 
     panels: tuple[PanelContent, ...]
     """Content of each panel."""

@@ -1,4 +1,4 @@
-"""The JATS variants of six publishers, as data."""
+"""Conventions of six publishers for JATS and package files, as data."""
 
 from dataclasses import dataclass, field
 
@@ -44,7 +44,7 @@ NO_REUSE = (
 
 @dataclass(frozen=True)
 class Slot:
-    """A position for a figure: the JATS around it, and the files of its graphic."""
+    """Position of a figure in an article: the JATS around it, and the files of its graphic."""
 
     structure: str
     files: str
@@ -54,25 +54,25 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class Flavour:
-    """Conventions of one publisher. Braces are placeholders for a number, or serial and number."""
+    """Conventions of one publisher. Braces are placeholders for numbers, or serial and number."""
 
     name: str
     journal: str
     prolog: str
     root: str
     licenses: tuple[str, ...]
-    """Licences, used in turn by this publisher's articles."""
+    """Licences of this publisher's articles, used in turn."""
     slots: tuple[Slot, ...]
     label: str
     word: str
     words: str
-    """Plural of the word for a figure: ``Figs.``"""
+    """Abbreviation for several figures: ``Figs.``"""
     figure_id: str
     stem: str
     letters: str
     date: str
     place: str = "sec"
-    """Where figures are: ``sec``, or ``floats`` for a floats-group."""
+    """Place of the figures in the XML: ``sec``, in sections, or ``floats``, in a floats-group."""
     language: str = "en"
     article_types: tuple[str, ...] = field(default=("research-article",))
     suffix: str = ".nxml"

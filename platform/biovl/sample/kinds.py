@@ -78,7 +78,7 @@ def make_kinds(
 
 
 def article_id(kind: str, number: int) -> str:
-    """Return the id of an image's article."""
+    """Return the article id of an image."""
     return f"{kind.replace('_', '-')}-{number:03d}"
 
 

@@ -34,7 +34,7 @@ class PackageFiles:
 
 
 def make_packages(folder: Path, *, articles: int = 24, seed: int = 0) -> list[Path]:
-    """Write PMC packages with figures that their captions describe; return their paths in order.
+    """Write PMC packages whose captions describe the figures; return their paths in order.
 
         folder/
           PMC9990000001/            XML, images, PDF
@@ -205,7 +205,7 @@ def _extras(flavour: Flavour, serial: int, rng: Rng) -> tuple[dict[str, str], di
 
 
 def write_folder(folder: Path, files: dict[str, bytes]) -> Path:
-    """Write files into a new folder and return it."""
+    """Write files into a new folder, and return its path."""
     folder.mkdir(parents=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)

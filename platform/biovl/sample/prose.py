@@ -10,7 +10,7 @@ from biovl.sample.words import Topic, upper_first
 
 @dataclass(frozen=True)
 class Placed:
-    """A figure at its position in an article."""
+    """A figure with its label and position in an article."""
 
     slot: Slot
     number: int
@@ -27,11 +27,11 @@ class Manuscript:
     """Content of a synthetic article, before it is rendered as JATS."""
 
     serial: int
-    """Digits of all its ids."""
+    """Number from which all ids of the article are made."""
     pmcid: str
     flavour: Flavour
     turn: int
-    """Number of earlier articles of this publisher; selects among variants."""
+    """Number of earlier articles of this publisher, which selects among variants."""
     topic: Topic
     figures: tuple[Placed, ...]
     extras: dict[str, str]
@@ -80,12 +80,12 @@ def xref(text: str, *figures: Placed, attributes: str = 'ref-type="fig" ') -> st
 
 
 def ways_to_cite(figure: Placed, figures: Sequence[Placed], flavour: Flavour) -> tuple[str, ...]:
-    """Return citations of a figure in forms that are hard to parse.
+    """Return citations of a figure, in forms that are hard to parse.
 
     Args:
         figure: The figure to cite.
         figures: All numbered figures of the article, at least two, in order.
-        flavour: Publisher, who writes ``Fig.`` or ``Figure``.
+        flavour: Conventions of the publisher: ``Fig.`` or ``Figure``.
     """
     word, words, n = flavour.word, flavour.words, figure.number
     first, last = figures[0], figures[-1]

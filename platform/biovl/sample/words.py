@@ -57,17 +57,17 @@ class PanelContent:
     """A panel image and its description, in inline JATS: escaped, optionally with markup."""
 
     kind: str
-    """Name of the function that drew it."""
+    """Name of the function that drew the panel."""
     image: np.ndarray
     """RGB, uint8, shape [H, W, 3]."""
     finding: str
-    """What the panel shows, as a title without a full stop."""
+    """Title: the finding that the panel shows, without a full stop."""
     subject: str
-    """Name of the subject: a noun phrase without an article."""
+    """Noun phrase for the subject, without an article."""
     detail: str
     """Sentences that can be verified on the image."""
     spanish: str
-    """Finding and subject in one Spanish phrase."""
+    """Finding and subject as one Spanish phrase."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def count(number: int) -> str:
 
 
 def pick(rng: Rng, choices: Sequence[T]) -> T:
-    """Return one of the choices."""
+    """Return a random element of ``choices``."""
     return choices[int(rng.integers(len(choices)))]
 
 

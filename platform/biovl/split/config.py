@@ -9,7 +9,7 @@ from biovl.split.rows import Derivatives, Splitting
 
 @dataclass(frozen=True, kw_only=True)
 class SplitConfig:
-    """Which figures to split, and how."""
+    """Settings of split: figures, confidence, and format of the panels."""
 
     figures: str
     """A folder of figures published by harvest, local or ``s3://``."""
@@ -47,7 +47,7 @@ class SplitConfig:
             raise ValueError(f"jpeg_quality must be in 1..95, got {self.jpeg_quality}")
 
     def splitting(self) -> Splitting:
-        """Return the settings that apply to each figure."""
+        """Return the settings needed to split one figure."""
         return Splitting(
             confidence=self.confidence,
             derivatives=self.derivatives,

@@ -32,7 +32,7 @@ def train_detector(config: DetectorConfig, *, progress: TextIO = sys.stderr) -> 
           config.json         the design, and the threshold of scores
           metrics.json        F1 and mAP at IoU 0.5 on held-out figures, overall and by stratum
           README.md           the card
-          manifest.json       how it was trained, its scores, and the weights' SHA-256
+          manifest.json       settings, scores, and the weights' SHA-256
 
     Raises:
         ConfigError: If timm has no such backbone, or the GPU does not exist.
@@ -102,7 +102,10 @@ def _rows(config: DetectorConfig) -> Iterator[dict[str, Any]]:
 
 
 def train(config: DetectorConfig, drawer: Drawer) -> Iterator[dict[str, Any]]:
-    """Train, and write the folder without its manifest. The last row has the manifest's content."""
+    """Train, and write the folder without its manifest; yield progress.
+
+    The last row has the manifest's content.
+    """
     # Drawing workers do not need PyTorch.
     from biovl.split.detector.publishing import write
     from biovl.split.detector.training import DetectorTrainer
@@ -118,7 +121,7 @@ def train(config: DetectorConfig, drawer: Drawer) -> Iterator[dict[str, Any]]:
 
 
 def draw_with_ray(figures: Sequence[tuple[int, str]], size_px: int) -> Callable[[], list[Fitted]]:
-    """Start drawing on any free CPUs."""
+    """Start to draw figures in Ray tasks on free CPUs; the returned function waits for them."""
     task = ray.remote(num_cpus=1)(draw)
     chunks = [
         task.remote(figures[first : first + CHUNK], size_px)

@@ -49,7 +49,7 @@ class Splitting:
     """Settings of splitting."""
 
     confidence: float
-    """Minimum confidence, 0..1; other figures stay whole."""
+    """Minimum confidence for splitting a figure, 0..1; other figures stay whole."""
     derivatives: Derivatives
     """``allowed``: figures whose licence does not allow changes stay whole."""
     jpeg_quality: int
@@ -80,10 +80,10 @@ def split(
     """Return the rows of one figure: its panels in reading order, or the whole figure.
 
     Args:
-        figure: As harvested.
+        figure: The figure, as harvested.
         how: Settings of splitting.
         taken: Ids in use; the panels' ids are added.
-        propose: A detector, optional.
+        propose: A detector that proposes panels; None: no detector.
     """
     try:
         cut = _cut(figure, how, propose)

@@ -1,1 +1,1 @@
-"""The job of ``tune/sweep.py``: many runs of pretrain that differ in some settings."""
+"""The job of ``tune/sweep.py``: many runs of pretrain with different settings."""

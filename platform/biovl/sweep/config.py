@@ -20,7 +20,7 @@ number of decimals."""
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One row of the results table: how its runs differ from ``base``."""
+    """One row of the results table: settings that its runs change in ``base``."""
 
     shown: Mapping[str, str | int | float] = field(default_factory=dict)
     """Values that identify the row, by the paper's column names."""
@@ -47,7 +47,7 @@ class AshaConfig:
     """At each rung, one of this many trials continues; 1 never stops a trial."""
 
     first_epochs: int = 1
-    """Epochs at the first rung; each further rung is ``reduction`` times the one before."""
+    """Epochs at the first rung. Each further rung has ``reduction`` times as many."""
 
     def __post_init__(self) -> None:
         if min(self.reduction, self.first_epochs) < 1:
@@ -56,7 +56,7 @@ class AshaConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """Pretraining runs on one corpus, and how they are compared."""
+    """Settings of a sweep: pretraining runs on one corpus, and their comparison."""
 
     corpus: str
     """A corpus published by assemble, local or ``s3://``."""
@@ -79,8 +79,8 @@ class SweepConfig:
     """Trials per row and grid point, with consecutive seeds starting at that of ``base``."""
 
     equal: Literal["epochs", "compute"] = "epochs"
-    """What all trials have in common: ``epochs``, or ``compute``: the training FLOPs of the first
-    row, rounded to whole epochs."""
+    """Quantity that is equal for all trials: ``epochs``, or ``compute``, the training FLOPs of the
+    first row, rounded to whole epochs."""
 
     asha: AshaConfig = field(default_factory=AshaConfig)
     """Early stopping of trials."""

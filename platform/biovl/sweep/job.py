@@ -2,7 +2,7 @@
 
 A trial runs the ordinary pretrain job: the driver of a Ray Train run, inside a trial of Ray Tune.
 Each trial resumes from its folder, and the sweep's draft records the trials that have ended.
-Nothing is kept in Ray: the same command completes an interrupted sweep.
+Ray stores nothing: the same command completes an interrupted sweep.
 """
 
 import logging
@@ -54,7 +54,7 @@ def sweep(config: SweepConfig, *, progress: TextIO = sys.stderr) -> Manifest:
           trials.parquet  trials.csv   a row per trial: settings, status, scores, time
           curves.parquet               a row per trial and validated epoch
           best.yaml                    the best settings, a recipe for pretrain
-          plots/                       scores against context and batch, curves, tokens wasted
+          plots/                       scores against context and batch, curves, tokens cut off
           trials/00-…/                 the model of each trial, as pretrain publishes it
           manifest.json                configurations and results of all trials
 
@@ -138,14 +138,14 @@ def estimated(config: SweepConfig) -> str:
 
 
 def at_once(trials: Sequence[Trial], resources: Mapping[str, float]) -> int:
-    """Return how many trials the resources can run at the same time, at least one.
+    """Return the number of trials that the resources can run concurrently, at least one.
 
     Training workers keep their CPUs while others load pairs and validate: if workers took all
     CPUs, each trial would wait for pairs forever.
 
     Args:
-        trials: Any of them may run at the same time.
-        resources: Of the whole cluster, by Ray's names.
+        trials: The trials; any of them may run concurrently.
+        resources: Resources of the whole cluster, by Ray's names.
     """
     rooms = []
     for trial in trials:

@@ -18,30 +18,31 @@ FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
 
 @dataclass(frozen=True, kw_only=True)
 class TrialOutcome:
-    """Result of a trial."""
+    """Result of a trial, read from its folder."""
 
     trial: Trial
     status: str
     reason: str
-    """Why the trial failed; otherwise empty."""
+    """Reason why the trial failed; otherwise empty."""
 
     scores: Mapping[int, Mapping[str, Any]]
     """Scores of every validated epoch, from 0."""
 
     epoch: int | None
-    """Epoch whose scores count, from 0: the published one, or the last of a stopped trial."""
+    """Epoch whose scores are compared, from 0: the published one, or the last of a stopped
+    trial."""
 
     seconds: float | None
-    """Total seconds of its steps; None without steps."""
+    """Total seconds of the trial's steps; None without steps."""
 
     @property
     def final(self) -> Mapping[str, Any]:
-        """The scores that count; empty if there are none."""
+        """Scores that are compared; empty if there are none."""
         return {} if self.epoch is None else self.scores[self.epoch]
 
     @property
     def mean_recall(self) -> float | None:
-        """Mean of both R@1, by which trials are ranked."""
+        """R@1 averaged over both directions, by which trials are ranked; None without scores."""
         return mean_recall_at_1(dict(self.final)) if self.final else None
 
 
@@ -58,8 +59,7 @@ def outcome_of(trial: Trial, ended: Mapping[str, str]) -> TrialOutcome:
 
     Args:
         trial: A trial that has ended.
-        ended: Status and reason noted by the sweep; a published trial is finished in any
-            case.
+        ended: Status and reason recorded by the sweep, by trial; ignored for a published trial.
     """
     uri = trial.config.out
     manifest = find_manifest(uri)

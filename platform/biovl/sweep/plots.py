@@ -108,7 +108,7 @@ def settings(outcomes: Sequence[TrialOutcome]) -> bytes:
 
 
 def curves(outcomes: Sequence[TrialOutcome]) -> bytes:
-    """Plot the mean of both R@1 of every trial by epoch; a cross marks unfinished trials."""
+    """Plot R@1, averaged over both directions, of every trial by epoch; a cross: unfinished."""
     figure = plot_figure(10, 4.6)
     axes = figure.subplots()
     axes.set_title("R@1 on val by trial, mean of both directions")
@@ -153,7 +153,7 @@ def curves(outcomes: Sequence[TrialOutcome]) -> bytes:
 
 
 def tokens(outcomes: Sequence[TrialOutcome]) -> bytes:
-    """Plot the share of tokens that each context cuts off, and the share that stays empty."""
+    """Plot the share of tokens that each context cuts off, and the share of it that is padding."""
     figure = plot_figure(10, 3.6)
     axes = figure.subplots()
     axes.set_title("Tokens wasted, by context length")

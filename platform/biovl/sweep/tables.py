@@ -110,7 +110,7 @@ def paper_table(config: SweepConfig, outcomes: Sequence[TrialOutcome]) -> str:
 
 
 def by_row(outcomes: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
-    """Return the outcomes of each row: the seeds of a setting together."""
+    """Return the outcomes grouped by row of the table: trials that differ only in the seed."""
     rows: dict[int, list[TrialOutcome]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.trial.row, []).append(outcome)
@@ -118,7 +118,7 @@ def by_row(outcomes: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
 
 
 def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
-    """Return the finished row with the best mean R@1; ties go to the first."""
+    """Return the outcomes of the finished row with the best mean R@1; ties go to the first."""
     best: list[TrialOutcome] | None = None
     highest = float("-inf")
     for row in by_row(outcomes):
@@ -129,7 +129,7 @@ def best_row(outcomes: Sequence[TrialOutcome]) -> list[TrialOutcome] | None:
 
 
 def values_of(row: Sequence[TrialOutcome], name: str) -> list[float]:
-    """Return a score of every finished trial of a row."""
+    """Return a score, by its name, of every finished trial of a row."""
     return [
         float(outcome.final[name])
         for outcome in row
@@ -138,14 +138,14 @@ def values_of(row: Sequence[TrialOutcome], name: str) -> list[float]:
 
 
 def parquet(table: pa.Table) -> bytes:
-    """Return the bytes of a Parquet file."""
+    """Return a table as the bytes of a Parquet file."""
     stream = io.BytesIO()
     pq.write_table(table, stream)
     return stream.getvalue()
 
 
 def csv(table: pa.Table) -> bytes:
-    """Return the bytes of a CSV file with a header."""
+    """Return a table as the bytes of a CSV file with a header."""
     stream = io.BytesIO()
     pacsv.write_csv(table, stream)
     return stream.getvalue()

@@ -28,10 +28,10 @@ _SPECIAL_TOKENS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One run of pretrain."""
+    """One trial: a run of pretrain, with estimates of its compute."""
 
     name: str
-    """Name of the trial and of its folder."""
+    """Name of the trial, also of its folder."""
 
     row: int
     """Row of the table; trials of a row differ only in their seeds."""
@@ -54,7 +54,7 @@ class Trial:
     """Share of all caption tokens that the context cuts off."""
 
     padding: float
-    """Share of the context that captions leave empty, if every one is padded to it."""
+    """Share of the context that would be padding, if every caption were padded to it."""
 
     train_pairs: int
 
@@ -69,8 +69,8 @@ def trials_of(config: SweepConfig) -> list[Trial]:
     """Return the trials of a sweep, in the order of its table.
 
     Raises:
-        ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or
-            there is nothing to compare by.
+        ConfigError: If a trial is not a valid run of pretrain on its corpus, with its name, or it
+            has too few val pairs, by which trials are compared.
         ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
     known = _Known()
@@ -88,12 +88,12 @@ def trials_of(config: SweepConfig) -> list[Trial]:
 
 
 def corpora_of(config: SweepConfig, trials: Sequence[Trial]) -> list[str]:
-    """Return the training corpora of trials, that of the sweep first."""
+    """Return the corpora that the trials train on, that of the sweep first."""
     return list(dict.fromkeys([config.corpus, *(trial.config.corpus for trial in trials)]))
 
 
 def identity_of(config: SweepConfig, trials: list[Trial]) -> dict[str, Any]:
-    """Return the identity of a sweep: neither its location nor how it is computed."""
+    """Return the settings that define a sweep, without its location and resources."""
     what = {
         "trials": {trial.name: identity(configs.to_plain(trial.config))[0] for trial in trials},
         "asha": configs.to_plain(config)["asha"],
@@ -107,7 +107,7 @@ def identity_of(config: SweepConfig, trials: list[Trial]) -> dict[str, Any]:
 
 
 def defaults_of(trials: list[Trial]) -> configs.Defaults:
-    """Return the defaults of ``identity_of``."""
+    """Return the defaults of the settings that ``identity_of`` returns."""
     return {
         ("trials", trial.name, *path): value
         for trial in trials
@@ -116,7 +116,7 @@ def defaults_of(trials: list[Trial]) -> configs.Defaults:
 
 
 def waste(lengths_N: np.ndarray, context: int) -> tuple[float, float]:
-    """Return the share of tokens that a context cuts off, and the share of it that is left empty.
+    """Return the shares of tokens that a context cuts off, and of the context that is padding.
 
     Args:
         lengths_N: Tokens of each caption, start and end included. Shape [N], N >= 1.

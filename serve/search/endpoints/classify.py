@@ -31,7 +31,7 @@ _PROMPTS_AT_ONCE = 64
 
 
 class BenchmarkPrompts(BaseModel):
-    """Class names and prompt templates of a benchmark."""
+    """Class names and prompt templates of a published benchmark."""
 
     name: str
     title: str
@@ -41,13 +41,13 @@ class BenchmarkPrompts(BaseModel):
 
 
 class BenchmarksAnswer(BaseModel):
-    """Benchmarks with built-in prompts."""
+    """All benchmarks with built-in prompts."""
 
     benchmarks: list[BenchmarkPrompts]
 
 
 def router(context: Context) -> APIRouter:
-    """Return the routes of zero-shot classification."""
+    """Return the routes for zero-shot classification."""
     routes = context.router(tags=["classify"], dependencies=[context.needs("search")])
     served = context.served
     benchmarks = BenchmarksAnswer.model_validate(
@@ -112,7 +112,7 @@ async def _answer(
 
 
 def class_vectors(prompt_PD: np.ndarray, templates: int) -> np.ndarray:
-    """Return the unit vector of each class: the normalized mean of its prompt embeddings.
+    """Return a unit vector for each class: the normalized mean of its prompt embeddings.
 
     Args:
         prompt_PD: Unit vectors of the prompts, grouped by class, shape [C * T, D].

@@ -22,14 +22,14 @@ _DATA_IMAGE = re.compile(r"data:image/", re.IGNORECASE)
 
 
 class TextPart(Message):
-    """A text input."""
+    """A text as input."""
 
     type: Literal["text"]
     text: str
 
 
 class ImageUrl(Message):
-    """An image as a data URL."""
+    """Location of an image: a data URL."""
 
     url: str = Field(description="data:image/…;base64,…; other addresses are not fetched")
     detail: Literal["auto", "low", "high"] | None = Field(
@@ -38,7 +38,7 @@ class ImageUrl(Message):
 
 
 class ImagePart(Message):
-    """An image input."""
+    """An image as input."""
 
     type: Literal["image_url"]
     image_url: ImageUrl
@@ -73,7 +73,7 @@ class Embedding(BaseModel):
 
 
 class Usage(BaseModel):
-    """Number of input tokens."""
+    """Numbers of input tokens."""
 
     prompt_tokens: int
     total_tokens: int
@@ -90,7 +90,7 @@ class EmbeddingsAnswer(BaseModel):
 
 
 def router(context: Context) -> APIRouter:
-    """Return the routes of embeddings."""
+    """Return the routes for embeddings."""
     routes = context.router(tags=["embeddings"], dependencies=[context.needs("embed")])
 
     served = context.served

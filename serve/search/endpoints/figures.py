@@ -48,7 +48,7 @@ class FiguresAnswer(Answer):
 
 
 def router(context: Context) -> APIRouter:
-    """Return the routes of figures."""
+    """Return the routes for figures."""
     routes = context.router(tags=["figures"], dependencies=[context.needs("search")])
     served, shown = context.served, context.settings.rights
 

@@ -9,13 +9,13 @@ from serve.search.context import Context
 
 
 class Up(BaseModel):
-    """Liveness: the process runs."""
+    """Response of the liveness probe: the process runs."""
 
     status: str = "up"
 
 
 class Readiness(BaseModel):
-    """Whether the service can answer requests."""
+    """Response of the readiness probe: whether requests can be answered."""
 
     ready: bool
     reasons: Annotated[list[str], Field(description="reasons if not ready")]
@@ -26,7 +26,7 @@ class Readiness(BaseModel):
 
 
 def router(context: Context) -> APIRouter:
-    """Return the routes of the probes."""
+    """Return the routes for liveness and readiness."""
     routes = context.router(tags=["service"])
 
     @routes.get("/healthz")

@@ -8,7 +8,7 @@ from serve.search.context import Context
 
 
 def router(context: Context) -> APIRouter:
-    """Return the route of metrics.
+    """Return the route for metrics.
 
     Without API keys only this machine has access. With keys the scope ``metrics`` is required,
     because counts by route and time reveal user behaviour.

@@ -32,7 +32,7 @@ class Models(BaseModel):
 
 
 class Info(BaseModel):
-    """Limits and features of the service."""
+    """Limits and features of the service, and what it serves."""
 
     version: str
     name: str

@@ -32,7 +32,7 @@ MAX_PHRASES = 50
 """Maximum phrases per class."""
 MAX_PHRASE_CHARS = 200
 MAX_LOOK_UPS = 100_000
-"""Maximum number of phrases of all classes times the captions that are searched for them."""
+"""Maximum cost of a request: phrases of all classes times captions that are searched."""
 
 
 class _AnyProxyRequest(Message):
@@ -45,7 +45,7 @@ class _AnyProxyRequest(Message):
 
 
 def router(context: Context) -> APIRouter:
-    """Return the route of proxy analysis, if it is enabled in the settings."""
+    """Return the routes for proxy analysis; none if it is disabled in the settings."""
     routes = context.router(tags=["proxy"], dependencies=[context.needs("search")])
     served = context.served
     if not context.settings.proxy:

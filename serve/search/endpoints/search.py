@@ -39,7 +39,7 @@ class _Identity(Message):
 
 
 def router(context: Context) -> APIRouter:
-    """Return the routes of search: JSON, multipart forms, or a raw image as the body."""
+    """Return the routes for search: JSON, multipart forms, or a raw image as the body."""
     routes = context.router(tags=["search"], dependencies=[context.needs("search")])
     served = context.served
 

@@ -61,15 +61,16 @@ class Annotator(Protocol):
     """Computes columns of rows. Must be small: it is pickled to every worker."""
 
     name: str
-    """Name of its main column, and of the folder with it."""
+    """Name of the main column, and of the folder that is published."""
     reads: tuple[str, ...]
-    """The only columns it receives; ``article.abstract`` is a column of the row's article."""
+    """Table columns passed to ``prepare``; ``article.abstract`` is a column of the row's
+    article."""
     writes: pa.Schema
-    """The computed columns, null in unusable rows. The job adds the defect."""
+    """Schema of the computed columns, null in unusable rows. The job adds the defect column."""
     counted: tuple[str, ...]
     """Categorical columns of ``writes``, which the manifest counts and a chart shows."""
     notes: Mapping[str, Any]
-    """Notes for readers of the columns."""
+    """Notes for readers of the columns, stored in the manifest."""
 
     def prepare(self, row: Mapping[str, Any]) -> np.ndarray | bytes | str:
         """Return the model input of a row, or a defect.
@@ -89,15 +90,15 @@ class Annotator(Protocol):
 
 @runtime_checkable
 class AsksFirst(Protocol):
-    """An annotator of paid answers, which may ask for all of them before columns are computed."""
+    """An annotator with paid requests, which can run all of them before columns are computed."""
 
     def ask_first(
         self, config: "AnnotateConfig", table: "Table", units: "list[Unit]", report: "Progress"
     ) -> None:
-        """Cache the answers about the units, if they come from a model on the cluster."""
+        """Run all requests through a model on the cluster, if there is one; cache the answers."""
 
     def spent(self) -> str:
-        """Return what was spent, as text."""
+        """Return the spending of all jobs that share the cache, as text."""
 
 
 def file_bytes(name: str, uri: str) -> bytes:

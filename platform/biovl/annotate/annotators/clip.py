@@ -72,6 +72,7 @@ class ClipText:
     """Embeds texts as unit vectors."""
 
     counted = ()
+    """Resize an image to fit a white square of ``size_px``, bicubic with antialiasing."""
 
     def __init__(self, config: Config, preparation: Preparation) -> None:
         self._config, self._tokenizer = config, preparation.tokenizer

@@ -50,7 +50,7 @@ def build(config: Config) -> "ContextModel":
 
 
 class ContextModel:
-    """Builds context captions."""
+    """Builds context captions from an article's texts."""
 
     reads = READS
     writes = pa.schema(
@@ -80,7 +80,7 @@ class ContextModel:
         return self
 
     def __call__(self, prepared: np.ndarray) -> dict[str, list[Any]]:
-        """Return the columns, K values each."""
+        """Return the columns by name, each a list of K values."""
         rows = [self._row(json.loads(data)) for data in prepared]
         return {name: [row[name] for row in rows] for name in self.writes.names}
 

@@ -80,8 +80,8 @@ class Config:
     model: str
     """Model name of the endpoint: ``Qwen/Qwen2-VL-72B-Instruct``."""
     cache: str
-    """A folder for all paid answers, local or ``s3://``: none is paid for twice, also after an
-    interruption and in other jobs."""
+    """A folder that caches all paid answers, local or ``s3://``. Jobs and resumed runs that share
+    it pay for each request only once."""
     prompts: str = "v1"
     """Version of the built-in prompts, or a YAML file, local or ``s3://``."""
     image_px: int = 1_024
@@ -97,7 +97,8 @@ class Config:
     budget: Budget = field(default_factory=Budget)
     """Limits on the cost."""
     most_failures: float = 0.2
-    """Share of figures without a long caption at which the job stops, after the first 20."""
+    """Maximum share of figures without a long caption, in [0, 1]: above it the job stops. Checked
+    after the first 20 figures."""
 
     @property
     def column(self) -> str:
@@ -110,7 +111,7 @@ class Config:
         return {} if prompt_files.packaged(self.prompts) else {"prompts": self.prompts}
 
     elsewhere = ("cache", "endpoint", "engine", "budget", "most_failures")
-    """Settings that do not affect the result."""
+    """Names of settings that do not affect the columns."""
     batches_at_once = 4
     """Batches processed concurrently: the next ones start while a batch waits for its last
     answers."""
@@ -138,7 +139,7 @@ def build(config: Config) -> "LongCap":
 
 
 class LongCap:
-    """Enriches figures with long captions."""
+    """Computes long captions of figures with a vision-language model."""
 
     reads = ("image", "figure_label", *READS)
     writes = pa.schema(
@@ -162,7 +163,7 @@ class LongCap:
         }
 
     def prepare(self, row: Mapping[str, Any]) -> bytes | str:
-        """Return a figure's input for the steps, as JSON, with a resized image."""
+        """Return a figure and its article's texts as JSON, with a resized image; or a defect."""
         texts = texts_as_json(row, READS)
         if texts is None or not json.loads(texts)["caption"].strip():
             return NO_TEXT
@@ -195,7 +196,7 @@ class LongCap:
         return subject.caption, steps
 
     def expected(self, prepared: bytes) -> Counter[str]:
-        """Return the expected usage of a figure if every step is requested once."""
+        """Return the expected requests and tokens of a figure, without retries or failed steps."""
         config, total = self.config, Counter[str]()
         _, steps = self.start(prepared)
         # A draft of the requested length; features repeat it, with a rationale for each.

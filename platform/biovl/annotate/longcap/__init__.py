@@ -1,1 +1,1 @@
-"""Long captions: a figure's caption enriched from its article."""
+"""Generation of long captions: a figure's caption enriched with text of its article."""

@@ -57,7 +57,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A claim of a draft, and whether the image alone supports it."""
+    """A claim in a draft caption, and whether the image alone supports it."""
 
     text: str
     feasible: bool
@@ -127,7 +127,7 @@ def _root(answer: str, tag: str) -> etree._Element:
 
 
 def is_refusal(text: str) -> bool:
-    """Return whether a text is a refusal."""
+    """Return whether an answer is a refusal to describe the image."""
     return _REFUSAL.search(text[:400]) is not None
 
 

@@ -52,9 +52,9 @@ class Piece:
     """Where the text is from: ``caption``, ``abstract``, or the section of the citing paragraph:
     ``body``, ``box``."""
     text: str
-    """Text in the context caption."""
+    """Text as used in the context caption, without references."""
     published: str
-    """Text in the article, with references to figures and works."""
+    """Text as published in the article, with references to figures and works."""
 
 
 def context_of(
@@ -118,7 +118,7 @@ def acronyms_in(
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text, lower case and without a plural's s."""
+    """Return the words of a text, in lower case and without plural s."""
     return frozenset(
         word[0].lower().removesuffix("s") for word in _WORD.finditer(text) if len(word[0]) > 1
     )

@@ -22,7 +22,7 @@ _NUMBER_BEFORE = re.compile(r"\d\s?$")
 
 
 def expanded(text: str, acronyms: Sequence[Acronym]) -> str:
-    """Return a text with each acronym spelled out at its first use, and kept in brackets.
+    """Return a text with each acronym spelled out before its first use, and in brackets.
 
     ``MRI and CT. MRI shows`` gives ``Magnetic resonance imaging (MRI) and CT. MRI shows``.
     Acronyms that the text itself spells out or explains are unchanged, and so are lookalikes:

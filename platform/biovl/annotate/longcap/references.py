@@ -118,7 +118,7 @@ def without_references(
 
 
 def says_nothing(sentence: str) -> bool:
-    """Return whether a sentence has hardly a word apart from references: ``And Fig. 3C.``."""
+    """Return whether a sentence has almost no words apart from references: ``And Fig. 3C.``."""
     return len(re.findall(r"[^\W\d_]{2,}", _REFERENCE.sub("", sentence))) < _FEWEST_WORDS
 
 

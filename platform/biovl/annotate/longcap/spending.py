@@ -20,12 +20,12 @@ _WRITTEN_EVERY_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Limits of spending, for all runs that share a cache."""
+    """Limits on spending, for all runs that share a cache."""
 
     tokens: int | None = None
-    """Input and output tokens together; None: no limit."""
+    """Maximum of input and output tokens together; None: no limit."""
     dollars: float | None = None
-    """None: no limit."""
+    """Maximum cost in dollars, at the prices below; None: no limit."""
     dollars_per_million_input: float = 0.0
     """The endpoint's price of a million input tokens, images included."""
     dollars_per_million_output: float = 0.0
@@ -131,7 +131,7 @@ class Ledger:
             self._folder.write(self._own, json.dumps(self._mine).encode())
 
     def described(self) -> str:
-        """Return the spending, as text."""
+        """Return the spending of all jobs that share the cache, as text."""
         spent = {kind: self._before[kind] + self._mine[kind] for kind in self._mine}
         text = f"{spent['input_tokens']:,} + {spent['output_tokens']:,} tokens"
         cost = self._budget.cost(**spent)

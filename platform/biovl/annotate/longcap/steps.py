@@ -46,7 +46,7 @@ class Bounds:
     least_words: int = 5
     most_words: int = 400
     draft_words: int = 250
-    """Requested length: a caption of 323 tokens (LongCAP's mean) has about so many words."""
+    """Requested length of a caption, in words: about 323 tokens, LongCAP's mean."""
 
     def __post_init__(self) -> None:
         if not 0 < self.least_words <= self.draft_words <= self.most_words:
@@ -69,7 +69,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A request to the model."""
+    """A request to the model for one step of a figure."""
 
     step: str
     messages: list[dict[str, Any]]
@@ -90,7 +90,7 @@ class ModelAnswer:
 
 @dataclass(slots=True, kw_only=True)
 class Enriched:
-    """The result for a figure."""
+    """Result of the steps for one figure."""
 
     caption: str
     """The long caption, or the original one if a step failed."""
@@ -100,7 +100,7 @@ class Enriched:
     """Record of every request: step, answer, finish reason, tokens."""
 
     def tokens(self, name: str) -> int:
-        """Return the total of all answers: input_tokens or output_tokens."""
+        """Return the tokens of all answers; ``name`` is ``input_tokens`` or ``output_tokens``."""
         return sum(step[name] for step in self.steps)
 
 

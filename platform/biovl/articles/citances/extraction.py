@@ -34,7 +34,7 @@ class Citance:
     container: str
     """Part of the article: body, abstract, caption, table, footnote, box, back or response."""
     references: tuple[FigureReference, ...]
-    """References to this figure; ``span`` is relative to the sentence."""
+    """References to this figure. A ``span`` is relative to the sentence."""
     statements: tuple[Statement, ...]
     """Statements of the sentence about this figure."""
 
@@ -75,7 +75,7 @@ def citances_of(mention: Mention, figure_label: str | None) -> list[Citance]:
 
     Args:
         mention: A stored paragraph; its references are links to this figure.
-        figure_label: What the article calls the figure: ``Fig. 2``, ``S3 Fig``, ``Scheme 1``.
+        figure_label: Label of the figure in the article: ``Fig. 2``, ``S3 Fig``, ``Scheme 1``.
             Without it only linked references count.
     """
     named = references(figure_label) if figure_label else []

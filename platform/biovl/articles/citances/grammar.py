@@ -25,15 +25,16 @@ class FigureReference:
     """One reference to one figure in a sentence."""
 
     figure: str
-    """Its number as written: ``3``, ``S7``, ``A1``, ``3—figure supplement 1``."""
+    """Figure number as written: ``3``, ``S7``, ``A1``, ``3—figure supplement 1``."""
     panels: tuple[str, ...]
     """Cited panels: ``A``, part d of panel A as ``A.d``, ``b (left)``, ``lower``; empty for the
     whole figure."""
     kind: Kind
     span: Span
-    """Relative to the sentence; figures of one range share it."""
+    """Range in the sentence; figures of one range share it."""
     by: Literal["xref", "text"] = "text"
-    """Whether the publisher linked it, or it was recognized by its wording."""
+    """How the reference was recognized: ``xref``, a link by the publisher, or ``text``, its
+    wording."""
 
 
 def references(sentence: str) -> list[FigureReference]:

@@ -22,11 +22,11 @@ class Item:
     parent: str = ""
     """Prefix ``A.`` while parts of panel A are parsed, otherwise empty."""
     place: int = -1
-    """Index of its positions among the panels, if positions denote panels of their own."""
+    """Index in ``panels`` of the first panel given by position; -1 if there is none."""
 
 
 def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
-    """Return the labels of one item, and update the parent panel; empty if it is no label."""
+    """Return the panels that a label names, and update ``item.parent``; empty if it is no label."""
     text = label["label"]
     bracketed = bool(label["open"] or label["close"])
     last = item.panels[-1] if item.panels else ""
@@ -93,4 +93,5 @@ def places_in(words: str, noun: str | None) -> list[str]:
 
 
 def panel_at(panel: str, place: str) -> str:
+    """Return the name of a position: ``b (left)`` in panel b, ``left`` without a panel."""
     return f"{panel} ({place})" if panel else place

@@ -42,7 +42,7 @@ class ListReader:
         return self._go_on(end)
 
     def read_labels(self, position: int) -> int:
-        """Parse panels of the current item, without numbers."""
+        """Parse panels of the current item, without figure numbers; return where they end."""
         end = self._label(position, None, is_direct=True)
         return position if end is None else self._go_on(end, numbers=False)
 

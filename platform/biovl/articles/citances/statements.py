@@ -20,13 +20,13 @@ class Statement:
     """The statement of a sentence about some panels of one figure."""
 
     text: str
-    """Words of the sentence in order; of a list with "respectively", only the panel's own item."""
+    """Words of the statement in their order; with "respectively", only the panel's own item."""
     span: Span
     """Its range in the sentence, including omitted words."""
     figure: str
     kind: Kind
     panels: tuple[str, ...]
-    """Empty if the figure is cited as a whole."""
+    """Panels that the statement is about; empty if the figure is cited as a whole."""
     how: How
 
     @property
@@ -75,7 +75,7 @@ def statements(sentence: str, found: list[FigureReference] | None = None) -> lis
 
     Args:
         sentence: One sentence.
-        found: Its references, if they are already known.
+        found: Its references; by default they are parsed.
     """
     cited = references(sentence) if found is None else found
     distributed = _distributed(sentence, cited)

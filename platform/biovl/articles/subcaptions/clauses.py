@@ -1,4 +1,4 @@
-"""Assignment of words to labels: labels before their text, after it, or only referred to."""
+"""Assignment of text to panel labels before it, after it, or only mentioned in it."""
 
 import re
 from collections.abc import Sequence

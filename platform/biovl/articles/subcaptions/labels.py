@@ -53,7 +53,7 @@ class LabelValue:
 
 
 def readings(text: str, kind: str | None = None) -> Iterator[LabelValue]:
-    """Yield the interpretations of one label: ``i`` is the ninth letter or the first numeral."""
+    """Yield each interpretation of a label: ``i`` is the ninth letter or the first numeral."""
     plain = unicodedata.normalize("NFKC", text.strip()).replace("’", "'")
     core = plain.rstrip("'′″")
     for name, index in _INDEX.items():
@@ -116,5 +116,6 @@ def _between(first: LabelValue, last: LabelValue) -> list[LabelValue] | None:
 
 
 def kinds_of(text: str) -> list[str]:
+    """Return the alphabets to which the first label of a list may belong."""
     first = _ITEM.match(text)
     return [label.kind for label in readings(first["label"])] if first else []

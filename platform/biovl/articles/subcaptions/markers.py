@@ -19,8 +19,8 @@ Family = Literal[
 ]
 
 MOST = 1_000
-"""Maximum number of markers, ten times that of the longest captions; later steps may be quadratic.
-"""
+"""Maximum number of markers, ten times that of the longest captions: later steps may be
+quadratic."""
 
 _NOUN = (
     r"(?:[Pp]anels?|PANELS?|[Pp]arts?|[Ii]mages?|[Pp]lots?|[Gg]raphs?|[Mm]aps?|[Pp]lates?"
@@ -68,7 +68,7 @@ _FIGURE_BEFORE = re.compile(r"(?:[Ff]igs?(?:ures?)?\.?|[Tt]able)\s?(?:S|ED)?\d{1
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A range that names panels."""
+    """A range of the caption that names panels."""
 
     start: int
     end: int

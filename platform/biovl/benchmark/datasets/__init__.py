@@ -23,7 +23,7 @@ class Images(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the images and their order: the key of cached embeddings."""
+        """Hash of the images and their order; part of the key of cached embeddings."""
         ...
 
     def __len__(self) -> int: ...
@@ -55,7 +55,7 @@ class LabelledImages:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Images and their texts."""
+    """Images with one text each."""
 
     name: str
     """Name of the dataset in the report."""
@@ -66,7 +66,7 @@ class Pairs:
     text_of_image: np.ndarray
     """Index of each image's text; several images may share one. int64, [N]."""
     about: pa.Table
-    """Columns that scores are broken down by, one row per image: licence group, concepts …"""
+    """Columns by which scores are broken down, such as licence group; one row per image."""
     ids: list[str]
     """Unique id of each image; [N]."""
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Pairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """Questions about images, and their answers."""
+    """Questions about images, and their reference answers. Q questions."""
 
     name: str
     """Name of the dataset in the report."""

@@ -1,4 +1,4 @@
-"""Multiple-choice questions: Parquet with the options and the index of the right one.
+"""Multiple-choice questions: Parquet with the options and the index of the correct one.
 
 Columns are set in the configuration. Those that are not set are detected; of these layouts the
 first that matches is used:
@@ -7,8 +7,8 @@ first that matches is used:
     options, answer_idx (or answer), captions         Biomedica2025EvalSet, with captions or without
     questions.classification.options, .answer         µ-Bench without captions
 
-Unusable questions are left out and counted by reason: a single option, a right answer that is not
-among the options, repeated options, an unknown task, a repeated question.
+Unusable questions are left out and counted by reason: a single option, an answer that is not among
+the options, repeated options, an unknown task, a repeated question.
 """
 
 import hashlib
@@ -50,14 +50,14 @@ class Config:
     options: str | tuple[str, ...] = ""
     """Column of the options, a list of strings, or one column per wording. Empty: detect it."""
     answer: str | tuple[str, ...] = ""
-    """Column of the right option, as an index from 0 or as text; one for each column of options.
+    """Column of the correct option, as an index from 0 or as text; one for each column of options.
     Empty: detect it."""
     captions: str = ""
     """Column of the authors' captions, used instead of the options: a list with a caption per
-    option, or with several wordings of each; or the wordings of the right option. Empty: detect
+    option, or with several wordings of each; or the wordings of the correct option. Empty: detect
     it."""
     about: str = "classification"
-    """Which of µ-Bench's questions to detect: ``classification``, ``modality``, ``stain`` …"""
+    """Group of µ-Bench's questions to detect: ``classification``, ``modality``, ``stain`` …"""
     task: str = ""
     """Column of the task, by which accuracy is broken down. Empty: detect it with the options,
     otherwise all questions are of one task."""
@@ -188,7 +188,7 @@ def layout(schema: pa.Schema, about: str = "classification") -> dict[str, Any]:
 
     Args:
         schema: Schema of the table.
-        about: Which of µ-Bench's questions to use.
+        about: Group of µ-Bench's questions to use.
     """
     settings = (
         _with_captions(schema, about) or _with_options(schema) or _with_questions(schema, about)

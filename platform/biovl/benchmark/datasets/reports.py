@@ -86,5 +86,5 @@ def build(config: Config) -> Pairs:
 
 
 def drawn_key(name: str, seed: int) -> bytes:
-    """Return a pseudo-random sort key of a name: the first rows by this key are a random draw."""
+    """Return a pseudo-random sort key of a name: the first rows in this order are a random draw."""
     return hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()

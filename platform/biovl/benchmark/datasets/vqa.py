@@ -58,16 +58,16 @@ class Config:
     language: str = "en"
     """Language of SLAKE's questions, ``en`` or ``zh``."""
     repeated: Literal["drop", "keep"] = "drop"
-    """Whether to ``drop`` or ``keep`` questions of train and val that repeat an earlier one or a
-    test question."""
+    """What to do with questions of train and val that repeat an earlier one or a test question:
+    ``drop`` or ``keep``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionSet(Questions):
-    """Questions, with statistics of the dataset."""
+    """Questions of VQA-RAD or SLAKE, with statistics."""
 
     fingerprint: str
-    """Identity of questions, answers and images."""
+    """Hash of questions, answers and images."""
     notes: Mapping[str, Any]
     """``form``, a description of the dataset; number of ``questions`` by split and kind; number
     ``left_out`` by reason; number ``repeated`` by reason, which are left out unless

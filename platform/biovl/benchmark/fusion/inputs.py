@@ -27,9 +27,12 @@ class Group(Protocol):
     """Group of workers that train together, in lockstep."""
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """Number of this worker, from 0."""
+
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """Number of workers."""
 
     def sum(self, values: Tensor) -> Tensor:
         """Return the sum over the workers; may change ``values``."""
@@ -37,13 +40,13 @@ class Group(Protocol):
 
 
 def share(items: np.ndarray, group: Group) -> np.ndarray:
-    """Return this worker's share of items: consecutive, and equal in size to within one."""
+    """Return this worker's share of the items: a contiguous range, equal in size to within one."""
     total, rank = len(items), group.rank
     return items[rank * total // group.count : (rank + 1) * total // group.count]
 
 
 class Inputs:
-    """Token features of questions and their images.
+    """Loads token features of questions and their images.
 
     Args:
         towers: Towers of the model, on ``device``.
@@ -97,7 +100,11 @@ class Inputs:
             self._texts_ST = self._all_texts(towers.text_width)
 
     def __call__(self, numbers: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """Return image tokens [B, P, I], question tokens [B, L, T], and the padding mask [B, L]."""
+        """Return image tokens [B, P, I], question tokens [B, L, T] and padding mask [B, L].
+
+        Args:
+            numbers: Indices of the questions. Shape [B].
+        """
         image_BPI = self._image_tokens(numbers)
         tokens_BL, padding_BL = self._padded([self._tokens[number] for number in numbers])
         if self._texts_ST is None:

@@ -27,7 +27,7 @@ from biovl.models.encoder import Encoder
 
 
 class Learner:
-    """Trains a fusion module and, optionally, the towers of a model.
+    """Trains a fusion module and, if configured, the towers of a model.
 
     Args:
         encoder: The model; towers that are tuned are modified.
@@ -135,7 +135,7 @@ class Learner:
         return index.astype(np.int64), probability
 
     def state(self) -> dict[str, Any]:
-        """Return the state to resume from, copied to the CPU: later steps do not change it."""
+        """Return a copy of the training state on the CPU, to resume from."""
         learnt = self.model["fusion"] if self._is_frozen else self.model
         return {
             "steps_done": self.epochs_done,
@@ -144,7 +144,7 @@ class Learner:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Resume from a state."""
+        """Resume from the result of ``state``."""
         learnt = self.model["fusion"] if self._is_frozen else self.model
         learnt.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
@@ -205,7 +205,7 @@ class Learner:
 
 
 def on_host(values: Any) -> Any:
-    """Return a state with its tensors copied to the CPU: later steps do not change them."""
+    """Return a copy of a training state with all tensors on the CPU."""
     if isinstance(values, Tensor):
         return values.detach().to("cpu", copy=True)
     if isinstance(values, dict):

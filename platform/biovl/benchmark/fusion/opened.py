@@ -1,4 +1,4 @@
-"""Models whose towers give token features: those in open_clip's layout."""
+"""Load models whose towers give token features: those in open_clip's layout."""
 
 import torch
 

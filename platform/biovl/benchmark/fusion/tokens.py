@@ -26,9 +26,9 @@ class TokenTowers(nn.Module):
     """
 
     mean: Tensor
-    """Mean of the pixel normalisation."""
+    """Mean of each channel, for pixel normalization."""
     std: Tensor
-    """Standard deviation of the pixel normalisation."""
+    """Standard deviation of each channel, for pixel normalization."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Benchmark tasks: how a model is evaluated on a dataset. Each file is a plug-in.
 
 A file has a ``Config``, the settings of the task, and ``build(config)``, which returns a ``Task``.
-A task does not decode images: they are embedded before, once for all tasks, and texts on demand.
-A task that trains the model before evaluating it is a ``Learns``, too: ``vqa`` and ``fine_tune``.
+A task does not decode images: they are embedded before, once for all tasks, and texts on demand. A
+task that trains a model before evaluating it also implements ``Learns``: ``vqa`` and ``fine_tune``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ class EmbeddedBenchmark:
     """Embeds texts: returns L2-normalised rows, float32, [M, D], which are cached for later runs.
     Raises BiovlError if the model has no text tower."""
     logit_scale: float
-    """Factor on similarities, not its logarithm; 1 for a model without a text tower."""
+    """Factor on similarities, 1 / temperature, not its logarithm; 1 without a text tower."""
     model: str
     """Name of the model in the report."""
     has_text: bool
@@ -50,8 +50,8 @@ class Score:
     """Value of a metric with its 95 % confidence interval."""
 
     name: str
-    """``accuracy``, ``image_to_text_recall_at_1`` …; for a subset of the data, followed by a slash
-    and its name."""
+    """Name such as ``accuracy`` or ``image_to_text_recall_at_1``; for a subset of the data,
+    followed by a slash and the name of the subset."""
     value: float
     """Value of the metric."""
     low: float
@@ -59,7 +59,7 @@ class Score:
     high: float
     """Upper bound of the interval."""
     count: int
-    """Number of examples."""
+    """Number of examples that the metric is computed from."""
     note: str = ""
     """Remark for the report."""
 
@@ -71,10 +71,10 @@ class TaskOutcome:
     scores: tuple[Score, ...]
     """Metrics; the first one is shown in the summary table."""
     predictions: pa.Table
-    """One row per example, in the order of the data: ``id``, and what is needed to compute every
-    metric again. A column named after a metric has its value per example (null if the example does
-    not count), and the metric is the mean of the column. Models are compared on such columns with
-    paired tests."""
+    """One row per example, in the order of the data: ``id``, and the columns from which every
+    metric can be computed again. A column named after a metric has its value per example (null if
+    the example does not count); the metric is the mean of the column. Models are compared on such
+    columns with paired tests."""
     plots: Mapping[str, bytes] = field(default_factory=dict)
     """PNG files by name, without extension."""
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Task(Protocol):
         ...
 
     def evaluate(self, data: Any, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Evaluate a model by its embeddings of ``data``, the result of ``data()``."""
+        """Return a model's results, from its embeddings of the dataset that ``data()`` returns."""
         ...
 
 
@@ -101,15 +101,15 @@ class LearningRun:
     """One model that is trained on one task."""
 
     data: Any
-    """What ``Task.data`` returns."""
+    """Result of ``Task.data``."""
     model: str
     """Folder or name of the model."""
     images: "Sequence[EmbeddingTask]"
-    """Where the vectors of the images are stored; empty without ``Learns.needs_vectors``."""
+    """Tasks that embedded the images; empty without ``Learns.needs_vectors``."""
     workers: "BenchmarkWorkers"
     precision: Precision
     place: str
-    """A folder of this model and task alone, local or ``s3://``: checkpoints and results."""
+    """A folder for this model and task only, local or ``s3://``: checkpoints and results."""
 
 
 @runtime_checkable
@@ -117,7 +117,7 @@ class Learns(Protocol):
     """A task whose models are trained before they are scored."""
 
     needs_vectors: bool
-    """Whether the images are embedded first."""
+    """Whether the images are embedded before training."""
 
     def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:
         """Train a model, and store the results in ``run.place``, from which it resumes.

@@ -152,7 +152,7 @@ def mean_of_tasks(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
     """Return the unweighted mean over tasks of their mean accuracy, per resample. Shape [R].
 
     Args:
-        answers_K2: Task number, and 1 or 0 for a right or wrong answer (the mean over wordings).
+        answers_K2: Task number, and the share of wordings with a correct answer.
         weights_RK: How often each answer is in each resample. Tasks without answers do not count.
     """
     task_KT = answers_K2[:, :1] == np.unique(answers_K2[:, 0])

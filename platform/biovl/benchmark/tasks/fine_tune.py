@@ -61,7 +61,7 @@ class FineTuneRun:
 
     @property
     def name(self) -> str:
-        """Name of the folder of its results."""
+        """Name of the folder with the results of the run."""
         part = "-held-out" if self.held_out else ""
         return f"{self.draw.fraction:.6g}-{self.draw.seed}-{self.lr:g}{part}"
 
@@ -100,7 +100,7 @@ class FineTune:
         )
 
     def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:
-        """Train the tower on every draw, and store its logits of test."""
+        """Train the tower on every draw, and store its test logits in ``run.place``."""
         # Imported here: it imports this task.
         from biovl.benchmark import fine_tune_job
 
@@ -109,7 +109,7 @@ class FineTune:
     def evaluate_learnt(
         self, data: LabelledImages, embedded: EmbeddedBenchmark | None, place: str
     ) -> TaskOutcome:
-        """Score the stored logits."""
+        """Return the metrics of the logits that ``learn`` stored in ``place``."""
         from biovl.benchmark import fine_tune_job
 
         assert embedded is not None
@@ -118,7 +118,7 @@ class FineTune:
     def judge(
         self, data: LabelledImages, embedded: EmbeddedBenchmark, learnt: Sequence[Learnt]
     ) -> TaskOutcome:
-        """Compute metrics from predictions of trained models on test, in the order of the draws."""
+        """Return the metrics of trained models from their predictions on test, one per draw."""
         rows = few_shot.readable_rows(data, np.asarray(embedded.image_ND))
         return few_shot.outcome(
             *(data, rows, learnt),
@@ -131,7 +131,7 @@ class FineTune:
         return few_shot.draws(self.config.fractions, self.config.seeds)
 
     def tries(self, data: LabelledImages, rows: Mapping[str, np.ndarray]) -> list[FineTuneRun]:
-        """Return the runs that select a learning rate; none with a single rate or no validation."""
+        """Return the runs to select a learning rate from; empty if there is nothing to select."""
         runs = []
         for draw in self.draws():
             for lr in self.config.tuning.lrs:
@@ -143,7 +143,7 @@ class FineTune:
     def chosen(
         self, tried: Mapping[FineTuneRun, tuple[float, float] | None]
     ) -> list[tuple[FineTuneRun, dict[str, float]]]:
-        """Return the final run of each draw, and the validation accuracies that it was selected by.
+        """Return the final run of each draw, and the validation accuracy of each learning rate.
 
         Args:
             tried: Validation accuracy and log-likelihood by run; None if the loss was NaN or Inf.

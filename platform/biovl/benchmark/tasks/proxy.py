@@ -1,12 +1,12 @@
-"""Proxy analysis: do the nearest public images have the same findings as private images?
+"""Proxy analysis: whether the nearest public images have the findings of private images.
 
 For each private image the nearest public images are retrieved. The findings that a labeller
 extracts from the private report are compared with those it extracts from the public captions.
 
-A finding is positive or not: uncertain, negative and unmentioned findings are not. With several
-neighbours, at least half must have it. Ties between equally near public images are broken at
-random, so a model with constant embeddings scores like a random draw; the frequencies of the
-findings among the public images are in the notes.
+Uncertain and unmentioned findings count as negative. With several neighbours, a finding is
+predicted if at least half have it. Ties between equally near public images are broken at random, so
+a model with constant embeddings scores like a random draw; the frequencies of the findings among
+the public images are in the notes.
 
 Source:
     Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 5 and "Privacy-preserving proprietary
@@ -107,7 +107,7 @@ class Proxy:
         return joined(private, public)
 
     def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Compare the findings of private images with those of their nearest public images.
+        """Return how well nearest public images predict the findings of private images.
 
         Raises:
             ArtifactError: If too few images are readable.
@@ -226,7 +226,7 @@ class Proxy:
 
 
 def joined(private: Pairs, public: Pairs) -> Pairs:
-    """Return both sets as one, the private pairs first; embeddings are shared with other tasks."""
+    """Return private and public pairs as one dataset, the private ones first."""
     both = (private, public)
     names = (PRIVATE, PUBLIC)
     left_out = {

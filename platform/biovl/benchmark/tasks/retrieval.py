@@ -8,7 +8,7 @@ the same pool.
 Source:
     BiomedCLIP (arXiv:2303.00915), figure 2: recall at 1, 5, 10 of 725,739 pairs. BIOMEDICA
     (arXiv:2501.07171), sections 5 and 16.2: recall at 1, 10, 100, and performance by caption
-    length, whose bins it does not print; those here end at the context lengths of its models.
+    length, without stating the bins; ours end at the context lengths of its models.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,7 +87,9 @@ class Retrieval:
         return opening.pairs(Plugin("corpus", corpus))
 
     def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Search in both directions; unreadable images are neither queries nor targets.
+        """Search in both directions, and return the metrics.
+
+        Unreadable images are neither queries nor targets.
 
         Raises:
             ArtifactError: If no image is readable.

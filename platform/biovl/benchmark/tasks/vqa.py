@@ -2,7 +2,7 @@
 
 A fusion module between the model's towers is trained on the questions of train
 (``benchmark/fusion``) and evaluated on test; val is evaluated as well, but not used for selection.
-An answer is right if it is the same string after normalisation (``vqa_answers.normalised``). An
+An answer is correct if it is the same string after normalisation (``vqa_answers.normalised``). An
 answer that does not occur in training cannot be predicted: such questions count as wrong, closed
 ones too (6 of VQA-RAD's 272, as published). For comparison, the accuracy of always giving the most
 frequent answer of each kind is reported.
@@ -61,7 +61,7 @@ class VQAAnswers:
     """Predictions of a trained model. JSON-serialisable."""
 
     rows: Sequence[int]
-    """Indices of the questions, those of val and test."""
+    """Indices of the answered questions, of the splits val and test."""
     predicted: Sequence[str]
     """Predicted answer of each question."""
     probability: Sequence[float]
@@ -80,7 +80,7 @@ def build(config: Config) -> "Vqa":
 
 
 class Vqa:
-    """Visual question answering; ``benchmark/vqa_job.py`` trains the models and calls ``judge``."""
+    """Visual question answering; ``benchmark/vqa_job.py`` trains the models and calls ``score``."""
 
     needs_text = True
     needs_vectors = False
@@ -111,7 +111,7 @@ class Vqa:
         )
 
     def learn(self, run: LearningRun, say: Callable[[str], None]) -> None:
-        """Train the module, and store the answers to the questions of val and test."""
+        """Train the fusion module, and store its answers to the questions of val and test."""
         # Imported here: it imports this task.
         from biovl.benchmark import vqa_job
 
@@ -120,13 +120,13 @@ class Vqa:
     def evaluate_learnt(
         self, data: Questions, embedded: EmbeddedBenchmark | None, place: str
     ) -> TaskOutcome:
-        """Score the stored answers."""
+        """Return the metrics of the answers that ``learn`` stored in ``place``."""
         from biovl.benchmark import vqa_job
 
         return self.judge(data, vqa_job.answers(place))
 
     def judge(self, data: Questions, answered: VQAAnswers) -> TaskOutcome:
-        """Compute the metrics of a trained model from its answers to the questions of test."""
+        """Return the metrics of a trained model from its answers to the questions."""
         rows = np.array(answered.rows, np.int64)
         train = (data.splits == "train") & ~np.isin(data.image_of, _numbers(answered.unreadable))
         tokens = _tokens(self.config.f1_tokenizer)

@@ -112,12 +112,12 @@ class ZeroShot:
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """The prompt templates in use."""
+        """The prompt templates that are used."""
         named = PROMPTS[self.config.prompts].templates if self.config.prompts else ()
         return self.config.templates or named or TEMPLATES
 
     def evaluate(self, data: LabelledImages, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Classify every image; unreadable images do not count.
+        """Classify every image, and return the metrics; unreadable images do not count.
 
         Raises:
             ArtifactError: If no image is readable.
@@ -183,7 +183,7 @@ class ZeroShot:
 def ensembled(
     embedded: EmbeddedBenchmark, classes: Sequence[str], templates: Sequence[str]
 ) -> np.ndarray:
-    """Return a unit embedding for each class. float32, [C, D].
+    """Return one unit embedding per class, averaged over its prompts. float32, [C, D].
 
     Prompt embeddings are averaged over the templates and normalised again.
     """

@@ -20,13 +20,13 @@ Place = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Curve:
-    """A line of a chart."""
+    """A line of a chart, with its points and its style."""
 
     name: str
     xs: Sequence[float]
     ys: Sequence[float]
     look: str
-    """Class of ``style.css``: first, second, third or pale."""
+    """CSS class of the line: first, second, third or pale."""
     dots: bool = False
 
 

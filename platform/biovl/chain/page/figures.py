@@ -25,7 +25,7 @@ completely."""
 
 
 def chosen(corpus: str, count: int) -> list[dict[str, Any]]:
-    """Return some figures of a corpus, deterministically, of different articles if possible."""
+    """Return up to ``count`` figures of a corpus, of different articles if possible."""
     folder = Folder(corpus)
     with folder.filesystem.open_input_file(folder.at("index.parquet")) as stream:
         file = pq.ParquetFile(stream)
@@ -52,7 +52,7 @@ def _spread(items: Sequence[Any], count: int) -> list[Any]:
 
 
 def small_image(corpus: str, row: Mapping[str, Any]) -> bytes | None:
-    """Return a small JPEG of a pair of a corpus; None if it cannot be read."""
+    """Return the image of a corpus pair as a small JPEG; None if it cannot be read."""
     try:
         files = read_pair(f"{corpus}/{row['shard']}", row["offset"], row["size"])
     except ArtifactError:

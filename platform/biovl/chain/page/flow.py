@@ -9,7 +9,7 @@ from biovl.core.artifacts import Manifest
 
 @dataclass(frozen=True)
 class Flow:
-    """Counts of one kind of rows in a step."""
+    """Row counts of a step, for one kind of rows."""
 
     what: str
     seen: int
@@ -23,7 +23,7 @@ class Flow:
 
     @property
     def line(self) -> str:
-        """The counts in words, without the reasons."""
+        """The counts as text, without the reasons."""
         split = ", ".join(f"{name} {count:,}" for name, count in self.into.items())
         ways = f" ({split})" if split else ""
         note = f"; {self.note}" if self.note else ""

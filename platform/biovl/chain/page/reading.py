@@ -10,7 +10,7 @@ from biovl.core.artifacts import Folder, Manifest, find_manifest
 
 @dataclass(frozen=True)
 class Chapter:
-    """A published step."""
+    """A published step, with its manifest and duration."""
 
     step: str
     uri: str

@@ -24,22 +24,24 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class SizeLimits:
-    """Maximum file sizes."""
+    """Maximum sizes of downloaded files."""
 
     xml_mb: int
     file_mb: int
 
     @property
     def xml_bytes(self) -> int:
+        """Maximum size of an XML file in bytes."""
         return self.xml_mb * 1_000_000
 
     @property
     def file_bytes(self) -> int:
+        """Maximum size of a media file in bytes."""
         return self.file_mb * 1_000_000
 
 
 class Media:
-    """Fetches one article's media, ahead of time and each once."""
+    """Downloads of one article's media: in parallel, each file once."""
 
     def __init__(
         self,
@@ -57,14 +59,14 @@ class Media:
         self._lock = threading.Lock()
 
     def begin(self, names: Sequence[str]) -> None:
-        """Start to fetch files."""
+        """Start to download files."""
         for name in names:
             with self._lock:
                 if name not in self._coming:
                     self._coming[name] = self._pool.submit(self._fetch, self._media[name])
 
     def read(self, name: str) -> bytes:
-        """Return a file.
+        """Return the content of a downloaded file; waits until it is complete.
 
         Raises:
             FileError: If it is unavailable.
@@ -119,7 +121,7 @@ def packages(
         records: Records of the selected versions.
         service: The bucket.
         store: Stores the downloads.
-        bucket: Its name in addresses.
+        bucket: Name of the bucket in addresses.
         sizes: Maximum file sizes.
         threads: Number of threads for XML, and again for media.
         unfetched: Collects failed downloads, up to date when the next package is requested.
@@ -168,7 +170,7 @@ def _begun(
 
 
 def referenced(content: ArticleContent, record: Record) -> list[str]:
-    """Return the media that may be the image of one of the figures, without thumbnails."""
+    """Return the names of media that may be the image of a figure, without thumbnails."""
     files = FileLookup(medium.name for medium in record.media)
     names = [
         name

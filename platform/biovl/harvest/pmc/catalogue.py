@@ -34,7 +34,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Range:
-    """Article numbers from ``begin`` (included) to ``end`` (excluded)."""
+    """Range of article numbers from ``begin`` (included) to ``end`` (excluded)."""
 
     begin: int
     end: int
@@ -53,7 +53,7 @@ class Range:
 
 
 def counted(table: pa.Table) -> dict[str, int]:
-    """Return row counts by ``number // WIDTH``."""
+    """Return the histogram of article numbers: rows by ``number // WIDTH``."""
     found = np.unique(table["number"].to_numpy() // WIDTH, return_counts=True)
     return {str(place): int(count) for place, count in zip(*found, strict=True)}
 
@@ -89,23 +89,23 @@ def distinct(table: pa.Table, refused: Counter[str]) -> pa.Table:
 
 @dataclass(frozen=True)
 class CatalogueDifference:
-    """Changes in a range of a catalogue."""
+    """Differences between two catalogues in a range of article numbers. V versions."""
 
     same: np.ndarray
-    """Whether each version equals that of the earlier catalogue. Shape [V], bool."""
+    """Whether each version is unchanged. Shape [V], bool."""
     touched: np.ndarray
     """Whether each version belongs to an article with any change. Shape [V], bool."""
     state: list[str | None]
-    """State of each in the earlier catalogue; None if new. Shape [V]."""
+    """State of each version in the earlier catalogue; None if new. Shape [V]."""
     ended: pa.Table
-    """Versions of changed articles that were harvested before, ``SCHEMA``."""
+    """Versions of changed articles that were harvested before: rows of ``SCHEMA``."""
     counts: dict[str, int]
 
 
 def difference(
     new: pa.Table, old: pa.Table, asked: np.ndarray | None, broken: Sequence[int] = ()
 ) -> CatalogueDifference:
-    """Compare two catalogues of a range.
+    """Return the differences between two catalogues of a range.
 
     A version is the same if its ETag and modification day are: a record holds the MD5 of every
     file of its version, so any change alters both.

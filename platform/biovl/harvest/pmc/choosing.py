@@ -23,7 +23,7 @@ PUBLISHED = "published at another time"
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """Which versions to harvest."""
+    """Which versions of articles to harvest."""
 
     licenses: Sequence[LicenseGroup] = ("commercial", "noncommercial", "other")
     retracted: str = "left out"
@@ -36,17 +36,17 @@ class Filters:
 
 @dataclass(frozen=True)
 class CatalogueVersion:
-    """A version from the catalogue."""
+    """A version of an article in the catalogue."""
 
     number: int
     version: int
     modified: str
-    """ISO date."""
+    """Date of the last modification, ISO."""
 
 
 @dataclass(frozen=True)
 class VersionChoice:
-    """The outcome for the versions of one article."""
+    """Selected version of an article, and the state of every version."""
 
     record: Record | None
     """Record of the selected version."""
@@ -65,7 +65,7 @@ def chosen(
     licence, no earlier version is used instead.
 
     Args:
-        versions: Of one article, each once.
+        versions: Versions of one article, each once.
         record_of: Returns a version's record, or the reason why there is none. Called as rarely as
             possible.
         filters: Which versions to harvest.

@@ -1,4 +1,4 @@
-"""URL of a bucket: an endpoint serves it at its root, or below the bucket's name."""
+"""URL of a bucket: the endpoint itself, or a path below it with the name of the bucket."""
 
 from urllib.parse import urlsplit
 

@@ -31,7 +31,7 @@ _TWO_SIDED = 1.96
 
 @dataclass(frozen=True)
 class Extrapolated:
-    """A total with its 95 % margin of error."""
+    """A total extrapolated from a sample, with its 95 % margin of error."""
 
     total: float
     error: float
@@ -62,7 +62,7 @@ def estimate(config: Config) -> HarvestEstimate:
 
     Raises:
         SourceError: If the source as a whole cannot be read.
-        StorageError: If it fails.
+        StorageError: If the service fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = AcquisitionContext(config=config, out=folder, limiter=LocalLimiter(config.limits))
@@ -153,7 +153,7 @@ def _of_sample(
 
 
 def format_estimate(config: Config) -> str:
-    """Return an estimate as text."""
+    """Return the estimate of a harvest as text."""
     found = estimate(config)
     size = found.size_bytes
     gb = Extrapolated(size.total / 1e6, size.error / 1e6)

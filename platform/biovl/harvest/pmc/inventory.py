@@ -59,7 +59,7 @@ class Snapshot:
     """The inventory of one day."""
 
     date: str
-    """ISO date."""
+    """Date of the inventory, ISO."""
     files: list[dict[str, Any]]
     """Inventory files in the order of the manifest: ``key`` and, if the manifest has it,
     ``md5``."""
@@ -152,8 +152,8 @@ def rows(
 
     Args:
         packed: The file, gzip.
-        size_bytes: Its size.
-        columns: Its columns according to the manifest.
+        size_bytes: Size of the file.
+        columns: Columns of the file according to the manifest.
         bucket: Rows of other buckets are rejected.
         refused: Counts the rejected rows by reason.
 
@@ -185,7 +185,7 @@ def rows(
 
 
 def of_listing(found: Iterable[Listed], refused: Counter[str]) -> pa.Table:
-    """Return the article versions among listed objects: the inventory of a few articles."""
+    """Return the article versions among listed objects, as the inventory would list them."""
     plain = [(item.key, item.last_modified, item.etag) for item in found]
     keys, dates, etags = zip(*plain, strict=True) if plain else ((), (), ())
     names = ["Key", "LastModifiedDate", "ETag"]

@@ -1,4 +1,4 @@
-"""Listing of article versions: which inventory and articles to harvest, and its files as tables.
+"""Listing of article versions: selects the inventory and articles, and reads them into tables.
 
 The tables that these steps write into the draft are read by ``steps.py``.
 """
@@ -62,7 +62,7 @@ def plan(place: AcquisitionContext) -> dict[str, Any]:
 def read_inventory(
     place: AcquisitionContext, plan: Mapping[str, Any], number: int
 ) -> dict[str, Any]:
-    """Read one file of the inventory, or look up one list of articles."""
+    """Write the versions in one inventory file, or of one list of articles; return counts."""
     refused: Counter[str] = Counter()
     with place.service(plan["url"]) as service:
         if "lists" in plan:
@@ -128,7 +128,7 @@ def _file(
 
 
 def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Return the ranges of article numbers, given the counts of each inventory file.
+    """Return the ranges of article numbers, from the histograms of all inventory files.
 
     Raises:
         SourceError: If there is no article version at all.
@@ -141,7 +141,7 @@ def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
 
 
 def listed_dropped(place: AcquisitionContext, number: int) -> None:
-    """Delete the download of an inventory file after the comparison."""
+    """Delete the downloaded inventory file once it has been compared."""
     place.store(f"inventory-{number:06d}").drop()
 
 

@@ -20,7 +20,7 @@ def finish(
     chunks: Sequence[tuple[int, int, int]],
     number: int,
 ) -> dict[str, Any]:
-    """Write a range of the catalogue, and the tombstones of the earlier harvest in it."""
+    """Write a range of the catalogue, and the tombstones in it for the earlier harvest."""
     own = [chunk for chunk, (part, _, _) in enumerate(chunks) if part == number]
     states = pa.concat_tables(
         [STATES.empty_table(), *(place.table("states", chunk) for chunk in own)]
@@ -78,7 +78,7 @@ def _reason(states: set[str]) -> tombstones.Reason:
 
 
 def publish_tombstones(place: AcquisitionContext, parts: int) -> dict[str, dict[str, int]]:
-    """Write ``tombstones.parquet``; return its rows and size by name."""
+    """Write ``tombstones.parquet``; return its rows and size, by file name."""
     tables = [place.table("tombstones", number) for number in range(parts)]
     whole = pa.concat_tables([tombstones.SCHEMA.empty_table(), *tables])
     folder = Folder(place.out)
@@ -93,7 +93,7 @@ def write_unfetched(place: AcquisitionContext, unit: int, table: pa.Table) -> No
 
 
 def publish_unfetched(place: AcquisitionContext) -> dict[str, dict[str, int]]:
-    """Write the failed downloads of all units, if any; return the table's rows and size by name."""
+    """Write ``unfetched.parquet`` for all units, if any; return its rows and size, by file name."""
     folder = Folder(place.out)
     names = folder.names(".draft/acquired/unfetched", ".parquet")
     numbers = [int(name.removesuffix(".parquet")) for name in names]

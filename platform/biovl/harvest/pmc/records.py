@@ -19,7 +19,7 @@ _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 
 class RecordError(ValueError):
-    """An invalid record; the message states the reason."""
+    """A metadata record is invalid; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Medium:
     """A media file of an article."""
 
     name: str
-    """Relative to the version's prefix; compared with the hrefs of the XML."""
+    """File name relative to the version's prefix; compared with the hrefs of the XML."""
     md5: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One version of an article."""
+    """Metadata record of one version of an article."""
 
     number: int
     version: int
@@ -45,18 +45,19 @@ class Record:
     is_historical_ocr: bool
     is_retracted: bool
     published: str | None
-    """ISO, at the precision of the citation."""
+    """Publication date, ISO, at the precision of the citation."""
     last_modified: str
-    """ISO date from the inventory."""
+    """Date of the last modification in the inventory, ISO."""
     xml_name: str
     xml_md5: str
     media: list[Medium] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    """Media that are not fetched: their names lead elsewhere, or they have no MD5."""
+    """Names of media that are not downloaded: they are outside the version's prefix, or have no
+    MD5."""
 
     @property
     def name(self) -> str:
-        """The version's prefix, without its slash."""
+        """Name of the version: ``PMC<id>.<version>``."""
         return f"PMC{self.number}.{self.version}"
 
 
@@ -92,7 +93,7 @@ def read(data: bytes, number: int, version: int, last_modified: str, bucket: str
     Args:
         data: JSON.
         number: Article number from the record's key. The content must agree with it.
-        version: From its key.
+        version: Version from the record's key.
         last_modified: ISO date from the inventory.
         bucket: Files in other buckets are rejected.
 

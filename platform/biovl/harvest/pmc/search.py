@@ -20,7 +20,7 @@ _AT_ONCE = 200
 
 
 def asked(config: Config) -> np.ndarray | None:
-    """Return the sorted numbers of the requested articles; None for all.
+    """Return the numbers of the requested articles, sorted; None for all articles.
 
     Raises:
         SourceError: If the list is invalid, or the search has no results.

@@ -1,4 +1,4 @@
-"""A public bucket over plain HTTP: objects by key, listings, retries and errors.
+"""HTTP client of a public bucket: objects by key, listings, retries and errors.
 
 A problem with one object is a ``FileError`` with a reason; a problem with the service is a
 ``StorageError``, which ends the job so that it can be resumed later. To distinguish them, an object
@@ -58,7 +58,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Listed:
-    """One object of a listing."""
+    """One object of a bucket listing."""
 
     key: str
     last_modified: str
@@ -75,7 +75,7 @@ class _Again(Exception):
 
 
 class BucketClient:
-    """One bucket at one endpoint. Thread-safe.
+    """Client of one bucket at one endpoint. Thread-safe.
 
     Redirects are never followed, so that nobody with write access to the bucket can send requests
     elsewhere. Responses are stored as received, without content decoding.
@@ -111,7 +111,7 @@ class BucketClient:
         self.close()
 
     def get(self, key: str, *, max_bytes: int, md5: str | None = None) -> bytes:
-        """Return an object.
+        """Return the content of an object.
 
         Raises:
             FileError: If it is unavailable, too large, or does not match its MD5.
@@ -144,7 +144,7 @@ class BucketClient:
         max_bytes: int,
         md5: str | None,
     ) -> None:
-        """Pass an object's bytes to the function that ``begin`` returns for each attempt."""
+        """Stream an object's bytes to a function, which ``begin`` creates for each attempt."""
         url = self._url(key)
         self._retry(
             key, lambda: self._request(url, begin(), max_bytes=max_bytes, md5=md5), can_doubt=True
@@ -164,7 +164,7 @@ class BucketClient:
         return found[-1]
 
     def listed(self, prefix: str) -> Iterator[Listed]:
-        """Yield the objects whose keys start with a prefix, in order.
+        """Yield the objects whose keys start with a prefix, in the order of their keys.
 
         Raises:
             SourceError: If the response is not a listing.
@@ -180,7 +180,7 @@ class BucketClient:
                 )
 
     def folders(self, prefix: str) -> list[str]:
-        """Return the prefixes directly below one, each with a trailing slash."""
+        """Return the common prefixes one level below a prefix, each with a trailing slash."""
         return [
             found.text or ""
             for page in self._pages(prefix, delimiter="/")

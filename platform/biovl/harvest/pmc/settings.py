@@ -25,7 +25,7 @@ HOW = (
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Which articles of the bucket to harvest, and the request limits."""
+    """Settings of PMC's open-data bucket as a source."""
 
     endpoint: str = "https://pmc-oa-opendata.s3.amazonaws.com"
     """Location of the bucket: an S3 endpoint without authentication, or a mirror over plain HTTP.
@@ -68,10 +68,10 @@ class Config:
     """Licence groups to harvest. Articles that the bucket does not clear are in group other."""
 
     retracted: Literal["left out", "harvested"] = "left out"
-    """Whether to harvest articles that the bucket marks as retracted."""
+    """Whether retracted articles, as marked by the bucket, are ``left out`` or ``harvested``."""
 
     ocr: Literal["left out", "harvested"] = "left out"
-    """Whether to harvest scanned articles with OCR text."""
+    """Whether scanned articles with OCR text are ``left out`` or ``harvested``."""
 
     modified_from: str = ""
     """Only articles whose record changed on or after this date: 2026, 2026-10 or 2026-10-01."""
@@ -98,8 +98,8 @@ class Config:
     """Upper bound of the random wait before the second attempt; doubles with each further one."""
 
     read_s: float = 30.0
-    """Seconds without a byte after which an attempt fails; at most 45, because a request without a
-    sign of life loses its turn after a minute."""
+    """Seconds without a byte after which an attempt fails; at most 45, because a request that
+    receives nothing for a minute counts as dead."""
 
     cache: str = ""
     """A folder that caches downloads for other harvests; empty: they are deleted once the figures
@@ -136,22 +136,22 @@ class Config:
 
     @property
     def limits(self) -> RequestLimits:
-        """Request limits of the bucket."""
+        """Rate and concurrency limits of requests to the bucket."""
         return RequestLimits(requests_per_s=self.requests_per_s, concurrent=self.concurrent)
 
     @property
     def patience(self) -> Patience:
-        """Timeouts and attempts."""
+        """Timeouts and number of attempts of a request."""
         return Patience(tries=self.tries, first_wait_s=self.first_wait_s, read_s=self.read_s)
 
     @property
     def sizes(self) -> SizeLimits:
-        """Maximum file sizes."""
+        """Maximum sizes of downloaded files."""
         return SizeLimits(xml_mb=self.max_xml_mb, file_mb=self.max_file_mb)
 
     @property
     def filters(self) -> Filters:
-        """Which versions to harvest."""
+        """Which versions of articles to harvest."""
         return Filters(
             licenses=tuple(self.licenses),
             retracted=self.retracted,

@@ -48,7 +48,7 @@ STATES = pa.schema(
 
 
 def chunks_of(compared: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]]:
-    """Return the chunks of all ranges: range, first row and row after the last."""
+    """Return the chunks of all ranges as (range, first row, end)."""
     return [
         (part, start, stop)
         for part, receipt in enumerate(compared)
@@ -170,7 +170,7 @@ def read_records(
 
 
 def dropped(place: AcquisitionContext, number: int) -> None:
-    """Delete the downloads of a chunk's task, once its receipt is written."""
+    """Delete what a chunk's task downloaded, once its receipt is written."""
     place.store(f"records-{number:06d}").drop()
 
 
@@ -189,7 +189,7 @@ def _chooser(
 
 
 def known_of(row: Mapping[str, Any]) -> CatalogueVersion:
-    """Return a version from its row of a catalogue."""
+    """Return the version in a row of a catalogue."""
     return CatalogueVersion(row["number"], row["version"], row["last_modified"].date().isoformat())
 
 
@@ -235,12 +235,12 @@ def _stands(versions: Sequence[Mapping[str, Any]], choice: choosing.VersionChoic
 
 
 def chosen_records(place: AcquisitionContext, chunk: int, start: int, stop: int) -> list[Record]:
-    """Return some of the records that a chunk's task selected."""
+    """Return the selected records ``start`` to ``stop`` (excluded) of a chunk."""
     rows = place.table("records", chunk).slice(start, stop - start).to_pylist()
     return [records.from_row(row) for row in rows]
 
 
 def tally(column: pa.ChunkedArray, *without: str) -> dict[str, int]:
-    """Return the count of each value of a column, except for the named ones."""
+    """Return the count of each value of a column, except for those in ``without``."""
     counts = pc.value_counts(column).to_pylist() if len(column) else []
     return {c["values"]: c["counts"] for c in counts if c["values"] not in without}

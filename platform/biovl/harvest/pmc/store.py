@@ -1,4 +1,4 @@
-"""Downloaded objects by MD5, so that none is fetched twice."""
+"""Local store of downloaded objects by MD5, so that none is downloaded twice."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from biovl.harvest.pmc.service import BucketClient
 
 
 class Store:
-    """Objects in a folder: the user's cache, or a part of a draft, which is deleted with it."""
+    """Downloaded objects in a folder: the user's cache, or a folder of the draft."""
 
     def __init__(self, folder: Folder, under: str, *, is_kept: bool) -> None:
         self._folder, self._under, self._is_kept = folder, under, is_kept
         self._verified: set[str] = set()
 
     def fetch(self, service: BucketClient, key: str, md5: str, *, max_bytes: int) -> None:
-        """Ensure that an object is stored and matches its MD5.
+        """Download an object unless it is stored already; verify its MD5.
 
         Raises:
             FileError: If it is unavailable.
@@ -28,7 +28,7 @@ class Store:
             self._verified.add(md5)
 
     def read(self, service: BucketClient, key: str, md5: str, *, max_bytes: int) -> bytes:
-        """Return an object from the store, else from the service."""
+        """Return the content of an object from the store; download it if necessary."""
         found = self._read(md5)
         if found is None:
             self.fetch(service, key, md5, max_bytes=max_bytes)
@@ -38,7 +38,7 @@ class Store:
     def kept(
         self, name: str, fetch: Callable[[], bytes], is_whole: Callable[[bytes], bool]
     ) -> bytes:
-        """Return an object without a checksum, stored under the MD5 of its name and state."""
+        """Return an object without a checksum; it is stored under the MD5 of ``name``."""
         mark = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
         if self._folder.exists(self._name(mark)):
             data = self._folder.read(self._name(mark))

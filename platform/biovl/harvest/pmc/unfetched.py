@@ -1,4 +1,4 @@
-"""Files that failed to download: ``unfetched.parquet`` of a harvest; a retry may succeed.
+"""The table ``unfetched.parquet`` of a harvest: files that failed to download.
 
 Such a failure is the defect of a row, or the reason why a smaller image was used. The next
 incremental harvest requests these articles again, so that its result equals a full harvest.
@@ -36,7 +36,7 @@ class Unfetched:
         self._rows: dict[str, dict[str, object]] = {}
 
     def add(self, record: Record, key: str, error: FileError) -> None:
-        """Record a file of an article once."""
+        """Record that a file of an article failed to download; each file is recorded once."""
         if error.defect in _MAY_PASS:
             self._rows[key] = {
                 **{"number": record.number, "version": record.version},
@@ -49,7 +49,7 @@ class Unfetched:
 
 
 def numbers_before(since: str, range_: Range) -> pa.Array:
-    """Return the articles of a range with failed downloads in an earlier harvest."""
+    """Return the articles of a range that have failed downloads in an earlier harvest."""
     folder = Folder(since) if since else None
     if folder is None or not folder.exists(FILE):
         return pa.array([], pa.int64())

@@ -18,16 +18,16 @@ def _no_file(name: str) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """Metadata of an article from its source, which takes precedence over its XML."""
+    """Article metadata stated by its source, which takes precedence over the XML."""
 
     article_id: str
     version: str
     license_code: str | None = None
     cleared: bool = True
-    """Whether the source clears it for reuse; if not, a licence in its XML does not count."""
+    """Whether the source permits reuse; if not, a licence stated in the XML is ignored."""
     retracted: bool | None = None
     snapshot: str | None = None
-    """ISO date on which its record last changed."""
+    """ISO date of the last change of the article's record."""
     pmid: str | None = None
     doi: str | None = None
 
@@ -50,23 +50,24 @@ class Package:
     """Location of the article's XML (or row); unique in its source."""
     xml: bytes | None = None
     content: ArticleContent | None = None
-    """Set by sources that are not JATS, and by those that have already parsed ``xml``."""
+    """Parsed content; set by sources without JATS, or if ``xml`` has been parsed already."""
     stated: Stated | None = None
     files: Mapping[str, int | None] = field(default_factory=dict)
     """The package's other files: name relative to the XML's folder -> size in bytes, None if
     unknown before the file is read."""
     place: str = ""
-    """The folder in which files are looked up, if it is not the XML's."""
+    """Folder in which files are looked up, if it is not that of the XML."""
     read: Callable[[str], bytes] = _no_file
-    """Return one of ``files``. Raises OSError if it cannot be read, FileError with the reason."""
+    """Returns the content of one of ``files``. Raises OSError if it cannot be read; of these, a
+    FileError has the reason as message."""
     defect: str | None = None
-    """Reason why this package must not be read further."""
+    """Reason why the package is unusable; nothing else of it is read."""
     defect_detail: str | None = None
 
 
 @dataclass(frozen=True)
 class Address:
-    """The location of one unit of reading: a folder, an archive, a range of rows."""
+    """Location of a unit of reading: a folder, an archive or a range of rows."""
 
     uri: str
     name: str
@@ -84,17 +85,17 @@ class Warns(Protocol):
 
 
 class Source(Protocol):
-    """A source of packages."""
+    """A source of packages, returned by the ``build(config)`` of a plug-in."""
 
     def addresses(self) -> Iterator[Address]:
-        """Return the addresses in a fixed order. Cheap; runs on the driver.
+        """Yield the addresses of all packages in a fixed order. Cheap; runs on the driver.
 
         Raises:
             SourceError: If the source as a whole cannot be read.
         """
 
     def read(self, address: Address) -> Iterator[Package]:
-        """Return the packages at an address, at least one; invalid ones with a ``defect``.
+        """Yield the packages at an address, at least one; invalid ones have a ``defect``.
 
         Runs on workers and never raises for the content of packages. Memory is bounded by the
         largest single file, not by the archive.
@@ -102,7 +103,7 @@ class Source(Protocol):
 
 
 class SourceJob(Protocol):
-    """The functions of a module that replace the job ``harvest`` for a source."""
+    """Functions of a module that replace those of the job ``harvest`` for one source."""
 
     def check(self, config: "HarvestConfig") -> None:
         """Reject invalid settings, before anything is written."""
@@ -116,7 +117,7 @@ class SourceJob(Protocol):
 
 @runtime_checkable
 class HasJob(Protocol):
-    """Settings of a source whose packages are selected and downloaded in steps on the cluster."""
+    """Settings of a source that has its own harvest job, with steps on the cluster."""
 
     def job(self) -> SourceJob:
-        """Return the job that takes these steps."""
+        """Return the module with the harvest job of this source."""

@@ -1,7 +1,7 @@
 """PMC packages in a folder or bucket: ``<id>/``, ``<id>.tar.gz``, tars of many, single XML files.
 
-A folder with XML is a package: the other files in and below it are its media and supplements. Only
-if it clearly holds more than one article are archives and folders next to XML packages, too.
+A folder with XML is a package: the other files in and below it are its media and supplements.
+Archives and folders next to XML are only packages if the folder clearly holds several articles.
 """
 
 import functools
@@ -83,14 +83,14 @@ def build(config: Config) -> "PackageSource":
 
 
 class PackageSource:
-    """Packages under one location."""
+    """Source of packages in one folder or bucket."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._last_beside: tuple[str, Mapping[str, int]] | None = None
 
     def folders(self) -> list[str]:
-        """Return the folders that are read recursively."""
+        """Return the folders that are read with all their subfolders."""
         return [self._config.path]
 
     @functools.cached_property
@@ -101,7 +101,7 @@ class PackageSource:
             raise SourceError(f"source.path: {error}") from error
 
     def addresses(self) -> Iterator[Address]:
-        """Return folders, archives and XML files in the order of their paths."""
+        """Yield folders, archives and XML files in the order of their paths."""
         tree, names = self._tree, _Names()
         try:
             is_file = tree.has(tree.path, pafs.FileType.File)
@@ -115,7 +115,7 @@ class PackageSource:
             raise SourceError(f"source.path: {self._config.path}: {error}") from error
 
     def read(self, address: Address) -> Iterator[Package]:
-        """Return the packages at an address."""
+        """Yield the packages at an address."""
         tree = self._tree
         path = tree.path_of(address.uri)
         try:

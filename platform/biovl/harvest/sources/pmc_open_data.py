@@ -1,4 +1,4 @@
-"""PMC's open-data bucket: single objects per article version, PMC's distribution format since 2026.
+"""PMC's open-data bucket: objects per article version, PMC's distribution format since 2026.
 
 The distributed steps are in ``biovl/harvest/pmc``, run by the job ``harvest``. This module runs the
 same steps sequentially in one process.
@@ -32,7 +32,7 @@ def build(config: Config) -> "OpenData":
 
 
 class OpenData:
-    """The bucket, read in one process."""
+    """PMC's open-data bucket as a source, read in one process."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -40,7 +40,7 @@ class OpenData:
         self._url = ""
 
     def addresses(self) -> Iterator[Address]:
-        """Return the selected version of each article, ordered by article number."""
+        """Yield the address of each selected article version, ordered by article number."""
         with tempfile.TemporaryDirectory() as folder:
             place = AcquisitionContext(config=self.config, out=folder, limiter=self.limiter)
             for record in _all_records(place):
@@ -48,7 +48,7 @@ class OpenData:
                 yield Address(uri, record.name)
 
     def read(self, address: Address) -> Iterator[Package]:
-        """Return the article of an address, with its current record."""
+        """Yield the article at an address, with its current record."""
         number, _, version = address.name.removeprefix("PMC").partition(".")
         known = CatalogueVersion(int(number), int(version), "")
         with tempfile.TemporaryDirectory() as folder, self._service() as service:
@@ -71,7 +71,7 @@ class OpenData:
         store: Store,
         unfetched: Unfetched | None = None,
     ) -> Iterator[Package]:
-        """Return the package of each record, in order; ``unfetched`` collects failed downloads."""
+        """Yield the package of each record, in order; ``unfetched`` collects failed downloads."""
         config = self.config
         return articles.packages(
             records,

@@ -58,12 +58,12 @@ class Config:
     """Location of the table and its images."""
 
     path: str
-    """A .csv, .tsv, .jsonl or .parquet file, local or ``s3://``. Needs the columns image
-    (a path below ``images``) and caption; rows that share an article_id are one article, whose
-    title and so on are the first given. Also read: figure_label, title, abstract, journal,
-    license, published (2011, 2011-07 or 2011-07-18) or year, language, doi, pmid, article_type,
-    and group: what must stay in one split, such as the patient (``columns.group=patient_id``; by
-    itself only a column group_id is taken for it)."""
+    """A .csv, .tsv, .jsonl or .parquet file, local or ``s3://``. Needs the columns image (a path
+    below ``images``) and caption; rows that share an article_id are one article, whose title and so
+    on are those of the first row. Also read: figure_label, title, abstract, journal, license,
+    published (2011, 2011-07 or 2011-07-18) or year, language, doi, pmid, article_type, and group:
+    rows that must be in the same split, such as those of a patient (``columns.group=patient_id``;
+    without this setting, only a column group_id is used)."""
 
     images: str = ""
     """The folder that image paths are relative to; the table's own folder if empty."""
@@ -95,7 +95,7 @@ def build(config: Config) -> "TableSource":
 
 
 class TableSource:
-    """Articles made of the rows of a table."""
+    """Source of articles made of the rows of a table."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -103,12 +103,12 @@ class TableSource:
         self._columns = _Columns()
 
     def warnings(self) -> list[str]:
-        """Return likely problems with the splits of a corpus made from this table."""
+        """Return warnings about the splits: without groups, a patient may be in several splits."""
         self._read_table()
         return self._columns.warnings(self._config)
 
     def addresses(self) -> Iterator[Address]:
-        """Return runs of articles, in the order of their first rows."""
+        """Yield ranges of articles, in the order of their first rows."""
         images, folder = self._images
         if not images.has(folder, pafs.FileType.Directory):
             raise SourceError(f"source.images: there is no folder {images.uri(folder)}")
@@ -116,7 +116,7 @@ class TableSource:
             yield Address(self._uri(start), f"rows-{start:09d}")
 
     def read(self, address: Address) -> Iterator[Package]:
-        """Return the articles of a run."""
+        """Yield the articles of a range."""
         start = int(address.uri.rpartition("#")[2])
         articles = self._read_table()[start : start + _PER_ADDRESS]
         for number, (article_id, rows) in enumerate(articles, start=start):
@@ -126,7 +126,7 @@ class TableSource:
             yield _package(name, self._uri(number), article_id, rows, *self._images)
 
     def folders(self) -> list[str]:
-        """Return the folders that contain images, without the table's own."""
+        """Return the folders with images, except that of the table."""
         images, folder = self._images
         inside = {
             row["image"].rpartition("/")[0]

@@ -28,7 +28,7 @@ _X_HEIGHT, _WITH_TAIL, _WITH_BOTH = 0.72, 0.98, 1.27
 
 @dataclass(frozen=True)
 class Word:
-    """A single mark, or a few in a row, and the character probabilities of each."""
+    """A mark, or a few marks in a row, with the character probabilities of each."""
 
     box: Box
     """Bounding box of all marks."""
@@ -39,19 +39,19 @@ class Word:
     is_free: float
     """Emptiness of the area around the word, 0..1."""
     prominence: float = 1.0
-    """Size relative to the other letters of the figure, 0..1."""
+    """Size relative to the other words of the figure, 0..1."""
 
 
 @dataclass(frozen=True)
 class LabelReading:
-    """A word read as one of the candidate labels."""
+    """A word interpreted as one of the expected labels."""
 
     text: str
     box: Box
     fit: float
-    """How well the ink matches the text, and how isolated it is, 0..1."""
+    """Match of ink and text, and isolation of the word, 0..1."""
     capital_px: float
-    """Height of a capital of the same size."""
+    """Height in pixels of a capital letter in the same font size."""
     is_dark: bool
     has_bracket: bool
 
@@ -60,7 +60,7 @@ Scored = tuple[LabelReading, float]
 
 
 def readings(words: Iterable[Word], expected: Sequence[str], *, least: float) -> list[LabelReading]:
-    """Return all readings of a word as one of the expected labels."""
+    """Return all interpretations of words as expected labels, with a fit of at least ``least``."""
     by_length: dict[int, list[tuple[Word, slice, bool]]] = {}
     for word in words:
         core, has_bracket = _without_brackets(word.probabilities)
@@ -216,7 +216,7 @@ def _place(reading: LabelReading, believed: Sequence[LabelReading], rank: dict[s
 
 
 def from_the_first(chosen: list[Scored], names: Sequence[str]) -> list[Scored]:
-    """Return the consecutive names from the first one on, with gaps of at most one."""
+    """Return the chosen labels that are consecutive from the first name on; one may be missing."""
     have = {pair[0].text: pair for pair in chosen}
     kept: list[Scored] = []
     missed = 0

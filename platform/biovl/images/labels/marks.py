@@ -37,7 +37,7 @@ class Marks:
     boxes: np.ndarray
     """Boxes as x0, y0, x1, y1. Shape [N, 4], int."""
     thresholds: np.ndarray
-    """Binarization threshold of each. Shape [N], int."""
+    """Binarization threshold of each mark, grey value. Shape [N], int."""
     is_dark: bool
 
     def __len__(self) -> int:
@@ -167,8 +167,8 @@ def sampled(grey: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
     Args:
         grey: uint8, shape [H, W].
-        x: Columns, pixel 0 from 0 to 1. Shape [N, X].
-        y: Rows. Shape [N, Y].
+        x: Columns to sample; pixel 0 is from 0 to 1. Shape [N, X].
+        y: Rows to sample. Shape [N, Y].
     """
     height, width = grey.shape
     x, y = np.clip(x - 0.5, 0, width - 1.001), np.clip(y - 0.5, 0, height - 1.001)

@@ -22,19 +22,19 @@ _NEAR = ("B8β", "D0O", "G6C", "gq9", "S5s", "Z2z", "b6", "iIl1j", "E8", "ae", "
 
 
 def alike(character: str) -> str:
-    """Return the characters that have the same shape as one, including itself."""
+    """Return the characters of the same shape as a character, including itself."""
     return "".join(dict.fromkeys(character + "".join(g for g in _ALIKE if character in g)))
 
 
 def near(character: str) -> str:
-    """Return the characters that one is sometimes confused with, and that are not ``alike``."""
+    """Return other characters that a character is sometimes confused with, except ``alike``."""
     others = "".join(group for group in _NEAR if character in group)
     return "".join(c for c in dict.fromkeys(others) if c not in alike(character))
 
 
 @dataclass(frozen=True)
 class Network:
-    """A multilayer perceptron with one hidden layer."""
+    """A multilayer perceptron with one hidden layer of H units."""
 
     hidden: np.ndarray
     """Weights of the hidden layer. float32, shape [S * S + 2, H]; the last row is the bias, the one
@@ -79,5 +79,5 @@ def save(network: Network) -> bytes:
 
 @functools.cache
 def shipped() -> Network:
-    """Return the network shipped with the package."""
+    """Return the network that is part of the package."""
     return load(WEIGHTS.read_bytes())

@@ -1,4 +1,4 @@
-"""Panel labels read by RapidOCR (PP-OCR models, Apache-2.0), about 40 times slower.
+"""Panel labels read by RapidOCR (PP-OCR models, Apache-2.0): an alternative, 40 times slower.
 
 ``pip install rapidocr onnxruntime`` includes the models; nothing is downloaded at runtime. It reads
 words where the default reader of ``labels`` reads letters, and misses most single letters on
@@ -67,7 +67,7 @@ class RapidOcrReader:
 
 
 def label_in(words: str) -> str | None:
-    """Return the label that a line of text is or starts with: ``(A) Control`` gives ``A``."""
+    """Return the label at the start of a line of text: ``(A) Control`` gives ``A``; else None."""
     match = _LABEL.match(words.strip()) or _FIRST.match(words.strip())
     return match[1] if match else None
 

@@ -30,7 +30,7 @@ _FIT, _SCORE = 0.2, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label as printed in a figure."""
+    """A panel label as printed in a figure."""
 
     text: str
     """Text without brackets and full stops: ``A`` for ``(A)``."""

@@ -1,4 +1,4 @@
-"""Selection of a figure's panels among its regions, by labels, layout and caption together.
+"""Selection of a figure's panels among its regions, by labels, layout and caption.
 
 Among all ways to split the figure along its tree of regions, the best has one label per panel, in
 the same corner, clean cuts, and the number of panels in the caption. This is a dynamic programme:
@@ -54,7 +54,7 @@ others, its own cut."""
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A region that is one panel."""
+    """A region that is used as one panel."""
 
     box: Cut
     marks: tuple[Mark, ...]
@@ -64,17 +64,18 @@ class Leaf:
 
 @dataclass(frozen=True)
 class PanelChoice:
-    """Selected panels, and the features by which they are scored."""
+    """Selected panels, with the features that determine their score."""
 
     leaves: tuple[Leaf, ...]
     fit: float
-    """How near the labels are to their expected position: mean over the panels, 0..1."""
+    """Distance of labels from their expected position: mean over the panels, 1 (none) to 0
+    (far)."""
 
     imbalance: float
-    """How much panels differ in area from equal shares of the figure: mean of the logarithm."""
+    """Mean absolute log ratio of the panels' areas to equal shares of the figure."""
 
     cost: float
-    """Mean cost of the cuts that created them."""
+    """Mean cost of the cuts that created the panels."""
 
     agreement: float = 0.0
     """Agreement with the proposals of a detector: mean over the panels, 0..1."""
@@ -95,13 +96,13 @@ class PanelChoice:
 
     @property
     def quality(self) -> float:
-        """Higher is better, also between selections that use different labels."""
+        """Score of the selection, comparable between selections with different labels."""
         return 2 * self.fit - self.imbalance - self.cost + _PROPOSED * self.agreement
 
 
 @dataclass(frozen=True, slots=True)
 class LabelOffset:
-    """Position of labels in their panels: an offset in pixels from a corner."""
+    """Typical position of labels in their panels: an offset in pixels from a corner."""
 
     across: str
     down: str
@@ -110,7 +111,7 @@ class LabelOffset:
     prior: float
 
     def fit(self, box: Cut, mark: Mark) -> float:
-        """Return how near a label of a region is to this position, 0 (far) to 1."""
+        """Return the closeness of a region's label to this position, 0 (far) to 1."""
         dx, dy = _offset(self.across, self.down, box, mark)
         reach = _REACH * math.sqrt(area(box))
         return max(0.0, 1 - (abs(dx - self.dx) + abs(dy - self.dy)) / reach)
@@ -124,7 +125,7 @@ class _Best:
 
 
 class Chooser:
-    """Selects panels among the regions of one figure."""
+    """Selects the panels among the regions of one figure."""
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class Chooser:
         self.likely: Mapping[Cut, float] = agreement(regions, proposed) if proposed else {}
 
     def choose(self) -> PanelChoice:
-        """Return the best panels: with each label in its likeliest position, then all in one."""
+        """Return the best panels over all label positions: one label per panel if possible."""
         leaves = self._best_leaves(None)
         place = self._place(leaves)
         if place is not None:
@@ -163,7 +164,7 @@ class Chooser:
         return self._judged(leaves, place)
 
     def as_proposed(self) -> PanelChoice:
-        """Return the proposals themselves, for panels that no straight cuts separate."""
+        """Return a detector's proposals as panels: for panels that no straight cut separates."""
         leaves = [
             Leaf(box, tuple(mark for mark in self.marks if mark.within(box)), _UNCUT)
             for box in partition(self.proposed, self.count)

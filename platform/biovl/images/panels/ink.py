@@ -1,4 +1,4 @@
-"""Ink of a figure as integral images, which give the count of any strip in constant time.
+"""Ink of a figure as integral images: the count in any strip takes constant time.
 
 A figure is reduced to a copy of bounded size. Three masks are stored: pixels that are not white,
 not black, and not the colour of the figure's border if that is neither; and the positions where the
@@ -28,7 +28,7 @@ Cut = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Ink:
-    """Integral images of a figure's copy of H x W pixels."""
+    """Integral images of a downscaled copy of a figure, H x W pixels."""
 
     width: int
     height: int

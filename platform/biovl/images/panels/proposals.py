@@ -14,7 +14,7 @@ _SAME = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A proposal in the copy of the figure, cropped to its ink."""
+    """A detector's proposal in the downscaled figure, cropped to its ink."""
 
     box: Cut
     score: float
@@ -33,7 +33,7 @@ def proposed_in(ink: Ink, proposals: Sequence[Proposal]) -> list[Proposed]:
 
 
 def agreement(regions: Iterable[Cut], proposed: Sequence[Proposed]) -> dict[Cut, float]:
-    """Return the agreement of each region with the proposals: 0, or up to the proposal's score."""
+    """Return each region's agreement with the proposals, from 0 to the score of the best one."""
     boxes_N4 = np.array(list(regions), np.float64).reshape(-1, 4)
     best_N = np.zeros(len(boxes_N4))
     for one in proposed:

@@ -48,8 +48,8 @@ def split_figure(
         pixels: RGB, uint8, shape [H, W, 3].
         labels: Labels read in the figure (``images.labels``).
         expected: The caption's labels, in its order.
-        proposals: Panel proposals of a detector: weighed together with cuts, labels and their
-            number, and used as panels themselves if no cut is as good.
+        proposals: Panel proposals of a detector: they affect the choice of cuts, and are used as
+            panels themselves if no cut is as good.
     """
     height, width = pixels.shape[:2]
     expected = list(dict.fromkeys(expected))

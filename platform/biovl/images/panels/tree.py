@@ -61,28 +61,29 @@ this is, if the cost of what crosses it is not computed yet."""
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A label in the copy of the figure."""
+    """A printed label in the downscaled figure."""
 
     index: int
     box: tuple[float, float, float, float]
     score: float
 
     def within(self, cut: Cut) -> bool:
+        """Return whether the centre of the label is in a rectangle."""
         x, y = (self.box[0] + self.box[2]) / 2, (self.box[1] + self.box[3]) / 2
         return cut[0] <= x < cut[2] and cut[1] <= y < cut[3]
 
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """One cut of a region in two."""
+    """A cut of a region into two."""
 
     first: Cut
     second: Cut
     cost: float
-    """Cost of the cut: 0.1 for a wide clean gap, up to 4 for one that is crossed."""
+    """Cost of the cut: from 0.1 for a wide clean gap to 4 for a gap crossed by ink."""
 
     def divides(self, marks: Sequence[Mark]) -> bool:
-        """Return whether there are labels on both sides."""
+        """Return whether both sides of the cut have labels."""
         return all(any(m.within(side) for m in marks) for side in (self.first, self.second))
 
 
@@ -135,6 +136,7 @@ def regions_of(
 
 
 def area(box: Cut) -> int:
+    """Return the area of a rectangle in square pixels."""
     return (box[2] - box[0]) * (box[3] - box[1])
 
 

@@ -33,7 +33,7 @@ class Config:
 
     architecture: str = ""
     """Model name in open_clip (``ViT-L-14``), or a folder or Hugging Face name (``hf-hub:…``) with
-    ``open_clip_config.json``. Empty: all settings are given below."""
+    ``open_clip_config.json``. Empty: the other settings define the model."""
 
     embed_dim: int | None = None
     """Embedding dimension; None: that of the architecture."""
@@ -48,7 +48,7 @@ class Config:
     text_transformer: Mapping[str, Any] = field(default_factory=dict)
     """The configuration of a transformers tower, as in its ``config.json``. With ``model_type`` it
     is complete; otherwise it overrides the configuration of ``text_cfg.hf_model_name``. That name
-    is needed in any case: stock open_clip looks the configuration up under it."""
+    is needed in any case: stock open_clip looks up the configuration by it."""
 
     tokenizer: str = ""
     """A Hugging Face name or a folder. Empty: the architecture's tokenizer, else CLIP's BPE."""
@@ -98,7 +98,7 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A model without values, on the device ``meta``, to compute its memory."""
+    """A model without parameter values, on the device ``meta``, to estimate its memory."""
 
     model: CustomTextCLIP
     image_size: int
@@ -106,12 +106,12 @@ class Described:
     std: tuple[float, float, float]
     context_length: int
     model_cfg: dict[str, Any]
-    """The entry of the same name in ``open_clip_config.json``."""
+    """Value of ``model_cfg`` in ``open_clip_config.json``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built(Described):
-    """A model with its weights, and its tokenizer."""
+    """A model with its weights and tokenizer."""
 
     tokenizer: Tokenizer
 
@@ -129,7 +129,7 @@ class _Plan:
 
 
 def build(config: Config) -> Built:
-    """Return the model with its weights loaded, in float32 on the CPU, and its tokenizer.
+    """Return a model in float32 on the CPU, with weights and tokenizer.
 
     Raises:
         ConfigError: If open_clip cannot build a model from the settings.
@@ -151,9 +151,9 @@ def build(config: Config) -> Built:
 
 
 def describe(config: Config) -> Described:
-    """Return the model on the device ``meta``: loads no weights and takes no memory.
+    """Return a model without weights on the device ``meta``, which takes no memory.
 
-    Works offline if the configuration of the text tower is given or known.
+    Works offline if the text tower's configuration is in the settings or built in.
     """
     plan = _plan(config)
     with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""The two towers for training: raw pixels and ragged captions in, unit features out."""
+"""The two towers for training: raw pixels and captions of any length in, unit features out."""
 
 from biovl.models.towers.images import ImageTower
 from biovl.models.towers.texts import TextTower

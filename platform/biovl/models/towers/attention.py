@@ -14,7 +14,7 @@ from torch.nn.attention.varlen import varlen_attn
 
 @dataclass(frozen=True)
 class CaptionLayout:
-    """Boundaries of captions packed into one sequence of tokens."""
+    """Boundaries of captions packed into one sequence of T tokens. B captions."""
 
     lengths: list[int]
     """Tokens of each caption, on the host, where shapes are computed."""
@@ -70,7 +70,8 @@ def attend(
     kernel does not support.
 
     Args:
-        query_THd: Of each token and head; keys and values likewise.
+        query_THd: Query of each token and head, T tokens of all captions; keys and values have the
+            same shape.
         key_THd: See ``query_THd``.
         value_THd: See ``query_THd``.
         layout: Boundaries of the captions.

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 
 class ImageTower(nn.Module):
-    """``visual`` of an open_clip model, preceded by open_clip's normalization.
+    """Image tower: ``visual`` of an open_clip model after normalization of the pixels.
 
     Args:
-        visual: Images [B, C, H, W] to features [B, D].
-        mean: Per channel, for pixels in [0, 1].
-        std: Per channel, for pixels in [0, 1].
+        visual: Module from images [B, C, H, W] to features [B, D].
+        mean: Mean of each channel, for pixels in [0, 1].
+        std: Standard deviation of each channel, for pixels in [0, 1].
     """
 
     mean_C11: Tensor
@@ -35,7 +35,7 @@ class ImageTower(nn.Module):
 
 
 def unit_rows(features_BD: Tensor) -> Tensor:
-    """Return rows of length 1, in float32 if autocast made them narrower."""
+    """Return rows normalized to length 1, in float32 if autocast made them narrower."""
     if features_BD.dtype in (torch.bfloat16, torch.float16):
         features_BD = features_BD.float()
     return F.normalize(features_BD, dim=-1)

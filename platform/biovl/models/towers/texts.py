@@ -1,4 +1,4 @@
-"""The text tower: ragged captions to unit features, without computing padding.
+"""The text tower: captions of any length to unit features, without computing padding.
 
 Three modes give the same features. *packed*: all captions in one sequence through every layer,
 attention within each caption. *chunked*: sorted by length, a few at a time, padded to the longest
@@ -31,7 +31,7 @@ _PACKED_ATTENTION = "biovl_packed"
 
 
 class TextTower(nn.Module):
-    """``text`` of an open_clip model, applied to ragged captions.
+    """Text tower: ``text`` of an open_clip model, applied to captions of any length.
 
     Args:
         text: open_clip's ``HFTextEncoder`` (BERT, ModernBERT …) or ``TextTransformer``.
@@ -63,7 +63,7 @@ class TextTower(nn.Module):
 
         Args:
             tokens_T: All captions concatenated, with their start and end tokens. Integer.
-            lengths_B: Tokens of each. int32, on the host.
+            lengths_B: Number of tokens of each caption. int32, on the host.
         """
         tokens_T = tokens_T.long()
         if self.compute == "padded":

@@ -23,7 +23,7 @@ _CITING = (
 
 @dataclass(frozen=True)
 class SyntheticCitance:
-    """A sentence of the article, and the panels it cites; none means the whole figure."""
+    """A sentence that cites the figure, and the panels it cites; none: the whole figure."""
 
     text: str
     labels: tuple[str, ...]

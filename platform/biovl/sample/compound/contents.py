@@ -33,13 +33,13 @@ Content = tuple[np.ndarray, str]
 
 
 def typeface(name: str) -> Path:
-    """Return the path of a typeface by name."""
+    """Return the path of a font file by the name of its typeface."""
     return Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
 
 
 @cache
 def font(path: Path, size_px: int) -> ImageFont.FreeTypeFont:
-    """Return a typeface at a size, cached."""
+    """Return a font at a size; fonts are cached."""
     return ImageFont.truetype(str(path), size_px)
 
 
@@ -162,7 +162,7 @@ def _names(rng: Rng, number: int) -> list[str]:
 
 
 def bars(rng: Rng, width: int, height: int) -> Content:
-    """Return a bar chart with error bars; letters above the bars mark significance groups."""
+    """Return a bar chart with error bars and, above the bars, letters for significance groups."""
     topic = pick(rng, TOPICS)
     axes = _Axes(rng, width, height, "Groups", f"{topic.marker} (pg/ml)")
     groups = int(rng.integers(2, 8))
@@ -183,7 +183,7 @@ def bars(rng: Rng, width: int, height: int) -> Content:
 
 
 def curves(rng: Rng, width: int, height: int) -> Content:
-    """Return curves with markers and a legend; its names may be single letters."""
+    """Return curves with markers, and a legend whose names may be single letters."""
     topic, number = pick(rng, TOPICS), int(rng.integers(1, 5))
     axes = _Axes(rng, width, height, "Time (h)", f"{topic.gene} mRNA")
     inks = [pick(rng, _INKS) for _ in range(number)]

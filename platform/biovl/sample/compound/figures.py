@@ -42,7 +42,7 @@ class TruePanel:
     """Ground truth of one panel."""
 
     box: Box
-    """Bounding box of its ink, including its label."""
+    """Bounding box of the panel's ink, including its label."""
     label: str | None
     label_box: Box | None
     """Bounding box of the label's ink, including brackets."""
@@ -57,8 +57,8 @@ class Compound:
     pixels: np.ndarray
     """RGB, uint8, shape [H, W, 3]."""
     panels: tuple[TruePanel, ...]
-    """Panels in reading order, insets after the panels that contain them. One: the figure is not
-    compound."""
+    """Panels in reading order, insets after the panels that contain them; a single one if the
+    figure is not compound."""
     caption: str
     preamble: str
     trailing: str

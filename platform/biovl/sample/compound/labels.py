@@ -35,17 +35,18 @@ NAMES: dict[str, Callable[[int], str]] = {
 
 @dataclass(frozen=True)
 class Style:
-    """Typography and position shared by all labels of a figure."""
+    """Typography and position that all labels of a figure share."""
 
     typeface: Path
     size_px: int
-    """Size of the typeface in pixels; a capital has 0.7 of it."""
+    """Size of the typeface in pixels; capitals are 0.7 times as high."""
     setting: str
     place: tuple[str, str]
-    """Third of the panel, across and down; ``above`` is outside of it."""
+    """Position of the label: third of the panel, across and down; ``above`` is outside the
+    panel."""
     inset_px: int
     paper: str
-    """Colour of a patch under the label, ``white`` or ``black``, or ``none``."""
+    """Colour of a patch under the label, ``white`` or ``black``; ``none``: no patch."""
 
 
 def chosen_place(rng: Rng) -> tuple[str, str]:
@@ -140,7 +141,7 @@ def _corner(panel: Box, wide: int, tall: int, style: Style) -> tuple[int, int]:
 
 
 def names_of(rng: Rng, number: int, system: str, *, doubled: bool = False) -> Sequence[str]:
-    """Return the names of panels; with ``doubled``, two panels share one."""
+    """Return the names of ``number`` panels; with ``doubled``, two panels have the same name."""
     names = [NAMES[system](i) for i in range(number)]
     if doubled and number > 2:
         again = int(rng.integers(1, number))

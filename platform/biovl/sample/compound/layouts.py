@@ -1,8 +1,8 @@
 """Layouts of synthetic figures: rows and columns with the frequencies of published figures.
 
 The numbers were counted in the 5,843 compound figures among the 9,642 of the training part of Zou,
-Antani and Thoma's panel annotations (open-access figures of PMC, boxes drawn by hand), as kept in
-github.com/GaetanLepage/compound-figure-separator. Only the counts are included, no annotations.
+Antani and Thoma's panel annotations (open-access figures of PMC, boxes drawn by hand), as published
+in github.com/GaetanLepage/compound-figure-separator. Only the counts are included, no annotations.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ LABEL_PLACES = {
 
 @dataclass(frozen=True)
 class PageLayout:
-    """An empty page and the boxes of its panels, in reading order."""
+    """An empty page, and the boxes of its panels in reading order."""
 
     width: int
     height: int
@@ -65,7 +65,7 @@ class PageLayout:
 
 
 def drawn_from(rng: Rng, quantiles: Sequence[float]) -> float:
-    """Return a random number from the distribution with the given quantiles."""
+    """Return a random number from the distribution with some equidistant quantiles."""
     return float(np.interp(rng.uniform(), _QUANTILES, quantiles))
 
 
@@ -84,10 +84,10 @@ def make_layout(
     margin_px: int = 0,
     aspect: float | None = None,
 ) -> PageLayout:
-    """Return a page of rows of panels; a sixth are transposed, so that panels span rows.
+    """Return a layout of panels in rows. A sixth is transposed, so that panels span rows.
 
     Args:
-        rng: Selects what is not given.
+        rng: Selects the parameters that are None.
         rows: Panels in each row; None: with published frequencies.
         gap_px: Distance between panels, on a page of the usual width.
         margin_px: Margin around all panels.

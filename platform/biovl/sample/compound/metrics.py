@@ -22,7 +22,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of hits, predictions and true items."""
+    """Number of correct predictions, predictions and true items."""
 
     hits: int
     """Number of correct predictions."""

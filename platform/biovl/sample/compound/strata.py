@@ -7,7 +7,7 @@ from biovl.sample.compound.layouts import MANY
 
 @dataclass(frozen=True, kw_only=True)
 class Stratum:
-    """How figures of one kind are drawn; unset properties have their published frequency."""
+    """Settings of a kind of figures; properties that are not set have published frequencies."""
 
     rows: tuple[tuple[int, ...], ...] = ()
     """Arrangements to choose from; empty: with published frequencies."""
@@ -20,20 +20,20 @@ class Stratum:
     systems: tuple[str, ...] = ("upper", "upper", "upper", "lower")
     settings: tuple[str, ...] = ("{}", "{}", "{}", "{}", "({})", "{})")
     down: tuple[str, ...] = ()
-    """Label positions: ``above``, ``below``, ``top``, ``bottom``."""
+    """Vertical positions of labels: ``above``, ``below``, ``top``, ``bottom``."""
     paper: tuple[str, ...] = ("none", "none", "white")
     missing: str = "never"
-    """Missing labels: ``never``; ``some`` or ``all`` panels have none; ``doubled``: two have the
-    same."""
+    """Missing labels: ``never``; ``some`` or ``all`` panels without a label; or ``doubled``: two
+    panels have the same label."""
     inset: bool = False
     """Whether larger panels contain smaller ones."""
     parts: tuple[int, int] = (1, 1)
-    """Range of the number of images or axes per label."""
+    """Minimum and maximum number of images or axes per label."""
     shared: bool = False
     """Whether there are colour bars, legends and titles that belong to no panel."""
     headings: bool = False
     quality: tuple[int, int] = (75, 96)
-    """Range of the JPEG quality; 96: pixels are unchanged."""
+    """Minimum and maximum JPEG quality; 96: pixels are unchanged."""
     shrink: tuple[float, float] = (1.0, 1.0)
 
 

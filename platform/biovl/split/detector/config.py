@@ -15,7 +15,7 @@ STRIDE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """Architecture of the network: everything needed to build it again."""
+    """Architecture of the network, as stored in the published folder."""
 
     backbone: str = "mobilenetv4_conv_small"
     """A timm model with features at strides 8, 16 and 32, such as ``convnext_atto`` or
@@ -80,7 +80,7 @@ class Optimisation:
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
-    """How to train a panel detector. There is no input: the training figures are synthetic."""
+    """Settings of train_detector. There is no input folder: the training figures are synthetic."""
 
     out: str
     """The folder to publish, local or ``s3://``."""

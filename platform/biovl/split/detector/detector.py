@@ -30,7 +30,7 @@ from biovl.split.detector.targets import boxes_of
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 LEAST = 0.05
-"""Boxes with lower scores are not returned at all."""
+"""Minimum score of boxes that are returned."""
 
 _MOST = 100
 _SAME = 0.5
@@ -90,7 +90,7 @@ class Detector:
         Args:
             pixels: RGB, uint8, shape [H, W, 3].
             least: Threshold on the network's raw scores. None uses the detector's threshold, and
-                multiplies scores by its trust.
+                multiplies scores by its confidence factor.
         """
         trust = self.trust if least is None else 1.0
         page = square(pixels, self.design.size_px)
@@ -106,7 +106,7 @@ class Detector:
 
 
 def decode_boxes(output: Output, least: float) -> list[tuple[float, Sequence[float]]]:
-    """Return score and corners of the boxes in the first figure of a batch, by decreasing score.
+    """Return score and corners of the boxes in a batch's first figure, by decreasing score.
 
     Corners are in pixels of the input.
     """

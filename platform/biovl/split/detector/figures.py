@@ -1,4 +1,4 @@
-"""Figures of training, in rounds, and of validation, drawn from seeds."""
+"""Synthetic figures for training, in rounds, and for validation, drawn from seeds."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,23 +16,23 @@ CHUNK = 32
 """Figures per drawing task, about three seconds."""
 
 Drawer = Callable[[Sequence[tuple[int, str]], int], "Callable[[], list[Fitted]]"]
-"""Starts drawing figures with these seeds and strata, fitted to a size; the returned function waits
+"""Starts to draw figures of (seed, stratum) pairs, fitted to a size; the returned function waits
 for them."""
 
 
 def draw(figures: Sequence[tuple[int, str]], size_px: int) -> list[Fitted]:
-    """Return synthetic figures by seed and stratum."""
+    """Return synthetic figures for (seed, stratum) pairs, fitted to a size."""
     made = [make_compound(seed, stratum) for seed, stratum in figures]
     return [fit(one.pixels, [panel.box for panel in one.panels], size_px) for one in made]
 
 
 def draw_locally(figures: Sequence[tuple[int, str]], size_px: int) -> Callable[[], list[Fitted]]:
-    """Draw in this process, when the result is requested."""
+    """Return a function that draws figures in this process when it is called."""
     return lambda: draw(figures, size_px)
 
 
 def figures_of_round(config: DetectorConfig, number: int) -> list[tuple[int, str]]:
-    """Return seeds and strata of the figures of a round."""
+    """Return the (seed, stratum) pairs of the figures of a training round."""
     drawing = config.drawing
     first = FIRST_SEED + config.seed * 100_000_000 + number * drawing.figures
     return [
@@ -42,7 +42,7 @@ def figures_of_round(config: DetectorConfig, number: int) -> list[tuple[int, str
 
 
 def held_out(config: DetectorConfig) -> list[tuple[int, str]]:
-    """Return seeds and strata of the validation figures."""
+    """Return the (seed, stratum) pairs of the validation figures."""
     return [
         (FIRST_HELD_OUT + i, stratum)
         for stratum in config.drawing.strata
@@ -51,7 +51,7 @@ def held_out(config: DetectorConfig) -> list[tuple[int, str]]:
 
 
 class Rounds:
-    """The batches of a run. A batch depends only on the number of its step."""
+    """Batches of a training run. A batch depends only on the number of its step."""
 
     def __init__(self, config: DetectorConfig, drawer: Drawer) -> None:
         self._config, self._drawer = config, drawer

@@ -21,12 +21,12 @@ class Fitted:
     pixels_HWC: np.ndarray
     """RGB, uint8; the longer side equals the side of the square."""
     boxes_N4: np.ndarray
-    """True panels in these pixels, float32: x0, y0, x1, y1."""
+    """Boxes of the true panels in these pixels, float32, shape [N, 4]: x0, y0, x1, y1."""
 
 
 @dataclass(frozen=True)
 class Square:
-    """A figure centred in a square."""
+    """A figure in the centre of a square, with its position there."""
 
     pixels_HWC: np.ndarray
     """RGB, uint8, shape [size, size, 3]."""
@@ -36,7 +36,7 @@ class Square:
     top: int
     width: int
     height: int
-    """Bounds of the figure in its own pixels."""
+    """Height and width of the figure in its own pixels, to which boxes are clipped."""
 
     def in_figure(self, box: Sequence[float]) -> Box:
         """Return a box of the square in pixels of the figure, clipped to its bounds."""

@@ -36,14 +36,14 @@ class Output(NamedTuple):
     """Output of the network for a batch of figures."""
 
     centre_BHW: Tensor
-    """Logits."""
+    """Logits: whether a cell is the centre of a panel. Shape [B, H, W]."""
     sides_B4HW: Tensor
-    """Distance of left, top, right and bottom side from the cell's middle, as a fraction of the
-    input's side, 0..1."""
+    """Distances of the left, top, right and bottom side from the cell's centre, as fractions of the
+    input's side, 0..1. Shape [B, 4, H, W]."""
 
 
 class PanelNetwork(nn.Module):
-    """Detects panels in figures."""
+    """Network that predicts panel boxes in figures: a backbone with two heads."""
 
     def __init__(self, design: Design, *, pretrained: bool = False) -> None:
         """Build the network.

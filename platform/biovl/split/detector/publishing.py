@@ -1,4 +1,4 @@
-"""The published files of a training: weights, card and scores."""
+"""Write the files that a detector training publishes: weights, card and scores."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from biovl.split.detector.training import DetectorTrainer
 
 
 def write(trainer: DetectorTrainer) -> dict[str, Any]:
-    """Write the folder without its manifest; return scores, parameter count, weights' hash."""
+    """Write the folder without its manifest; return scores, parameter count and weights' hash."""
     config = trainer.config
     scores = trainer.scores or trainer.score()
     folder, count = Folder(config.out), parameters(trainer.network)

@@ -38,7 +38,7 @@ class Targets:
 
 
 def targets_of(boxes: Sequence[np.ndarray], size_px: int) -> Targets:
-    """Return the targets of figures with these panels, each [N, 4] in pixels of the input."""
+    """Return the targets for the panels of figures, boxes [N, 4] each in pixels of the input."""
     made = [_of_one(torch.from_numpy(one), size_px // STRIDE) for one in boxes]
     centre, nearest, weight = zip(*made, strict=True)
     return Targets(torch.stack(centre), torch.stack(nearest), torch.stack(weight))

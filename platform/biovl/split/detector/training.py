@@ -24,16 +24,16 @@ from biovl.split.detector.targets import Targets, loss_of, targets_of
 
 @dataclass(frozen=True)
 class StepResult:
-    """State after a step."""
+    """Result of a training step."""
 
     steps: int
     loss: float
     scores: dict[str, Any] | None
-    """Scores on held-out figures, if this step was validated."""
+    """Scores on validation figures; None if the step was not validated."""
 
 
 class DetectorTrainer:
-    """A detector in training."""
+    """A detector in training: network, optimizer and position in the schedule."""
 
     def __init__(self, config: DetectorConfig, drawer: Drawer) -> None:
         """Build the network, or load the last checkpoint in ``config.out``.
@@ -57,7 +57,7 @@ class DetectorTrainer:
             self._restore(self.checkpoints.load(done, self.device))
 
     def run(self) -> Iterator[StepResult]:
-        """Train; yield after every step.
+        """Train to the end, and yield a result after every step.
 
         Raises:
             TrainingError: If the loss is NaN or Inf.

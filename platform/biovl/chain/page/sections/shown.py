@@ -30,7 +30,7 @@ def body(story: Story) -> Markup | None:
 
 
 def smaller(png: bytes) -> bytes | None:
-    """Return a JPEG of at most 1000 px width; None if the input is not a PNG."""
+    """Return a JPEG at most 1,000 px wide; None if the input is not a PNG."""
     try:
         with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
             image.thumbnail((_WIDTH_PX, 4 * _WIDTH_PX), Image.Resampling.LANCZOS)
