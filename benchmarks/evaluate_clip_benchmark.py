@@ -73,7 +73,7 @@ def kind_of(data: bytes) -> str:
 
 def classes_written(data: str, root: Path) -> int:
     """Write class folders for CLIP_benchmark; return how many images there are."""
-    found = opening.labelled(data)
+    found = opening.open_labelled(data)
     written(found.images, [("cls", str(label)) for label in found.labels.tolist()], root)
     (root / "classnames.txt").write_text("\n".join(found.classes))
     templates = [template.replace("{}", "{c}") for template in _TEMPLATES]
@@ -83,7 +83,7 @@ def classes_written(data: str, root: Path) -> int:
 
 def pairs_written(corpus: str, split: str, root: Path, table: Path) -> int:
     """Write pairs whose texts differ for both; return how many there are."""
-    found = opening.pairs(Plugin("corpus", {"path": corpus, "split": split}))
+    found = opening.open_pairs(Plugin("corpus", {"path": corpus, "split": split}))
     table.mkdir()
     seen: set[str] = set()
     kept: list[tuple[str, str]] = []
@@ -97,7 +97,7 @@ def pairs_written(corpus: str, split: str, root: Path, table: Path) -> int:
         (table / kept[-1][0]).write_bytes(data)
     with (table / "captions.csv").open("w", newline="") as stream:
         csv.writer(stream).writerows([("image", "caption"), *kept])
-    read = opening.pairs(str(table / "captions.csv"))
+    read = opening.open_pairs(str(table / "captions.csv"))
     written(read.images, [("txt", text) for _, text in sorted(kept)], root)
     (root / "dataset_type.txt").write_text("retrieval")
     return len(kept)
@@ -112,14 +112,14 @@ def ours(task: str, model: str, data: str, threads: int) -> dict[str, float]:
         known = encoders.describe(model)
         parts = [EmbeddingTask(model=known, source=s, cache=cache) for s in parts_of(opened.images)]
         texts = getattr(opened, "texts", None)
-        for item in [*parts, *([embedding.wanted_texts(parts[0], texts)] if texts else [])]:
+        for item in [*parts, *([embedding.text_task(parts[0], texts)] if texts else [])]:
             Draft.begin(item.uri, embedding.KIND, item.plain, embedding.inputs(item))
             for number in range(item.units):
                 embedding.embed_unit(item, loaded, number, threads)
             embedding.publish(item)
         # Who judges loads it anew for the texts, as a worker would.
         del loaded
-        outcome = asked.evaluate(opened, embedding.embedded("model", parts))
+        outcome = asked.evaluate(opened, embedding.cached_embeddings("model", parts))
     return {score.name: score.value for score in outcome.scores}
 
 

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from biovl.annotate.annotators import pixels_of
 from biovl.annotate.annotators.longcap import data_url
-from biovl.annotate.longcap.expansion import expanded
+from biovl.annotate.longcap.expansion import expand_acronyms
 from biovl.articles.acronyms import Acronym, acronyms_of
 from biovl.articles.sentences import sentences
 from biovl.models.clip_tokens import clip_token_counts
@@ -77,7 +77,7 @@ def expansion_score() -> dict[str, float]:
     from tests.articles.acronym_cases import EXPANDED
 
     right = sum(
-        expanded(caption, [Acronym(*item) for item in known.items()]) == wanted
+        expand_acronyms(caption, [Acronym(*item) for item in known.items()]) == wanted
         for caption, known, wanted in EXPANDED
     )
     return {"cases": len(EXPANDED), "exact": right / len(EXPANDED)}

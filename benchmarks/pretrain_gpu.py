@@ -116,7 +116,7 @@ def _recipe(
     *,
     is_tiny: bool,
 ) -> dict[str, Any]:
-    values = {**configs.given(pretrain_config.RECIPES[name]()), "corpus": "", "out": ""}
+    values = {**configs.recipe_settings(pretrain_config.RECIPES[name]()), "corpus": "", "out": ""}
     config = configs.build(PretrainConfig, values)
     settings: Mapping[str, Any] = config.model.settings
     if is_tiny:

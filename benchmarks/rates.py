@@ -154,7 +154,7 @@ def looking(figures: Path) -> None:
 
 def assembling_pairs(figures: Path, out: Path, recipe: str) -> None:
     """All steps of assemble, in one process."""
-    values = {**configs.given(assemble_config.RECIPES[recipe]()), "figures": str(figures)}
+    values = {**configs.recipe_settings(assemble_config.RECIPES[recipe]()), "figures": str(figures)}
     (harvest,) = open_harvests([str(figures)])
     parts = [HarvestPart(harvest.uri, path, (), (), ()) for path in harvest.parts]
     numbers = iter(range(ROUNDS))
@@ -164,7 +164,7 @@ def assembling_pairs(figures: Path, out: Path, recipe: str) -> None:
         asked = rules.make_rules(config.rules)
         Draft.begin(config.out, "corpus", {}, [])
         for number, part in enumerate(parts):
-            steps.look(config, part, number)
+            steps.join_columns(config, part, number)
         steps.decide(config, asked, len(parts), [])
         for number, part in enumerate(parts):
             steps.encode(config, part, number)

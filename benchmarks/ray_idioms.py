@@ -96,7 +96,7 @@ def write_blocks(out: str, rows: int, block_rows: int) -> tuple[dict[int, int], 
         count = min(block_rows, rows - first)
         block_UC = centres[rng.integers(len(centres), size=count)]
         block_UC = (block_UC + 0.2 * rng.normal(size=block_UC.shape)).astype(np.float32)
-        cluster_steps.write_array(Draft(out).folder, cluster_steps.projected(number), block_UC)
+        cluster_steps.write_array(Draft(out).folder, cluster_steps.projected_path(number), block_UC)
         usable[number], largest = count, max(largest, float(np.abs(block_UC).max()))
     return usable, largest
 
@@ -126,7 +126,7 @@ def dataset(config: ClusterConfig, usable: dict[int, int], largest: float) -> It
     grid, out = kmeans.grid_of(largest, sum(usable.values())), config.out
 
     def read(row: dict[str, Any]) -> dict[str, Any]:
-        name = cluster_steps.projected(row["number"])
+        name = cluster_steps.projected_path(row["number"])
         block_UC = cluster_steps.read_array(Draft(out).folder, name)
         return {"number": row["number"], "block": kmeans.on_grid(block_UC, grid)}
 
@@ -173,7 +173,7 @@ def compare_kmeans(arguments: argparse.Namespace, folder: Path) -> dict[str, Any
         {"table": "none", "out": str(folder / "out"), "clusters": arguments.clusters},
     )
     usable, largest = write_blocks(config.out, arguments.rows, arguments.block_rows)
-    sample_SC = cluster_steps.read_array(Draft(config.out).folder, cluster_steps.projected(0))
+    sample_SC = cluster_steps.read_array(Draft(config.out).folder, cluster_steps.projected_path(0))
     grid = kmeans.grid_of(largest, arguments.rows)
     first_KC = kmeans.on_grid(sample_SC[: arguments.clusters], grid)
     seconds: dict[str, list[float]] = {"actors": [], "dataset": []}

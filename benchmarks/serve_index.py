@@ -195,7 +195,7 @@ def _filled(name: str, folder: Path, factory: str, data: Made, cells_s: float) -
         for start in range(0, count, PART):
             parts.append(folder / f"part-{start}")
             parts[-1].write_bytes(library.fill(trained, data.vectors_ND[start:][:PART], start))
-        whole = library.merged(trained, [str(part) for part in parts])
+        whole = library.merge_parts(trained, [str(part) for part in parts])
         cpu_s = time.process_time() - started
         faiss.write_index(whole, str(path))
         for part in parts:

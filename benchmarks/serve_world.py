@@ -71,7 +71,7 @@ def publish_index(folder: Path, model: Path, count: int, cache: Path) -> Path:
     else:
         sample = vectors_ND[:: max(1, count // vectors.sample_rows(factory, count))]
         empty = vectors.to_bytes(vectors.train(factory, sample))
-        whole = vectors.merged(empty, [vectors.fill(empty, vectors_ND, 0)])
+        whole = vectors.merge_parts(empty, [vectors.fill(empty, vectors_ND, 0)])
     faiss.write_index(whole, str(folder / "images.faiss"))
     tables = [_figures(first, min(10_000, count - first)) for first in range(0, count, 10_000)]
     with (folder / "table.arrow").open("wb") as stream:

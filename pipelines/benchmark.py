@@ -10,14 +10,14 @@ Names of recipes, suites and benchmarks may be joined by commas.
 
 import sys
 
-from biovl.benchmark.benchmarks import listed, with_benchmarks
+from biovl.benchmark.benchmarks import listing_for, with_benchmarks
 from biovl.benchmark.config import RECIPES, BenchmarkConfig
 from biovl.benchmark.job import benchmark
 from biovl.runtime import command_line
 
 if __name__ == "__main__":
     if "--list" in sys.argv[1:]:
-        print(listed(sys.argv[1:]))
+        print(listing_for(sys.argv[1:]))
     else:
         known = with_benchmarks(RECIPES)
         command_line.main(BenchmarkConfig, known, benchmark, about=__doc__)

@@ -114,7 +114,7 @@ def make_sample_corpus(
         settings = {"source": source, "out": str(folder / "figures"), "packages_per_unit": 12}
         harvest(configs.build(HarvestConfig, settings))
         settings = {
-            **configs.given(assemble_config.small()),
+            **configs.recipe_settings(assemble_config.small()),
             "figures": str(folder / "figures"),
             "out": str(folder / "corpus"),
             "shard.pairs": 16,

@@ -92,7 +92,7 @@ class Coordination:
             self._serving = replace(initial, generation=max(1, initial.generation))
         return self._serving
 
-    def want(self, candidate: ReleaseTarget) -> ReleaseTarget:
+    def request_release(self, candidate: ReleaseTarget) -> ReleaseTarget:
         """Request a release from all replicas; return it with its generation.
 
         Requesting the same release twice has no effect. A different release replaces one that is
@@ -140,7 +140,7 @@ class Coordination:
             settled=settled and self._next is None,
         )
 
-    def leave(self, replica: str) -> bool:
+    def remove_replica(self, replica: str) -> bool:
         """Remove a replica that shuts down; return whether it was the last one."""
         self._reports.pop(replica, None)
         return not self._reports
@@ -182,9 +182,9 @@ class Coordinator(Leases, Snapshots, Protocol):
 
     async def serving(self) -> ReleaseTarget | None: ...
     async def begin(self, initial: ReleaseTarget) -> ReleaseTarget: ...
-    async def want(self, candidate: ReleaseTarget) -> ReleaseTarget: ...
+    async def request_release(self, candidate: ReleaseTarget) -> ReleaseTarget: ...
     async def exchange(self, replica: str, report: ReplicaReport) -> Orders: ...
-    async def leave(self, replica: str) -> None: ...
+    async def remove_replica(self, replica: str) -> None: ...
 
 
 class LocalCoordinator:
@@ -199,14 +199,14 @@ class LocalCoordinator:
     async def begin(self, initial: ReleaseTarget) -> ReleaseTarget:
         return self._state.begin(initial)
 
-    async def want(self, candidate: ReleaseTarget) -> ReleaseTarget:
-        return self._state.want(candidate)
+    async def request_release(self, candidate: ReleaseTarget) -> ReleaseTarget:
+        return self._state.request_release(candidate)
 
     async def exchange(self, replica: str, report: ReplicaReport) -> Orders:
         return self._state.exchange(replica, report)
 
-    async def leave(self, replica: str) -> None:
-        self._state.leave(replica)
+    async def remove_replica(self, replica: str) -> None:
+        self._state.remove_replica(replica)
 
     async def put(self, kind: str, replica: str, payload: Any, *, keep_s: float = 30.0) -> None:
         self._state.put(kind, replica, payload, keep_s=keep_s)

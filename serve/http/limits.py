@@ -149,6 +149,6 @@ class RequestSlots:
             )
         self._free -= 1
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release a slot."""
         self._free += 1

@@ -53,21 +53,21 @@ class Snapshots(Protocol):
         ...
 
 
-async def leave(metrics: "Metrics", snapshots: Snapshots) -> None:
+async def send_snapshot(metrics: "Metrics", snapshots: Snapshots) -> None:
     """Send a snapshot to the coordinator, for the replica that answers ``/metrics``."""
     await snapshots.put(_KIND, metrics.replica, metrics.snapshot(), keep_s=KEEP_S)
 
 
-async def leave_always(metrics: "Metrics", snapshots: Snapshots) -> None:
+async def send_snapshots(metrics: "Metrics", snapshots: Snapshots) -> None:
     """Send a snapshot every ``LEAVE_EVERY_S`` seconds, until cancelled."""
     while True:
         # The next one comes soon, and the coordinator may be back by then.
         with suppress(ConnectionError):
-            await leave(metrics, snapshots)
+            await send_snapshot(metrics, snapshots)
         await asyncio.sleep(LEAVE_EVERY_S)
 
 
-async def of_all(metrics: "Metrics", snapshots: Snapshots) -> bytes:
+async def merged_text(metrics: "Metrics", snapshots: Snapshots) -> bytes:
     """Return the metrics of all replicas as Prometheus text; those of this replica are current.
 
     If the coordinator is unavailable, only the metrics of this replica are returned.

@@ -2,9 +2,9 @@
 
 From the outermost to the innermost:
 
-Watched     request id, access log, metrics, common response headers
-(CORS)      Starlette's, if origins are configured
-Guarded     authentication, rate limit, body limits, timeout; handler of unexpected errors
+LoggingMiddleware    request id, access log, metrics, common response headers
+(CORS)               Starlette's, if origins are configured
+LimitingMiddleware   authentication, rate and body limits, timeout; handles unexpected errors
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _ADMIN_S = 1_800.0
 """How long copying and loading a model and its index may take, in seconds."""
 
 
-class Watched:
+class LoggingMiddleware:
     """Middleware that assigns request ids, and writes the access log and the metrics."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
@@ -111,7 +111,7 @@ class Watched:
         )
 
 
-class Guarded:
+class LimitingMiddleware:
     """Middleware that authenticates and limits requests, and answers exceptions with problems.
 
     The cheapest checks come first: API key, rate limit, then the body. A concurrency slot is
@@ -195,17 +195,17 @@ class Guarded:
         timeout = asyncio.timeout(_ADMIN_S if is_admin else self._limits.timeout_s)
         has_left = not needs_place
 
-        def leave() -> None:
+        def release() -> None:
             # Called once, when the response starts: the rest depends on the client's speed.
             nonlocal has_left
             if not has_left:
                 has_left = True
-                self._places.leave()
+                self._places.release()
                 self._metrics.in_progress(-1)
             if not timeout.expired():
                 timeout.reschedule(asyncio.get_running_loop().time() + _TAKE_ANSWER_S)
 
-        answer.begins = leave
+        answer.begins = release
         exchange = exchange_in(scope)
         bucket = exchange.caller.bucket if exchange.caller else ""
         self._in_progress[bucket] += 1
@@ -221,7 +221,7 @@ class Guarded:
             self._in_progress -= Counter({bucket: 1})
             answer.begins = None
             if not has_left:
-                self._places.leave()
+                self._places.release()
                 self._metrics.in_progress(-1)
 
 

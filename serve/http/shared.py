@@ -78,7 +78,7 @@ class _Actor(LocalCoordinator):
         # exit_actor() works only within an actor task, so the actor kills itself by handle.
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
-    async def leave(self, replica: str) -> None:
-        if self._state.leave(replica):
+    async def remove_replica(self, replica: str) -> None:
+        if self._state.remove_replica(replica):
             # A service restarted with the same settings starts from those settings.
             self._state = Coordination(silent_s=self._state.silent_s)

@@ -19,7 +19,7 @@ from serve.http.draining import Draining
 from serve.http.exchanges import exchange_in
 from serve.http.logs import failure_line, write_lines
 from serve.http.metrics import Metrics
-from serve.http.middleware import Guarded, Watched
+from serve.http.middleware import LimitingMiddleware, LoggingMiddleware
 from serve.http.pages import STYLE, add_page
 from serve.http.problems import Problem, handle_problems, problem_answer, shortened
 from serve.http.rate import RateLimit
@@ -73,14 +73,14 @@ def review_api(desk: Desk, *, replica: str = "0", draining: Draining | None = No
     document(app)
     add_page(app, PAGE, SHARED_PAGE, STYLE)
     app.add_middleware(
-        Guarded,
+        LimitingMiddleware,
         limits=settings.limits,
         keys=keys,
         rate=RateLimit(settings.rate, LocalCoordinator()),
         metrics=metrics,
         draining=draining,
     )
-    app.add_middleware(Watched, metrics=metrics)
+    app.add_middleware(LoggingMiddleware, metrics=metrics)
     return app
 
 
@@ -106,7 +106,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
                 "no-name",
                 "who reviews? Send a name of 1 to 64 letters, digits, dots, - and _ in X-Reviewer",
             )
-        return desk.named(name)
+        return desk.known_name(name)
 
     Reviewer = Annotated[str, Depends(reviewer)]
 
@@ -149,7 +149,7 @@ def _routes(desk: Desk, keys: Keys) -> APIRouter:
         place = messages.Place.model_construct(
             cluster_id=cluster_id, key=cluster_key, practice=practice
         )
-        return await _in_thread(desk.look, name, place)
+        return await _in_thread(desk.view, name, place)
 
     @routes.post("/v1/hold", tags=["review"])
     async def hold(name: Reviewer, place: messages.Place) -> dict[str, bool]:

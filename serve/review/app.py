@@ -149,7 +149,7 @@ def _export(url: str) -> None:
     _check_there(url)
     database = Database(url)
     with database.reading() as connection:
-        sys.stdout.buffer.write(write_votes(store.exported(connection)))
+        sys.stdout.buffer.write(write_votes(store.export_votes(connection)))
     database.close()
 
 

@@ -64,7 +64,7 @@ class Rules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ReviewerState:
     """State of the database, for one reviewer, on which an assignment is based."""
 
     states: Mapping[int, State]
@@ -84,9 +84,9 @@ class Standing:
     """Times at which this reviewer skipped other clusters."""
 
 
-def standing(
+def reviewer_state(
     connection: Connection, clusters: Mapping[int, Cluster], rules: Rules, reviewer: str
-) -> Standing:
+) -> ReviewerState:
     """Return the current state for one reviewer."""
     keys = {one.cluster_id: one.key for one in clusters.values()}
     own: dict[int, bool] = {}
@@ -126,7 +126,7 @@ def standing(
             states[cluster_id] = replace(states[cluster_id], again=len(who))
         if cluster_id in own:
             own[cluster_id] = reviewer in who
-    return Standing(
+    return ReviewerState(
         states=states,
         taken=taken,
         reserved=tuple(sorted(reserved)),
@@ -162,7 +162,7 @@ def _answered(connection: Connection, keys: Mapping[int, str], rules: Rules) -> 
     return reviewers
 
 
-def choose(clusters: Iterable[Cluster], rules: Rules, now: Standing) -> Offer | None:
+def choose(clusters: Iterable[Cluster], rules: Rules, now: ReviewerState) -> Offer | None:
     """Return the next cluster for a reviewer; None if nothing is left."""
     practice = [one for one in rules.practice if one not in now.practised]
     if practice:
@@ -192,7 +192,7 @@ def choose(clusters: Iterable[Cluster], rules: Rules, now: Standing) -> Offer | 
     return None if best is None else _offer(best[1], rules, now)
 
 
-def may_vote(cluster_id: int, rules: Rules, now: Standing) -> bool:
+def may_vote(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
     """Return whether a reviewer may vote on a cluster: they hold a slot, or one is free."""
     return cluster_id in now.own or cluster_id in now.reserved or _is_open(cluster_id, rules, now)
 
@@ -244,17 +244,17 @@ def skip(connection: Connection, cluster: Cluster, reviewer: str, *, practice: b
     release(connection, reviewer)
 
 
-def _is_open(cluster_id: int, rules: Rules, now: Standing) -> bool:
+def _is_open(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
     state = now.states.get(cluster_id, _NO_STATE)
     return state.votes + now.taken.get(cluster_id, 0) < rules.places(cluster_id, state)
 
 
-def _is_open_again(cluster_id: int, rules: Rules, now: Standing) -> bool:
+def _is_open_again(cluster_id: int, rules: Rules, now: ReviewerState) -> bool:
     state = now.states.get(cluster_id, _NO_STATE)
     is_free = not now.own[cluster_id] and not now.taken.get(cluster_id, 0)
     return is_free and bool(rules.ties_of(cluster_id, state))
 
 
-def _offer(cluster_id: int, rules: Rules, now: Standing) -> Offer:
+def _offer(cluster_id: int, rules: Rules, now: ReviewerState) -> Offer:
     ties = rules.ties_of(cluster_id, now.states.get(cluster_id, _NO_STATE))
     return Offer(cluster_id, "again" if ties else "vote", ties)

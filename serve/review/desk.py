@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from biovl.concepts.taxonomy import Taxonomy, load_taxonomy
-from biovl.concepts.votes import ReviewVote, checked, read_votes, write_votes
+from biovl.concepts.votes import ReviewVote, read_votes, validate_vote, write_votes
 from biovl.core.errors import ConfigError
 from serve.http.problems import Problem
 from serve.review import assignment, messages, store
-from serve.review.assignment import Kind, Offer, Rules, Standing
+from serve.review.assignment import Kind, Offer, ReviewerState, Rules
 from serve.review.concepts import Cluster, Member, ReviewConcepts, practice_of
 from serve.review.settings import ReviewSettings
 from serve.review.tables import Database, votes
@@ -33,14 +33,14 @@ class Desk:
     database: Database
     rules: Rules
 
-    def named(self, name: str) -> str:
+    def known_name(self, name: str) -> str:
         """Return a reviewer's name as spelled first; names are case-insensitive."""
         with self.database.reading() as connection:
             spelling = store.known_name(connection, name)
         if spelling is not None:
             return spelling
         with self.database.writing() as connection:
-            return store.keep_name(connection, name)
+            return store.store_name(connection, name)
 
     def begin(self, reviewer: str) -> messages.Review:
         """Return the data that the web page needs at the start."""
@@ -82,7 +82,7 @@ class Desk:
         sheet = None if offer is None else self._sheet(offer, own)
         return messages.NextAnswer(cluster=sheet, progress=self._progress(now))
 
-    def look(self, reviewer: str, place: messages.Place) -> messages.Sheet:
+    def view(self, reviewer: str, place: messages.Place) -> messages.Sheet:
         """Return a cluster with a reviewer's vote on it, without reserving it."""
         cluster = self.cluster(place.cluster_id, place.key)
         with self.database.reading() as connection:
@@ -129,7 +129,7 @@ class Desk:
     def export_csv(self) -> bytes:
         """Return all current votes as CSV."""
         with self.database.reading() as connection:
-            return write_votes(store.exported(connection))
+            return write_votes(store.export_votes(connection))
 
     def import_csv(self, data: bytes) -> messages.ImportAnswer:
         """Import the votes of a CSV file.
@@ -148,7 +148,9 @@ class Desk:
             )
 
         with self.database.writing() as connection:
-            done = store.bring(connection, brought, self.taxonomy, keys=self._keys, refuse=refuse)
+            done = store.import_votes(
+                connection, brought, self.taxonomy, keys=self._keys, refuse=refuse
+            )
         return messages.ImportAnswer(
             saved=done.saved,
             unchanged=done.unchanged,
@@ -182,10 +184,10 @@ class Desk:
     def _keys(self) -> dict[int, str]:
         return {one.cluster_id: one.key for one in self.concepts.clusters.values()}
 
-    def _standing(self, connection: Connection, reviewer: str) -> Standing:
-        return assignment.standing(connection, self.concepts.clusters, self.rules, reviewer)
+    def _standing(self, connection: Connection, reviewer: str) -> ReviewerState:
+        return assignment.reviewer_state(connection, self.concepts.clusters, self.rules, reviewer)
 
-    def _offer(self, now: Standing, cluster: Cluster, practice: bool) -> Offer:
+    def _offer(self, now: ReviewerState, cluster: Cluster, practice: bool) -> Offer:
         if practice:
             return Offer(cluster.cluster_id, "practice")
         state = now.states.get(cluster.cluster_id, store.State())
@@ -194,11 +196,11 @@ class Desk:
 
     def _checked(self, vote: ReviewVote) -> ReviewVote:
         try:
-            return checked(vote, self.taxonomy)
+            return validate_vote(vote, self.taxonomy)
         except ConfigError as error:
             raise Problem(422, "invalid-vote", str(error)) from None
 
-    def _check_place(self, vote: ReviewVote, now: Standing) -> None:
+    def _check_place(self, vote: ReviewVote, now: ReviewerState) -> None:
         if vote.practice:
             if vote.cluster_id not in self.rules.practice:
                 raise Problem(
@@ -264,7 +266,7 @@ class Desk:
             if self._keys.get(row.cluster_id) == row.key
         ]
 
-    def _progress(self, now: Standing) -> messages.ReviewProgress:
+    def _progress(self, now: ReviewerState) -> messages.ReviewProgress:
         wanted = self.settings.votes_per_cluster
         counts = [min(state.votes, wanted) for state in now.states.values()]
         listed = {one for one in self.rules.ties.fields if one not in now.states}

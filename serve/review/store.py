@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from biovl.concepts.taxonomy import Taxonomy
-from biovl.concepts.votes import ReviewVote, checked, moment
+from biovl.concepts.votes import ReviewVote, moment, validate_vote
 from biovl.core.errors import ConfigError
 from serve.review.tables import history, names, reservations, skips, states, votes
 from serve.review.ties import tied_fields
@@ -108,7 +108,7 @@ def known_name(connection: Connection, reviewer: str) -> str | None:
     return name
 
 
-def keep_name(connection: Connection, reviewer: str) -> str:
+def store_name(connection: Connection, reviewer: str) -> str:
     """Store the spelling of a reviewer's name if it is new, and return the first spelling.
 
     Args:
@@ -148,7 +148,7 @@ def vote_of(
     return None if row is None else _vote(row)
 
 
-def exported(connection: Connection) -> Iterable[ReviewVote]:
+def export_votes(connection: Connection) -> Iterable[ReviewVote]:
     """Return all current votes, including practice, in a fixed order."""
     wanted = votes.select().order_by(
         votes.c.practice, votes.c.cluster_id, votes.c.key, votes.c.reviewer
@@ -166,7 +166,7 @@ class Imported:
     refused: int = 0
 
 
-def bring(
+def import_votes(
     connection: Connection,
     brought: Sequence[ReviewVote],
     taxonomy: Taxonomy,
@@ -189,7 +189,7 @@ def bring(
     later: dict[tuple[Any, ...], ReviewVote] = {}
     for vote in brought:
         try:
-            fine = checked(replace(vote, reviewer=vote.reviewer.strip()), taxonomy)
+            fine = validate_vote(replace(vote, reviewer=vote.reviewer.strip()), taxonomy)
             _check_cluster(fine, keys)
         except ConfigError as error:
             refuse(vote, str(error))

@@ -128,7 +128,7 @@ class Database:
         Raises:
             ConfigError: If the database cannot be opened, or has another version.
         """
-        self.described = described(url)
+        self.described = redact_url(url)
         try:
             parsed = make_url(url)
             self._engine = _sqlite(parsed) if _is_sqlite(parsed) else _other(parsed)
@@ -183,7 +183,7 @@ class Database:
             )
 
 
-def described(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return a database URL for messages, without its password."""
     try:
         return make_url(url).render_as_string(hide_password=True)

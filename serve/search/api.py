@@ -19,8 +19,8 @@ from serve.http.coordinator import Coordinator, LocalCoordinator
 from serve.http.documentation import document
 from serve.http.draining import Draining
 from serve.http.logs import write_lines
-from serve.http.metrics import Metrics, leave_always
-from serve.http.middleware import Guarded, Watched
+from serve.http.metrics import Metrics, send_snapshots
+from serve.http.middleware import LimitingMiddleware, LoggingMiddleware
 from serve.http.pages import STYLE, add_page
 from serve.http.pixels import PixelBudget
 from serve.http.problems import handle_problems
@@ -29,7 +29,7 @@ from serve.http.strict_json import StrictRoute
 from serve.search.context import Context
 from serve.search.cursors import Cursors
 from serve.search.engine import Engine
-from serve.search.served import Served
+from serve.search.served import DescriptionCache
 from serve.search.settings import Settings
 
 PAGE = Path(__file__).parent / "page"
@@ -80,7 +80,7 @@ def http_api(
     context = Context(
         settings=settings,
         engine=engine,
-        served=Served(engine),
+        served=DescriptionCache(engine),
         keys=keys,
         metrics=counted,
         cursors=Cursors(partial(_secret, settings, keys)),
@@ -92,7 +92,7 @@ def http_api(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if on_start:
             await on_start()
-        leaving = asyncio.create_task(leave_always(counted, shared))
+        leaving = asyncio.create_task(send_snapshots(counted, shared))
         try:
             yield
         finally:
@@ -118,7 +118,7 @@ def http_api(
     add_page(app, page, STYLE)
     # The last added is the outermost.
     app.add_middleware(
-        Guarded,
+        LimitingMiddleware,
         limits=settings.limits,
         keys=keys,
         rate=RateLimit(settings.rate, shared),
@@ -135,7 +135,7 @@ def http_api(
             # API keys are sent by scripts, not as browser credentials.
             allow_credentials=False,
         )
-    app.add_middleware(Watched, metrics=counted)
+    app.add_middleware(LoggingMiddleware, metrics=counted)
     return app
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from serve.http.problems import Problem
 from serve.http.settings import Limits
 from serve.http.strict_json import is_json, read_json
-from serve.search.uploads import FORMATS, checked, form_of
+from serve.search.uploads import FORMATS, form_of, validate_image
 
 Message = TypeVar("Message", bound=BaseModel)
 
@@ -60,14 +60,16 @@ async def parse_request(
         return ParsedRequest(valid(kind, await request.json() if body else None), [])
     if media_type.startswith(_RAW):
         values = _values(kind, request.query_params.multi_items())
-        return ParsedRequest(valid(kind, values, "query"), [checked(body, limits, ("body",))])
+        return ParsedRequest(
+            valid(kind, values, "query"), [validate_image(body, limits, ("body",))]
+        )
     if media_type == FORM and form:
         found = form_of(content_type, body)
         unknown = sorted({name for name, _ in found.files} - set(FILE_FIELDS))
         if unknown:
             expected = ", ".join(FILE_FIELDS)
             raise Problem(422, "invalid-form", f"files are sent as one of: {expected}")
-        files = [checked(data, limits, ("body", name)) for name, data in found.files]
+        files = [validate_image(data, limits, ("body", name)) for name, data in found.files]
         return ParsedRequest(valid(kind, _values(kind, found.fields)), files)
     raise _unsupported(media_type, form=form)
 
@@ -125,9 +127,9 @@ def _unsupported(media_type: str, *, form: bool) -> Problem:
     return Problem(415, "unsupported-media-type", detail, headers={"Accept": ", ".join(taken)})
 
 
-def documented(kind: type[BaseModel], *, form: bool = True) -> dict[str, Any]:
+def body_documentation(kind: type[BaseModel], *, form: bool = True) -> dict[str, Any]:
     """Return the OpenAPI documentation of the body of an endpoint that uses ``parse_request``."""
-    content: dict[str, Any] = {"application/json": {"schema": inlined(kind)}}
+    content: dict[str, Any] = {"application/json": {"schema": inline_references(kind)}}
     image = {"type": "string", "format": "binary"}
     if form:
         fields = {
@@ -141,7 +143,7 @@ def documented(kind: type[BaseModel], *, form: bool = True) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def inlined(kind: type[BaseModel]) -> dict[str, Any]:
+def inline_references(kind: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of a message with all references inlined."""
     schema = kind.model_json_schema()
     definitions = schema.pop("$defs", {})

@@ -12,7 +12,7 @@ from serve.http.pixels import PixelBudget
 from serve.http.strict_json import StrictRoute
 from serve.search.cursors import Cursors
 from serve.search.engine import Engine
-from serve.search.served import Served
+from serve.search.served import DescriptionCache
 from serve.search.settings import Settings
 
 
@@ -22,7 +22,7 @@ class Context:
 
     settings: Settings
     engine: Engine
-    served: Served
+    served: DescriptionCache
     keys: Keys
     metrics: Metrics
     cursors: Cursors

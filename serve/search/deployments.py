@@ -122,7 +122,7 @@ class EncoderDeployment:
         self._holder = self._replica.holder(partial(load_release, index=False, device=device))
         self._embed = Embedder(own.batch, self._replica.batched)
         await self._holder.start(own.model, own.index)
-        self._replica.leave_numbers()
+        self._replica.start_metrics()
 
     @_refusals_travel
     async def embed_images(self, pixels: Sequence[np.ndarray], version: str) -> Any:

@@ -113,7 +113,7 @@ class TextVectors:
             embed: Function from tokens to vectors, float32, shape [N, D].
             logit_scale: Logit scale of the model.
         """
-        version = release.wanted.model_version
+        version = release.target.model_version
         rows = {}
         for text in texts:
             if (version, text) in self._kept:

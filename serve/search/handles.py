@@ -66,7 +66,7 @@ class ServeEngine:
         if any(one.shape[:2] != (side, side) for one in pixels):
             # They were preprocessed for the previous model.
             raise stale("of another image size")
-        version = release.wanted.model_version
+        version = release.target.model_version
         at_once = max(1, _PORTION_BYTES // (3 * side * side))
         rows_ND = await self._embedded(self._encoder.embed_images, pixels, version, at_once)
         return EmbeddedVectors(
@@ -76,7 +76,7 @@ class ServeEngine:
     async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
         """Return embeddings of texts, truncated to the model's context length."""
         release = self._holder.current
-        version = release.wanted.model_version
+        version = release.target.model_version
         at_once = max(1, _PORTION_BYTES // (4 * release.preparation.tokenizer.context_length))
 
         async def embed(tokens: Sequence[np.ndarray]) -> np.ndarray:
@@ -92,7 +92,7 @@ class ServeEngine:
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:
         """Return search results for query vectors of the given model version."""
         # Queries by figure or vector also use the model version that this replica serves.
-        version = model_version or self._holder.current.wanted.model_version
+        version = model_version or self._holder.current.target.model_version
         results: Results = await _call(self._search.search, query, version)
         return results
 
@@ -112,7 +112,7 @@ class ServeEngine:
 
     async def about(self) -> Mapping[str, Any]:
         """Return the description of the served model and index."""
-        version = self._holder.current.wanted.model_version
+        version = self._holder.current.target.model_version
         model, reasons = await _call(self._encoder.about, version)
         index = None
         warnings = self._holder.warnings()

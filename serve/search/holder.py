@@ -87,7 +87,7 @@ class Holder:
             *(release for _, release in reversed(self._previous)),
         ]
         for release in releases:
-            if release is not None and release.wanted.model_version == version:
+            if release is not None and release.target.model_version == version:
                 return release
         return None
 
@@ -97,26 +97,26 @@ class Holder:
         Raises:
             BiovlError: If it cannot be served.
         """
-        wanted = await self._coordinator.serving()
-        if wanted is None:
-            wanted = await self._coordinator.begin(await asyncio.to_thread(find, model, index))
-        found = await asyncio.to_thread(find, wanted.model, wanted.index)
-        if replace(found, generation=wanted.generation) != wanted:
+        target = await self._coordinator.serving()
+        if target is None:
+            target = await self._coordinator.begin(await asyncio.to_thread(find, model, index))
+        found = await asyncio.to_thread(find, target.model, target.index)
+        if replace(found, generation=target.generation) != target:
             # The folder has been replaced: the release that others serve no longer exists.
-            wanted = await self._coordinator.want(found)
-        self._next = await asyncio.to_thread(self._load, wanted)
+            target = await self._coordinator.request_release(found)
+        self._next = await asyncio.to_thread(self._load, target)
         while self._current is None:
-            said = ReplicaReport(serving=None, loaded=wanted.generation)
-            orders = await self._coordinator.exchange(self._replica, said)
+            report = ReplicaReport(serving=None, loaded=target.generation)
+            orders = await self._coordinator.exchange(self._replica, report)
             if orders.serving is None:
-                await self._coordinator.begin(wanted)
-            elif orders.serving == wanted:
+                await self._coordinator.begin(target)
+            elif orders.serving == target:
                 self._current, self._next = self._next, None
-            elif orders.next == wanted:
+            elif orders.next == target:
                 await asyncio.sleep(_BUSY_POLL_S)
             else:
-                wanted = orders.serving
-                self._next = await asyncio.to_thread(self._load, wanted)
+                target = orders.serving
+                self._next = await asyncio.to_thread(self._load, target)
         self._watch = asyncio.create_task(self._watch_coordinator())
 
     async def close(self) -> None:
@@ -125,7 +125,7 @@ class Holder:
             self._watch.cancel()
             await asyncio.wait([self._watch])
             try:
-                await self._coordinator.leave(self._replica)
+                await self._coordinator.remove_replica(self._replica)
             except ConnectionError:
                 log.warning("the coordinator was unavailable when this replica stopped")
 
@@ -166,7 +166,7 @@ class Holder:
             Problem: 422 with the reason if the release cannot be served; 409 if another reload
                 replaced this one.
         """
-        served = self.current.wanted
+        served = self.current.target
         try:
             found = await asyncio.to_thread(find, model or served.model, index or served.index)
         except BiovlError as error:
@@ -174,18 +174,18 @@ class Holder:
             raise _refused(str(error)) from error
         # First send the current release to a coordinator that may have been restarted.
         await self._step()
-        wanted = await self._coordinator.want(found)
+        target = await self._coordinator.request_release(found)
         patience = time.monotonic() + 10 * self._poll_s + 5
         while True:
             orders = await self._step()
             serving = orders.serving
-            if serving is not None and serving.generation > wanted.generation:
+            if serving is not None and serving.generation > target.generation:
                 raise Problem(409, "superseded", "another reload was requested after this one")
-            if serving == wanted:
+            if serving == target:
                 # Other replicas switch at their next poll; wait for them, within a limit.
                 if orders.settled or time.monotonic() > patience:
                     return
-            elif orders.next != wanted:
+            elif orders.next != target:
                 raise _refused(orders.reason or "another reload was requested after this one")
             else:
                 patience = time.monotonic() + 10 * self._poll_s + 5
@@ -212,8 +212,8 @@ class Holder:
     async def _report(self) -> Orders:
         failed = self._failed
         report = ReplicaReport(
-            serving=self.current.wanted,
-            loaded=self._next.wanted.generation if self._next else 0,
+            serving=self.current.target,
+            loaded=self._next.target.generation if self._next else 0,
             failed=failed.generation,
             reason=failed.reason,
         )
@@ -230,8 +230,8 @@ class Holder:
         now = time.monotonic()
         self._previous = [(until, release) for until, release in self._previous if until > now]
         current = self.current
-        if orders.serving is not None and orders.serving != current.wanted:
-            if self._next is not None and self._next.wanted == orders.serving:
+        if orders.serving is not None and orders.serving != current.target:
+            if self._next is not None and self._next.target == orders.serving:
                 self._previous.append((now + _KEEP_S, current))
                 self._current, self._next = self._next, None
                 log.info(
@@ -247,27 +247,27 @@ class Holder:
             self._next = None
         return False
 
-    def _begin_loading(self, wanted: ReleaseTarget) -> None:
+    def _begin_loading(self, target: ReleaseTarget) -> None:
         is_loading = self._loading is not None and not self._loading.done()
-        is_there = self._next is not None and self._next.wanted == wanted
+        is_there = self._next is not None and self._next.target == target
         failed = self._failed
-        has_failed = failed.generation == wanted.generation
+        has_failed = failed.generation == target.generation
         if has_failed and time.monotonic() - failed.at < _RETRY_S:
             return
         if not is_loading and not is_there:
             self._next = None
-            self._loading = asyncio.create_task(self._load_next(wanted))
+            self._loading = asyncio.create_task(self._load_next(target))
 
-    async def _load_next(self, wanted: ReleaseTarget) -> None:
-        work = asyncio.ensure_future(asyncio.to_thread(self._load, wanted))
+    async def _load_next(self, target: ReleaseTarget) -> None:
+        work = asyncio.ensure_future(asyncio.to_thread(self._load, target))
         await asyncio.wait([work])
         error = work.exception()
         if error is None:
             self._next = work.result()
             return
         reason = _describe(error)
-        log.error("release %d is not served: %s", wanted.generation, reason, exc_info=error)
-        self._failed = _Failure(generation=wanted.generation, reason=reason, at=time.monotonic())
+        log.error("release %d is not served: %s", target.generation, reason, exc_info=error)
+        self._failed = _Failure(generation=target.generation, reason=reason, at=time.monotonic())
 
 
 def _describe(error: BaseException) -> str:

@@ -98,7 +98,7 @@ class LocalEngine:
         rows_ND = await self._embed.images(encoder, pixels)
         return EmbeddedVectors(
             rows_ND=rows_ND,
-            model_version=release.wanted.model_version,
+            model_version=release.target.model_version,
             logit_scale=encoder.logit_scale,
         )
 
@@ -156,11 +156,11 @@ class LocalEngine:
 
 def about_model(release: Release) -> dict[str, Any]:
     """Return the public description of a model."""
-    uri, preparation = release.wanted.model, release.preparation
+    uri, preparation = release.target.model, release.preparation
     about = {
         "name": PurePosixPath(uri.rstrip("/")).name,
-        "version": release.wanted.model_version,
-        "fingerprint": release.wanted.model_fingerprint,
+        "version": release.target.model_version,
+        "fingerprint": release.target.model_fingerprint,
         "image_size": preparation.image_size,
         "context_length": preparation.tokenizer.context_length,
         "licenses": release.model_notes.get("licenses"),

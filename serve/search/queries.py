@@ -118,7 +118,7 @@ class QueryResult:
     """Version of the model that embedded the query, or of the index; None if unknown."""
 
 
-async def again_if_stale(once: Callable[[], Awaitable[T]]) -> T:
+async def retry_if_stale(once: Callable[[], Awaitable[T]]) -> T:
     """Return the result of ``once``; call it again if the model was replaced during the call.
 
     Raises:
@@ -171,7 +171,7 @@ async def find(
         truncated = bool(text and any(text.truncated))
         return QueryResult(results, truncated, version or results.model_version)
 
-    return await again_if_stale(once)
+    return await retry_if_stale(once)
 
 
 def _parts(

@@ -46,7 +46,7 @@ def find(model: str, index: str | None) -> ReleaseTarget:
 class Release:
     """A model and its index, as far as a replica has loaded them."""
 
-    wanted: ReleaseTarget
+    target: ReleaseTarget
     preparation: Preparation
     encoder: Encoder | None
     index: Index | None
@@ -65,17 +65,17 @@ class Release:
             tokens = self.preparation.encode(["a self-query"])
             vector_D = self.encoder.embed_tokens(tokens)[0]
             if abs(float(np.linalg.norm(vector_D)) - 1) > 1e-2:
-                raise ArtifactError(f"{self.wanted.model} embeds a text as no unit vector")
+                raise ArtifactError(f"{self.target.model} embeds a text as no unit vector")
         if self.index is not None and self.index.manifest.notes["rows"]:
             found = self.index.search(
                 Query(parts=(QueryPart(vector_D=vector_D, kind="text"),), k=1)
             )
             if not found.hits:
-                raise ArtifactError(f"{self.wanted.index} finds nothing")
+                raise ArtifactError(f"{self.target.index} finds nothing")
 
 
 def load_release(
-    wanted: ReleaseTarget,
+    target: ReleaseTarget,
     *,
     encoder: bool = True,
     index: bool = True,
@@ -86,7 +86,7 @@ def load_release(
     """Load a release, and warm it up: the first request is then as fast as later ones.
 
     Args:
-        wanted: Folders and expected fingerprints.
+        target: Folders and expected fingerprints.
         encoder: Whether to load the weights.
         index: Whether to open the index.
         device: Device of the encoder.
@@ -96,23 +96,23 @@ def load_release(
     Raises:
         ArtifactError: If the fingerprints differ, or the release cannot be used.
     """
-    _refuse_changed(wanted.model, wanted.model_fingerprint)
-    loaded = load(wanted.model, device=device) if encoder else None
+    _refuse_changed(target.model, target.model_fingerprint)
+    loaded = load(target.model, device=device) if encoder else None
     opened = None
-    if index and wanted.index is not None and wanted.index_fingerprint is not None:
-        _refuse_changed(wanted.index, wanted.index_fingerprint)
-        opened = Index.open(wanted.index, cache_folder, corpus)
-        if opened.model_fingerprint != wanted.model_fingerprint:
+    if index and target.index is not None and target.index_fingerprint is not None:
+        _refuse_changed(target.index, target.index_fingerprint)
+        opened = Index.open(target.index, cache_folder, corpus)
+        if opened.model_fingerprint != target.model_fingerprint:
             raise ArtifactError(
-                f"{wanted.index} is an index of the model {opened.model_fingerprint}, and "
-                f"{wanted.model} is {wanted.model_fingerprint}"
+                f"{target.index} is an index of the model {opened.model_fingerprint}, and "
+                f"{target.model} is {target.model_fingerprint}"
             )
     release = Release(
-        wanted=wanted,
-        preparation=loaded.preparation if loaded else load_preparation(wanted.model),
+        target=target,
+        preparation=loaded.preparation if loaded else load_preparation(target.model),
         encoder=loaded,
         index=opened,
-        model_notes=artifacts.read_manifest(wanted.model, "model").notes,
+        model_notes=artifacts.read_manifest(target.model, "model").notes,
     )
     if loaded is not None:
         side = loaded.preparation.image_size

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ray import serve
 
-from serve.http.metrics import Metrics, leave_always
+from serve.http.metrics import Metrics, send_snapshots
 from serve.http.shared import ray_coordinator
 from serve.search.holder import Holder
 from serve.search.release import Release
@@ -37,6 +37,6 @@ class Replica:
             load, coordinator=self.coordinator, replica=self.name, poll_s=self.settings.poll_s
         )
 
-    def leave_numbers(self) -> None:
+    def start_metrics(self) -> None:
         """Start sending metrics to the coordinator; HTTP replicas do so in ``http_api``."""
-        self._leaving = asyncio.create_task(leave_always(self.metrics, self.coordinator))
+        self._leaving = asyncio.create_task(send_snapshots(self.metrics, self.coordinator))

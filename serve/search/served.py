@@ -16,7 +16,7 @@ _REMEMBERED = 8
 """Number of previous models and indexes to remember: their results may still arrive."""
 
 
-class Served:
+class DescriptionCache:
     """Cache of ``Engine.about`` for a few seconds; also has previous models and indexes."""
 
     def __init__(self, engine: Engine) -> None:
@@ -55,7 +55,7 @@ class Served:
             await self._ask()
         return self._indexes.get(version, {})
 
-    async def named(self, version: str | None = None) -> str:
+    async def versioned_name(self, version: str | None = None) -> str:
         """Return a model version as text: ``name@version``.
 
         Args:

@@ -43,7 +43,7 @@ _DATA_URL = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),", re.IGNORECASE)
 
 
 def image_of(text: str, limits: Limits, at: Location) -> bytes:
-    """Return the image in a data URL or in plain base64, after ``checked``.
+    """Return the image in a data URL or in plain base64, after ``validate_image``.
 
     Base64 must follow RFC 4648 section 4, with padding and without line breaks: the URL-safe
     alphabet and white space are rejected.
@@ -74,7 +74,7 @@ def image_of(text: str, limits: Limits, at: Location) -> bytes:
     except (binascii.Error, ValueError):
         reason = "not base64 (RFC 4648 section 4: A-Z a-z 0-9 + /, padded with =, no line breaks)"
         raise _refused(400, "invalid-image", reason, at) from None
-    return checked(data, limits, at)
+    return validate_image(data, limits, at)
 
 
 def images_of(texts: Sequence[str], limits: Limits, name: str) -> list[bytes]:
@@ -82,7 +82,7 @@ def images_of(texts: Sequence[str], limits: Limits, name: str) -> list[bytes]:
     return [image_of(text, limits, ("body", name, number)) for number, text in enumerate(texts)]
 
 
-def checked(data: bytes, limits: Limits, at: Location) -> bytes:
+def validate_image(data: bytes, limits: Limits, at: Location) -> bytes:
     """Return the bytes of an image, validated before decoding; a PNG without text chunks.
 
     Raises:

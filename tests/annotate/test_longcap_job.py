@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 def settings(folder: Path, script: Scripted, **more: Any) -> dict[str, Any]:
     return {
-        **configs.given(annotate_config.RECIPES["longcap"]()),
+        **configs.recipe_settings(annotate_config.RECIPES["longcap"]()),
         "table": str(folder),
         "annotator.cache": str(folder.parent / "cache"),
         "annotator.endpoint.url": script.url,

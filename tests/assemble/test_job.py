@@ -48,7 +48,7 @@ def figures(
 
 def settings(figures: Path, out: Path, **changes: object) -> dict[str, object]:
     return {
-        **configs.given(assemble_config.small()),
+        **configs.recipe_settings(assemble_config.small()),
         "split.val_permyriad": 2_000,
         "split.test_permyriad": 2_000,
         "shard.pairs": 10,
@@ -311,7 +311,7 @@ def labelled(figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_pairs_of_wanted_concepts_are_kept_and_counted(
     figures: Path, labelled: Path, tmp_path: Path
 ) -> None:
-    rules = configs.given(assemble_config.concept_filtered())["rules"]
+    rules = configs.recipe_settings(assemble_config.concept_filtered())["rules"]
     manifest = run(figures, tmp_path / "c", columns=[str(labelled)], rules=rules, seed=1)
     pairs = index(tmp_path / "c")
     found = [pair["global_concepts"] for pair in pairs]

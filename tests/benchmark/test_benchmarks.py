@@ -11,7 +11,7 @@ from biovl.benchmark import config as benchmark_config
 from biovl.benchmark.benchmark_table import BENCHMARKS, SUITES
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.prompts import PROMPTS
-from biovl.benchmark.report import Judged
+from biovl.benchmark.report import TaskResult
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 
@@ -54,7 +54,7 @@ def test_every_benchmark_says_what_it_takes() -> None:
 
 def test_the_list_tells_what_is_there(tmp_path: Path) -> None:
     class_folders(tmp_path / "dresden/liver")
-    text = benchmarks.listed(["--list", "--set", f"data_root={tmp_path}"])
+    text = benchmarks.listing_for(["--list", "--set", f"data_root={tmp_path}"])
     assert f"there: {tmp_path}/dresden/liver" in text
     assert f"not there: {tmp_path}/dresden/colon" in text
     assert "sign; not there" in text
@@ -64,7 +64,7 @@ def test_the_list_tells_what_is_there(tmp_path: Path) -> None:
 
 def test_a_missing_benchmark_is_skipped_with_what_to_do(tmp_path: Path) -> None:
     class_folders(tmp_path / "dresden/liver")
-    found, skipped = benchmarks.resolved(
+    found, skipped = benchmarks.resolve_tasks(
         config(benchmarks=["dresden_liver", "rsna"], data_root=str(tmp_path))
     )
     path = str(tmp_path / "dresden/liver")
@@ -78,7 +78,7 @@ def test_a_missing_benchmark_is_skipped_with_what_to_do(tmp_path: Path) -> None:
 def test_the_papers_prompts_go_with_zero_shot(tmp_path: Path) -> None:
     class_folders(tmp_path / "pcam")
     run = config(benchmarks=["pcam"], benchmarks_as="zero_shot", data_root=str(tmp_path), seed=4)
-    settings = benchmarks.resolved(run)[0]["pcam"].settings
+    settings = benchmarks.resolve_tasks(run)[0]["pcam"].settings
     assert (settings["prompts"], settings["seed"]) == ("pcam", 4)
 
 
@@ -92,7 +92,7 @@ def test_tasks_take_what_the_run_says_for_all_unless_they_say_otherwise() -> Non
         corpus="corpus",
         data="folder",
     )
-    found, _ = benchmarks.resolved(run)
+    found, _ = benchmarks.resolve_tasks(run)
     assert found["retrieval"].settings == {"corpus": "corpus", "resamples": 1000, "seed": 0}
     assert found["other"].settings["data"] == "folder"
     assert found["other"].settings["seed"] == 7
@@ -108,7 +108,7 @@ def test_tasks_take_what_the_run_says_for_all_unless_they_say_otherwise() -> Non
 )
 def test_unknown_names_list_the_known_ones(changes: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        benchmarks.resolved(config(**changes))
+        benchmarks.resolve_tasks(config(**changes))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_names_may_be_joined_and_benchmarks_are_recipes_of_their_own() -> None:
     assert list(known[names]().tasks) == ["retrieval", "zero_shot"]
     assert known[names]().benchmarks == ("pcam", "biomedica")
     assert known["biomedclip,retrieval"]().benchmarks_as == "zero_shot"
-    assert configs.given(known["rsna"]()) == {"benchmarks": ["rsna"]}
+    assert configs.recipe_settings(known["rsna"]()) == {"benchmarks": ["rsna"]}
     assert "retrieval,nothing" not in known
 
 
@@ -240,9 +240,9 @@ def test_the_papers_own_rows_give_the_papers_own_means(
         assert found[f"{suite}: {average}"] == pytest.approx(mean, abs=0.0101), model
 
 
-def judged(scores: dict[str, dict[str, float]]) -> list[Judged]:
+def judged(scores: dict[str, dict[str, float]]) -> list[TaskResult]:
     return [
-        Judged(
+        TaskResult(
             model="ours",
             task=task,
             scores=[{"name": name, "value": value, "count": 9} for name, value in own.items()],

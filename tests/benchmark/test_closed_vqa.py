@@ -34,7 +34,7 @@ def pets(images=300, seed=0):
 
 
 def asked(data):
-    return choices.permuted(choices.of_classes(data, CAPTIONS), 0)
+    return choices.shuffle_options(choices.of_classes(data, CAPTIONS), 0)
 
 
 def judged(data, model):
@@ -54,10 +54,10 @@ def test_each_image_is_asked_about_in_both_wordings() -> None:
 
 def test_the_order_of_options_is_drawn_from_the_seed_and_the_id_alone() -> None:
     plain = choices.of_classes(pets(600), CAPTIONS)
-    one, again, other = (choices.permuted(plain, seed) for seed in (0, 0, 1))
+    one, again, other = (choices.shuffle_options(plain, seed) for seed in (0, 0, 1))
     assert one.option_VEO.tolist() == again.option_VEO.tolist() != other.option_VEO.tolist()
     assert np.bincount(one.answer_VE[0]) / 600 == pytest.approx(np.full(3, 1 / 3), abs=0.06)
-    few = choices.permuted(choices.of_classes(pets(5), CAPTIONS), 0)
+    few = choices.shuffle_options(choices.of_classes(pets(5), CAPTIONS), 0)
     assert few.option_VEO.tolist() == one.option_VEO[:, :5].tolist()
 
 
@@ -213,8 +213,8 @@ def test_options_answer_alike_however_many_texts_there_are() -> None:
         groups=[""] * 400,
         ids=[str(number) for number in range(400)],
     )
-    chosen = choices.answered(
-        choices.permuted(data, 0), np.tile(image, (400, 1)), np.stack(list(texts.values()))
+    chosen = choices.nearest_options(
+        choices.shuffle_options(data, 0), np.tile(image, (400, 1)), np.stack(list(texts.values()))
     )
     assert set(chosen[0]) == {0}
 
@@ -270,8 +270,8 @@ def test_a_table_of_questions_is_recognized_and_asked_with_the_options_of_each_r
     assert scores["accuracy"] == pytest.approx(6 / 9)
     assert scores["accuracy_mean_of_tasks"] == pytest.approx(1 / 2)
     with pytest.raises(ArtifactError, match=r"2 tasks \(organ, stain\)"):
-        opening.labelled(path)
-    one = opening.labelled(Plugin("table", {"path": path, "where": {"task": "organ"}}))
+        opening.open_labelled(path)
+    one = opening.open_labelled(Plugin("table", {"path": path, "where": {"task": "organ"}}))
     assert one.classes == ("colon", "liver", "spleen")
 
 
@@ -363,7 +363,7 @@ def test_benchmarks_of_the_table_take_them_from_there(tmp_path) -> None:
     micro_bench(tmp_path / "ubench")
     names = ["jung_2022", "fluorescence_cells", "microbench_stain"]
     run = {"out": "o", "model": "m", "benchmarks": names, "data_root": str(tmp_path)}
-    found, skipped = benchmarks.resolved(configs.build(BenchmarkConfig, run))
+    found, skipped = benchmarks.resolve_tasks(configs.build(BenchmarkConfig, run))
     assert not skipped
     data = {name: plugins.make("benchmark.tasks", plugin).data() for name, plugin in found.items()}
     assert right_options(data["fluorescence_cells"], 1) == ["x 1", "y 1", "z 1"]
@@ -371,7 +371,7 @@ def test_benchmarks_of_the_table_take_them_from_there(tmp_path) -> None:
     # There are no captions of stains, which are classes over all images.
     assert right_options(data["microbench_stain"])[0] == "this is an image of DAPI"
     probes = configs.build(BenchmarkConfig, {**run, "benchmarks_as": "zero_shot"})
-    found, _ = benchmarks.resolved(probes)
+    found, _ = benchmarks.resolve_tasks(probes)
     assert found["jung_2022"].settings["data"]["name"] == "table"
 
 

@@ -42,7 +42,7 @@ def test_of_classes_balanced_accuracy_and_f1_are_compared_too() -> None:
 
 def test_every_two_models_are_compared() -> None:
     tables = {"t": {name: answered([1, 0]) for name in "abc"}}
-    found = comparison.compared(tables, resamples=10, seed=0)
+    found = comparison.compare_models(tables, resamples=10, seed=0)
     pairs = [(row["ahead_of"], row["model"]) for row in found]
     assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
 

@@ -48,7 +48,7 @@ def test_folders_are_classes_and_underscores_are_spaces(tmp_path: Path) -> None:
     write(tmp_path / "pneumonia/deep/b.PNG", png(2))
     write(tmp_path / "pneumonia/notes.txt", b"read me")
     write(tmp_path / "labels.csv", b"not an image of a class")
-    found = opening.labelled(str(tmp_path))
+    found = opening.open_labelled(str(tmp_path))
     assert found.classes == ("normal lung", "pneumonia")
     assert found.labels.tolist() == [0, 1]
     assert set(found.splits.tolist()) == {"test"}
@@ -59,7 +59,7 @@ def test_folders_are_classes_and_underscores_are_spaces(tmp_path: Path) -> None:
 def test_folders_of_splits_are_splits_and_classes_are_those_of_all(tmp_path: Path) -> None:
     for split, name, value in (("train", "a", 1), ("train", "b", 2), ("test", "b", 3)):
         write(tmp_path / split / name / "x.png", png(value))
-    found = opening.labelled(str(tmp_path))
+    found = opening.open_labelled(str(tmp_path))
     assert found.splits.tolist() == ["train", "train", "test"]
     test = selection.only(found, "test")
     assert (test.labels.tolist(), test.classes, test.ids) == ([1], ("a", "b"), ["test/b/x.png"])
@@ -69,7 +69,7 @@ def test_a_split_is_embedded_once_for_all_who_ask_for_it(tmp_path: Path) -> None
     for split in ("train", "test"):
         for name in ("a", "b"):
             write(tmp_path / split / name / "x.png", png(1))
-    whole = opening.labelled(str(tmp_path))
+    whole = opening.open_labelled(str(tmp_path))
     known = {part.fingerprint for part in parts_of(whole.images)}
     assert selection.only(whole, "test").images.fingerprint in known
     again = pickle.loads(pickle.dumps(whole.images))
@@ -81,9 +81,9 @@ def test_a_split_is_embedded_once_for_all_who_ask_for_it(tmp_path: Path) -> None
 def test_images_that_change_have_another_fingerprint(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path / name / "x.png", png(1))
-    before = opening.labelled(str(tmp_path)).images.fingerprint
+    before = opening.open_labelled(str(tmp_path)).images.fingerprint
     write(tmp_path / "a" / "x.png", png(1) + b"longer")
-    assert opening.labelled(str(tmp_path)).images.fingerprint != before
+    assert opening.open_labelled(str(tmp_path)).images.fingerprint != before
 
 
 def test_links_out_of_a_folder_are_counted_and_not_followed(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_links_out_of_a_folder_are_counted_and_not_followed(tmp_path: Path) -> N
     for name in ("a", "b"):
         write(tmp_path / "data" / name / "x.png", png(1))
     (tmp_path / "data/a/link.png").symlink_to(tmp_path / "secret/passwd.png")
-    found = opening.labelled(str(tmp_path / "data"))
+    found = opening.open_labelled(str(tmp_path / "data"))
     assert found.ids == ["a/x.png", "b/x.png"]
     assert found.left_out == {"a link out of the source or to a folder": 1}
 
@@ -112,7 +112,7 @@ def test_folders_that_are_no_benchmark_are_refused(
     for name in files:
         write(tmp_path / name, png(1))
     with pytest.raises(ArtifactError, match=message):
-        opening.labelled(str(tmp_path))
+        opening.open_labelled(str(tmp_path))
 
 
 def test_medmnist_has_three_splits_and_the_names_of_its_labels(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_medmnist_has_three_splits_and_the_names_of_its_labels(tmp_path: Path) -
             :, None, None
         ].astype(np.uint8)
         arrays[f"{split}_labels"] = np.array([[0], [1]], np.uint8)
-    found = opening.labelled(npz(tmp_path / "pneumoniamnist_28.npz", **arrays))
+    found = opening.open_labelled(npz(tmp_path / "pneumoniamnist_28.npz", **arrays))
     assert found.classes == ("normal", "pneumonia")
     assert found.splits.tolist() == ["train", "train", "val", "val", "test", "test"]
     assert isinstance(found.images, JoinedImages)
@@ -144,13 +144,13 @@ def test_arrays_of_another_kind_are_refused_and_never_unpickled(
 ) -> None:
     path = npz(tmp_path / "x.npz", test_images=images, test_labels=labels)
     with pytest.raises(ArtifactError, match=message):
-        opening.labelled(path)
+        opening.open_labelled(path)
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "x.npz", b"not a zip")
     with pytest.raises(ArtifactError, match=r"/x\.npz .*npz"):
-        opening.labelled(str(tmp_path / "x.npz"))
+        opening.open_labelled(str(tmp_path / "x.npz"))
 
 
 def hub_table(folder: Path, name: str, **columns: object) -> None:
@@ -169,7 +169,7 @@ def test_tables_of_the_hub_tell_names_of_labels_and_splits_by_their_files(tmp_pa
         hub_table(
             tmp_path / "data", f"{split}-00000-of-00001.parquet", image=images, label=[0, 1, 1]
         )
-    found = opening.labelled(str(tmp_path))
+    found = opening.open_labelled(str(tmp_path))
     assert found.classes == ("benign", "malignant")
     assert found.splits.tolist() == ["train"] * 3 + ["test"] * 3
     assert shades(found.images) == [20, 21, 22, 10, 11, 12]
@@ -185,14 +185,14 @@ def test_rows_of_one_set_are_chosen_and_those_without_a_label_counted(tmp_path: 
         dataset=["one", "one", "one", "one", "other"],
     )
     data = Plugin("table", {"path": str(tmp_path), "label": "named", "where": {"dataset": "one"}})
-    found = opening.labelled(data)
+    found = opening.open_labelled(data)
     assert found.classes == ("a", "b")
     assert (found.labels.tolist(), found.left_out) == ([1, 0, 1], {"no label": 1})
     assert shades(found.images) == [0, 1, 3]
     with pytest.raises(ArtifactError, match=r"label.*dataset, image, named"):
-        opening.labelled(str(tmp_path))
+        opening.open_labelled(str(tmp_path))
     with pytest.raises(ArtifactError, match=r"'two'.*one, other"):
-        opening.labelled(Plugin("table", {**data.settings, "where": {"dataset": "two"}}))
+        opening.open_labelled(Plugin("table", {**data.settings, "where": {"dataset": "two"}}))
 
 
 def test_labels_that_files_number_differently_are_refused(tmp_path: Path) -> None:
@@ -202,16 +202,16 @@ def test_labels_that_files_number_differently_are_refused(tmp_path: Path) -> Non
     other = pa.table({"image": [png(2)], "label": [1]}).replace_schema_metadata(told)
     pq.write_table(other, tmp_path / "test-0.parquet")
     with pytest.raises(ArtifactError, match=r"'malignant', 'benign'.*'benign', 'malignant'"):
-        opening.labelled(str(tmp_path))
+        opening.open_labelled(str(tmp_path))
     given = {"path": str(tmp_path), "classes": ["benign", "malignant"]}
-    assert opening.labelled(Plugin("table", given)).classes == ("benign", "malignant")
+    assert opening.open_labelled(Plugin("table", given)).classes == ("benign", "malignant")
 
 
 def test_a_class_that_no_row_has_is_refused(tmp_path: Path) -> None:
     hub_table(tmp_path, "x.parquet", image=[png(1), png(2)], named=["Normal", "sick"])
     data = {"path": str(tmp_path), "label": "named", "classes": ["normal", "sick"]}
     with pytest.raises(ArtifactError, match=r"'normal'.*Normal, sick"):
-        opening.labelled(Plugin("table", data))
+        opening.open_labelled(Plugin("table", data))
 
 
 def tar(path: Path, files: dict[str, bytes]) -> None:
@@ -229,7 +229,7 @@ def test_tars_with_labels_are_classes_as_clip_benchmark_has_them(tmp_path: Path)
         {"s/0.png": png(1), "s/0.cls": b"1", "s/1.cls": b"0", "s/2.cls": b"0", "s/2.png": png(2)},
     )
     write(tmp_path / "classnames.txt", b"cat\ndog\n")
-    found = opening.labelled(str(tmp_path))
+    found = opening.open_labelled(str(tmp_path))
     assert (found.classes, found.labels.tolist()) == (("cat", "dog"), [1, 0])
     assert found.left_out == {"no image": 1}
     assert shades(found.images) == [1, 2]
@@ -237,10 +237,10 @@ def test_tars_with_labels_are_classes_as_clip_benchmark_has_them(tmp_path: Path)
 
 def test_tars_with_texts_are_pairs(tmp_path: Path) -> None:
     tar(tmp_path / "0.tar", {"0.png": png(1), "0.txt": b"one", "1.png": png(2), "1.txt": b"one"})
-    found = opening.pairs(str(tmp_path))
+    found = opening.open_pairs(str(tmp_path))
     assert (found.texts, found.text_of_image.tolist()) == (["one"], [0, 0])
     with pytest.raises(ArtifactError, match=r"LabelledTexts|Pairs"):
-        opening.labelled(str(tmp_path))
+        opening.open_labelled(str(tmp_path))
 
 
 def test_a_table_of_captions_may_not_name_files_outside(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_table_of_captions_may_not_name_files_outside(tmp_path: Path) -> None:
         "images/a.png,  ,J",
     ]
     write(tmp_path / "captions.csv", "\n".join(rows).encode())
-    found = opening.pairs(str(tmp_path / "captions.csv"))
+    found = opening.open_pairs(str(tmp_path / "captions.csv"))
     assert found.texts == ["A cell, dividing", "Gone"]
     assert found.left_out == {"named outside the folder": 2, "no text": 1}
     assert found.about.column_names == ["journal"]
@@ -270,15 +270,15 @@ def test_reports_have_the_images_of_the_folder_of_their_name(tmp_path: Path) -> 
     write(study / "s2.txt", b"FINDINGS: Clear.")
     write(study / "s2/c.png", png(3))
     write(study / "s3.txt", b"No image.")
-    found = opening.pairs(Plugin("reports", {"path": str(tmp_path)}))
+    found = opening.open_pairs(Plugin("reports", {"path": str(tmp_path)}))
     assert found.texts == ["FINDINGS: Clear."]
     assert found.left_out == {"report without an image": 1, "text of another report": 1}
-    every = opening.pairs(Plugin("reports", {"path": str(tmp_path), "images": 0}))
+    every = opening.open_pairs(Plugin("reports", {"path": str(tmp_path), "images": 0}))
     assert len(every.images) == len(every.ids) in (1, 2)
 
 
 def test_what_is_asked_for_and_what_is_there_differ() -> None:
     with pytest.raises(ArtifactError, match=r"/nowhere/at/all.*\.npz.*\.csv.*\.tsv"):
-        opening.opened("/nowhere/at/all")
+        opening.open_dataset("/nowhere/at/all")
     with pytest.raises(ConfigError, match=r"'tables'.*table"):
-        opening.opened(Plugin("tables", {}))
+        opening.open_dataset(Plugin("tables", {}))

@@ -10,8 +10,8 @@ from PIL import Image
 
 from biovl.benchmark import encoders, few_shot, probe
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.few_shot import Learnt
-from biovl.benchmark.fine_tuning import Crops, Tuner, TuningConfig, judged
+from biovl.benchmark.few_shot import DrawResult
+from biovl.benchmark.fine_tuning import Crops, Tuner, TuningConfig, accuracy_and_likelihood
 from biovl.benchmark.tasks import fine_tune, linear_probe
 from biovl.core.errors import ConfigError, TrainingError
 from tests.benchmark.memory import MemoryImages, embedded, random_unit
@@ -68,7 +68,7 @@ def test_a_tiny_tower_learns_what_a_probe_of_it_does_not_see(tmp_path: Path) -> 
     while one.epochs_done < one.epochs:
         one.epoch()
     test = np.flatnonzero(data.splits == "test")
-    accuracy, _ = judged(one.ask(test), data.labels[test].tolist())
+    accuracy, _ = accuracy_and_likelihood(one.predict(test), data.labels[test].tolist())
     vectors = embedded(vectors_of(encoders.load(str(folder)), data))
     probed = linear_probe.build(linear_probe.Config(data="", fractions=(1.0,), resamples=10))
     assert accuracy > 0.9
@@ -101,7 +101,7 @@ def test_a_training_goes_on_from_a_state_as_if_it_had_not_stopped(tmp_path: Path
     second.load(torch.load(stream, weights_only=True))
     assert [second.epoch(), second.epoch()] == losses[1:]
     rows = np.arange(len(data.ids))
-    np.testing.assert_array_equal(second.ask(rows), whole.ask(rows))
+    np.testing.assert_array_equal(second.predict(rows), whole.predict(rows))
 
 
 def test_a_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_where_nothing_can_be_held_out_the_middle_rate_is_taken() -> None:
 def test_it_is_judged_as_a_probe_is_and_refuses_vectors() -> None:
     asked, data = task(), striped(test=4)
     share_EC = np.eye(2)[[0, 1, 0, 0]]
-    learnt = [Learnt(asked.draws()[0], share_EC, {"lr": 1e-4})]
-    outcome = asked.judge(data, embedded(random_unit(len(data.ids))), learnt)
+    learnt = [DrawResult(asked.draws()[0], share_EC, {"lr": 1e-4})]
+    outcome = asked.score(data, embedded(random_unit(len(data.ids))), learnt)
     assert [score.name for score in outcome.scores] == [
         *("accuracy", "balanced_accuracy", "macro_f1", "auroc")
     ]

@@ -8,7 +8,7 @@ from biovl.core import config as configs
 def settings(**changes: object) -> dict:
     values = {"out": "o", "model": "m", "tasks.p.name": "linear_probe", "data": "d", **changes}
     config = configs.build(BenchmarkConfig, configs.nested(values))
-    return identity.settings(config, benchmarks.resolved(config)[0])
+    return identity.settings(config, benchmarks.resolve_tasks(config)[0])
 
 
 def test_what_is_typed_is_what_stands_in_a_file() -> None:

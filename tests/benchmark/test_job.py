@@ -54,7 +54,7 @@ def settings(place: Path, out: Path, **changes: object) -> dict:
 
 def run(place: Path, out: Path, recipe: str, **changes: object) -> tuple[Manifest, str]:
     said = io.StringIO()
-    plain = configs.given(benchmark_config.RECIPES[recipe]())
+    plain = configs.recipe_settings(benchmark_config.RECIPES[recipe]())
     values = {**plain, **settings(place, out, **changes)}
     return benchmark(configs.build(BenchmarkConfig, values), progress=said), said.getvalue()
 
@@ -211,7 +211,7 @@ def test_models_between_two_are_judged_and_drawn(judged, place: Path) -> None:
     changes = {"wise_ft": ends, "data": str(place / "kinds/images")}
     out = place / "between"
     plain = {
-        **configs.given(benchmark_config.RECIPES["zero_shot"]()),
+        **configs.recipe_settings(benchmark_config.RECIPES["zero_shot"]()),
         **settings(place, out, **changes),
     }
     del plain["models.ours"]
@@ -265,7 +265,7 @@ def test_a_tower_is_tuned_and_an_ended_run_goes_on(judged, place: Path) -> None:
         "tasks": {"fine_tune": {"name": "fine_tune", "tuning": tuning}},
     }
     ended = {
-        **configs.given(benchmark_config.fine_tune()),
+        **configs.recipe_settings(benchmark_config.fine_tune()),
         **settings(place, place / "ended", **asked),
     }
     with pytest.raises(KeyboardInterrupt):
@@ -291,7 +291,7 @@ def test_what_cannot_be_scored_is_told_before_anything_is_embedded(place: Path) 
     changes = {"data": str(place / "kinds/images"), "models": {"dino": str(place / "dino")}}
     del_ours = {**settings(place, place / "refused"), **changes}
     del_ours.pop("models.ours")
-    asked = {**configs.given(benchmark_config.zero_shot()), **del_ours}
+    asked = {**configs.recipe_settings(benchmark_config.zero_shot()), **del_ours}
     with pytest.raises(BiovlError, match=r"dino.*zero_shot"):
         benchmark(configs.build(BenchmarkConfig, asked), progress=io.StringIO())
     with pytest.raises(BiovlError, match=rf"pcam: .*{place}"):

@@ -43,7 +43,7 @@ def test_scaling_only_gives_c_another_unit(narrow: float) -> None:
 
 def test_the_strength_is_the_one_that_gets_most_of_val_right() -> None:
     train, val = blobs(60), blobs(400, seed=1)
-    kept = probe.chosen(train, val, 4)
+    kept = probe.fit_with_validation(train, val, 4)
     right = [
         (LogisticRegression(C=c, max_iter=5_000).fit(*train).score(*val), c)
         for c in probe.STRENGTHS
@@ -60,24 +60,24 @@ def test_the_largest_of_a_path_is_the_fit_of_its_own() -> None:
 
 def test_a_share_of_every_class_is_drawn_and_larger_shares_hold_it() -> None:
     labels = np.repeat([0, 1, 2], [1_000, 100, 3])
-    some, more, every = (probe.drawn(labels, f, seed=0) for f in (0.01, 0.1, 1.0))
+    some, more, every = (probe.draw_rows(labels, f, seed=0) for f in (0.01, 0.1, 1.0))
     assert np.bincount(labels[some]).tolist() == [10, 1, 1]
     assert np.bincount(labels[more]).tolist() == [100, 10, 1]
     assert set(some) <= set(more)
     assert every.tolist() == list(range(1_103))
-    assert some.tolist() == probe.drawn(labels, 0.01, seed=0).tolist()
-    assert some.tolist() != probe.drawn(labels, 0.01, seed=1).tolist()
+    assert some.tolist() == probe.draw_rows(labels, 0.01, seed=0).tolist()
+    assert some.tolist() != probe.draw_rows(labels, 0.01, seed=1).tolist()
     with pytest.raises(ValueError, match="fraction"):
-        probe.drawn(labels, 0, seed=0)
+        probe.draw_rows(labels, 0, seed=0)
 
 
 def test_without_val_images_parts_of_train_decide_and_all_of_train_is_fitted() -> None:
     train = blobs(80)
-    kept = probe.chosen_within(train, 4)
+    kept = probe.fit_with_cross_validation(train, 4)
     again = probe.fit(*train, 4, kept.strength)
     assert kept.weight_WD == pytest.approx(again.weight_WD)
     one_each = np.eye(3), np.arange(3)
-    assert probe.chosen_within(one_each, 3).strength == 1
+    assert probe.fit_with_cross_validation(one_each, 3).strength == 1
 
 
 def test_each_image_is_held_out_once_and_the_best_strength_over_all_is_taken() -> None:
@@ -92,7 +92,9 @@ def test_each_image_is_held_out_once_and_the_best_strength_over_all_is_taken() -
         fits = [theirs.fit(features[~p], labels[~p]).predict(features[p]) for p in parts]
         hits = [(fit == labels[p]).sum() for fit, p in zip(fits, parts, strict=True)]
         right.append((sum(hits), strength))
-    kept = probe.chosen_within((features, labels), 2, seed=3, strengths=(0.01, 1.0, 100.0))
+    kept = probe.fit_with_cross_validation(
+        (features, labels), 2, seed=3, strengths=(0.01, 1.0, 100.0)
+    )
     assert dict(map(reversed, right))[kept.strength] == max(right)[0]
 
 

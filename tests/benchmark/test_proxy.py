@@ -36,7 +36,9 @@ def pairs(kinds, name):
 def sets(private=120, public=200, seed=0):
     rng = np.random.default_rng(seed)
     kinds = rng.integers(0, 4, private), rng.integers(0, 4, public)
-    return proxy.joined(pairs(kinds[0], "clinic"), pairs(kinds[1], "papers")), np.concatenate(kinds)
+    return proxy.join_pairs(pairs(kinds[0], "clinic"), pairs(kinds[1], "papers")), np.concatenate(
+        kinds
+    )
 
 
 def judged(data, image_ND, unreadable=(), **settings):

@@ -5,7 +5,7 @@ import io
 from PIL import Image
 
 from biovl.benchmark import report
-from biovl.benchmark.report import Judged
+from biovl.benchmark.report import TaskResult
 
 
 def score(name: str, value: float, count: int = 10, **more: float) -> dict:
@@ -14,7 +14,7 @@ def score(name: str, value: float, count: int = 10, **more: float) -> dict:
 
 
 JUDGED = [
-    Judged(
+    TaskResult(
         model="ours",
         task="retrieval",
         scores=[
@@ -27,9 +27,11 @@ JUDGED = [
         notes={"left_out": {"no text": 2}, "chance": 0.1},
         unreadable={"image is truncated": 3},
     ),
-    Judged(model="clip", task="retrieval", scores=[score("image_to_text_recall_at_1", 0.125)]),
-    Judged(model="dino", task="retrieval", skipped="dino has no text tower, which retrieval needs"),
-    Judged(model="", task="rsna", skipped="not at data/rsna; sign it: Shih et al."),
+    TaskResult(model="clip", task="retrieval", scores=[score("image_to_text_recall_at_1", 0.125)]),
+    TaskResult(
+        model="dino", task="retrieval", skipped="dino has no text tower, which retrieval needs"
+    ),
+    TaskResult(model="", task="rsna", skipped="not at data/rsna; sign it: Shih et al."),
 ]
 
 

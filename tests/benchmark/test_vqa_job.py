@@ -47,7 +47,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def settings(inputs: dict[str, str], out: Path | str, **changes: Any) -> dict[str, Any]:
     values = {
-        **configs.given(benchmark_config.vqa_frozen()),
+        **configs.recipe_settings(benchmark_config.vqa_frozen()),
         **inputs,
         "out": str(out),
         "workers.cpus": 0.5,

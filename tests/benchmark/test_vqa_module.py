@@ -46,7 +46,7 @@ def assert_same_inputs(one, other, numbers):
 
 def right(model, data, split="test"):
     numbers = np.flatnonzero(data.splits == split)
-    index, _ = model.ask(numbers)
+    index, _ = model.predict(numbers)
     said = [model.answers[number] for number in index]
     return np.mean([a == data.answers[n].lower() for a, n in zip(said, numbers, strict=True)])
 

@@ -35,7 +35,7 @@ ROWS = [
 
 
 def judged(predicted: list[str], rows=ROWS, unreadable=None):
-    return build(Config(data="nowhere")).judge(
+    return build(Config(data="nowhere")).score(
         questions(rows),
         VQAAnswers(
             rows=[7, 8, 9, 10, 11][: len(predicted)],

@@ -54,14 +54,14 @@ def scores(outcome) -> dict[str, float]:
 
 def test_prompts_of_a_class_are_averaged_and_made_unit_again() -> None:
     texts = {"{}".replace("{}", "x"): np.array([1.0, 0]), "a photo of x": np.array([0, 1.0])}
-    found = zero_shot.ensembled(embedded(np.eye(2), texts), ["x"], TEMPLATES)
+    found = zero_shot.class_embeddings(embedded(np.eye(2), texts), ["x"], TEMPLATES)
     np.testing.assert_allclose(found, [[0.5**0.5, 0.5**0.5]], rtol=1e-6)
 
 
 def test_a_perfect_model_scores_one() -> None:
     texts = texts_of(3, TEMPLATES)
     data = labelled([0, 1, 2, 2, 1], 3)
-    class_CD = zero_shot.ensembled(
+    class_CD = zero_shot.class_embeddings(
         embedded(np.eye(2), texts), [f"class {n}" for n in range(3)], TEMPLATES
     )
     assert set(scores(judged(data, class_CD[data.labels], texts)).values()) == {1.0}
@@ -87,7 +87,7 @@ def test_scores_are_those_of_scikit_learn_on_the_published_predictions(classes: 
     rng = np.random.default_rng(1)
     labels = rng.integers(0, classes, 90)
     texts = texts_of(classes, TEMPLATES)
-    class_CD = zero_shot.ensembled(
+    class_CD = zero_shot.class_embeddings(
         embedded(np.eye(2), texts), [f"class {n}" for n in range(classes)], TEMPLATES
     )
     image_ND = unit(class_CD[labels] + 0.4 * rng.normal(size=(90, 16)))
@@ -206,7 +206,7 @@ def test_the_papers_prompts_meet_folders_by_name(
 def test_shuffled_labels_score_chance(classes: int) -> None:
     rng = np.random.default_rng(3)
     texts = texts_of(classes, TEMPLATES)
-    class_CD = zero_shot.ensembled(
+    class_CD = zero_shot.class_embeddings(
         embedded(np.eye(2), texts), [f"class {n}" for n in range(classes)], TEMPLATES
     )
     shown = rng.integers(0, classes, 900)

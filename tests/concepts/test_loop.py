@@ -52,7 +52,7 @@ MESH = {"ultrasound": "Ultrasonography", "survival": "Survival Analysis"}
 
 def settings(recipe: Any, **values: Any) -> dict[str, Any]:
     return {
-        **configs.given(recipe),
+        **configs.recipe_settings(recipe),
         **{name.replace("__", "."): value for name, value in values.items()},
     }
 
@@ -150,7 +150,7 @@ def labels(story: Path) -> Path:
     given = {"concepts": str(story / "concepts"), "votes": str(votes(story)), "out": str(out)}
     resolve(
         configs.build(
-            ResolveConfig, {**configs.given(resolve_config.RECIPES["default"]()), **given}
+            ResolveConfig, {**configs.recipe_settings(resolve_config.RECIPES["default"]()), **given}
         )
     )
     return out
@@ -177,7 +177,7 @@ def test_images_inherit_the_labels_of_their_clusters(story: Path, labels: Path) 
 def test_a_corpus_is_filtered_and_balanced_by_the_labels(story: Path, labels: Path) -> None:
     def corpus(name: str, **changes: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         given = {
-            **configs.given(assemble_config.RECIPES[name]()),
+            **configs.recipe_settings(assemble_config.RECIPES[name]()),
             "figures": str(story / "figures"),
             "columns": [str(labels)],
             "out": str(story / name),
@@ -205,8 +205,8 @@ def columns(story: Path, labels: Path) -> list[Path]:
     figures = str(story / "figures")
     weights = str(publish_model(story / "clip"))
     for recipe in (
-        {**configs.given(annotate_config.image_type()), "weights": weights},
-        configs.given(annotate_config.context()),
+        {**configs.recipe_settings(annotate_config.image_type()), "weights": weights},
+        configs.recipe_settings(annotate_config.context()),
     ):
         annotate(configs.build(AnnotateConfig, configs.nested({**recipe, "table": figures})))
     with Eutils() as service:
@@ -249,7 +249,9 @@ def test_what_jobs_write_of_figures_arrives_in_the_filters_and_votes_of_the_serv
     assemble(
         configs.build(
             AssembleConfig,
-            configs.nested({**configs.given(assemble_config.RECIPES["default"]()), **given}),
+            configs.nested(
+                {**configs.recipe_settings(assemble_config.RECIPES["default"]()), **given}
+            ),
         )
     )
     rows = pq.read_table(story / "whole" / "index.parquet")
@@ -290,7 +292,9 @@ def test_a_corpus_without_labels_has_an_index_that_says_so(story: Path) -> None:
     assemble(
         configs.build(
             AssembleConfig,
-            configs.nested({**configs.given(assemble_config.RECIPES["default"]()), **given}),
+            configs.nested(
+                {**configs.recipe_settings(assemble_config.RECIPES["default"]()), **given}
+            ),
         )
     )
     plain = {"model": str(story / "clip"), "corpus": str(story / "bare")}

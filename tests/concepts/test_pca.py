@@ -71,7 +71,7 @@ def test_a_share_of_the_variance_takes_the_fewest_components(share: float, count
 
 def test_equal_rows_have_no_variance_and_all_of_it_is_kept() -> None:
     found = pca.fit(pca.moments(np.ones((5, 3))), 0.99)
-    assert found.kept == 1
+    assert found.explained == 1
     assert np.array_equal(found.project(np.ones((2, 3))), np.zeros((2, len(found.components_CD))))
 
 

@@ -9,9 +9,9 @@ from biovl.concepts.taxonomy import load_taxonomy
 from biovl.concepts.votes import (
     COLUMNS,
     ReviewVote,
-    checked,
     escape_formula,
     read_votes,
+    validate_vote,
     write_votes,
 )
 from biovl.core.errors import ConfigError
@@ -93,7 +93,7 @@ def test_a_file_of_something_else_is_refused(data: bytes, reason: str) -> None:
 
 def test_names_of_a_vote_become_those_of_the_taxonomy() -> None:
     given = vote("ann", "PLOTS and charts/Box-Plot/line plot/boxplot, maps", PLOTS.upper())
-    good = checked(given, load_taxonomy())
+    good = validate_vote(given, load_taxonomy())
     assert good == vote("ann", "Plots and Charts/box plot/line plot, Maps", PLOTS)
 
 
@@ -114,4 +114,4 @@ def test_names_of_a_vote_become_those_of_the_taxonomy() -> None:
 )
 def test_a_vote_that_cannot_be_is_refused(given: ReviewVote, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        checked(given, load_taxonomy())
+        validate_vote(given, load_taxonomy())

@@ -165,7 +165,10 @@ def test_the_name_of_the_only_recipe_may_be_left_out(tmp_path: Path) -> None:
 
 def test_a_recipe_is_completed_by_what_it_requires_and_by_nothing_else() -> None:
     assert config.is_unfinished(other())
-    assert config.given(other()) == {"source": {"name": "packages"}, "optim": {"warmup": 3}}
+    assert config.recipe_settings(other()) == {
+        "source": {"name": "packages"},
+        "optim": {"warmup": 3},
+    }
     whole = config.override(other(), {"out": "o", "source.path": "p"})
     assert whole == Run(out="o", source=Plugin("packages", {"path": "p"}), optim=Optim(warmup=3))
     assert not config.is_unfinished(whole)
@@ -293,7 +296,7 @@ def test_every_plug_in_of_a_configuration_is_written_flat() -> None:
 
 def test_what_an_earlier_version_did_not_have_is_filled_in_with_its_default() -> None:
     values = {
-        **config.given(pretrain_config.tiny()),
+        **config.recipe_settings(pretrain_config.tiny()),
         "corpus": "c",
         "out": "o",
         "batch.later": {"4": 128},

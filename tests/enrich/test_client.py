@@ -54,7 +54,7 @@ def test_what_is_no_answer_is_asked_for_again_and_counted(fault, trouble):
     with Eutils() as service, client_of(service) as client:
         service.add(article(11, mesh=[("Lung", "D008168", "Y")]))
         service.next_answers(fault)
-        (record,) = client.ask("efetch", ASKED, read_records, troubles=troubles).values()
+        (record,) = client.request("efetch", ASKED, read_records, troubles=troubles).values()
         assert record.mesh_terms[0].descriptor == "Lung"
         assert troubles == {trouble: 1}
         assert len(service.requests) == 2
@@ -66,7 +66,7 @@ def test_an_answer_that_is_late_is_asked_for_again():
     with Eutils() as service, client_of(service, timeout_s=0.2, tries=100) as client:
         service.add(article(11))
         service.next_answers(held_until(is_over))
-        assert list(client.ask("efetch", ASKED, read_records)) == [11]
+        assert list(client.request("efetch", ASKED, read_records)) == [11]
         assert not is_over.is_set()
         assert len(service.requests) >= 2
         is_over.set()
@@ -81,7 +81,7 @@ def test_waits_between_tries_are_drawn_below_a_limit_that_doubles():
             EntrezClient(settings, sleep=waits.append) as client,
             pytest.raises(Unanswered, match="status 502"),
         ):
-            client.ask("efetch", ASKED, read_records)
+            client.request("efetch", ASKED, read_records)
     assert len(waits) == 7
     assert all(
         0 <= wait <= most for wait, most in zip(waits, (1, 2, 4, 8, 16, 30, 30), strict=True)
@@ -92,7 +92,7 @@ def test_a_service_that_wants_to_be_left_alone_for_ever_is_left_alone():
     with Eutils() as service, client_of(service, tries=3) as client:
         service.always = too_many("0")
         with pytest.raises(ServiceError, match="3 times"):
-            client.ask("efetch", ASKED, read_records)
+            client.request("efetch", ASKED, read_records)
 
 
 def test_without_a_setting_the_limit_is_that_of_an_address_or_of_a_key(monkeypatch):

@@ -16,7 +16,7 @@ class Clock:
 def passes(limiter: RateLimiter, clock: Clock, count: int) -> list[float]:
     times = []
     for _ in range(count):
-        with limiter.turn():
+        with limiter.wait():
             times.append(clock.now)
     return times
 
@@ -47,7 +47,7 @@ def test_a_pause_holds_everybody():
 def test_the_time_counts_at_which_a_request_was_on_its_way():
     clock = Clock()
     limiter = RateLimiter(1, clock=lambda: clock.now, sleep=clock.sleep)
-    with limiter.turn() as sent:
+    with limiter.wait() as sent:
         # Connecting took long; the answer takes longer, and keeps nobody waiting.
         clock.now += 5
         sent()
@@ -58,6 +58,6 @@ def test_the_time_counts_at_which_a_request_was_on_its_way():
 def test_who_fails_to_send_gives_the_turn_on():
     clock = Clock()
     limiter = RateLimiter(1, clock=lambda: clock.now, sleep=clock.sleep)
-    with contextlib.suppress(OSError), limiter.turn():
+    with contextlib.suppress(OSError), limiter.wait():
         raise OSError
     assert passes(limiter, clock, 1)[0] > 101

@@ -74,7 +74,7 @@ def publish(
     for over, kept_ND in given.items():
         np.save(folder / f"{over}.f16.npy", kept_ND.astype(np.float16))
         trained = vectors.to_bytes(vectors.train(factory, kept_ND))
-        index = vectors.merged(trained, [vectors.fill(trained, kept_ND.astype(np.float16), 0)])
+        index = vectors.merge_parts(trained, [vectors.fill(trained, kept_ND.astype(np.float16), 0)])
         faiss.write_index(index, str(folder / f"{over}.faiss"))
     rows = [figure(row) for row in range(len(vectors_ND))] if rows is None else rows
     with (folder / "table.arrow").open("wb") as stream:

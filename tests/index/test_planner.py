@@ -17,7 +17,7 @@ QUERIES_QD = unit(RNG, 5, 32)
 @pytest.fixture(scope="module")
 def index() -> VectorIndex:
     trained = vectors.to_bytes(vectors.train("IVF64,SQfp16", VECTORS_ND))
-    return VectorIndex(vectors.merged(trained, [vectors.fill(trained, VECTORS_ND, 0)]))
+    return VectorIndex(vectors.merge_parts(trained, [vectors.fill(trained, VECTORS_ND, 0)]))
 
 
 def selected(fits_N: np.ndarray) -> Selection:
@@ -79,7 +79,7 @@ def test_filters_are_looked_for_in_cells_of_every_kind_of_index(
 ) -> None:
     monkeypatch.setattr(planner, "FEW_ROWS", 0)
     trained = vectors.to_bytes(vectors.train(factory, VECTORS_ND))
-    whole = VectorIndex(vectors.merged(trained, [vectors.fill(trained, VECTORS_ND, 0)]))
+    whole = VectorIndex(vectors.merge_parts(trained, [vectors.fill(trained, VECTORS_ND, 0)]))
     fits_N = np.random.default_rng(1).random(4_000) < 0.3
     settings = {"nprobe": 16, "k_factor": 40}
     hits = 0

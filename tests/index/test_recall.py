@@ -7,7 +7,7 @@ import pytest
 
 from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
-from biovl.index.recall import choose_and_score, halves, interval, measured, recall_of
+from biovl.index.recall import choose_and_score, halves, interval, measure_settings, recall_of
 from biovl.index.vectors import VectorIndex
 from tests.index.small_index import publish, unit
 
@@ -27,7 +27,9 @@ def test_recall_is_that_of_searches_as_they_are_served(
     uri = publish(tmp_path / "index", vectors_ND, factory=factory)
     index = Index.open(uri)
     stored_ND = np.load(f"{uri}/images.f16.npy")
-    table = measured(VectorIndex.open(f"{uri}/images.faiss"), stored_ND, query_QD, own_Q, 0.95)
+    table = measure_settings(
+        VectorIndex.open(f"{uri}/images.faiss"), stored_ND, query_QD, own_Q, 0.95
+    )
     told = {row.get("nprobe"): row for row in table if row.get("k_factor", 1) == 1}
     for row in told.values():
         settings = {name: row[name] for name in ("nprobe", "k_factor") if name in row}
@@ -59,7 +61,7 @@ def test_settings_are_chosen_and_recall_is_measured_with_different_queries(tmp_p
     query_QD /= np.linalg.norm(query_QD, axis=1, keepdims=True)
     none_Q = np.full(60, -1)
     answered = choose_and_score(opened, stored_ND, query_QD, none_Q, 0.6)
-    easy = measured(opened, stored_ND, query_QD[::2], none_Q[::2], 0.6)
+    easy = measure_settings(opened, stored_ND, query_QD[::2], none_Q[::2], 0.6)
     assert answered.table == easy
     assert answered.settings == {"nprobe": easy[-1]["nprobe"]}
     hits = 0

@@ -17,7 +17,7 @@ def built(factory: str, vectors_ND: np.ndarray, *starts: int) -> bytes:
     trained = vectors.to_bytes(vectors.train(factory, vectors_ND))
     ends = [*starts[1:], len(vectors_ND)]
     parts = [vectors.fill(trained, vectors_ND[a:b], a) for a, b in zip(starts, ends, strict=True)]
-    return vectors.to_bytes(vectors.merged(trained, parts))
+    return vectors.to_bytes(vectors.merge_parts(trained, parts))
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_parts_out_of_order_or_cut_short_are_refused() -> None:
     trained = vectors.to_bytes(vectors.train("SQfp16", vectors_ND))
     part = vectors.fill(trained, vectors_ND, 100)
     with pytest.raises(ArtifactError, match=r"\b100, expected 0"):
-        vectors.merged(trained, [part])
+        vectors.merge_parts(trained, [part])
     with pytest.raises(ArtifactError):
-        vectors.merged(trained, [vectors.fill(trained, vectors_ND, 0)[:-50]])
+        vectors.merge_parts(trained, [vectors.fill(trained, vectors_ND, 0)[:-50]])
 
 
 @pytest.mark.parametrize("factory", ["IVF65536_HNSW32,RaBitQ,Refine(SQ8)", "IVF4096,SQ8", "Flat"])
@@ -131,7 +131,7 @@ def test_a_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
 def test_comparing_halves_equals_numpy() -> None:
     rng = np.random.default_rng(0)
     vectors_ND, query_QD = unit(rng, 500, 40).astype(np.float16), unit(rng, 3, 40)
-    scores_QK, rows_QK = vectors.compared(vectors_ND, query_QD, 500)
+    scores_QK, rows_QK = vectors.exact_search(vectors_ND, query_QD, 500)
     expected_QN = query_QD @ vectors_ND.astype(np.float32).T
     np.testing.assert_allclose(
         scores_QK, np.take_along_axis(expected_QN, rows_QK, axis=1), atol=1e-6

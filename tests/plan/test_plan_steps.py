@@ -135,7 +135,7 @@ def test_plans_train_as_fast_as_a_dry_run_says() -> None:
         )
         run = planner(config).training()
         values = {
-            **configs.given(pretrain_config.RECIPES["biomedclip"]()),
+            **configs.recipe_settings(pretrain_config.RECIPES["biomedclip"]()),
             "corpus": "corpus",
             "out": "out",
         }

@@ -30,7 +30,11 @@ LENGTH = 40
 
 
 def described(recipe: str):
-    values = {**configs.given(pretrain_config.RECIPES[recipe]()), "corpus": "corpus", "out": "out"}
+    values = {
+        **configs.recipe_settings(pretrain_config.RECIPES[recipe]()),
+        "corpus": "corpus",
+        "out": "out",
+    }
     return describe(configs.build(PretrainConfig, values).model)
 
 

@@ -14,7 +14,7 @@ from biovl.pretrain.config import BatchConfig, PretrainConfig, PretrainWorkers, 
 from biovl.pretrain.dry_run import render
 from biovl.pretrain.estimate import estimate
 from biovl.pretrain.flops import ForwardCost, TextCost
-from biovl.pretrain.hardware import A100_40, A100_80, H100, NAMED, Accelerator, named
+from biovl.pretrain.hardware import A100_40, A100_80, H100, NAMED, Accelerator, find_accelerator
 from biovl.pretrain.memory import ModelInfo, describe, loss_bytes, memory
 from biovl.pretrain.models import describe as described
 
@@ -203,7 +203,7 @@ def test_one_worker_is_forecast_beside_eight() -> None:
 
 
 def test_no_time_is_promised_for_hardware_without_an_estimate() -> None:
-    v100 = named("Tesla V100-SXM2-32GB")
+    v100 = find_accelerator("Tesla V100-SXM2-32GB")
     assert v100 is not None
     found = estimate(config(), INFO, LENGTHS, accelerators=[v100])
     assert found.forecasts[0].hours is None
@@ -279,7 +279,7 @@ def test_what_the_cluster_orders_is_forecast_first() -> None:
 
 def test_a_batch_of_long_captions_at_64k_gets_a_micro_batch_that_fits() -> None:
     values = {
-        **configs.given(pretrain_config.RECIPES["bmc_longclip_512"]()),
+        **configs.recipe_settings(pretrain_config.RECIPES["bmc_longclip_512"]()),
         "corpus": "corpus",
         "out": "out",
     }

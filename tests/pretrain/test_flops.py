@@ -155,14 +155,14 @@ def test_counting_leaves_a_model_with_weights_as_it_is() -> None:
     ],
 )
 def test_accelerators_are_known_by_their_drivers_name(driver_says: str, name: str) -> None:
-    found = hardware.named(driver_says)
+    found = hardware.find_accelerator(driver_says)
     assert found is not None
     assert found.name == name
 
 
 @pytest.mark.parametrize("driver_says", ["NVIDIA A100-SXM4-80GB MIG 1g.10gb", "Some GPU"])
 def test_the_peak_of_an_unknown_accelerator_is_not_guessed(driver_says: str) -> None:
-    assert hardware.named(driver_says) is None
+    assert hardware.find_accelerator(driver_says) is None
 
 
 def test_a_cpu_is_no_accelerator() -> None:
@@ -170,7 +170,7 @@ def test_a_cpu_is_no_accelerator() -> None:
 
 
 def test_a_v100_has_no_bfloat16() -> None:
-    v100 = hardware.named("Tesla V100-SXM2-32GB")
+    v100 = hardware.find_accelerator("Tesla V100-SXM2-32GB")
     assert v100 is not None
     assert v100.peak_flops("bf16") is None
     assert v100.peak_flops("fp32") == 15.7e12

@@ -28,7 +28,7 @@ def ended_after(
     for step, value in enumerate(losses):
         place = StepPosition(epoch=0, step=step, pairs_before=step * pairs, batch_pairs=pairs)
         try:
-            guard.see(float(value), place, trouble or TroubleConfig(), skipped=False)
+            guard.add(float(value), place, trouble or TroubleConfig(), skipped=False)
         except TrainingError as error:
             return step + 1, str(error)
     return None
@@ -152,7 +152,7 @@ def test_more_pairs_in_a_step_are_no_jump_and_fewer_are_another_run() -> None:
         guard, trouble = Guard("infonce", warmup_pairs=0, warmup_steps=0), TroubleConfig()
         for step in range(600):
             pairs = first if step < 300 else then
-            guard.see(
+            guard.add(
                 math.log(pairs) * 0.6, StepPosition(0, step, pairs, step), trouble, skipped=False
             )
 
@@ -161,7 +161,7 @@ def test_a_loss_that_is_skipped_for_long_ends_the_run() -> None:
     guard = Guard("infonce", warmup_pairs=0, warmup_steps=0)
     with pytest.raises(TrainingError, match="100 steps"):
         for step in range(100):
-            guard.see(math.nan, StepPosition(0, step, N, step), TroubleConfig(), skipped=True)
+            guard.add(math.nan, StepPosition(0, step, N, step), TroubleConfig(), skipped=True)
 
 
 def test_the_chance_of_siglip_is_the_least_that_equal_logits_lose() -> None:

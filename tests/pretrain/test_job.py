@@ -41,7 +41,7 @@ pytestmark = pytest.mark.ray
 def settings(corpus: Path, out: Path, **changes: Any) -> dict[str, Any]:
     """Two steps in an epoch, a checkpoint after each, room for two workers on two CPUs."""
     return {
-        **configs.given(pretrain_config.tiny()),
+        **configs.recipe_settings(pretrain_config.tiny()),
         "epochs": 3,
         "deterministic": True,
         "save.every_steps": 1,
@@ -170,7 +170,7 @@ def test_a_killed_driver_goes_on_with_the_same_command(
     undisturbed: Path, sample_corpus: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
-    of_recipe = configs.given(pretrain_config.tiny())
+    of_recipe = configs.recipe_settings(pretrain_config.tiny())
     changes = {k: v for k, v in settings(sample_corpus, out).items() if of_recipe.get(k) != v}
     # As a user types it: relative to where the command is run.
     changes["out"] = "model"
@@ -336,7 +336,7 @@ def test_gpus_that_nobody_asked_for_are_told(
 
 def test_what_a_run_takes_is_told_without_starting_it(sample_corpus: Path) -> None:
     values = {
-        **configs.given(pretrain_config.biomedclip()),
+        **configs.recipe_settings(pretrain_config.biomedclip()),
         "batch.pairs": 16,
         "corpus": str(sample_corpus),
         "out": "x",

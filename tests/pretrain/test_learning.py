@@ -23,7 +23,7 @@ def test_tiny_finds_a_tenth_of_unseen_images_at_once_three_times_more_than_by_ch
     make_sample_corpus: Callable[[int], Path], tmp_path: Path
 ) -> None:
     values = {
-        **configs.given(pretrain_config.tiny()),
+        **configs.recipe_settings(pretrain_config.tiny()),
         "corpus": str(make_sample_corpus(60)),
         "out": str(tmp_path),
     }

@@ -142,12 +142,12 @@ def test_a_run_that_does_no_better_than_guessing_ends(
 def test_a_run_that_was_killed_after_its_loss_jumped_is_compared_with_what_it_was() -> None:
     loop, place = trainer(), StepPosition(epoch=0, step=9, batch_pairs=4096, pairs_before=9 * 4096)
     for step in range(300):
-        loop.guard.see(1.0 + 0.01 * (step % 7), place, CONFIG.trouble, skipped=False)
+        loop.guard.add(1.0 + 0.01 * (step % 7), place, CONFIG.trouble, skipped=False)
     resumed = trainer()
     resumed.load(loop.state())
     with pytest.raises(TrainingError, match=r"\b1\.03\b"):
         for _ in range(60):
-            resumed.guard.see(6.0, place, CONFIG.trouble, skipped=False)
+            resumed.guard.add(6.0, place, CONFIG.trouble, skipped=False)
 
 
 @pytest.mark.parametrize(("precision", "products"), [("fp32", "tf32"), ("bf16", None)])

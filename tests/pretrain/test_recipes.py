@@ -17,7 +17,11 @@ LONG = [name for name in pretrain_config.RECIPES if name.startswith("bmc_long")]
 
 
 def run(name):
-    values = {**config.given(pretrain_config.RECIPES[name]()), "corpus": "corpus", "out": "out"}
+    values = {
+        **config.recipe_settings(pretrain_config.RECIPES[name]()),
+        "corpus": "corpus",
+        "out": "out",
+    }
     return config.build(PretrainConfig, values)
 
 

@@ -23,7 +23,7 @@ from tests.sweep.corpora import index_only
 def made_by(recipe: str = "small", **changes: Any) -> dict[str, Any]:
     """Return the configuration that the manifest of a corpus has."""
     values = {
-        **configs.given(assemble_config.RECIPES[recipe]()),
+        **configs.recipe_settings(assemble_config.RECIPES[recipe]()),
         "figures": "figures",
         "out": "corpus",
         **changes,
@@ -35,7 +35,7 @@ def made_by(recipe: str = "small", **changes: Any) -> dict[str, Any]:
 
 def run(corpus: str, out: str = "out", recipe: str = "tiny", **changes: Any) -> PretrainConfig:
     values = {
-        **configs.given(pretrain_config.RECIPES[recipe]()),
+        **configs.recipe_settings(pretrain_config.RECIPES[recipe]()),
         "corpus": corpus,
         "out": out,
         **changes,

@@ -17,7 +17,7 @@ from biovl.pretrain import scores as scores_of_run
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.run import Callbacks, noted_failures, run
+from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import (
     best_epoch,
@@ -124,7 +124,7 @@ def test_a_checkpoint_is_made_when_the_number_of_workers_changes(tmp_path: Path)
 def test_why_a_run_was_ended_is_noted(tmp_path: Path) -> None:
     with pytest.raises(TrainingError):
         World(tmp_path).run(config(tmp_path, **{"optim.peak_lr": 1e30, "optim.warmup_steps": 0}))
-    (ended,) = noted_failures(Draft(str(tmp_path)))
+    (ended,) = read_failures(Draft(str(tmp_path)))
     assert "optim.peak_lr" in ended["reason"]
     assert ended["step"] < 12
 
@@ -227,14 +227,14 @@ def test_an_epoch_that_is_judged_while_others_are_cleared_away_is_kept(
 ) -> None:
     draft, plan = Draft(str(tmp_path)), Plan([(4, 10)] * 3)
     draft.note(note_name(0), SCORES)
-    read = scores_of_run.scores_noted
+    read = scores_of_run.read_scores
 
     def read_a_moment_before(asked: Draft) -> dict[int, dict[str, Any]]:
         found = read(asked)
         asked.note(note_name(1), {**SCORES, "image_to_text_recall_at_1": 0.9})
         return found
 
-    monkeypatch.setattr(scores_of_run, "scores_noted", read_a_moment_before)
+    monkeypatch.setattr(scores_of_run, "read_scores", read_a_moment_before)
     assert 20 in steps_to_keep(draft, plan, every=1)
 
 

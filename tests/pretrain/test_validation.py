@@ -30,7 +30,9 @@ def test_a_split_of_which_nothing_can_be_read_is_named(
     names = "pair_id split shard offset size text_tokens".split()
     pq.write_table(pa.table(list(zip(*rows, strict=True)), names), tmp_path / "index.parquet")
     changes = {"corpus": str(tmp_path), "out": str(tmp_path), "data.unreadable": unreadable}
-    config = configs.build(PretrainConfig, {**configs.given(pretrain_config.tiny()), **changes})
+    config = configs.build(
+        PretrainConfig, {**configs.recipe_settings(pretrain_config.tiny()), **changes}
+    )
     checkpoints = Checkpoints(config.out)
     model = build(config.model, with_weights=True).model
     checkpoints.save({"steps_done": 1, "model": model.state_dict()})

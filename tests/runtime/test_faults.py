@@ -132,7 +132,7 @@ def test_a_full_disk_ends_a_stage_of_assemble_and_with_room_it_goes_on(
 ) -> None:
     def run(out: Path) -> None:
         settings = {
-            **configs.given(assemble_config.small()),
+            **configs.recipe_settings(assemble_config.small()),
             "figures": str(undisturbed),
             "out": str(out),
         }
@@ -291,7 +291,7 @@ def test_a_second_driver_is_refused_and_disturbs_nothing(
 ) -> None:
     out, corpus = tmp_path / "figures", tmp_path / "corpus"
     settings = {
-        **configs.given(assemble_config.small()),
+        **configs.recipe_settings(assemble_config.small()),
         "figures": str(undisturbed),
         "out": str(corpus),
     }

@@ -188,7 +188,9 @@ def test_patients_stay_in_one_split_and_without_a_group_are_warned_of(
         manifest = assemble(
             configs.build(
                 AssembleConfig,
-                configs.nested({**configs.given(assemble_config.RECIPES["small"]()), **given}),
+                configs.nested(
+                    {**configs.recipe_settings(assemble_config.RECIPES["small"]()), **given}
+                ),
             )
         )
         found: dict[str, set[str]] = {}

@@ -33,7 +33,11 @@ def trained(out: Path, **changes: Any) -> str:
         "validation_figures": 1,
         **changes,
     }
-    settings = {**configs.given(detector_config.RECIPES["tiny"]()), "out": str(out), **small}
+    settings = {
+        **configs.recipe_settings(detector_config.RECIPES["tiny"]()),
+        "out": str(out),
+        **small,
+    }
     train_detector(configs.build(DetectorConfig, settings), progress=said)
     return said.getvalue()
 

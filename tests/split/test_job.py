@@ -78,7 +78,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(figures: Path, out: Path, **others: Any) -> dict[str, Any]:
     return {
-        **configs.given(split_config.RECIPES["default"]()),
+        **configs.recipe_settings(split_config.RECIPES["default"]()),
         "figures": str(figures),
         "out": str(out),
         **others,
@@ -139,7 +139,7 @@ def test_what_reads_figures_reads_panels(panels: Path, tmp_path: Path) -> None:
     table = open_table(str(panels))
     assert (table.rows, table.id_column) == (6, "figure_id")
     asked = {
-        **configs.given(assemble_config.small()),
+        **configs.recipe_settings(assemble_config.small()),
         "figures": str(panels),
         "out": str(tmp_path / "corpus"),
     }
@@ -188,13 +188,13 @@ def test_a_label_reader_that_is_missing_ends_the_job_and_leaves_no_figure_whole(
     figures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network, "WEIGHTS", tmp_path / "reader.npz")
-    network.shipped.cache_clear()
+    network.builtin_network.cache_clear()
     config = configs.build(SplitConfig, settings(figures, tmp_path / "out"))
     try:
         with pytest.raises(FileNotFoundError, match=r"reader\.npz"):
             job._split_part(config, ["figures/part-000000-000.parquet"], 0)
     finally:
-        network.shipped.cache_clear()
+        network.builtin_network.cache_clear()
 
 
 def test_what_later_harvests_end_is_still_told(

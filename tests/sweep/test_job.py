@@ -50,7 +50,7 @@ def corpus(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = {"name": "table", "path": str(table)}
     harvest(configs.build(HarvestConfig, {"source": source, "out": str(folder / "figures")}))
     settings = {
-        **configs.given(assemble_config.small()),
+        **configs.recipe_settings(assemble_config.small()),
         "split.test_permyriad": 0,
         "figures": str(folder / "figures"),
         "out": str(folder / "corpus"),

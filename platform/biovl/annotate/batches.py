@@ -112,7 +112,7 @@ def pieces_of(part: int) -> str:
     return f".draft/pieces/{part:06d}"
 
 
-def written(out: str, part: int) -> set[int]:
+def finished_batches(out: str, part: int) -> set[int]:
     """Return the finished batches of a part, as the numbers of their first rows."""
     names = Draft(out).folder.names(pieces_of(part), ".parquet")
     return {int(name.removesuffix(".parquet")) for name in names}

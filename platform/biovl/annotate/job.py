@@ -23,7 +23,7 @@ import ray
 from ray.data import ActorPoolStrategy
 
 from biovl.annotate import articles, batches, pieces
-from biovl.annotate.annotators import Annotator, AsksFirst, LoadedModel
+from biovl.annotate.annotators import Annotator, LoadedModel, PrefetchesAnswers
 from biovl.annotate.batches import BATCH, Unit
 from biovl.annotate.config import AnnotateConfig
 from biovl.core.artifacts import Draft, Manifest
@@ -100,11 +100,11 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     with job.begin() as draft:
         units = batches.plan(table, config.rows_per_task)
         with connect_ray():
-            if isinstance(annotator, AsksFirst):
-                annotator.ask_first(config, table, units, report)
+            if isinstance(annotator, PrefetchesAnswers):
+                annotator.prefetch_answers(config, table, units, report)
             _compute(config, annotator, table, units, report)
             receipts = _join(config, annotator, table, units, report)
-        if isinstance(annotator, AsksFirst):
+        if isinstance(annotator, PrefetchesAnswers):
             report.say(annotator.spent())
         counts = pieces.totals(receipts)
         check_usable(
@@ -143,7 +143,7 @@ def _compute(
     """Prepare and compute the batches that no earlier run has computed."""
     joined = _joined_parts(Draft(config.out))
     parts = sorted({unit.part for unit in units} - joined)
-    found = {number: batches.written(config.out, number) for number in parts}
+    found = {number: batches.finished_batches(config.out, number) for number in parts}
     total = sum(1 for unit in units for _ in unit.batches(config.batch))
     pending = [
         unit

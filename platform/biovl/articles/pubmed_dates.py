@@ -19,7 +19,9 @@ _MEDLINE_DATE = re.compile(
 )
 
 
-def published(element: etree._Element, citation: etree._Element) -> tuple[str | None, str | None]:
+def publication_date(
+    element: etree._Element, citation: etree._Element
+) -> tuple[str | None, str | None]:
     """Return the publication date of an article, and the name of its XML element.
 
     The earlier of the electronic and the issue date; of two that agree, the more precise one.

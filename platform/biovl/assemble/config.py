@@ -110,7 +110,7 @@ class BalanceConfig:
             raise ValueError("cap and target exclude each other: set one of them")
 
     @property
-    def asked(self) -> bool:
+    def is_set(self) -> bool:
         """Whether a cap or a target is set."""
         return self.cap is not None or self.target is not None
 

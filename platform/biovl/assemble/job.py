@@ -114,7 +114,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 _count_labels(labelled, _write_and_yield(draft.folder, "index.parquet", index)),
             )
         )
-        left_out = steps.dropped(config, len(parts))
+        left_out = steps.dropped_figures(config, len(parts))
         reasons: Counter[str] = Counter()
         for table in _write_and_yield(draft.folder, "dropped.parquet", left_out):
             reasons.update(table["dropped_by"].to_pylist())
@@ -145,7 +145,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 "image": "as published; what training readers do not know, or 16 bits, as 8-bit PNG"
                 if config.image.short_side_px is None
                 else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
-                **({"cap": decided["cap"]} if config.balance.asked else {}),
+                **({"cap": decided["cap"]} if config.balance.is_set else {}),
                 **({"warnings": warnings} if warnings else {}),
             },
         )
@@ -208,7 +208,7 @@ def _describe(
 
 
 def _look(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
-    steps.look(config, parts[number], number)
+    steps.join_columns(config, parts[number], number)
 
 
 def _encode(config: AssembleConfig, parts: list[HarvestPart], number: int) -> None:
@@ -260,7 +260,7 @@ def check_columns(config: AssembleConfig, columns: pa.Schema) -> list[str]:
         )
     counted = [name for name in balance.LABELS if name in columns.names]
     own = config.balance.column
-    if not config.balance.asked or own in counted:
+    if not config.balance.is_set or own in counted:
         return counted
     if own not in columns.names or not balance.is_labels(columns.field(own).type):
         has = [field.name for field in columns if balance.is_labels(field.type)]

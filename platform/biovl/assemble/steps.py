@@ -56,7 +56,7 @@ _RUN = pa.schema(
 _PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offset", "size")])
 
 
-def look(config: AssembleConfig, part: HarvestPart, number: int) -> None:
+def join_columns(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     """Join one part of the figures with its articles and columns, without reading images."""
     source = Folder(part.uri)
     unit = part.name.removeprefix("part-").partition("-")[0]
@@ -181,7 +181,7 @@ def decide(
         "figures": {name: balance.counts(found[name]) for name in labels},
         "eligible": {name: balance.counts(of_eligible[name]) for name in labels},
     }
-    if config.balance.asked:
+    if config.balance.is_set:
         kept_by = balance.balance_labels(
             of_eligible[config.balance.column],
             pairing.whole_of(of_eligible).to_pylist(),
@@ -344,7 +344,7 @@ def index(config: AssembleConfig, parts: int, shards_of: Mapping[str, int]) -> I
         yield about
 
 
-def dropped(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
+def dropped_figures(config: AssembleConfig, parts: int) -> Iterator[pa.Table]:
     """Yield the figures left out, part by part: the reason, and the pair a duplicate repeats."""
     folder = Draft(config.out).folder
     for number in range(parts):

@@ -25,7 +25,7 @@ from biovl.core.plugins import Plugin
 TASKS = "benchmark.tasks"
 
 
-def expanded(names: Sequence[str]) -> list[Benchmark]:
+def expand_suites(names: Sequence[str]) -> list[Benchmark]:
     """Return benchmarks by names, also names of suites, without repetition.
 
     Raises:
@@ -42,7 +42,7 @@ def expanded(names: Sequence[str]) -> list[Benchmark]:
     return list(by_name.values())
 
 
-def is_there(benchmark: Benchmark, data_root: str) -> bool:
+def data_exists(benchmark: Benchmark, data_root: str) -> bool:
     """Return whether the data of a benchmark exists."""
     if not data_root:
         return False
@@ -52,7 +52,7 @@ def is_there(benchmark: Benchmark, data_root: str) -> bool:
     return bool(kind != pafs.FileType.NotFound)
 
 
-def resolved(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str, str]]]:
+def resolve_tasks(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str, str]]]:
     """Return the tasks of a run by name with all settings, and skipped benchmarks with the reason.
 
     Raises:
@@ -60,8 +60,8 @@ def resolved(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str
     """
     tasks = {name: _completed(plugin, config) for name, plugin in config.tasks.items()}
     skipped = []
-    for item in expanded(config.benchmarks):
-        if not is_there(item, config.data_root):
+    for item in expand_suites(config.benchmarks):
+        if not data_exists(item, config.data_root):
             skipped.append((item.name, _missing(item, config.data_root)))
             continue
         task = Plugin(item.task or config.benchmarks_as, _settings(item, config))
@@ -89,7 +89,7 @@ def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
 
 def _data(item: Benchmark, uri: str) -> Plugin:
     if "name" not in item.settings:
-        return opening.described(uri)
+        return opening.dataset_plugin(uri)
     more = {name: value for name, value in item.settings.items() if name != "name"}
     return Plugin(item.settings["name"], {"path": uri, **more})
 
@@ -163,7 +163,7 @@ def listing(data_root: str = "") -> str:
     """Return a text with all benchmarks: data, licence, location, and whether the data exists."""
     lines = [f"{len(BENCHMARKS)} benchmarks; data_root is {data_root or 'not set'}", ""]
     for item in BENCHMARKS.values():
-        state = "there" if is_there(item, data_root) else "not there"
+        state = "there" if data_exists(item, data_root) else "not there"
         classes = f"{item.classes} classes" if item.classes else item.task
         captions = f", {item.captions} captions each" if item.captions and item.classes else ""
         lines += [
@@ -179,7 +179,7 @@ def listing(data_root: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def listed(arguments: Sequence[str]) -> str:
+def listing_for(arguments: Sequence[str]) -> str:
     """Return ``listing`` for command-line arguments; only ``data_root=DIR`` is used."""
     settings = dict(text.partition("=")[::2] for text in arguments if "=" in text)
     return listing(settings.get("data_root", ""))

@@ -173,7 +173,7 @@ def defects(
     return reasons
 
 
-def permuted(data: Choices, seed: int) -> Choices:
+def shuffle_options(data: Choices, seed: int) -> Choices:
     """Return the questions with shuffled options, and the new positions of the correct ones.
 
     The order depends only on the seed, the id and the wording: it is the same on every machine, and
@@ -195,7 +195,7 @@ def _drawn(name: str) -> bytes:
     return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
-def answered(data: Choices, image_ND: np.ndarray, text_MD: np.ndarray) -> np.ndarray:
+def nearest_options(data: Choices, image_ND: np.ndarray, text_MD: np.ndarray) -> np.ndarray:
     """Return the position of the nearest option, -1 for an unreadable image. int64, [V, E].
 
     Args:

@@ -53,7 +53,7 @@ def differences(
     return by_metric
 
 
-def compared(
+def compare_models(
     tables: Mapping[str, Mapping[str, pa.Table]], *, resamples: int, seed: int
 ) -> list[dict[str, Any]]:
     """Return the differences of every pair of models, by task.

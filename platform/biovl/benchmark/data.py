@@ -15,7 +15,7 @@ from biovl.core.plugins import Plugin
 KIND = "benchmark.datasets"
 
 
-def described(data: str | Plugin) -> Plugin:
+def dataset_plugin(data: str | Plugin) -> Plugin:
     """Return a dataset plug-in with its settings; for a location, the plug-in is detected.
 
     Raises:
@@ -54,35 +54,35 @@ def with_classes(plugin: Plugin) -> Plugin:
     return replace(plugin, name="table") if plugin.name == "choices" else plugin
 
 
-def opened(data: str | Plugin) -> Any:
+def open_dataset(data: str | Plugin) -> Any:
     """Return a dataset by its plug-in or its location.
 
     Raises:
         ArtifactError: If it does not exist, or does not match its settings.
         ConfigError: If the settings are not valid.
     """
-    return plugins.make(KIND, described(data))
+    return plugins.make(KIND, dataset_plugin(data))
 
 
-def labelled(data: str | Plugin) -> LabelledImages:
+def open_labelled(data: str | Plugin) -> LabelledImages:
     """Return a dataset of images with class labels.
 
     Raises:
         ArtifactError: If it has no class labels.
     """
-    dataset = opened(data if isinstance(data, Plugin) else with_classes(described(data)))
+    dataset = open_dataset(data if isinstance(data, Plugin) else with_classes(dataset_plugin(data)))
     if not isinstance(dataset, LabelledImages):
         raise ArtifactError(f"{_where(data)} has no classes: it holds {type(dataset).__name__}")
     return dataset
 
 
-def pairs(data: str | Plugin) -> Pairs:
+def open_pairs(data: str | Plugin) -> Pairs:
     """Return a dataset of images with texts.
 
     Raises:
         ArtifactError: If it has no texts.
     """
-    dataset = opened(data)
+    dataset = open_dataset(data)
     if not isinstance(dataset, Pairs):
         raise ArtifactError(f"{_where(data)} has no texts: it holds {type(dataset).__name__}")
     return dataset

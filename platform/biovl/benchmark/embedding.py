@@ -236,7 +236,7 @@ def vectors(uri: str) -> np.ndarray:
         return copied
 
 
-def embedded(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenchmark:
+def cached_embeddings(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenchmark:
     """Return cached embeddings of images, with access to the model's text tower.
 
     Args:
@@ -261,7 +261,7 @@ def embedded(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenchmark:
         return _kept_texts(parts[0], texts)
 
     def truncated(texts: Sequence[str]) -> np.ndarray:
-        return opened(known.uri, parts[0].precision).truncated(texts)
+        return open_model(known.uri, parts[0].precision).truncated(texts)
 
     return EmbeddedBenchmark(
         image_ND=rows[0] if len(rows) == 1 else np.concatenate(rows),
@@ -275,7 +275,7 @@ def embedded(name: str, parts: Sequence[EmbeddingTask]) -> EmbeddedBenchmark:
     )
 
 
-def wanted_texts(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
+def text_task(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
     """Return a task that embeds texts with the same model and settings as another one."""
     return EmbeddingTask(
         model=like.model,
@@ -289,10 +289,10 @@ def wanted_texts(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
 
 def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
     """Return embeddings of texts, from the cache or computed now and cached."""
-    wanted = wanted_texts(like, texts)
+    wanted = text_task(like, texts)
     if wanted.published():
         return vectors(wanted.uri)
-    model = opened(wanted.model.uri, wanted.precision)
+    model = open_model(wanted.model.uri, wanted.precision)
     rows_MD = _embed_texts(model, list(texts), wanted.batch)
     folder = Folder(wanted.uri)
     with folder.writer(VECTORS) as stream:
@@ -308,7 +308,7 @@ def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
 _opened: OrderedDict[tuple[str, Precision], BenchmarkModel] = OrderedDict()
 
 
-def opened(uri: str, precision: Precision) -> BenchmarkModel:
+def open_model(uri: str, precision: Precision) -> BenchmarkModel:
     """Return a model on the CPU; each process keeps the last two in memory."""
     key = (uri, precision)
     if key not in _opened:

@@ -42,7 +42,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class DrawResult:
     """Predictions on test of a model trained on one draw."""
 
     draw: Draw
@@ -87,7 +87,7 @@ def labelled(data: str | Plugin, what: str) -> LabelledImages:
     Raises:
         ArtifactError: If a split has no images.
     """
-    found = opening.labelled(data)
+    found = opening.open_labelled(data)
     for split in ("train", "test"):
         if split not in found.splits:
             raise ArtifactError(
@@ -114,7 +114,7 @@ def readable_rows(data: LabelledImages, image_ND: np.ndarray) -> dict[str, np.nd
 def outcome(
     data: LabelledImages,
     rows: Mapping[str, np.ndarray],
-    learnt: Sequence[Learnt],
+    learnt: Sequence[DrawResult],
     *,
     resamples: int,
     validation: str = HELD_OUT,

@@ -17,7 +17,7 @@ import torch
 
 from biovl.benchmark import embedding, encoders, few_shot, fine_tuning, probe
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.few_shot import Learnt
+from biovl.benchmark.few_shot import DrawResult
 from biovl.benchmark.fine_tuning import Crops, Tuner
 from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun
 from biovl.benchmark.tasks.fine_tune import FineTune, FineTuneRun
@@ -38,16 +38,16 @@ def train(task: FineTune, run: LearningRun, say: Say) -> None:
     Raises:
         ConfigError: If a setting is not valid for this model.
     """
-    rows = few_shot.readable_rows(run.data, embedding.embedded("", run.images).image_ND)
+    rows = few_shot.readable_rows(run.data, embedding.cached_embeddings("", run.images).image_ND)
     shared = ray.put((task, run))
     tries = task.tries(run.data, rows)
     _run(tries, shared, run, say)
     _run([one for one, _ in _chosen(task, run.place, tries)], shared, run, say)
 
 
-def learnt(
+def stored_results(
     task: FineTune, data: LabelledImages, embedded: EmbeddedBenchmark, place: str
-) -> list[Learnt]:
+) -> list[DrawResult]:
     """Return the predictions of each draw that ``train`` stored, in the order of the draws.
 
     Raises:
@@ -65,7 +65,9 @@ def learnt(
         facts = {key: receipt[key] for key in ("images", "epochs", "loss")}
         tried = {"tried": accuracies} if accuracies else {}
         found.append(
-            Learnt(training.draw, logits.softmax(1).numpy(), {"lr": training.lr, **facts, **tried})
+            DrawResult(
+                training.draw, logits.softmax(1).numpy(), {"lr": training.lr, **facts, **tried}
+            )
         )
     return found
 
@@ -115,7 +117,7 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
         )
     device, threads = "cuda" if workers.gpus else "cpu", max(1, int(workers.cpus))
     torch.set_num_threads(threads)
-    config, vector_ND = task.config.tuning, embedding.embedded("", run.images).image_ND
+    config, vector_ND = task.config.tuning, embedding.cached_embeddings("", run.images).image_ND
     rows = few_shot.readable_rows(data, vector_ND)
     train, val = task.parts(data, rows, training)
     test = rows["test"][:0] if training.held_out else rows["test"]
@@ -139,9 +141,11 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
     found: dict[str, Any] = {"images": len(train), "epochs": tuner.epochs, "val": None}
     if loss is not None:
         if len(val):
-            found["val"] = fine_tuning.judged(tuner.ask(val), data.labels[val].tolist())
+            found["val"] = fine_tuning.accuracy_and_likelihood(
+                tuner.predict(val), data.labels[val].tolist()
+            )
         stream = io.BytesIO()
-        np.save(stream, tuner.ask(test), allow_pickle=False)
+        np.save(stream, tuner.predict(test), allow_pickle=False)
         draft.folder.write(_logits(training), stream.getvalue())
     draft.note(receipt, {**found, "loss": loss, "diverged": loss is None})
     Folder(f"{place}/{training.name}").delete_folder(".draft")

@@ -180,7 +180,7 @@ class Tuner:
             raise TrainingError(f"the loss of epoch {self.epochs_done} is {mean}")
         return mean
 
-    def ask(self, rows: np.ndarray) -> np.ndarray:
+    def predict(self, rows: np.ndarray) -> np.ndarray:
         """Return the logits of each class for some images. float64, [N, C]."""
         logits = [np.empty((0, self._head.out_features))]
         with torch.no_grad():
@@ -218,7 +218,7 @@ class Tuner:
         return torch.from_numpy(self._crops(rows)).to(self._device)
 
 
-def judged(logits_VC: np.ndarray, labels_V: Sequence[int]) -> tuple[float, float]:
+def accuracy_and_likelihood(logits_VC: np.ndarray, labels_V: Sequence[int]) -> tuple[float, float]:
     """Return the accuracy and the mean log-likelihood."""
     right = float((logits_VC.argmax(1) == np.asarray(labels_V)).mean())
     target_V = torch.from_numpy(np.asarray(labels_V, np.int64))

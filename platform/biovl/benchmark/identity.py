@@ -25,7 +25,7 @@ def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[s
 
     Args:
         config: Settings of the run.
-        described: Its tasks with all settings, from ``benchmarks.resolved``.
+        described: Its tasks with all settings, from ``benchmarks.resolve_tasks``.
 
     Raises:
         ConfigError: If a setting of a task or of its data is not valid.

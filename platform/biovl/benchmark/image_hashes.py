@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from biovl.assemble import duplicates
 from biovl.benchmark.datasets import Images
-from biovl.benchmark.leakage import HASH, SAME_FILE, Near
+from biovl.benchmark.leakage import HASH, SAME_FILE, NearDuplicates
 from biovl.core.artifacts import Folder
 from biovl.core.tables import open_table
 from biovl.images.decode import inspect
@@ -105,7 +105,7 @@ class Hashes:
             for order in [np.argsort(self._hash_H & mask)]
         ]
 
-    def near(self, corpus: pa.Table) -> Iterator[Near]:
+    def near(self, corpus: pa.Table) -> Iterator[NearDuplicates]:
         """Yield duplicates of benchmark images in a chunk of a corpus, a table ``LOOKS``."""
         ids = corpus["id"]
         at = pc.index_in(corpus["sha256"], self._files, skip_nulls=True)
@@ -113,7 +113,7 @@ class Hashes:
         rows = [self._rows_of_file[file] for file in at.drop_null().to_pylist()]
         # A benchmark may contain a file more than once.
         same = np.repeat(shared, [len(some) for some in rows])
-        yield Near(
+        yield NearDuplicates(
             by=SAME_FILE,
             row_P=np.array([row for some in rows for row in some], np.int64),
             corpus_ids=ids.take(same).to_pylist(),
@@ -128,7 +128,7 @@ class Hashes:
             pairs.append(self._pairs(hash_M[some_m], log_aspect_M[some_m], some_m))
         pair_P2 = np.concatenate(pairs)
         differing_P = np.bitwise_count(self._hash_H[pair_P2[:, 0]] ^ hash_M[pair_P2[:, 1]])
-        yield Near(
+        yield NearDuplicates(
             by=HASH,
             row_P=self._row_H[pair_P2[:, 0]],
             corpus_ids=ids.take(pair_P2[:, 1]).to_pylist(),

@@ -24,9 +24,9 @@ from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.embed_job import embed
 from biovl.benchmark.embedding import EmbeddingTask
 from biovl.benchmark.encoders import ModelDescription
-from biovl.benchmark.report import Judged
+from biovl.benchmark.report import TaskResult
 from biovl.benchmark.stored_images import parts_of
-from biovl.benchmark.tasks import LearningRun, Learns, Task
+from biovl.benchmark.tasks import LearningRun, Task, TrainsFirst
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Manifest, refuse_overlap
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError, StorageError
@@ -49,7 +49,7 @@ class PreparedTask:
     """The opened dataset."""
     needs_text: bool
     """Whether the task embeds texts."""
-    learns: Learns | None
+    learns: TrainsFirst | None
     """The task itself if it trains before evaluation."""
 
 
@@ -78,7 +78,7 @@ def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Mani
 def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
     say = Progress("benchmark", report_to)
     known = {name: encoders.describe(uri) for name, uri in config.named_models().items()}
-    described, skipped = benchmarks.resolved(config)
+    described, skipped = benchmarks.resolve_tasks(config)
     asked, refused = _opened(described, say)
     if not asked:
         raise BiovlError(report_files.reasons([*skipped, *refused]))
@@ -107,8 +107,10 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
                     embed(config, name, mine, say)
                 _learn(config, draft, known, asked, wanted, say)
                 judged = _judge(config, draft, known, asked, wanted, say)
-            judged += [Judged(model="", task=task, skipped=why) for task, why in skipped + refused]
-            manifest = report_files.written(config, job, draft, judged)
+            judged += [
+                TaskResult(model="", task=task, skipped=why) for task, why in skipped + refused
+            ]
+            manifest = report_files.write_report(config, job, draft, judged)
             draft.publish(manifest)
     whole, _, parts = Folder(config.out).read("table.md").decode().partition(report.BROKEN_DOWN)
     more = f"Broken down by parts: {config.out}/table.md\n" if parts else ""
@@ -139,7 +141,7 @@ def _opened(
                 raise
             refused.append((name, str(error)))
         else:
-            learns = task if isinstance(task, Learns) else None
+            learns = task if isinstance(task, TrainsFirst) else None
             asked.append(PreparedTask(name, plugin, data, task.needs_text, learns))
         say.add(name)
     return asked, refused
@@ -169,7 +171,7 @@ def _wanted(
                 for part in parts_of(task.data.images)
             ]
             texts = list(getattr(task.data, "texts", ())) if task.needs_text else []
-            of_texts = embedding.wanted_texts(parts[0], texts) if texts else None
+            of_texts = embedding.text_task(parts[0], texts) if texts else None
             found[name, task.name] = _Vectors(parts, of_texts)
     return found
 
@@ -223,7 +225,9 @@ def _learn(
                 draft.note(receipt, {"skipped": str(error)})
             else:
                 reasons = Counter(outcome.notes.get("unreadable_images", {}).values())
-                kept = report_files.kept(draft.folder, name, task.name, outcome, reasons)
+                kept = report_files.write_task_files(
+                    draft.folder, name, task.name, outcome, reasons
+                )
                 draft.note(receipt, kept)
 
 
@@ -239,7 +243,7 @@ def _judge(
     asked: Sequence[PreparedTask],
     wanted: Mapping[tuple[str, str], _Vectors],
     say: Progress,
-) -> list[Judged]:
+) -> list[TaskResult]:
     """Evaluate every model on every task, one Ray task each; return the results in order."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     running: dict[Any, tuple[str, str]] = {}
@@ -268,7 +272,7 @@ def _judge(
         found[key] = dict(raise_task_error(ray.get(ready)))
         say.add(" ".join(key))
     return [
-        Judged(model=name, task=task.name, **found[name, task.name])
+        TaskResult(model=name, task=task.name, **found[name, task.name])
         for task in asked
         for name in known
     ]
@@ -286,10 +290,10 @@ def _judged(
 
     def judge() -> dict[str, Any]:
         task: Task = plugins.make(TASKS, plugin)
-        vectors = embedding.embedded(model, images)
+        vectors = embedding.cached_embeddings(model, images)
         draft = Draft(config.out)
         try:
-            if isinstance(task, Learns):
+            if isinstance(task, TrainsFirst):
                 outcome = task.evaluate_learnt(data, vectors, _place(draft, model, name))
             else:
                 outcome = task.evaluate(data, vectors)
@@ -303,7 +307,7 @@ def _judged(
             receipt: dict[str, Any] = {"skipped": str(error)}
         else:
             reasons = Counter(vectors.unreadable.values())
-            receipt = report_files.kept(draft.folder, model, name, outcome, reasons)
+            receipt = report_files.write_task_files(draft.folder, model, name, outcome, reasons)
         draft.note(f"judged/{model}/{name}", receipt)
         noted: dict[str, Any] = draft.read_note(f"judged/{model}/{name}") or {}
         return noted

@@ -43,8 +43,8 @@ is identical."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Near:
-    """Near duplicates by one criterion. P pairs of a benchmark and a corpus image."""
+class NearDuplicates:
+    """NearDuplicates duplicates by one criterion. P pairs of a benchmark and a corpus image."""
 
     by: str
     """Criterion: ``same file``, ``perceptual hash`` or ``embedding``."""
@@ -58,7 +58,7 @@ class Near:
 
 def near_in_index(
     image_ND: np.ndarray, index: Index, *, similarity: float = SIMILARITY, k: int = 10
-) -> Iterator[Near]:
+) -> Iterator[NearDuplicates]:
     """Yield similar figures among the ``k`` nearest in an index, for each benchmark image.
 
     Figures of the splits val and test do not count: the model was not trained on them.
@@ -77,7 +77,7 @@ def near_in_index(
             trained = Filter(split=("train",))
             query = Query(parts=(QueryPart(vector_D=vector_D),), k=k, filter=trained)
             hits = [hit for hit in index.search(query).hits if hit.score >= similarity]
-            yield Near(
+            yield NearDuplicates(
                 by=EMBEDDING,
                 row_P=np.full(len(hits), row, np.int64),
                 corpus_ids=[hit.figure_id for hit in hits],
@@ -87,7 +87,7 @@ def near_in_index(
 
 @dataclass(frozen=True, kw_only=True)
 class Leaks:
-    """Near duplicates between a benchmark and a corpus."""
+    """NearDuplicates duplicates between a benchmark and a corpus."""
 
     pairs: pa.Table
     """Table ``PAIRS``, the closest first."""
@@ -100,7 +100,7 @@ class Leaks:
         return set(self.pairs["id"].to_pylist())
 
 
-def leaks(ids: Sequence[str], near: Iterable[Near]) -> Leaks:
+def leaks(ids: Sequence[str], near: Iterable[NearDuplicates]) -> Leaks:
     """Return near duplicates of all criteria as one report.
 
     Args:

@@ -112,7 +112,7 @@ def fit(
     return next(iter(_fitted(features_TD, labels_T, classes, (strength,), device, tolerance)))
 
 
-def chosen(
+def fit_with_validation(
     train: tuple[np.ndarray, np.ndarray],
     val: tuple[np.ndarray, np.ndarray],
     classes: int,
@@ -136,7 +136,7 @@ def chosen(
     return fits[_best(scores)]
 
 
-def chosen_within(
+def fit_with_cross_validation(
     train: tuple[np.ndarray, np.ndarray],
     classes: int,
     *,
@@ -185,7 +185,7 @@ def _best(scores: Sequence[Sequence[float]]) -> int:
     return max(range(len(scores)), key=lambda at: (round(scores[at][0], 9), scores[at][1]))
 
 
-def drawn(labels_N: np.ndarray, fraction: float, *, seed: int) -> np.ndarray:
+def draw_rows(labels_N: np.ndarray, fraction: float, *, seed: int) -> np.ndarray:
     """Return a random share of the rows of each class, at least one each; sorted, int64.
 
     With equal seeds, a smaller share is a subset of a larger one.

@@ -33,7 +33,7 @@ class ClassPrompts:
         return tuple(self.spellings)
 
 
-def filled(template: str, class_name: str) -> str:
+def fill_template(template: str, class_name: str) -> str:
     """Return a template with the class name inserted.
 
     Raises:

@@ -21,7 +21,7 @@ BROKEN_DOWN = "## Broken down"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class TaskResult:
     """Results of one model on one task, JSON-serialisable."""
 
     model: str
@@ -38,7 +38,7 @@ class Judged:
     """Number of unreadable images, by reason."""
 
 
-def averages(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+def averages(judged: Sequence[TaskResult]) -> list[dict[str, Any]]:
     """Return the averages over published benchmarks, by model, suite and group.
 
     The metric of a benchmark is the one that its paper reports; without it, the benchmark is
@@ -57,7 +57,7 @@ def averages(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     return rows
 
 
-def table(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> str:
+def table(judged: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]) -> str:
     """Return all scores as Markdown, one column per model, with a list of skipped tasks."""
     models = list(dict.fromkeys(item.model for item in judged if item.model))
     lines = ["# Benchmarks", "", "95 % intervals by bootstrap (BCa) in brackets.", ""]
@@ -85,7 +85,7 @@ def table(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> s
 
 
 def _rows(
-    judged: Sequence[Judged], models: Sequence[str], *, parts: bool = False
+    judged: Sequence[TaskResult], models: Sequence[str], *, parts: bool = False
 ) -> list[list[Any]]:
     rows: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     for item in judged:
@@ -143,11 +143,11 @@ def _averages(means: Sequence[Mapping[str, Any]], models: Sequence[str]) -> str:
     return markdown.table(["average", *models, "benchmarks"], listed)
 
 
-def _where(item: Judged) -> str:
+def _where(item: TaskResult) -> str:
     return f"{item.task}, {item.model}" if item.model else item.task
 
 
-def _left_out(item: Judged) -> str:
+def _left_out(item: TaskResult) -> str:
     reasons = {**((item.notes or {}).get("left_out") or {}), **(item.unreadable or {})}
     if not reasons:
         return ""
@@ -155,14 +155,14 @@ def _left_out(item: Judged) -> str:
     return f"* {_where(item)}: {counts}"
 
 
-def _leaks(item: Judged) -> str:
+def _leaks(item: TaskResult) -> str:
     counts = (item.notes or {})["leaks"]
     by = ", ".join(f"{count:,} by {name}" for name, count in sorted(counts["leaked"].items()))
     similar = f"{counts['corpus_images']:,} images of the corpus"
     return f"* {_where(item)}: of {counts['images']:,} images {by}; {similar} are near them"
 
 
-def plot(judged: Sequence[Judged]) -> bytes:
+def plot(judged: Sequence[TaskResult]) -> bytes:
     """Return a PNG of the first metric of each task by model, with confidence intervals."""
     models = list(dict.fromkeys(item.model for item in judged if item.scores))
     tasks = list(dict.fromkeys(item.task for item in judged if item.scores))[:_MOST_LINES]
@@ -202,7 +202,7 @@ def plot(judged: Sequence[Judged]) -> bytes:
         return png(drawn)
 
 
-def breakdown_plot(item: Judged) -> bytes | None:
+def breakdown_plot(item: TaskResult) -> bytes | None:
     """Return a PNG of R@1 by text length, in both directions; None if there is no breakdown."""
     points: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for score in item.scores:

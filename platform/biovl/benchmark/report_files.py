@@ -13,7 +13,7 @@ from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.interpolated import WiseFt, name_of
 from biovl.benchmark.merge_plots import between_plot
-from biovl.benchmark.report import Judged
+from biovl.benchmark.report import TaskResult
 from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
 from biovl.core.artifacts import Draft, Folder, Manifest, to_json
 from biovl.core.errors import NothingUsable
@@ -34,7 +34,7 @@ def leaks(model: str, task: str) -> str:
     return f"leaks/{model}/{task}.parquet"
 
 
-def kept(
+def write_task_files(
     folder: Folder, model: str, task: str, outcome: TaskOutcome, unreadable: Mapping[str, int]
 ) -> dict[str, Any]:
     """Write the predictions and plots of a task, and return the receipt."""
@@ -80,7 +80,9 @@ def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
     return table, {"rows": len(table), "size_bytes": size}
 
 
-def written(config: BenchmarkConfig, job: Job, draft: Draft, judged: Sequence[Judged]) -> Manifest:
+def write_report(
+    config: BenchmarkConfig, job: Job, draft: Draft, judged: Sequence[TaskResult]
+) -> Manifest:
     """Write all files of the report except the manifest, and return the manifest.
 
     Raises:
@@ -106,7 +108,7 @@ def written(config: BenchmarkConfig, job: Job, draft: Draft, judged: Sequence[Ju
             task: {model: answers for model, answers in by.items() if model in ends}
             for task, by in tables.items()
         }
-    differing = comparison.compared(tables, resamples=config.resamples, seed=config.seed)
+    differing = comparison.compare_models(tables, resamples=config.resamples, seed=config.seed)
     scores = _scores(judged, differing)
     folder.write("scores.json", to_json(scores))
     folder.write("table.md", report.table(judged, differing).encode())
@@ -133,7 +135,7 @@ def written(config: BenchmarkConfig, job: Job, draft: Draft, judged: Sequence[Ju
     )
 
 
-def _scores(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _scores(judged: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the contents of ``scores.json``."""
     scored = [item for item in judged if item.scores]
     return {
@@ -158,7 +160,7 @@ def _scores(judged: Sequence[Judged], differing: Sequence[Mapping[str, Any]]) ->
 
 
 def _by_alpha(
-    wise_ft: WiseFt, scored: Sequence[Judged]
+    wise_ft: WiseFt, scored: Sequence[TaskResult]
 ) -> dict[str, list[tuple[float, float, float, float]]]:
     """Return the first metric of each task by alpha."""
     alphas = {name_of(alpha): alpha for alpha in wise_ft.alphas}

@@ -160,7 +160,7 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
     checkpoints.wait()
     can_be_asked = ~np.isin(data.image_of, list(learner.unreadable))
     rows = np.flatnonzero(can_be_asked & np.isin(data.splits, ("val", "test")))
-    index, probability = learner.ask(rows)
+    index, probability = learner.predict(rows)
     if is_first:
         answered = VQAAnswers(
             rows=rows.tolist(),

@@ -185,7 +185,7 @@ def check(found: Sequence[Link]) -> None:
         made[each.out] = each.config
 
 
-def refuse_unused(given: Sequence[str], chain: Chain, steps: Sequence[Step]) -> None:
+def reject_unused(given: Sequence[str], chain: Chain, steps: Sequence[Step]) -> None:
     """Reject settings of steps that are not part of the chain.
 
     Raises:

@@ -115,7 +115,7 @@ def check_benchmark(config: BenchmarkConfig, made: Made) -> None:
     for uri in config.named_models().values():
         if uri not in made:
             encoders.describe(uri)
-    for plugin in benchmarks.resolved(config)[0].values():
+    for plugin in benchmarks.resolve_tasks(config)[0].values():
         plugins.resolve(benchmarks.TASKS, plugin)
     if not isinstance(config.data, str):
         plugins.resolve(data.KIND, config.data)

@@ -4,7 +4,7 @@ import argparse
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from biovl.chain import Chain, Step, read_chain, refuse_unused
+from biovl.chain import Chain, Step, read_chain, reject_unused
 from biovl.chain.recipes import ChainRecipe
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
@@ -61,7 +61,7 @@ def from_command_line(
                 values.pop(before, None)
             values[name] = value
         chain = read_chain(steps, parsed.recipe, values)
-        refuse_unused(names, chain, steps)
+        reject_unused(names, chain, steps)
         return chain, parsed.dry_run
     except ConfigError as error:
         parser.exit(2, f"{error}\n")

@@ -79,7 +79,7 @@ def fit(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, 
         )
     fitted = pca.fit(found, config.components)
     folder.write("pca.npz", pca.to_bytes(fitted))
-    return {"components": len(fitted.components_CD), "kept": fitted.kept}
+    return {"components": len(fitted.components_CD), "kept": fitted.explained}
 
 
 def project(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def project(config: ClusterConfig, source: EmbeddedTable, number: int) -> dict[s
     found_UC = np.concatenate(coordinates)
     rows_U = np.flatnonzero(np.concatenate(is_usable)).astype(np.uint32)
     write_array(folder, _rows(number), rows_U)
-    write_array(folder, projected(number), found_UC)
+    write_array(folder, projected_path(number), found_UC)
     return {"usable": len(rows_U), "largest": float(np.abs(found_UC).max(initial=0))}
 
 
@@ -131,7 +131,7 @@ class HeldBlocks:
         return self._read(number) if block_UC is None else block_UC
 
     def _read(self, number: int) -> np.ndarray:
-        return kmeans.on_grid(read_array(self._folder, projected(number)), self._grid)
+        return kmeans.on_grid(read_array(self._folder, projected_path(number)), self._grid)
 
 
 def sums(blocks: HeldBlocks, centroids_KC: np.ndarray, largest: float) -> kmeans.Sums:
@@ -166,7 +166,7 @@ def assign(
         squared_U = np.square(apart_UC).sum(axis=1)
         assigned_N["distance"][rows_U] = np.sqrt(squared_U)
         inertia = float(squared_U.sum())
-    write_array(folder, assigned(number), assigned_N)
+    write_array(folder, assigned_path(number), assigned_N)
     return {"rows": len(block_UC), "inertia": inertia}
 
 
@@ -237,7 +237,7 @@ def assigned_rows(config: ClusterConfig, first: int, stop: int) -> Iterator[np.n
     folder, size = Draft(config.out).folder, config.block_rows
     for number in range(first // size, -(-stop // size)):
         begin = number * size
-        yield read_array(folder, assigned(number))[max(first - begin, 0) : stop - begin]
+        yield read_array(folder, assigned_path(number))[max(first - begin, 0) : stop - begin]
 
 
 def write_array(folder: Folder, name: str, values: np.ndarray) -> None:
@@ -256,7 +256,7 @@ def _moments(number: int) -> str:
     return f".draft/moments/{number:06d}.npz"
 
 
-def projected(number: int) -> str:
+def projected_path(number: int) -> str:
     """Return the path of the coordinates of a block's usable rows."""
     return f".draft/projected/{number:06d}.npy"
 
@@ -265,6 +265,6 @@ def _rows(number: int) -> str:
     return f".draft/projected/{number:06d}.rows.npy"
 
 
-def assigned(number: int) -> str:
+def assigned_path(number: int) -> str:
     """Return the path of the clusters of a block's rows."""
     return f".draft/assigned/{number:06d}.npy"

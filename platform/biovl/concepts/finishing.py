@@ -35,7 +35,7 @@ def write_clusters(config: ClusterConfig, found: Summary, centroids_KC: np.ndarr
     renumbered_K[order] = np.arange(len(order))
     cluster_steps.write_array(folder, "centroids.npy", centroids_KC[order])
     cluster_steps.write_array(folder, RENUMBERED, renumbered_K)
-    cluster_steps.write_array(folder, WANTED, members.wanted(found.members(renumbered_K)))
+    cluster_steps.write_array(folder, WANTED, members.members_by_row(found.members(renumbered_K)))
     with folder.writer("clusters.parquet") as stream:
         pq.write_table(found.table(centroids_KC, order), stream, compression="zstd")
     return len(order)

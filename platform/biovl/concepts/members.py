@@ -45,7 +45,7 @@ _READ_ROWS = 64
 _MERGED_CLUSTERS = 256
 
 
-def wanted(members_M: np.ndarray) -> np.ndarray:
+def members_by_row(members_M: np.ndarray) -> np.ndarray:
     """Return the members to show, as ``WANTED``, in the order of the table.
 
     Args:

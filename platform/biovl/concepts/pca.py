@@ -71,7 +71,7 @@ class PCA:
         return projected
 
     @property
-    def kept(self) -> float:
+    def explained(self) -> float:
         """Share of the variance in the selected components; 1 if there is no variance."""
         total = float(self.variance_D.sum())
         return float(self.variance_D[: len(self.components_CD)].sum()) / total if total else 1.0

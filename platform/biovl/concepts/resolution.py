@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from biovl.concepts.agreement import FIELDS, answer, disagreement
 from biovl.concepts.taxonomy import Taxonomy
-from biovl.concepts.votes import ReviewVote, checked, moment
+from biovl.concepts.votes import ReviewVote, moment, validate_vote
 from biovl.core.errors import ConfigError
 
 PRACTICE = "practice"
@@ -68,8 +68,8 @@ def countable(
     """Return the votes that count, with the taxonomy's spelling; and the others, with reasons.
 
     A vote does not count if it is a practice vote; if its cluster does not exist or has changed
-    since; if ``checked`` rejects it; or if its reviewer gave a later valid one for the same cluster
-    (at equal times the later one in this order wins).
+    since; if ``validate_vote`` rejects it; or if its reviewer gave a later valid one for the
+    same cluster (at equal times the later one in this order wins).
 
     Args:
         votes: In any order.
@@ -91,7 +91,7 @@ def countable(
             refused.append(RefusedVote(kind=CLUSTER_CHANGED, reason=reason, vote=vote))
             continue
         try:
-            good = checked(vote, taxonomy)
+            good = validate_vote(vote, taxonomy)
         except ConfigError as error:
             refused.append(RefusedVote(kind=CONTRADICTORY, reason=str(error), vote=vote))
             continue

@@ -26,7 +26,7 @@ def scree(pca: PCA) -> bytes:
         axes.plot(places, np.cumsum(shares), color=ROSE, label="of all up to it")
         axes.axvline(kept + 0.5, color=INK, linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(
-            f"{kept} kept: {pca.kept:.1%}",
+            f"{kept} kept: {pca.explained:.1%}",
             (kept + 0.5, 0.06),
             xycoords=("data", "axes fraction"),
             xytext=(5, 0),

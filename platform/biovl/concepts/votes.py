@@ -42,7 +42,7 @@ class ReviewVote:
     """Time in ISO 8601; UTC by default. Empty counts as earlier than any other."""
 
 
-def checked(vote: ReviewVote, taxonomy: Taxonomy) -> ReviewVote:
+def validate_vote(vote: ReviewVote, taxonomy: Taxonomy) -> ReviewVote:
     """Return a vote with the taxonomy's spelling and order, without duplicates.
 
     Raises:
@@ -74,7 +74,7 @@ def read_votes(data: bytes) -> tuple[list[ReviewVote], list[tuple[int, str]]]:
     """Return the votes of a CSV file, and its invalid rows.
 
     All of ``COLUMNS`` are required, in any order; other columns are ignored. Names are not compared
-    with a taxonomy: see ``checked``.
+    with a taxonomy: see ``validate_vote``.
 
     Returns:
         Votes in the order of the file; and line (from 1) and reason of each invalid row.

@@ -86,11 +86,11 @@ def override(config: Config, changes: Mapping[str, Any], *, name: str | None = N
     Raises:
         ConfigError: If a setting is unknown or missing, or its new value is invalid.
     """
-    plain = given(config) if is_unfinished(config) else to_plain(config)
+    plain = recipe_settings(config) if is_unfinished(config) else to_plain(config)
     return build(type(config), _changed(type(config), plain, changes), name=name)
 
 
-def given(config: Any) -> dict[str, Any]:
+def recipe_settings(config: Any) -> dict[str, Any]:
     """Return the settings that a recipe sets, JSON-serialisable; no defaults, no required ones.
 
     With these as a base, changing one entry of a mapping keeps the recipe's other entries.
@@ -101,7 +101,7 @@ def given(config: Any) -> dict[str, Any]:
         if value is REQUIRED or value == _default_of(item):
             continue
         if _section(type(config), item.name) is not None:
-            values[item.name] = given(value)
+            values[item.name] = recipe_settings(value)
         else:
             values[item.name] = _plain(item, value)
     # Expand dotted names in the settings of a plug-in or a grid.
@@ -288,7 +288,7 @@ def from_command_line(
 
 def _recipe(name: str, recipes: Mapping[str, Recipe[Any]]) -> dict[str, Any]:
     if name in recipes:
-        return given(recipes[name]())
+        return recipe_settings(recipes[name]())
     if not name.endswith((".yaml", ".yml", ".json")):
         known = ", ".join(sorted(recipes))
         raise ConfigError(

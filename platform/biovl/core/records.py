@@ -136,7 +136,7 @@ class PanelMention(Mention):
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class PanelProvenance:
     """How a panel's label, box, caption and image were determined."""
 
     label: str
@@ -177,7 +177,7 @@ class Panel(Figure):
     confidence: float
     """Probability, 0..1, that boxes, labels and captions of the figure are correct, or that it is a
     single image."""
-    how: How
+    how: PanelProvenance
     whole_because: str | None
     """Reason why the figure is not split; None for a panel."""
     whole_detail: str | None

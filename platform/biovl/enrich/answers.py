@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from lxml import etree
 
-from biovl.articles.pubmed_dates import date_in, published, text_of
+from biovl.articles.pubmed_dates import date_in, publication_date, text_of
 from biovl.core.xml import parse_xml
 
 _NO_KNOWN_IDS = "id list is empty"
@@ -235,7 +235,7 @@ def _records(element: etree._Element) -> Iterator[tuple[PubmedRecord, int]]:
 def _article(element: etree._Element, citation: etree._Element, pmid: int) -> PubmedRecord:
     types = _texts(citation.iterfind("Article/PublicationTypeList/PublicationType"))
     notices = {link.get("RefType") for link in citation.iter("CommentsCorrections")}
-    date, origin = published(element, citation)
+    date, origin = publication_date(element, citation)
     ids = element.find("PubmedData/ArticleIdList")
     return PubmedRecord(
         pmid=pmid,

@@ -33,7 +33,7 @@ Ask = Callable[[list[int], Counter[str], int | None], tuple[list[Row], list[int]
 """Function from ids to the resolved rows and the unresolved ids."""
 
 
-class Asker:
+class EntrezRequests:
     """Requests records and citations of PMIDs from the E-utilities. Thread-safe."""
 
     def __init__(self, client: EntrezClient, *, clock: Callable[[], float] = time.time) -> None:
@@ -78,7 +78,7 @@ class Asker:
             else:
                 self._failures = 0
             if rows:
-                cache.keep(rows, troubles)
+                cache.store(rows, troubles)
                 troubles = Counter()
             middle = (len(open_ids) + 1) // 2
             groups += [half for half in (open_ids[middle:], open_ids[:middle]) if half]
@@ -103,7 +103,7 @@ class Asker:
         self, pmids: list[int], troubles: Counter[str], tries: int | None
     ) -> tuple[list[Row], list[int]]:
         parameters = {"db": "pubmed", "retmode": "xml", "id": ",".join(map(str, pmids))}
-        records = self._client.ask(
+        records = self._client.request(
             "efetch", parameters, read_records, troubles=troubles, tries=tries
         )
         requested = set(pmids)
@@ -133,7 +133,7 @@ class Asker:
             # One by one: comma-separated ids get one combined response.
             "id": [str(pmid) for pmid in pmids],
         }
-        citations = self._client.ask(
+        citations = self._client.request(
             "elink", parameters, read_citations, troubles=troubles, tries=tries
         )
         others = len(citations.keys() - set(pmids))

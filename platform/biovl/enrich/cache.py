@@ -110,7 +110,7 @@ class RecordCache:
         self._rows = functools.lru_cache(_FILES_HELD)(self._read_rows)
         self._entries: dict[str, tuple[np.ndarray, dict[str, int]]] = {}
 
-    def keep(self, rows: Sequence[Mapping[str, Any]], troubles: Mapping[str, int]) -> None:
+    def store(self, rows: Sequence[Mapping[str, Any]], troubles: Mapping[str, int]) -> None:
         """Store the resolved rows of one response, and the failed attempts before it."""
         table = pa.Table.from_pylist([dict(row) for row in rows], self._schema)
         metadata = {_TROUBLES: json.dumps(dict(troubles), sort_keys=True)}

@@ -61,7 +61,7 @@ class EntrezClient:
             headers={"User-Agent": service.tool},
         )
 
-    def ask(
+    def request(
         self,
         utility: str,
         parameters: Mapping[str, str | Sequence[str]],
@@ -119,7 +119,7 @@ class EntrezClient:
         read: Callable[[bytes], Value],
     ) -> Value:
         try:
-            with self._limiter.turn() as sent:
+            with self._limiter.wait() as sent:
                 status, headers, body = self._posted(url, {**parameters, **self._said}, sent)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise NotAnAnswer(_NOT_REACHED) from error

@@ -31,7 +31,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.tables import COLUMNS
-from biovl.enrich.asking import IDS_PER_REQUEST, Asker
+from biovl.enrich.asking import IDS_PER_REQUEST, EntrezRequests
 from biovl.enrich.cache import CITATIONS, NOTHING, RECORDS, RecordCache, RowIndex, first_of_each
 from biovl.enrich.client import EntrezClient
 from biovl.enrich.config import EnrichConfig
@@ -82,7 +82,7 @@ def _enrich(config: EnrichConfig, report: Progress) -> Manifest:
         return published
     with job.begin(plans=["began"]) as draft:
         work = _Work(config, draft, names, report)
-        work.ask()
+        work.request()
         receipts = work.join()
         counts = work.counts(receipts)
         statuses = counts["status"]
@@ -151,13 +151,13 @@ class _Work:
         self._found = NOTHING
         self._cited: RowIndex | None = None
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request what neither an earlier run nor an earlier job has cached."""
         pmids = pmids_of_harvest(self._config, self._names)
         if "email" not in self._config.entrez.credentials():
             self._report.say("NCBI requires a contact address: set NCBI_EMAIL")
         with EntrezClient(self._config.entrez) as client:
-            asker = Asker(client)
+            asker = EntrezRequests(client)
             self._pmids = pmids
             self._found = self._settle("records", pmids, asker.records, self._records)
             if not self._config.citations:

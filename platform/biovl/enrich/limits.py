@@ -33,7 +33,7 @@ class RateLimiter:
         self._next = 0.0
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[Callable[[], None]]:
+    def wait(self) -> Iterator[Callable[[], None]]:
         """Wait until a request may be sent; the block sends it.
 
         Yields:

@@ -87,7 +87,7 @@ def _by_windows(client: EntrezClient, term: str, begin: date, end: date) -> list
 
 def _page(client: EntrezClient, db: str, term: str, more: dict[str, str]) -> SearchResult:
     parameters = {"db": db, "term": term, "retmax": str(PAGE), "retmode": "xml", "retstart": "0"}
-    result = client.ask("esearch", {**parameters, **more}, read_found)
+    result = client.request("esearch", {**parameters, **more}, read_found)
     if result.refused:
         raise SourceError(f"the search {term!r} of {db} was rejected: {result.refused}")
     return result

@@ -200,11 +200,11 @@ def _acquire(
     shared: tuple[Any, ...] = (place, plan, files, parts)
     compared = stages.run("comparing range", len(parts), steps.compare, shared)
     for number in range(files):
-        listing.listed_dropped(place, number)
+        listing.delete_inventory_file(place, number)
     chunks = steps.chunks_of(compared)
     chosen = stages.run("reading records", len(chunks), steps.read_records, (place, plan, chunks))
     for number in range(len(chunks)):
-        steps.dropped(place, number)
+        steps.delete_downloads(place, number)
     finished = stages.run("writing catalogue", len(parts), outcome.finish, (place, plan, chunks))
     published: dict[str, dict[str, int]] = {}
     for receipt in finished:

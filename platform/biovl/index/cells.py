@@ -21,7 +21,7 @@ _COUNTED = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class MatchingCells:
     """Cells that contain rows of a selection. H cells."""
 
     cells_H: np.ndarray
@@ -66,9 +66,9 @@ class Cells:
         self._lock = threading.Lock()
         self._sizes_C: np.ndarray | None = None
         self._cell_N = np.empty(0, np.uint16)
-        self._held: WeakKeyDictionary[Selection, Held] = WeakKeyDictionary()
+        self._held: WeakKeyDictionary[Selection, MatchingCells] = WeakKeyDictionary()
 
-    def holding(self, selection: Selection) -> Held:
+    def holding(self, selection: Selection) -> MatchingCells:
         """Return the cells that contain rows of a selection; the result is cached."""
         with self._lock:
             known = self._held.get(selection)
@@ -76,7 +76,7 @@ class Cells:
                 known = self._held[selection] = self._computed(selection)
         return known
 
-    def nearest(self, query_D: np.ndarray, held: Held) -> NearestCells:
+    def nearest(self, query_D: np.ndarray, held: MatchingCells) -> NearestCells:
         """Return cells ordered by distance from a query, a float32 vector [D]."""
         # If only few cells contain matching rows, read only their centroids.
         few = len(held.cells_H) * 8 < len(self._centres_CD)
@@ -134,7 +134,7 @@ class Cells:
             query_1D = transform.apply(query_1D)
         return query_1D
 
-    def _computed(self, selection: Selection) -> Held:
+    def _computed(self, selection: Selection) -> MatchingCells:
         if self._sizes_C is None:
             self._sizes_C = self._look()
         step = max(1, selection.count // _COUNTED)
@@ -143,7 +143,7 @@ class Cells:
         if rows_M is not None:
             fits_C = step * np.bincount(self._cell_N[rows_M], minlength=self._ivf.nlist)
         cells_H = np.flatnonzero(fits_C)
-        return Held(cells_H, fits_C[cells_H], self._sizes_C[cells_H])
+        return MatchingCells(cells_H, fits_C[cells_H], self._sizes_C[cells_H])
 
     def _look(self) -> np.ndarray:
         """Store the cell of each row; return the sizes of the cells."""

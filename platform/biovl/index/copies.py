@@ -48,7 +48,7 @@ def in_place(uri: str, manifest: Manifest) -> Path:
     return folder
 
 
-def copied(uri: str, manifest: Manifest, print_: str, cache: Path) -> Path:
+def copy_to_cache(uri: str, manifest: Manifest, print_: str, cache: Path) -> Path:
     """Return the folder of the cache with the files of an index; copy them if necessary.
 
     An incomplete copy is replaced.

@@ -75,8 +75,8 @@ def train(config: IndexConfig, place: Path, name: str, factory: str) -> bytes:
 def write_index(config: IndexConfig, place: Path, name: str, rows: int) -> None:
     """Write ``<name>.faiss`` from the encoded parts. Holds all codes in memory once."""
     folder = Draft(config.out).folder
-    data = (folder.read(parts.filled(name, n)) for n in range(parts.part_count(config, rows)))
-    index = vectors.merged(folder.read(parts.trained(name)), data)
+    data = (folder.read(parts.filled_path(name, n)) for n in range(parts.part_count(config, rows)))
+    index = vectors.merge_parts(folder.read(parts.trained_path(name)), data)
     faiss.write_index(index, str(place / f"{name}.faiss"))
 
 
@@ -168,7 +168,7 @@ def _counted(tables: Iterator[pa.Table], groups: Counter[str]) -> Iterator[pa.Ta
 def _gathered(config: IndexConfig, kind: str, rows: int) -> Iterator[bytes]:
     folder = Draft(config.out).folder
     for number in range(parts.part_count(config, rows)):
-        yield folder.read(parts.gathered(kind, number))
+        yield folder.read(parts.gathered_path(kind, number))
 
 
 def describe_files(place: Path) -> dict[str, dict[str, Any]]:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.core.errors import ArtifactError
-from biovl.index.mapped import mapped, mapped_texts
+from biovl.index.mapped import map_array, map_texts
 from biovl.index.postings import ArrayFile, Runs, pieces, write_texts
 from biovl.index.query import Filter, Years
 
@@ -95,7 +95,7 @@ class FilterTable:
         for name, stored in about["fields"].items():
             kind = _Codes if stored == "codes" else _Rows
             self._fields[name] = kind(folder, name, self.count)
-        self._year_N = mapped(folder / "year.codes.npy", "i", (self.count,))
+        self._year_N = map_array(folder / "year.codes.npy", "i", (self.count,))
         self._recent: OrderedDict[Filter, Selection] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -190,7 +190,7 @@ class _Codes:
 
     def __init__(self, folder: Path, name: str, count: int) -> None:
         self._values = _Values(folder, name)
-        self._codes_N = mapped(folder / f"{name}.codes.npy", "u", (count,))
+        self._codes_N = map_array(folder / f"{name}.codes.npy", "u", (count,))
 
     def fitting(self, values: Sequence[str]) -> np.ndarray:
         """Return whether each row has one of the values. Shape [N], bool."""
@@ -205,8 +205,8 @@ class _Rows:
 
     def __init__(self, folder: Path, name: str, count: int) -> None:
         self._values = _Values(folder, name)
-        self._starts = mapped(folder / f"{name}.starts.npy", "i", (len(self._values) + 1,))
-        self._rows = mapped(folder / f"{name}.rows.npy", "u", (int(self._starts[-1]),))
+        self._starts = map_array(folder / f"{name}.starts.npy", "i", (len(self._values) + 1,))
+        self._rows = map_array(folder / f"{name}.rows.npy", "u", (int(self._starts[-1]),))
         self._count = count
 
     def fitting(self, values: Sequence[str]) -> np.ndarray:
@@ -221,7 +221,7 @@ class _Values:
     """The sorted values of a field."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._values = mapped_texts(folder / f"{name}.values.arrow")
+        self._values = map_texts(folder / f"{name}.values.arrow")
 
     def __len__(self) -> int:
         return len(self._values)

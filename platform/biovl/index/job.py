@@ -204,7 +204,7 @@ def _train(
     if found is None:
         factory = config.factory or choose_factory(*shape, config.profile)
         found = factory, files.train(config, place, name, factory)
-    Draft(config.out).folder.write(rows.trained(name), found[1])
+    Draft(config.out).folder.write(rows.trained_path(name), found[1])
     return str(found[0])
 
 

@@ -12,7 +12,7 @@ DAMAGED = (OSError, ValueError, TypeError, OverflowError, SyntaxError, tokenize.
 """Exceptions of NumPy for files that are not arrays or have a corrupt header."""
 
 
-def mapped(path: Path, kinds: str, shape: tuple[int | None, ...]) -> np.ndarray:
+def map_array(path: Path, kinds: str, shape: tuple[int | None, ...]) -> np.ndarray:
     """Return a memory-mapped array of a ``.npy`` file.
 
     Args:
@@ -38,7 +38,7 @@ def mapped(path: Path, kinds: str, shape: tuple[int | None, ...]) -> np.ndarray:
     return array
 
 
-def mapped_texts(path: Path) -> pa.Array:
+def map_texts(path: Path) -> pa.Array:
     """Return the only column of a memory-mapped Arrow file of strings.
 
     Raises:

@@ -21,7 +21,7 @@ from biovl.articles import rights
 from biovl.core import records
 from biovl.core.errors import ArtifactError
 from biovl.core.records import LicenseGroup
-from biovl.index.mapped import mapped
+from biovl.index.mapped import map_array
 
 BATCH = 65_536
 """Rows per batch: few enough for 32-bit offsets into captions, and enough to keep batches few."""
@@ -198,8 +198,8 @@ class MetadataTable:
             reader = pa.ipc.open_file(pa.memory_map(str(path / "table.arrow")))
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ArtifactError(f"{path}: the table cannot be read: {error}") from error
-        hashes_N = mapped(path / "lookup/hashes.npy", "u", (None,))
-        rows_N = mapped(path / "lookup/rows.npy", "i", (None,))
+        hashes_N = map_array(path / "lookup/hashes.npy", "u", (None,))
+        rows_N = map_array(path / "lookup/rows.npy", "i", (None,))
         expected = [c for c in SCHEMA if c.name not in LATER or c.name in reader.schema.names]
         if not reader.schema.equals(pa.schema(expected)):
             raise ArtifactError(f"{path}/table.arrow has other columns than this version reads")

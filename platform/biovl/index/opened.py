@@ -45,10 +45,10 @@ from biovl.core.artifacts import MANIFEST, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.shards import read_pair
 from biovl.index import planner
-from biovl.index.copies import copied, discard, in_place, is_local, verify_manifest
+from biovl.index.copies import copy_to_cache, discard, in_place, is_local, verify_manifest
 from biovl.index.corpus import NOTE, find_corpus
 from biovl.index.filters import FilterTable, Selection
-from biovl.index.mapped import mapped
+from biovl.index.mapped import map_array
 from biovl.index.metadata import MetadataTable
 from biovl.index.query import Hit, Kind, Over, Query, QueryPart, Results
 from biovl.index.ranking import Ranking, deepening, joined
@@ -119,13 +119,13 @@ class Index:
         if is_local(uri):
             return cls(uri, in_place(uri, manifest), manifest, version, corpus)
         cache = Path(cache_folder or tempfile.mkdtemp(prefix="biovl-index-"))
-        copy = copied(uri, manifest, print_, cache)
+        copy = copy_to_cache(uri, manifest, print_, cache)
         try:
             index = cls(uri, copy, manifest, version, corpus)
         except ArtifactError:
             # The cached copy is corrupt: copy again. A second failure is an error of the bucket.
             discard(copy)
-            again = copied(uri, manifest, print_, cache)
+            again = copy_to_cache(uri, manifest, print_, cache)
             index = cls(uri, again, manifest, version, corpus)
         if cache_folder is None:
             weakref.finalize(index, shutil.rmtree, cache, ignore_errors=True)
@@ -469,7 +469,7 @@ class _Clock:
 
 
 def _vectors(path: Path) -> np.ndarray:
-    vectors_ND = mapped(path, "f", (None, None))
+    vectors_ND = map_array(path, "f", (None, None))
     if vectors_ND.dtype != np.float16:
         raise ArtifactError(f"{path} holds {vectors_ND.dtype}, expected float16")
     return vectors_ND

@@ -12,7 +12,7 @@ import numpy as np
 from biovl.index.cells import Cells
 from biovl.index.filters import Selection
 from biovl.index.ranking import Ranking
-from biovl.index.vectors import VectorIndex, checked_queries, compared
+from biovl.index.vectors import VectorIndex, checked_queries, exact_search
 
 # Shapes: N vectors, B of them at a time, K results, D dimensions.
 
@@ -161,7 +161,7 @@ def exact_nearest(
         end = min(start + _BLOCK, count)
         rows_B = np.arange(start, end) if rows_M is None else rows_M[start:end]
         block_BD = vectors_ND[start:end] if rows_M is None else vectors_ND[rows_B]
-        scores_K, places_K = compared(block_BD, query_D[None], min(k, len(block_BD)))
+        scores_K, places_K = exact_search(block_BD, query_D[None], min(k, len(block_BD)))
         best_rows = np.concatenate([best_rows, rows_B[places_K[0]]])
         best_scores = np.concatenate([best_scores, scores_K[0]])
         order = np.lexsort((best_rows, -best_scores))[:k]

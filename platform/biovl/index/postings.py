@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from biovl.index.mapped import mapped_texts
+from biovl.index.mapped import map_texts
 
 # Shapes: V values, S values of a run, M concatenated rows, W values of a stretch.
 
@@ -99,7 +99,7 @@ class Runs:
         for place, text in enumerate(texts):
             place_of[text] = place
         for number in range(self._count):
-            own = mapped_texts(self._path("values.arrow", number)).to_pylist()
+            own = map_texts(self._path("values.arrow", number)).to_pylist()
             places_S = np.fromiter(map(place_of.__getitem__, own), np.int64, len(own))
             np.save(self._path("places.npy", number), places_S)
         self._rows_of = {}
@@ -140,7 +140,7 @@ class Runs:
 
 
 def write_texts(texts: pa.Array, path: Path) -> None:
-    """Write strings to an Arrow file that ``mapped_texts`` reads."""
+    """Write strings to an Arrow file that ``map_texts`` reads."""
     batch = pa.record_batch([texts], names=["value"])
     with pa.ipc.new_file(str(path), batch.schema) as file:
         file.write_batch(batch)

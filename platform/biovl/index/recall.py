@@ -172,7 +172,7 @@ def choose_and_score(
         wanted: Target recall.
     """
     choosing, scoring = halves(len(query_QD))
-    table = measured(index, vectors_ND, query_QD[choosing], own_Q[choosing], wanted)
+    table = measure_settings(index, vectors_ND, query_QD[choosing], own_Q[choosing], wanted)
     chosen = choose(table, wanted)
     settings: dict[str, int] = {
         name: chosen[name] for name in ("nprobe", "k_factor") if name in chosen
@@ -206,7 +206,7 @@ def interval(share: float, count: int) -> tuple[float, float]:
     return round(max(0.0, centre - spread), 4), round(min(1.0, centre + spread), 4)
 
 
-def measured(
+def measure_settings(
     index: VectorIndex,
     vectors_ND: np.ndarray,
     query_QD: np.ndarray,

@@ -58,17 +58,17 @@ def part_count(config: IndexConfig, rows: int) -> int:
     return -(-rows // config.rows_per_part)
 
 
-def gathered(kind: str, number: int) -> str:
+def gathered_path(kind: str, number: int) -> str:
     """Return the path of the rows or vectors of a part, in the order of rows."""
     return f".draft/gathered/{kind}/{number:06d}.bin"
 
 
-def filled(name: str, number: int) -> str:
+def filled_path(name: str, number: int) -> str:
     """Return the path of the encoded vectors of a part."""
     return f".draft/filled/{name}/{number:06d}.faiss"
 
 
-def trained(name: str) -> str:
+def trained_path(name: str) -> str:
     """Return the path of the empty trained index."""
     return f".draft/trained/{name}.faiss"
 
@@ -98,16 +98,16 @@ def gather(config: IndexConfig, dim: int, number: int) -> None:
             data = _stretch(folder, part(name, unit), 2 * dim, first, end)
             vectors_WD[done : done + end - first] = np.frombuffer(data, "<f2").reshape(-1, dim)
             done += end - first
-        folder.write(gathered(name, number), vectors_WD[order].tobytes())
-    folder.write(gathered("rows", number), rows_W[order].tobytes())
+        folder.write(gathered_path(name, number), vectors_WD[order].tobytes())
+    folder.write(gathered_path("rows", number), rows_W[order].tobytes())
 
 
 def fill(config: IndexConfig, dim: int, name: str, number: int) -> None:
     """Write a part of an index: its vectors, encoded by the trained index."""
     folder = Draft(config.out).folder
-    vectors_WD = np.frombuffer(folder.read(gathered(name, number)), "<f2").reshape(-1, dim)
-    data = vectors.fill(folder.read(trained(name)), vectors_WD, number * config.rows_per_part)
-    folder.write(filled(name, number), data)
+    vectors_WD = np.frombuffer(folder.read(gathered_path(name, number)), "<f2").reshape(-1, dim)
+    data = vectors.fill(folder.read(trained_path(name)), vectors_WD, number * config.rows_per_part)
+    folder.write(filled_path(name, number), data)
 
 
 def _stretch(folder: Folder, name: str, itemsize: int, first: int, end: int) -> bytes:

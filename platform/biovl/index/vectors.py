@@ -88,7 +88,7 @@ def check_factory(factory: str, dim: int) -> None:
         empty.train(sample_ND)
         trained = _bytes(empty)
         halves = [fill(trained, sample_ND[:256], 0), fill(trained, sample_ND[256:512], 256)]
-        index = VectorIndex(merged(trained, halves))
+        index = VectorIndex(merge_parts(trained, halves))
         few = np.zeros(index.count, bool)
         few[::64] = True
         _, rows_QK = index.search(sample_ND[:2], 8, rows=np.packbits(few, bitorder="little"))
@@ -148,7 +148,7 @@ def to_bytes(index: Any) -> bytes:
 
 
 def fill(trained: bytes, vectors_ND: np.ndarray, first_row: int) -> bytes:
-    """Return a part of an index for ``merged``, serialized: encoded vectors.
+    """Return a part of an index for ``merge_parts``, serialized: encoded vectors.
 
     Args:
         trained: Serialized output of ``train``.
@@ -161,7 +161,7 @@ def fill(trained: bytes, vectors_ND: np.ndarray, first_row: int) -> bytes:
     return _PART.pack(first_row, len(vectors_ND)) + _bytes(index)
 
 
-def merged(trained: bytes, parts: Iterable[bytes | str | os.PathLike[str]]) -> Any:
+def merge_parts(trained: bytes, parts: Iterable[bytes | str | os.PathLike[str]]) -> Any:
     """Return the complete ``faiss.Index`` from its parts (bytes or files), in order.
 
     Raises:
@@ -273,7 +273,9 @@ class VectorIndex:
         return scores_K
 
 
-def compared(vectors_ND: np.ndarray, query_QD: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def exact_search(
+    vectors_ND: np.ndarray, query_QD: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the ``k`` largest inner products by exhaustive search, and their rows.
 
     Three times as fast as NumPy, which needs 0.8 µs to convert 512 values from float16 to float32.

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from biovl.core.errors import ArtifactError
 from biovl.index.filters import Selection
-from biovl.index.mapped import DAMAGED, mapped_texts
+from biovl.index.mapped import DAMAGED, map_texts
 from biovl.index.postings import ArrayFile, Runs, Stretch
 from biovl.index.ranking import largest
 
@@ -104,7 +104,7 @@ class Words:
         source = Path(folder)
         try:
             about = json.loads((source / "words.json").read_bytes())
-            words = mapped_texts(source / "values.arrow")
+            words = map_texts(source / "values.arrow")
             scores = None
             if about["words"]:
                 scores = bm25s.BM25.load(

@@ -76,7 +76,7 @@ class Guard:
         self._lowest = {"warmup": math.inf, "after": math.inf}
         self._after: deque[float] = deque(maxlen=self._chance_steps)
 
-    def see(
+    def add(
         self, loss: float, place: StepPosition, trouble: TroubleConfig, *, skipped: bool
     ) -> None:
         """Add the loss of a step.

@@ -91,7 +91,7 @@ KNOWN = tuple(accelerator for _, accelerator in _BY_NAME)
 """All known accelerators, by their data sheets."""
 
 
-def named(device_name: str) -> Accelerator | None:
+def find_accelerator(device_name: str) -> Accelerator | None:
     """Return the accelerator with a driver's device name; None if unknown."""
     # The name of a MIG slice does not give its share of the peak.
     if " MIG " in f"{device_name} ":
@@ -102,4 +102,4 @@ def named(device_name: str) -> Accelerator | None:
 
 def detect(device: torch.device) -> Accelerator | None:
     """Return the accelerator of a torch device; None for a CPU and unknown accelerators."""
-    return named(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    return find_accelerator(torch.cuda.get_device_name(device)) if device.type == "cuda" else None

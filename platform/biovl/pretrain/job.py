@@ -30,9 +30,9 @@ from biovl.pretrain.journal import Journal
 from biovl.pretrain.models import build, check_weights, describe
 from biovl.pretrain.order import read_places
 from biovl.pretrain.publishing import write_model, write_report_files
-from biovl.pretrain.run import Callbacks, noted_failures, run
+from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
-from biovl.pretrain.scores import epoch_to_publish, note_name, scores_noted, steps_waiting
+from biovl.pretrain.scores import epoch_to_publish, note_name, read_scores, steps_waiting
 from biovl.pretrain.validation import validate
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
@@ -153,7 +153,7 @@ def _publish(
     say: Callable[[str], None],
 ) -> Manifest:
     _, how = identity(configs.to_plain(config))
-    scores = scores_noted(draft)
+    scores = read_scores(draft)
     chosen = epoch_to_publish(scores, config.publish, len(plan.epochs))
     checkpoints = Checkpoints(config.out)
     if not checkpoints.is_whole(plan.ends()[chosen]):
@@ -177,7 +177,7 @@ def _publish(
             "published_epoch": chosen + 1,
             "replaced": _replaced(draft),
             "skipped_checkpoints": checkpoints.corrupt(),
-            "ended": noted_failures(draft),
+            "ended": read_failures(draft),
             "validation": scores.get(chosen),
             "weights_sha256": weights_sha256,
         },

@@ -11,7 +11,7 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.filesystems import open_location
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.scores import scores_noted
+from biovl.pretrain.scores import read_scores
 from biovl.pretrain.trackers import METRICS, Tracker, make_trackers, run_ids
 
 _NOTE = "trackers"
@@ -57,9 +57,7 @@ class Journal:
         """Log the scores of the epochs that were validated since the last call."""
         logged: list[int] = self._draft.read_note(_TOLD) or []
         new = {
-            epoch: found
-            for epoch, found in scores_noted(self._draft).items()
-            if epoch not in logged
+            epoch: found for epoch, found in read_scores(self._draft).items() if epoch not in logged
         }
         for epoch, scores in sorted(new.items()):
             values = {f"val/{name}": value for name, value in scores.items()}

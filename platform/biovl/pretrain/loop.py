@@ -192,7 +192,7 @@ def train(
         batch = _next(batches, trainer.device)
         waited_s += time.monotonic() - asked
         update = trainer.update(loss)
-        trainer.guard.see(update.loss, place, trouble, skipped=update.skipped)
+        trainer.guard.add(update.loss, place, trouble, skipped=update.skipped)
         now = time.monotonic()
         yield StepReport(
             steps_done=trainer.steps_done,

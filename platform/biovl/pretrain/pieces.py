@@ -74,7 +74,7 @@ def legs(steps: Iterator[StepPieces], least_pieces: int) -> Iterator[list[StepPi
         yield leg
 
 
-def packed(number: int, loaded: Loaded | str) -> pa.Table:
+def pack_piece(number: int, loaded: Loaded | str) -> pa.Table:
     """Return a piece as one Arrow row: its pairs, or the error that prevented loading.
 
     Pixels are one large binary value, which reaches the object store without a copy.
@@ -109,7 +109,7 @@ class JoinedBatch:
     replaced: dict[str, int]
 
 
-def joined(pieces: Sequence[pa.Table], image_px: int) -> JoinedBatch:
+def join_pieces(pieces: Sequence[pa.Table], image_px: int) -> JoinedBatch:
     """Return the batch of a step from its pieces, in newly allocated memory.
 
     Raises:

@@ -163,7 +163,7 @@ def _note_failure(
         raise
 
 
-def noted_failures(draft: Draft) -> list[dict[str, Any]]:
+def read_failures(draft: Draft) -> list[dict[str, Any]]:
     """Return the training errors recorded in a draft: the completed steps, and the reason."""
     return [
         {"step": int(name.rpartition("/")[2]), **(draft.read_note(name) or {})}

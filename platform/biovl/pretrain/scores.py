@@ -13,7 +13,7 @@ def note_name(epoch: int) -> str:
     return f"validation/{epoch:04d}"
 
 
-def scores_noted(draft: Draft) -> dict[int, dict[str, Any]]:
+def read_scores(draft: Draft) -> dict[int, dict[str, Any]]:
     """Return the recorded scores of the validated epochs, by epoch from 0."""
     names = draft.note_names("validation")
     return {int(name.rpartition("/")[2]): draft.read_note(name) or {} for name in names}
@@ -50,13 +50,13 @@ def is_validated(epoch: int, plan: Plan, every: int | None) -> bool:
 
 def steps_waiting(draft: Draft, plan: Plan, every: int | None) -> dict[int, int]:
     """Return the epochs whose validation is pending, by number of steps at the end of the epoch."""
-    return _waiting(scores_noted(draft), plan, every)
+    return _waiting(read_scores(draft), plan, every)
 
 
 def steps_to_keep(draft: Draft, plan: Plan, every: int | None) -> list[int]:
     """Return the steps whose checkpoints are needed: of the best epoch, and of pending ones."""
     # Read once: scores that arrive between two reads could hide an epoch from both lists.
-    scores = scores_noted(draft)
+    scores = read_scores(draft)
     best = best_epoch(scores)
     return [*_waiting(scores, plan, every), *([] if best is None else [plan.ends()[best]])]
 

@@ -28,7 +28,14 @@ from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import DataConfig
 from biovl.pretrain.order import PairLocations
 from biovl.pretrain.pairs import Encodes, load_pairs
-from biovl.pretrain.pieces import JoinedBatch, StepPieces, joined, legs, packed, steps_of_run
+from biovl.pretrain.pieces import (
+    JoinedBatch,
+    StepPieces,
+    join_pieces,
+    legs,
+    pack_piece,
+    steps_of_run,
+)
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.connection import connect_ray
 
@@ -196,7 +203,7 @@ def _fill(
             )
             with contextlib.closing(_loaded(source, legs(steps, least), cpus)) as loaded:
                 for pieces in loaded:
-                    give(joined(pieces, known.image_px))
+                    give(join_pieces(pieces, known.image_px))
                     if stop.is_set():
                         return
         give(None)
@@ -300,8 +307,8 @@ def _load(
             batch_rows=step.batch_rows_N,
         )
     except ArtifactError as error:
-        return packed(number, str(error))
-    return packed(number, loaded)
+        return pack_piece(number, str(error))
+    return pack_piece(number, loaded)
 
 
 def _cpus(resources: Callable[[], dict[str, float]]) -> float:

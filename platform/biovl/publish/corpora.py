@@ -136,7 +136,7 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
         yield selected
 
 
-def dropped(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
+def dropped_rows(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
     """Yield all figures that are not in the new corpus: dropped by assemble, or left out here."""
     source = Folder(uri)
     with source.filesystem.open_input_file(source.at(DROPPED)) as stream:
@@ -155,7 +155,7 @@ def dropped(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
 
 
 @contextlib.contextmanager
-def written(folder: Folder, name: str) -> Iterator[Callable[[pa.Table], None]]:
+def open_table_writer(folder: Folder, name: str) -> Iterator[Callable[[pa.Table], None]]:
     """Open a Parquet file for writing; yield a function that appends tables.
 
     The file appears only on success.
@@ -186,7 +186,7 @@ def description(out: str, manifest: Manifest, stats: Mapping[str, Any]) -> dict[
     }
 
 
-def relabelled(
+def remaining_labels(
     before: Mapping[str, Mapping[str, Mapping[str, int]]], found: Mapping[str, Counter[str]]
 ) -> dict[str, Any]:
     """Return the label counts of ``stats.json`` for the remaining pairs.
@@ -217,7 +217,7 @@ def shard_names(shards_of: Mapping[str, int]) -> list[str]:
     return [shard_name(split, n) for split, count in shards_of.items() for n in range(count)]
 
 
-def kept_of(stats: Mapping[str, Any]) -> dict[str, int]:
+def pairs_by_split(stats: Mapping[str, Any]) -> dict[str, int]:
     """Return the number of pairs in each split of a corpus, from its ``stats.json``."""
     return {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in statistics.SPLITS}
 

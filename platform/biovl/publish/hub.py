@@ -124,7 +124,7 @@ class Repository:
         return self._tried(send)
 
     def _tried(self, ask: Callable[[], _Answer]) -> _Answer:
-        with told(self.url):
+        with translate_errors(self.url):
             for attempt in range(1, _ATTEMPTS):
                 try:
                     return ask()
@@ -136,7 +136,7 @@ class Repository:
 
 
 @contextlib.contextmanager
-def told(url: str) -> Iterator[None]:
+def translate_errors(url: str) -> Iterator[None]:
     """Translate exceptions of the Hub client to ours.
 
     Raises:

@@ -200,7 +200,7 @@ def _select_corpus(
     found: dict[str, Counter[str]] = {name: Counter() for name in labels}
 
     def indexed() -> Iterator[PairTally]:
-        with corpora.written(draft.folder, corpora.INDEX) as write:
+        with corpora.open_table_writer(draft.folder, corpora.INDEX) as write:
             for rows in corpora.index(uri, out, shards_of):
                 write(rows)
                 corpora.count(rows, found)
@@ -208,17 +208,17 @@ def _select_corpus(
 
     pairs = merge(indexed())
     reasons: Counter[str] = Counter()
-    with corpora.written(draft.folder, corpora.DROPPED) as write:
-        for rows in corpora.dropped(uri, wanted):
+    with corpora.open_table_writer(draft.folder, corpora.DROPPED) as write:
+        for rows in corpora.dropped_rows(uri, wanted):
             write(rows)
             reasons.update(rows["dropped_by"].to_pylist())
     stats = statistics.statistics(
         pairs,
         harvested=before["harvested"],
         dropped=reasons,
-        labels=corpora.relabelled(labels, found),
+        labels=corpora.remaining_labels(labels, found),
     )
-    kept = corpora.kept_of(stats)
+    kept = corpora.pairs_by_split(stats)
     manifest = replace(
         source,
         counts={

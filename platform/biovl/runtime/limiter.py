@@ -21,7 +21,7 @@ _LATE_IN_A_ROW = 10
 proceed."""
 
 
-class Turns:
+class RequestQueue:
     """Grants requests in the order in which they arrive; for use in one event loop."""
 
     def __init__(self, limits: RequestLimits) -> None:
@@ -111,7 +111,7 @@ class SharedLimiter:
 def shared_limiter(limits: RequestLimits) -> Iterator[SharedLimiter]:
     """Yield a limiter that all workers share during the block. Needs Ray."""
     # The actor needs next to no CPU, and must not wait for a free one.
-    actor: Any = ray.remote(Turns).options(num_cpus=0, max_concurrency=10_000).remote(limits)
+    actor: Any = ray.remote(RequestQueue).options(num_cpus=0, max_concurrency=10_000).remote(limits)
     try:
         yield SharedLimiter(actor)
     finally:

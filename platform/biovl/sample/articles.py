@@ -1,7 +1,7 @@
 """Render a synthetic article as JATS, as its publisher would deposit it."""
 
 from biovl.sample.figure_xml import figure_xml, figures_xml, graphics_xml
-from biovl.sample.prose import SECTIONS, Manuscript, Placed, citing_paragraphs, sentence, xref
+from biovl.sample.prose import SECTIONS, Manuscript, PlacedFigure, citing_paragraphs, sentence, xref
 from biovl.sample.words import Topic, upper_first
 
 _AUTHORS = ("Ångström|Mia", "O’Neil|Sean", "García-Pérez|Lucía", "Nguyen|Thi Hoa", "Kowalski|Jan")
@@ -25,7 +25,7 @@ def write_article(manuscript: Manuscript) -> bytes:
     return "".join(parts).encode()
 
 
-def _own(manuscript: Manuscript) -> list[Placed]:
+def _own(manuscript: Manuscript) -> list[PlacedFigure]:
     apart = ("response", "graphical")
     return [figure for figure in manuscript.figures if figure.slot.structure not in apart]
 
@@ -187,7 +187,7 @@ def _formula(m: Manuscript) -> str:
     )
 
 
-def _table(m: Manuscript, figure: Placed) -> str:
+def _table(m: Manuscript, figure: PlacedFigure) -> str:
     if "table" in m.extras:
         content = f'<graphic xlink:href="{m.extras["table"]}"/>'
     else:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from biovl.sample.prose import Manuscript, Placed, xref
+from biovl.sample.prose import Manuscript, PlacedFigure, xref
 
 
-def figures_xml(m: Manuscript, figures: Iterable[Placed]) -> list[str]:
+def figures_xml(m: Manuscript, figures: Iterable[PlacedFigure]) -> list[str]:
     """Return the XML of each figure; empty for a figure that is nested in another one."""
     figures = list(figures)
     written = []
@@ -29,7 +29,9 @@ def figures_xml(m: Manuscript, figures: Iterable[Placed]) -> list[str]:
     return written
 
 
-def figure_xml(m: Manuscript, figure: Placed, *, label: str | None = None, inside: str = "") -> str:
+def figure_xml(
+    m: Manuscript, figure: PlacedFigure, *, label: str | None = None, inside: str = ""
+) -> str:
     """Return the ``<fig>`` element of a figure, with ``inside`` nested in it."""
     structure = figure.slot.structure
     label = label or figure.label
@@ -52,7 +54,7 @@ def figure_xml(m: Manuscript, figure: Placed, *, label: str | None = None, insid
     )
 
 
-def _caption(m: Manuscript, figure: Placed) -> str:
+def _caption(m: Manuscript, figure: PlacedFigure) -> str:
     if figure.slot.structure == "no_caption":
         return ""
     title = f"<title>{figure.caption.title}</title>" if figure.caption.title else ""
@@ -67,7 +69,7 @@ def _caption(m: Manuscript, figure: Placed) -> str:
     return f"<caption>{title}{''.join(f'<p>{text}</p>' for text in paragraphs)}</caption>"
 
 
-def graphics_xml(figure: Placed) -> str:
+def graphics_xml(figure: PlacedFigure) -> str:
     """Return the ``<graphic>`` elements of a figure."""
     if figure.slot.structure == "video":
         return f'<media mimetype="video" mime-subtype="mp4" xlink:href="{figure.hrefs[0]}"/>'

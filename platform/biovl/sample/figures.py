@@ -20,7 +20,7 @@ _GAP_PX = 30
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnFigure:
     """A drawn figure, before it is encoded and published."""
 
     panels: tuple[PanelContent, ...]
@@ -39,7 +39,7 @@ class CaptionText:
     paragraphs: tuple[str, ...]
 
 
-def draw_figure(topic: Topic, rng: Rng, *, panels: int, letters: str = "ABCDEF") -> Drawn:
+def draw_figure(topic: Topic, rng: Rng, *, panels: int, letters: str = "ABCDEF") -> DrawnFigure:
     """Draw a figure of 1 to 6 panels, all of different kinds."""
     # Every second figure begins with a photograph, as about half of published figures.
     plots = [PLOTS[i] for i in rng.permutation(len(PLOTS))]
@@ -48,9 +48,9 @@ def draw_figure(topic: Topic, rng: Rng, *, panels: int, letters: str = "ABCDEF")
     split = int(rng.integers(1, panels + 1))
     drawn = tuple(kind(topic, rng) for kind in first[:split] + second[: panels - split])
     if panels == 1:
-        return Drawn(drawn, "", drawn[0].image)
+        return DrawnFigure(drawn, "", drawn[0].image)
     letters = letters[:panels]
-    return Drawn(drawn, letters, _composed(drawn, letters, rng))
+    return DrawnFigure(drawn, letters, _composed(drawn, letters, rng))
 
 
 def _composed(panels: tuple[PanelContent, ...], letters: str, rng: Rng) -> np.ndarray:
@@ -87,7 +87,7 @@ _LABELS = (
 
 
 def caption_of(
-    drawn: Drawn, rng: Rng, *, flow: str = "paragraph", spanish: bool = False
+    drawn: DrawnFigure, rng: Rng, *, flow: str = "paragraph", spanish: bool = False
 ) -> CaptionText:
     """Return a caption that describes a figure, of random length.
 

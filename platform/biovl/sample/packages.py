@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from biovl.sample.articles import write_article
-from biovl.sample.figures import Drawn, caption_of, draw_figure, encode, thumbnail
+from biovl.sample.figures import DrawnFigure, caption_of, draw_figure, encode, thumbnail
 from biovl.sample.flavours import FLAVOURS, Flavour, Slot
-from biovl.sample.prose import Manuscript, Placed
+from biovl.sample.prose import Manuscript, PlacedFigure
 from biovl.sample.words import TOPICS, Rng, pick
 
 FIRST_PMCID = 9_990_000_001
@@ -30,7 +30,7 @@ class PackageFiles:
     xml_name: str
     files: dict[str, bytes]
     """Content of every file in the package, including the XML, by name."""
-    figures: tuple[tuple[Placed, Drawn], ...]
+    figures: tuple[tuple[PlacedFigure, DrawnFigure], ...]
 
 
 def make_packages(folder: Path, *, articles: int = 24, seed: int = 0) -> list[Path]:
@@ -67,7 +67,7 @@ def make_article(
     pmcid = f"PMC{serial}"
     topic = TOPICS[(index * 5 + seed) % len(TOPICS)]
     files: dict[str, bytes] = {}
-    figures: list[tuple[Placed, Drawn]] = []
+    figures: list[tuple[PlacedFigure, DrawnFigure]] = []
     number = 0
     for position, slot in enumerate(flavour.slots, start=1):
         structure = slot.structure
@@ -98,7 +98,7 @@ def make_article(
         panel = drawn.panels[0]
         figures.append(
             (
-                Placed(
+                PlacedFigure(
                     slot,
                     number,
                     _xml_id(flavour, slot, number, second=second),
@@ -145,7 +145,7 @@ def _label(flavour: Flavour, slot: Slot, number: int) -> str | None:
 
 
 def _published(
-    drawn: Drawn, slot: Slot, stem: str, quality: int, rng: Rng
+    drawn: DrawnFigure, slot: Slot, stem: str, quality: int, rng: Rng
 ) -> tuple[tuple[str, ...], dict[str, bytes]]:
     """Return the names of a figure's graphics in the XML, and the files in the package."""
     pixels = drawn.pixels

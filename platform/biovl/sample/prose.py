@@ -9,7 +9,7 @@ from biovl.sample.words import Topic, upper_first
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedFigure:
     """A figure with its label and position in an article."""
 
     slot: Slot
@@ -33,7 +33,7 @@ class Manuscript:
     turn: int
     """Number of earlier articles of this publisher, which selects among variants."""
     topic: Topic
-    figures: tuple[Placed, ...]
+    figures: tuple[PlacedFigure, ...]
     extras: dict[str, str]
     """Graphics that are not figures: ``equation``, ``table``, ``portrait``, ``supplement``."""
 
@@ -73,13 +73,15 @@ def sentence(topic: Topic, language: str, number: int) -> str:
     return choices[number % len(choices)].format(**vars(topic))
 
 
-def xref(text: str, *figures: Placed, attributes: str = 'ref-type="fig" ') -> str:
+def xref(text: str, *figures: PlacedFigure, attributes: str = 'ref-type="fig" ') -> str:
     """Return a reference to figures of the article."""
     rid = " ".join(str(figure.xml_id) for figure in figures)
     return f'<xref {attributes}rid="{rid}">{text}</xref>'
 
 
-def ways_to_cite(figure: Placed, figures: Sequence[Placed], flavour: Flavour) -> tuple[str, ...]:
+def ways_to_cite(
+    figure: PlacedFigure, figures: Sequence[PlacedFigure], flavour: Flavour
+) -> tuple[str, ...]:
     """Return citations of a figure, in forms that are hard to parse.
 
     Args:
@@ -113,7 +115,7 @@ def ways_to_cite(figure: Placed, figures: Sequence[Placed], flavour: Flavour) ->
 
 
 def citing_paragraphs(
-    figure: Placed, figures: Sequence[Placed], flavour: Flavour, topic: Topic, turn: int
+    figure: PlacedFigure, figures: Sequence[PlacedFigure], flavour: Flavour, topic: Topic, turn: int
 ) -> list[str]:
     """Return three paragraphs of inline JATS that cite a figure; ``turn`` selects the form."""
     ways = ways_to_cite(figure, figures, flavour)

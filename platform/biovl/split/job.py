@@ -25,7 +25,7 @@ from biovl.core.errors import ArtifactError
 from biovl.core.parts import PartWriter
 from biovl.core.records import Panel
 from biovl.core.workers import WorkerConfig
-from biovl.images.labels.network import shipped
+from biovl.images.labels.network import builtin_network
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import check_usable, explain_resume
 from biovl.runtime.job import Job
@@ -122,7 +122,7 @@ def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[
     """Split the figures of one part; return its file and its counts."""
     # A label reader that does not load is no fault of a figure: it ends the job here, where below
     # every figure would stay whole.
-    shipped()
+    builtin_network()
     name = names[number]
     unit, first = name.removeprefix(f"{_FIGURES}part-").removesuffix(".parquet").split("-")
     source, folder = Folder(config.figures), Draft(config.out).folder

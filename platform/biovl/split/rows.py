@@ -16,7 +16,16 @@ from PIL import Image
 
 from biovl.articles.citances.extraction import Citance, citances
 from biovl.articles.subcaptions.splitting import SplitCaption, split_caption
-from biovl.core.records import Figure, How, Mention, Panel, PanelMention, PixelBox, Reference, Span
+from biovl.core.records import (
+    Figure,
+    Mention,
+    Panel,
+    PanelMention,
+    PanelProvenance,
+    PixelBox,
+    Reference,
+    Span,
+)
 from biovl.images import decode, hashing
 from biovl.images.boxes import Box, Proposal
 from biovl.images.labels.reading import Label, read_labels
@@ -197,7 +206,7 @@ def _panel(
         preamble=caption.preamble,
         full_caption=figure.caption,
         confidence=round(min(confidence, matched.confidence), 4) if label else confidence,
-        how=How(
+        how=PanelProvenance(
             label=matched.how,
             box=matched.panel.how,
             caption=f"own part, {caption.system}" if label else "whole caption",
@@ -236,7 +245,9 @@ def _whole(figure: Figure, reason: str, detail: str | None, confidence: float) -
         preamble=None,
         full_caption=figure.caption,
         confidence=confidence,
-        how=How(label="none", box="whole", caption="whole caption", pixels=_AS_PUBLISHED),
+        how=PanelProvenance(
+            label="none", box="whole", caption="whole caption", pixels=_AS_PUBLISHED
+        ),
         whole_because=reason,
         whole_detail=detail,
     )

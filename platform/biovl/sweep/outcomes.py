@@ -9,7 +9,7 @@ from typing import Any
 
 from biovl.benchmark.retrieval import mean_recall_at_1
 from biovl.core.artifacts import Draft, Folder, find_manifest
-from biovl.pretrain.scores import scores_noted
+from biovl.pretrain.scores import read_scores
 from biovl.pretrain.trackers import METRICS, read_metrics
 from biovl.sweep.trials import Trial
 
@@ -49,7 +49,7 @@ class TrialOutcome:
 def scores_of(uri: str) -> dict[int, dict[str, Any]]:
     """Return the scores of a run's validated epochs, by epoch from 0, published or not."""
     if find_manifest(uri) is None:
-        return scores_noted(Draft(uri))
+        return read_scores(Draft(uri))
     found = json.loads(Folder(uri).read("validation.json"))
     return {int(epoch) - 1: scores for epoch, scores in found.items()}
 

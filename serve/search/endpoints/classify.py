@@ -7,17 +7,17 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from biovl.benchmark.prompts import PLACE, PROMPTS, filled
+from biovl.benchmark.prompts import PLACE, PROMPTS, fill_template
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, json_answer, refusals
-from serve.search.bodies import ParsedRequest, documented, parse_request
+from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
 from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer, ClassifyRequest
 from serve.search.preparing import prepare_images
-from serve.search.queries import again_if_stale, check_text, invalid, one_version
-from serve.search.served import Served
+from serve.search.queries import check_text, invalid, one_version, retry_if_stale
+from serve.search.served import DescriptionCache
 from serve.search.uploads import image_of, images_of
 
 # Shapes: N images, C classes, T templates, D embedding.
@@ -68,7 +68,7 @@ def router(context: Context) -> APIRouter:
         summary="Classify images by class names (zero-shot)",
         response_model=ClassifyAnswer,
         responses=refusals(409),
-        openapi_extra=documented(ClassifyRequest),
+        openapi_extra=body_documentation(ClassifyRequest),
     )
     async def classify(request: Request) -> Response:
         parsed = await parse_request(request, ClassifyRequest, context.settings.limits)
@@ -78,18 +78,21 @@ def router(context: Context) -> APIRouter:
 
 
 async def _answer(
-    context: Context, served: Served, exchange: Exchange, parsed: ParsedRequest[ClassifyRequest]
+    context: Context,
+    served: DescriptionCache,
+    exchange: Exchange,
+    parsed: ParsedRequest[ClassifyRequest],
 ) -> Response:
     message, limits = parsed.message, context.settings.limits
     classes, templates = _classes(message, limits)
     images = _images(parsed, limits)
-    prompts = [filled(template, name) for name in classes for template in templates]
+    prompts = [fill_template(template, name) for name in classes for template in templates]
     exchange.inputs = len(images) + len(prompts)
 
     async def once() -> tuple[EmbeddedVectors, EmbeddedVectors]:
         return await _embedded(context, exchange, images, prompts)
 
-    image, text = await again_if_stale(once)
+    image, text = await retry_if_stale(once)
     class_CD = class_vectors(text.rows_ND, len(templates))
     similarity_NC = image.rows_ND @ class_CD.T
     scale = message.logit_scale if message.logit_scale is not None else image.logit_scale
@@ -101,7 +104,7 @@ async def _answer(
     return json_answer(
         {
             "request_id": exchange.request_id,
-            "model": await served.named(image.model_version),
+            "model": await served.versioned_name(image.model_version),
             "index": None,
             "results": results,
             "templates": templates,

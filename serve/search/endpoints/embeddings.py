@@ -15,7 +15,7 @@ from serve.search.answers import NO_STORE, json_answer, nine_digits, refusals
 from serve.search.context import Context
 from serve.search.messages import Message
 from serve.search.preparing import prepare_images
-from serve.search.queries import again_if_stale, check_text, invalid, one_version
+from serve.search.queries import check_text, invalid, one_version, retry_if_stale
 from serve.search.uploads import image_of
 
 _DATA_IMAGE = re.compile(r"data:image/", re.IGNORECASE)
@@ -112,7 +112,7 @@ def router(context: Context) -> APIRouter:
         async def once() -> tuple[dict[int, np.ndarray], str | None, int]:
             return await _embedded(context, exchange, texts, images)
 
-        rows, version, tokens = await again_if_stale(once)
+        rows, version, tokens = await retry_if_stale(once)
         as_text = message.encoding_format == "base64"
         data = [
             {"object": "embedding", "index": number, "embedding": _written(row, as_text)}
@@ -122,7 +122,7 @@ def router(context: Context) -> APIRouter:
             {
                 "object": "list",
                 "data": data,
-                "model": await served.named(version),
+                "model": await served.versioned_name(version),
                 "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
                 "request_id": exchange.request_id,
             },

@@ -13,7 +13,7 @@ from serve.search.context import Context
 from serve.search.engine import Size, unknown_figure
 from serve.search.messages import Answer, FigureAbout
 from serve.search.queries import MAX_ID_CHARS
-from serve.search.served import Served
+from serve.search.served import DescriptionCache
 
 MAX_IDS = 100
 
@@ -144,12 +144,12 @@ def _withheld(about: Mapping[str, Any], why: str) -> Problem:
     )
 
 
-async def _head(request: Request, served: Served) -> dict[str, Any]:
+async def _head(request: Request, served: DescriptionCache) -> dict[str, Any]:
     exchange = exchange_in(request.scope)
     index = await served.index()
     return {
         "request_id": exchange.request_id,
-        "model": await served.named(),
+        "model": await served.versioned_name(),
         "index": index["version"],
         "timings_ms": exchange.timings_ms(),
     }

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from serve.http.metrics import of_all
+from serve.http.metrics import merged_text
 from serve.search.context import Context
 
 
@@ -26,7 +26,7 @@ def router(context: Context) -> APIRouter:
     async def metrics() -> Response:
         """Return the metrics of all replicas in Prometheus format, with the label ``replica``."""
         context.metrics.describe(await context.engine.about())
-        text = await of_all(context.metrics, context.coordinator)
+        text = await merged_text(context.metrics, context.coordinator)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return routes

@@ -15,11 +15,11 @@ from biovl.index.query import Filter, Query
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.settings import Limits
 from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
-from serve.search.bodies import ParsedRequest, documented, parse_request
+from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
 from serve.search.messages import BoundedFilter, Message, ProxyAnswer, ProxyRequest
 from serve.search.queries import QueryParts, check_filter, check_k, check_text, find, invalid
-from serve.search.served import Served
+from serve.search.served import DescriptionCache
 from serve.search.uploads import image_of
 from serve.search.votes import labels_of, votes
 
@@ -56,7 +56,7 @@ def router(context: Context) -> APIRouter:
         summary="Label a private image by its most similar public figures",
         response_model=ProxyAnswer,
         responses=refusals(404, 409),
-        openapi_extra=documented(ProxyRequest, form=False),
+        openapi_extra=body_documentation(ProxyRequest, form=False),
     )
     async def proxy(request: Request) -> Response:
         limits = context.settings.limits
@@ -67,7 +67,10 @@ def router(context: Context) -> APIRouter:
 
 
 async def _answer(
-    context: Context, served: Served, exchange: Exchange, parsed: ParsedRequest[_AnyProxyRequest]
+    context: Context,
+    served: DescriptionCache,
+    exchange: Exchange,
+    parsed: ParsedRequest[_AnyProxyRequest],
 ) -> Response:
     message, limits = parsed.message, context.settings.limits
     await served.index()
@@ -102,7 +105,7 @@ async def _answer(
     return json_answer(
         {
             "request_id": exchange.request_id,
-            "model": await served.named(nearest.model_version),
+            "model": await served.versioned_name(nearest.model_version),
             "index": results.index_version,
             "votes": [
                 {"name": name, "share": round(share, 6), "figures": figures}

@@ -12,7 +12,7 @@ from biovl.index.vectors import cells_of
 from serve.http.exchanges import Exchange, exchange_in
 from serve.http.problems import Problem
 from serve.search.answers import NO_STORE, hits_json, json_answer, refusals
-from serve.search.bodies import ParsedRequest, documented, parse_request
+from serve.search.bodies import ParsedRequest, body_documentation, parse_request
 from serve.search.context import Context
 from serve.search.cursors import hash_of, stale_cursor
 from serve.search.messages import Message, SearchAnswer, SearchRequest
@@ -27,7 +27,7 @@ from serve.search.queries import (
     unit_vector,
 )
 from serve.search.recall import recall_at_10
-from serve.search.served import Served
+from serve.search.served import DescriptionCache
 from serve.search.uploads import image_of
 
 
@@ -62,13 +62,16 @@ def router(context: Context) -> APIRouter:
             operation_id=operation_id,
             response_model=SearchAnswer,
             responses=refusals(404, 409, 410),
-            openapi_extra=documented(SearchRequest),
+            openapi_extra=body_documentation(SearchRequest),
         )(search)
     return routes
 
 
 async def _answer(
-    context: Context, served: Served, exchange: Exchange, parsed: ParsedRequest[SearchRequest]
+    context: Context,
+    served: DescriptionCache,
+    exchange: Exchange,
+    parsed: ParsedRequest[SearchRequest],
 ) -> Response:
     message, limits = parsed.message, context.settings.limits
     image = _image(parsed, context)
@@ -121,7 +124,7 @@ async def _answer(
     return json_answer(
         {
             "request_id": exchange.request_id,
-            "model": await served.named(found.model_version),
+            "model": await served.versioned_name(found.model_version),
             "index": results.index_version,
             "results": hits_json(hits, context.settings.rights, exchange.prefix),
             "matching": results.matching,

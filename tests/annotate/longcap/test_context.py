@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from biovl.annotate.longcap.context import acronyms_in, context_of, joined
+from biovl.annotate.longcap.context import acronyms_in, context_caption, context_of
 
 ABSTRACT = (
     "Many knees hurt every year. Arthroscopic meniscus repair restored stability of the knees of "
@@ -124,7 +124,7 @@ def test_a_figure_without_caption_has_what_cites_it() -> None:
 
 def test_the_context_caption_has_a_line_for_each_source() -> None:
     mentions = [mention("It was cut in half (Fig. 2)."), mention("It was sewn up (Fig. 2).")]
-    assert joined(context_of("A meniscus.", [], mentions, None, None)) == (
+    assert context_caption(context_of("A meniscus.", [], mentions, None, None)) == (
         "A meniscus.\nIt was cut in half. It was sewn up."
     )
 

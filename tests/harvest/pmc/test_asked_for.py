@@ -7,7 +7,7 @@ import pytest
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError, SourceError
 from biovl.harvest.pmc.estimate import estimate
-from biovl.harvest.pmc.search import asked
+from biovl.harvest.pmc.search import requested_articles
 from biovl.harvest.pmc.settings import Config
 from biovl.sample.packages import PackageFiles
 from tests.enrich.eutils import Eutils, with_body
@@ -25,7 +25,7 @@ def config(service: Eutils, **settings: object) -> Config:
 
 
 def numbers(wanted: Config) -> list[int]:
-    found = asked(wanted)
+    found = requested_articles(wanted)
     assert found is not None
     return found.tolist()
 
@@ -35,9 +35,9 @@ def test_ids_of_a_list(tmp_path: Path) -> None:
     assert numbers(Config(ids=str(tmp_path / "ids.txt"))) == [3, 20]
     (tmp_path / "ids.txt").write_text("PMC20\n10.1371/journal\n")
     with pytest.raises(SourceError, match=r"line 2: .*PMCID"):
-        asked(Config(ids=str(tmp_path / "ids.txt")))
+        requested_articles(Config(ids=str(tmp_path / "ids.txt")))
     with pytest.raises(SourceError, match=r"absent\.txt"):
-        asked(Config(ids=str(tmp_path / "absent.txt")))
+        requested_articles(Config(ids=str(tmp_path / "absent.txt")))
 
 
 def test_the_first_that_a_search_finds_in_one_request() -> None:
@@ -48,7 +48,7 @@ def test_the_first_that_a_search_finds_in_one_request() -> None:
         assert found == [24_998, 24_999, 25_000]
         assert len(service.requests) == 1
         with pytest.raises(SourceError, match=r"source\.search: .*pmc.*cough"):
-            asked(config(service, search="cough"))
+            requested_articles(config(service, search="cough"))
 
 
 def test_what_pubmed_finds_is_looked_up_in_pmc_one_by_one() -> None:
@@ -83,7 +83,7 @@ def test_an_estimate_counts_what_few_articles_have_and_extrapolates_from_a_sampl
     bucket.put_inventory("2026-10-01")
     with serving(bucket) as server:
         found = estimate(Config(endpoint=server.url, requests_per_s=2_000))
-        assert (found.listed, found.asked, found.sampled) == (250, 250, 200)
+        assert (found.listed, found.requested, found.sampled) == (250, 250, 200)
         assert found.articles.error > 0
         assert abs(found.articles.total - 200) < max(found.articles.error, 15)
         assert abs(found.figures.total - 400) < max(found.figures.error, 30)

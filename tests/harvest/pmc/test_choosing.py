@@ -5,7 +5,7 @@ import json
 import pytest
 
 from biovl.harvest.pmc import records
-from biovl.harvest.pmc.choosing import CatalogueVersion, Filters, chosen, is_cleared
+from biovl.harvest.pmc.choosing import CatalogueVersion, Filters, choose_version, is_cleared
 from biovl.harvest.pmc.records import Record, RecordError
 
 MD5 = "0123456789abcdef0123456789ABCDEF"
@@ -24,7 +24,7 @@ def record(version: int = 1, *, media: tuple[str, ...] = ("a.jpg",), **values: o
 def choose(*found: Record | str, filters: Filters | None = None) -> list[str]:
     """Return what becomes of versions 1, 2, …"""
     versions = [CatalogueVersion(7, number, "2026-09-01") for number in range(1, len(found) + 1)]
-    return chosen(versions, lambda v: found[v.version - 1], filters or Filters()).states
+    return choose_version(versions, lambda v: found[v.version - 1], filters or Filters()).states
 
 
 def test_the_highest_version_that_is_no_manuscript_and_has_media_is_taken() -> None:
@@ -39,7 +39,7 @@ def test_no_record_is_read_that_the_choice_does_not_need() -> None:
         asked.append(known.version)
         return record(known.version)
 
-    chosen(
+    choose_version(
         [CatalogueVersion(7, 1, ""), CatalogueVersion(7, 3, ""), CatalogueVersion(7, 2, "")],
         record_of,
         Filters(),

@@ -6,14 +6,14 @@ from biovl.articles import licenses
 from biovl.articles.content import License
 from biovl.core.records import Article, Figure
 from biovl.harvest.rows import rows
-from biovl.harvest.sources import Package, Stated
+from biovl.harvest.sources import Package, SourceMetadata
 
 BY = "<permissions><license><license-p>CC BY 4.0</license-p></license></permissions>"
 BY_ND = "<permissions><license><license-p>CC BY-ND 4.0</license-p></license></permissions>"
 
 
 def read(
-    front: str = BY, figure: str = "", stated: Stated | None = None, attributes: str = ""
+    front: str = BY, figure: str = "", stated: SourceMetadata | None = None, attributes: str = ""
 ) -> tuple[Figure, Article]:
     xml = (
         f"<article {attributes}><front><article-meta>{front}</article-meta></front><body>"
@@ -25,9 +25,9 @@ def read(
     return figure_row, article
 
 
-def stated(**values: object) -> Stated:
+def stated(**values: object) -> SourceMetadata:
     plain: dict = {"article_id": "PMC1", "version": "2", "snapshot": "2026-09-01", **values}
-    return Stated(**plain)
+    return SourceMetadata(**plain)
 
 
 @pytest.mark.parametrize(

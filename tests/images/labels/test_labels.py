@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 from benchmarks.compound_labels import drawn_cases, real_cases, scores
 from benchmarks.train_label_reader import NOTHING, examples, train
 from biovl.images.boxes import Box, iou
-from biovl.images.labels.network import WEIGHTS, load, save, shipped
+from biovl.images.labels.network import WEIGHTS, builtin_network, load, save
 from biovl.images.labels.reading import MAX_PIXELS, read_labels
 from biovl.sample.compound.contents import font, typeface
 
@@ -133,7 +133,7 @@ def test_the_weights_are_small_and_those_the_script_trains():
     brief = train(pages=20, hidden=48, epochs=30)
     unseen = list(examples(np.random.default_rng(99), 2))
     # Guessing would be right once in seventy.
-    for network, least in ((shipped(), 0.8), (brief, 0.5)):
+    for network, least in ((builtin_network(), 0.8), (brief, 0.5)):
         read = np.concatenate([network.read(ink, wide).argmax(1) for ink, wide, _ in unseen])
         true = np.concatenate([classes for _, _, classes in unseen])
         letters = true != NOTHING

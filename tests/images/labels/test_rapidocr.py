@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from biovl.core.errors import ConfigError
 from biovl.images.boxes import Box
-from biovl.images.labels.rapidocr import RapidOcrReader, label_in, named
+from biovl.images.labels.rapidocr import RapidOcrReader, label_in, match_expected
 from biovl.images.labels.reading import Label
 from biovl.sample.compound.contents import font, typeface
 
@@ -30,7 +30,7 @@ def test_a_line_is_or_begins_with_a_label(line, label):
 def test_the_surest_reading_of_each_expected_label_is_kept():
     box = Box(0, 0, 5, 5)
     found = [Label("B", box, 0.5), Label("a", box, 0.6), Label("B", box, 0.9), Label("x", box, 1)]
-    assert named(found, "ABC") == [Label("A", box, 0.6), Label("B", box, 0.9)]
+    assert match_expected(found, "ABC") == [Label("A", box, 0.6), Label("B", box, 0.9)]
 
 
 @pytest.mark.skipif(INSTALLED, reason="rapidocr is installed")

@@ -7,10 +7,10 @@ from biovl.sample.compound.metrics import (
     Counts,
     Scored,
     alignment_counts,
-    assigned,
     average_precision,
     box_counts,
     imageclef_accuracy,
+    match_boxes,
 )
 
 LEFT, RIGHT = Box(0, 0, 10, 10), Box(10, 0, 20, 10)
@@ -53,7 +53,7 @@ def test_half_of_the_area_of_both_is_enough_and_less_is_not() -> None:
 
 def test_the_best_pair_is_made_first() -> None:
     # The first box overlaps LEFT by 80 of 120, the second is it.
-    assert assigned([Box(2, 0, 12, 10), LEFT], [LEFT]) == {1: 0}
+    assert match_boxes([Box(2, 0, 12, 10), LEFT], [LEFT]) == {1: 0}
 
 
 def test_f1_is_the_harmonic_mean() -> None:

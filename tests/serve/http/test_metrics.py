@@ -3,7 +3,7 @@ import asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from serve.http.coordinator import LocalCoordinator
-from serve.http.metrics import Metrics, leave, of_all, prometheus_text
+from serve.http.metrics import Metrics, merged_text, prometheus_text, send_snapshot
 from tests.serve.search.tiny_service import Asking, TinyEngine, service
 
 
@@ -44,12 +44,12 @@ def test_replicas_are_joined_with_each_family_once() -> None:
     two.batch("images", 8)
 
     async def joined() -> str:
-        await leave(one, shared)
-        await leave(two, shared)
+        await send_snapshot(one, shared)
+        await send_snapshot(two, shared)
         # What one counts after it left its snapshot is in its own answer.
         one.answered("/v1/search", "POST", 200, 0.004)
         one.answered("/v1/search", "POST", 200, 0.004)
-        return (await of_all(one, shared)).decode()
+        return (await merged_text(one, shared)).decode()
 
     text = asyncio.run(joined())
     assert value(text, "biovl_requests_total", replica="one") == 3
@@ -68,7 +68,7 @@ def test_without_the_coordinator_a_replica_tells_its_own() -> None:
 
     metrics = Metrics("one")
     metrics.answered("/v1/search", "POST", 200, 0.1)
-    text = asyncio.run(of_all(metrics, Gone())).decode()
+    text = asyncio.run(merged_text(metrics, Gone())).decode()
     assert value(text, "biovl_requests_total", replica="one") == 1
 
 

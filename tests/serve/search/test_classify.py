@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from biovl.benchmark.prompts import PROMPTS, filled
+from biovl.benchmark.prompts import PROMPTS, fill_template
 from serve.search.endpoints.classify import class_vectors, softmax
 from serve.search.engine import EmbeddedVectors
 from serve.search.messages import ClassifyAnswer
@@ -135,13 +135,13 @@ def test_every_benchmark_can_be_asked_for(client: TestClient, name: str) -> None
 
 
 def test_a_template_may_hold_other_braces() -> None:
-    assert filled("a {} in {brackets}", "nodule {0}") == "a nodule {0} in {brackets}"
+    assert fill_template("a {} in {brackets}", "nodule {0}") == "a nodule {0} in {brackets}"
 
 
 @pytest.mark.parametrize("template", ["no place", "{} and {}", "{0}"])
 def test_a_template_without_its_one_place_is_refused(client: TestClient, template: str) -> None:
     with pytest.raises(ValueError, match=re.escape(template)):
-        filled(template, "x")
+        fill_template(template, "x")
     body = {"image": image_of("red", "ring"), "classes": ["a", "b"], "templates": [template]}
     response = client.post("/v1/classify", json=body)
     assert response.status_code == 422

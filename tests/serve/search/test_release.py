@@ -44,7 +44,7 @@ def holder(coordinator: LocalCoordinator, name: str = "one", **changes: Any) -> 
 
 
 def served(replica: Holder) -> str:
-    return replica.current.wanted.model_version
+    return replica.current.target.model_version
 
 
 def test_an_index_of_another_model_is_refused_and_both_are_named(
@@ -110,7 +110,7 @@ def test_a_request_keeps_the_release_that_it_began_with(first: Path, second: Pat
         await replica.start(str(first), None)
         pinned = replica.current
         await replica.reload(str(second), None)
-        assert pinned.wanted.model_version == version(first)
+        assert pinned.target.model_version == version(first)
         assert served(replica) == version(second)
         # And what it embedded can be searched with for a while.
         assert replica.of_model(version(first)) is pinned
@@ -340,7 +340,7 @@ def test_a_replica_that_died_is_not_waited_for() -> None:
     first, second = wanted(1), wanted(2)
     for name in ("lives", "dies"):
         state.exchange(name, ReplicaReport(serving=first))
-    assert state.want(second) == second
+    assert state.request_release(second) == second
     assert state.exchange("lives", ReplicaReport(serving=first, loaded=2)).serving == first
     now[0] = 11
     assert state.exchange("lives", ReplicaReport(serving=first, loaded=2)).serving == second
@@ -351,7 +351,7 @@ def test_no_generation_is_assigned_twice() -> None:
     state.exchange("one", ReplicaReport(serving=wanted(1)))
     assigned = []
     for number in (2, 3, 4):
-        pending = state.want(wanted(number))
+        pending = state.request_release(wanted(number))
         assigned.append(pending.generation)
         failed = ReplicaReport(serving=wanted(1), failed=pending.generation, reason="no memory")
         assert state.exchange("one", failed).reason == "no memory"
@@ -359,7 +359,7 @@ def test_no_generation_is_assigned_twice() -> None:
     # One that knows of a later failure than a coordinator that was restarted.
     fresh = Coordination()
     fresh.exchange("one", ReplicaReport(serving=wanted(1), failed=4))
-    assert fresh.want(wanted(2)).generation == 5
+    assert fresh.request_release(wanted(2)).generation == 5
 
 
 def test_a_coordinator_that_was_restarted_learns_from_its_replicas() -> None:

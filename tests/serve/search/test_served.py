@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from serve.http.problems import Problem
-from serve.search.served import Served
+from serve.search.served import DescriptionCache
 
 
 class Engine:
@@ -27,16 +27,16 @@ class Engine:
 def test_a_name_is_that_of_its_version() -> None:
     async def test() -> None:
         engine = Engine()
-        served = Served(engine)  # type: ignore[arg-type]
-        assert await served.named("a") == "old@a"
+        served = DescriptionCache(engine)  # type: ignore[arg-type]
+        assert await served.versioned_name("a") == "old@a"
         engine.now = ("new", "b")
         # What another replica answers that was exchanged already, and the last of the one before.
-        assert await served.named("b") == "new@b"
-        assert await served.named("a") == "old@a"
+        assert await served.versioned_name("b") == "new@b"
+        assert await served.versioned_name("a") == "old@a"
         assert (await served.index_of("ia"))["version"] == "ia"
         assert engine.asked == 2
         with pytest.raises(Problem) as caught:
-            await served.named("c")
+            await served.versioned_name("c")
         assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "1"})
         # An index that nobody has told of yet says nothing, rather than what another says.
         assert await served.index_of("ic") == {}

@@ -12,7 +12,7 @@ from PIL import Image
 from biovl.images.decode import image_format
 from serve.http.problems import Problem
 from serve.http.settings import Limits
-from serve.search.uploads import FORMATS, checked, form_of, image_of
+from serve.search.uploads import FORMATS, form_of, image_of, validate_image
 
 LIMITS = Limits(image_mib=1, image_megapixels=4)
 AT = ("body", "image")
@@ -129,7 +129,7 @@ def test_an_image_of_too_many_pixels_is_refused_by_its_header(size: tuple[int, i
 @pytest.mark.parametrize("size", [(7, 100), (8, 801)])
 def test_an_image_that_resizing_would_blow_up_is_refused(size: tuple[int, int]) -> None:
     assert refused(encoded(bomb(*size))).status == 422
-    assert checked(bomb(8, 800), LIMITS, AT)
+    assert validate_image(bomb(8, 800), LIMITS, AT)
 
 
 def test_the_size_is_refused_before_anything_is_decoded() -> None:
@@ -141,7 +141,7 @@ def test_the_size_is_refused_before_anything_is_decoded() -> None:
 
 def test_exactly_the_allowed_bytes_are_taken() -> None:
     data = written("bmp") + bytes(1 << 20)
-    assert checked(data[: 1 << 20], LIMITS, AT)
+    assert validate_image(data[: 1 << 20], LIMITS, AT)
     assert image_of(encoded(data[: 1 << 20]), LIMITS, AT)
     assert refused(encoded(data[: (1 << 20) + 3])).status == 413
 

@@ -89,10 +89,10 @@ class Annotator(Protocol):
 
 
 @runtime_checkable
-class AsksFirst(Protocol):
+class PrefetchesAnswers(Protocol):
     """An annotator with paid requests, which can run all of them before columns are computed."""
 
-    def ask_first(
+    def prefetch_answers(
         self, config: "AnnotateConfig", table: "Table", units: "list[Unit]", report: "Progress"
     ) -> None:
         """Run all requests through a model on the cluster, if there is one; cache the answers."""
@@ -140,7 +140,7 @@ def pixels_of(value: Any) -> np.ndarray | str:
     return decoded.pixels[top : top + tall, left : left + wide]
 
 
-def fitted(pixels_HWC: np.ndarray, size_px: int) -> np.ndarray:
+def fit_in_square(pixels_HWC: np.ndarray, size_px: int) -> np.ndarray:
     """Fit an image into a white square, its longer side ``size_px``, bicubic with antialiasing."""
     image = Image.fromarray(pixels_HWC)
     scale = size_px / max(image.size)

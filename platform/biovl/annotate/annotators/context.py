@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from biovl.annotate.annotators import NO_TEXT, Precision
-from biovl.annotate.longcap.context import CAPTION, acronyms_in, context_of, joined
-from biovl.annotate.longcap.expansion import expanded, used
+from biovl.annotate.longcap.context import CAPTION, acronyms_in, context_caption, context_of
+from biovl.annotate.longcap.expansion import acronyms_used, expand_acronyms
 
 # Shapes: K rows of a batch.
 
@@ -87,14 +87,14 @@ class ContextModel:
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         pieces = context_of(*(row[name] for name in SAYS))
         known = acronyms_in(*(row[name] for name in DEFINES))
-        text = joined(pieces)
+        text = context_caption(pieces)
         spelled = self._config.acronyms == "spelled out"
         own = pieces[0].text if pieces and pieces[0].source == CAPTION else ""
         return {
-            "context_caption": expanded(text, known) if spelled else text,
-            "expanded_caption": expanded(own, known),
+            "context_caption": expand_acronyms(text, known) if spelled else text,
+            "expanded_caption": expand_acronyms(own, known),
             "context_sources": [asdict(piece) for piece in pieces],
-            "acronyms": [asdict(acronym) for acronym in used(text, known)],
+            "acronyms": [asdict(acronym) for acronym in acronyms_used(text, known)],
         }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from biovl.annotate.annotators import Precision, fitted, pixels_of
+from biovl.annotate.annotators import Precision, fit_in_square, pixels_of
 from biovl.core.errors import ArtifactError
 from biovl.images import dinov2 as preparation
 
@@ -99,7 +99,7 @@ class Dinov2:
             return pixels_HWC
         size = self._config.size_px
         if self._config.resize == "pad":
-            return fitted(pixels_HWC, size)
+            return fit_in_square(pixels_HWC, size)
         return preparation.crop(pixels_HWC, resize_px=self._config.resize_px, size_px=size)
 
     def load(self, device: str, precision: Precision) -> "DINOv2Model":

@@ -19,15 +19,15 @@ from PIL import Image
 from biovl.annotate.annotators import NO_TEXT, Precision, file_bytes, pixels_of
 from biovl.annotate.annotators.context import DEFINES, READS, SAYS, texts_as_json
 from biovl.annotate.longcap import prompts as prompt_files
-from biovl.annotate.longcap.asking import Enriching
+from biovl.annotate.longcap.asking import LongCaptioner
 from biovl.annotate.longcap.context import ABSTRACT, CAPTION, acronyms_in, context_of
 from biovl.annotate.longcap.endpoint import CHARS_PER_TOKEN, EndpointConfig, estimate_input_tokens
-from biovl.annotate.longcap.expansion import used
+from biovl.annotate.longcap.expansion import acronyms_used
 from biovl.annotate.longcap.prompts import PromptTemplates
 from biovl.annotate.longcap.spending import Budget, Ledger
 from biovl.annotate.longcap.steps import (
-    Asking,
     Bounds,
+    CaptionSteps,
     ModelAnswer,
     Sampling,
     Subject,
@@ -108,7 +108,7 @@ class Config:
     @property
     def files(self) -> dict[str, str]:
         """Files that the column depends on, in addition to the model."""
-        return {} if prompt_files.packaged(self.prompts) else {"prompts": self.prompts}
+        return {} if prompt_files.read_builtin(self.prompts) else {"prompts": self.prompts}
 
     elsewhere = ("cache", "endpoint", "engine", "budget", "most_failures")
     """Names of settings that do not affect the columns."""
@@ -131,9 +131,9 @@ def build(config: Config) -> "LongCap":
     Raises:
         ConfigError: If the prompts do not exist, or are invalid.
     """
-    data = prompt_files.packaged(config.prompts) or file_bytes("prompts", config.prompts)
+    data = prompt_files.read_builtin(config.prompts) or file_bytes("prompts", config.prompts)
     try:
-        return LongCap(config, prompt_files.parsed(data))
+        return LongCap(config, prompt_files.parse_templates(data))
     except ValueError as error:
         raise ConfigError(f"prompts: {config.prompts}: {error}") from error
 
@@ -177,10 +177,10 @@ class LongCap:
         }
         return json.dumps({**json.loads(texts), **added}).encode()
 
-    def load(self, device: str, precision: Precision) -> "Enriching":
+    def load(self, device: str, precision: Precision) -> "LongCaptioner":
         """Return the client of the model."""
         config = self.config
-        return Enriching(
+        return LongCaptioner(
             begin=self.start,
             body=lambda ask: body_of(ask, config.model, config.sampling),
             cache=config.cache,
@@ -189,7 +189,7 @@ class LongCap:
             most_failures=config.most_failures,
         )
 
-    def start(self, prepared: bytes) -> tuple[str, Asking]:
+    def start(self, prepared: bytes) -> tuple[str, CaptionSteps]:
         """Return the caption of a prepared figure, and the generator of its steps."""
         subject = subject_of(json.loads(prepared))
         steps = enrich_steps(subject, self._prompts, self.config.sampling, self.config.bounds)
@@ -223,7 +223,7 @@ class LongCap:
                 break
         return total
 
-    def ask_first(
+    def prefetch_answers(
         self, config: "AnnotateConfig", table: "Table", units: "list[Unit]", report: "Progress"
     ) -> None:
         """Run the requests of all figures through the engine, if there is one."""
@@ -276,7 +276,7 @@ def subject_of(row: Mapping[str, Any]) -> Subject:
         citing=citing,
         abstract=abstract,
         label=row["figure_label"],
-        acronyms=tuple(used(f"{caption} {citing} {abstract}", known)),
+        acronyms=tuple(acronyms_used(f"{caption} {citing} {abstract}", known)),
         image=row["image"],
     )
 

@@ -131,7 +131,7 @@ def is_refusal(text: str) -> bool:
     return _REFUSAL.search(text[:400]) is not None
 
 
-def rejected(
+def rejection_reason(
     caption: str, *, own_label: str | None, known: str, least_words: int, most_words: int
 ) -> str | None:
     """Return the reason to reject a caption; None if it is accepted.

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from biovl.annotate.longcap.endpoint import Endpoint, EndpointConfig
 from biovl.annotate.longcap.spending import AnswerCache, Budget, Ledger
-from biovl.annotate.longcap.steps import OK, Ask, Asking, Enriched
+from biovl.annotate.longcap.steps import OK, CaptionSteps, LongCaption, ModelRequest
 from biovl.core.errors import BiovlError
 
 _JUDGED_FROM = 20
@@ -20,14 +20,14 @@ _JUDGED_FROM = 20
 _EXAMPLES = 5
 
 
-class Enriching:
+class LongCaptioner:
     """Processes many figures concurrently. Batches may come from several threads."""
 
     def __init__(
         self,
         *,
-        begin: Callable[[bytes], tuple[str, Asking]],
-        body: Callable[[Ask], Mapping[str, Any]],
+        begin: Callable[[bytes], tuple[str, CaptionSteps]],
+        body: Callable[[ModelRequest], Mapping[str, Any]],
         cache: str,
         endpoint: EndpointConfig,
         budget: Budget,
@@ -66,7 +66,7 @@ class Enriching:
         made = asyncio.run_coroutine_threadsafe(self._all(list(prepared)), self._loop).result()
         return columns_of(made)
 
-    async def _all(self, prepared: Sequence[bytes]) -> list[Enriched]:
+    async def _all(self, prepared: Sequence[bytes]) -> list[LongCaption]:
         tasks = [asyncio.ensure_future(self._one(data)) for data in prepared]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         first = next((task for task in done if task.exception() is not None), None)
@@ -77,18 +77,18 @@ class Enriching:
         await asyncio.to_thread(self._ledger.write)
         return [task.result() for task in ([first] if first else tasks)]
 
-    async def _one(self, prepared: bytes) -> Enriched:
+    async def _one(self, prepared: bytes) -> LongCaption:
         caption, steps = self._begin(prepared)
         ask = next(steps)
         try:
             while True:
-                ask = steps.send(await self._endpoint.ask(self._body(ask)))
+                ask = steps.send(await self._endpoint.send(self._body(ask)))
         except StopIteration as stopped:
-            made: Enriched = stopped.value
+            made: LongCaption = stopped.value
         self._check_failures(caption, made)
         return made
 
-    def _check_failures(self, caption: str, made: Enriched) -> None:
+    def _check_failures(self, caption: str, made: LongCaption) -> None:
         """Stop if too many figures get no long caption, before more is spent."""
         self._seen[made.status] += 1
         if made.status == OK:
@@ -108,7 +108,7 @@ class Enriching:
             )
 
 
-def columns_of(made: Sequence[Enriched]) -> dict[str, list[Any]]:
+def columns_of(made: Sequence[LongCaption]) -> dict[str, list[Any]]:
     """Return the columns of figures, in order."""
     return {
         "long_caption": [item.caption for item in made],

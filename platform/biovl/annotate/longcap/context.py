@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from biovl.annotate.longcap.references import OwnReference, says_nothing, without_references
+from biovl.annotate.longcap.references import OwnReference, is_only_references, without_references
 from biovl.articles.acronyms import Acronym, acronyms_of
 from biovl.articles.captions import readable
 from biovl.articles.sentences import sentences
@@ -89,7 +89,7 @@ def context_of(
     return pieces
 
 
-def joined(pieces: Sequence[Piece]) -> str:
+def context_caption(pieces: Sequence[Piece]) -> str:
     """Return the context caption: one line each for caption, citing sentences and abstract."""
     lines: list[str] = []
     last = None
@@ -125,7 +125,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def _add(pieces: list[Piece], seen: list[frozenset[str]], piece: Piece) -> None:
-    if says_nothing(piece.text):
+    if is_only_references(piece.text):
         return
     words = words_of(piece.text)
     for known in seen:

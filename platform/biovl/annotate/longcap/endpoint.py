@@ -69,7 +69,7 @@ class Pace:
         self._token_s = 60 / config.tokens_per_minute if config.tokens_per_minute else 0.0
         self._next = 0.0
 
-    async def turn(self, tokens: int) -> None:
+    async def wait(self, tokens: int) -> None:
         """Wait until a request with so many tokens may be sent."""
         now = asyncio.get_running_loop().time()
         begin = max(now, self._next)
@@ -102,7 +102,7 @@ class Endpoint:
         )
         self._stopped: BaseException | None = None
 
-    async def ask(self, body: Mapping[str, Any]) -> ModelAnswer:
+    async def send(self, body: Mapping[str, Any]) -> ModelAnswer:
         """Return the answer to a request; a failed answer has the reason as text.
 
         Raises:
@@ -157,7 +157,7 @@ class Endpoint:
                 # Jitter, so that retries do not coincide.
                 await asyncio.sleep(wait_s * random.uniform(0.5, 1))
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            await self._pace.turn(tokens)
+            await self._pace.wait(tokens)
             try:
                 response = await self._client.post(
                     f"{self._config.url.rstrip('/')}/chat/completions",

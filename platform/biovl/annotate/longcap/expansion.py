@@ -21,7 +21,7 @@ _SENTENCE_START = re.compile(r"(?:^|[.!?]\s|\n)\s*(?:\([A-Za-z\d]{1,2}\)\s*)?$")
 _NUMBER_BEFORE = re.compile(r"\d\s?$")
 
 
-def expanded(text: str, acronyms: Sequence[Acronym]) -> str:
+def expand_acronyms(text: str, acronyms: Sequence[Acronym]) -> str:
     """Return a text with each acronym spelled out before its first use, and in brackets.
 
     ``MRI and CT. MRI shows`` gives ``Magnetic resonance imaging (MRI) and CT. MRI shows``.
@@ -51,7 +51,7 @@ def expanded(text: str, acronyms: Sequence[Acronym]) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def used(text: str, acronyms: Sequence[Acronym]) -> list[Acronym]:
+def acronyms_used(text: str, acronyms: Sequence[Acronym]) -> list[Acronym]:
     """Return the acronyms that a text uses, in order."""
     tokens = set(re.findall(r"[^\s,;:()\[\]]+", text))
     words = tokens | {part for token in tokens for part in re.split(r"[/.]", token)}

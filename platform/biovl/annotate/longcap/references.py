@@ -117,7 +117,7 @@ def without_references(
     return text[:1].upper() + text[1:] if begins else text
 
 
-def says_nothing(sentence: str) -> bool:
+def is_only_references(sentence: str) -> bool:
     """Return whether a sentence has almost no words apart from references: ``And Fig. 3C.``."""
     return len(re.findall(r"[^\W\d_]{2,}", _REFERENCE.sub("", sentence))) < _FEWEST_WORDS
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from biovl.annotate.longcap import answers
 from biovl.annotate.longcap.answers import Feature, Malformed, read_caption, read_features
-from biovl.annotate.longcap.expansion import expanded
+from biovl.annotate.longcap.expansion import expand_acronyms
 from biovl.annotate.longcap.prompts import PromptTemplates
 from biovl.articles.acronyms import Acronym
 
@@ -68,7 +68,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ModelRequest:
     """A request to the model for one step of a figure."""
 
     step: str
@@ -89,7 +89,7 @@ class ModelAnswer:
 
 
 @dataclass(slots=True, kw_only=True)
-class Enriched:
+class LongCaption:
     """Result of the steps for one figure."""
 
     caption: str
@@ -108,13 +108,13 @@ class _Failed(Exception):
     pass
 
 
-Asking = Generator[Ask, ModelAnswer, Enriched]
-_Step = Generator[Ask, ModelAnswer, Any]
+CaptionSteps = Generator[ModelRequest, ModelAnswer, LongCaption]
+_Step = Generator[ModelRequest, ModelAnswer, Any]
 
 
 def enrich_steps(
     subject: Subject, prompts: PromptTemplates, sampling: Sampling, bounds: Bounds
-) -> Asking:
+) -> CaptionSteps:
     """Request a long caption step by step; return it, or the original caption and the reason.
 
     Args:
@@ -123,18 +123,22 @@ def enrich_steps(
         sampling: Sampling parameters.
         bounds: Length limits of captions.
     """
-    made = Enriched(caption=subject.caption)
+    made = LongCaption(caption=subject.caption)
     try:
         caption = yield from _written(made, subject, prompts, sampling, bounds)
     except _Failed as failed:
         made.status = str(failed)
         return made
-    made.caption = expanded(caption, subject.acronyms)
+    made.caption = expand_acronyms(caption, subject.acronyms)
     return made
 
 
 def _written(
-    made: Enriched, subject: Subject, prompts: PromptTemplates, sampling: Sampling, bounds: Bounds
+    made: LongCaption,
+    subject: Subject,
+    prompts: PromptTemplates,
+    sampling: Sampling,
+    bounds: Bounds,
 ) -> _Step:
     acronyms = "; ".join(f"{item.short}: {item.long}" for item in subject.acronyms)
     least = min(bounds.least_words, len(subject.caption.split()))
@@ -165,7 +169,7 @@ def _written(
             "refine", draft=draft, feasible="\n".join(feasible), not_feasible="\n".join(removed)
         )
         refined = yield from _read(made, "refine", prompts, _user(refine), most, read_caption)
-    reason = answers.rejected(
+    reason = answers.rejection_reason(
         refined,
         own_label=subject.label,
         known=subject.caption,
@@ -178,7 +182,7 @@ def _written(
 
 
 def _read(
-    made: Enriched,
+    made: LongCaption,
     step: str,
     prompts: PromptTemplates,
     asked: dict[str, Any],
@@ -188,7 +192,9 @@ def _read(
     """Send a request and parse the answer; repeat once if it is malformed."""
     messages = [{"role": "system", "content": prompts.fill("system")}, asked]
     for name in (step, f"repair {step}"):
-        answer: ModelAnswer = yield Ask(step=name, messages=messages, max_tokens=max_tokens)
+        answer: ModelAnswer = yield ModelRequest(
+            step=name, messages=messages, max_tokens=max_tokens
+        )
         made.steps.append(
             {
                 "step": name,
@@ -222,7 +228,7 @@ def _user(text: str, image: str = "") -> dict[str, Any]:
     return {"role": "user", "content": [picture, {"type": "text", "text": text}]}
 
 
-def body_of(ask: Ask, model: str, sampling: Sampling) -> dict[str, Any]:
+def body_of(ask: ModelRequest, model: str, sampling: Sampling) -> dict[str, Any]:
     """Return the body of a chat request; its content is the cache key."""
     return {
         "model": model,

@@ -53,7 +53,7 @@ def names_of(label: re.Match[str], item: Item, *, is_direct: bool) -> list[str]:
     return list(text) if rises and (text.isupper() or codes[-1] - codes[0] == len(text) - 1) else []
 
 
-def between(first: str, last: str) -> list[str] | None:
+def labels_between(first: str, last: str) -> list[str] | None:
     """Return the labels strictly between the ends of a range, None if they are not valid ends."""
     first, last = first.partition(" (")[0], last.partition(" (")[0]
     stem, _, start = first.rpartition(".")

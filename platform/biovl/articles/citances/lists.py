@@ -7,8 +7,8 @@ possible word of the sentence, count or statistic ends the list: precision befor
 import re
 
 from biovl.articles.citances import patterns
-from biovl.articles.citances.labels import Item, between, names_of, panel_at, places_in
-from biovl.articles.citances.patterns import CLOSED, DASH, GOES_ON
+from biovl.articles.citances.labels import Item, labels_between, names_of, panel_at, places_in
+from biovl.articles.citances.patterns import CLOSED, CONTINUES, DASH
 
 _MAX_RANGE = 30
 _WORDS = frozenset({"a", "A", "I"})
@@ -141,7 +141,7 @@ class ListReader:
         if self.text[end : end + 1] == ")" and before.count("(") <= before.count(")"):
             # "… in Fig. 4; 2) they are kept": numbers of an enumeration.
             return False
-        if CLOSED.match(self.text, end) or GOES_ON.match(self.text, end):
+        if CLOSED.match(self.text, end) or CONTINUES.match(self.text, end):
             return True
         if patterns.LIST_GOES_ON.match(self.text, end):
             return True
@@ -154,7 +154,7 @@ class ListReader:
             self.items.pop()
             if not first.panels or not last.panels:
                 return None
-            fill = between(first.panels[-1], last.panels[0])
+            fill = labels_between(first.panels[-1], last.panels[0])
             if fill is None:
                 return None
             first.panels += fill + last.panels
@@ -214,7 +214,7 @@ class ListReader:
         if sign == ".":
             return end if not (closed or lists) else self._label(position, None) or end
         is_word = label["label"] in _WORDS
-        goes_on = is_first and GOES_ON.match(self.text, rest) and label["label"].isupper()
+        goes_on = is_first and CONTINUES.match(self.text, rest) and label["label"].isupper()
         if sign in (",", ":"):
             allowed = lists or (closed and self.text[rest : rest + 1] in (")", "]", ";", ""))
         else:
@@ -262,7 +262,7 @@ class ListReader:
             self.is_open = not label["close"]
         fill: list[str] = []
         if joint is not None and joint["range"]:
-            filled = between(item.panels[-1], names[0]) if item.panels else None
+            filled = labels_between(item.panels[-1], names[0]) if item.panels else None
             if filled is None:
                 return None
             fill = filled
@@ -293,7 +293,7 @@ class ListReader:
             return True
         if joint is not None and joint["sign"] == ";":
             return not label["open"]
-        goes_on = CLOSED.match(rest) or _LABELS_GO_ON.match(rest) or GOES_ON.match(rest)
+        goes_on = CLOSED.match(rest) or _LABELS_GO_ON.match(rest) or CONTINUES.match(rest)
         if text in _WORDS and not goes_on:
             return True
         if text == "a" and not (CLOSED.match(rest) or _LABELS_GO_ON.match(rest)):

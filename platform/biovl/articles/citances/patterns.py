@@ -66,7 +66,7 @@ _VERBS = r"""
     respectively also that which
 """.split()
 _LINKS = "in of for as with by on at from we the where when while but using below above see".split()
-GOES_ON = re.compile(rf"\s(?:{'|'.join([*_VERBS, *_LINKS])})\b")
+CONTINUES = re.compile(rf"\s(?:{'|'.join([*_VERBS, *_LINKS])})\b")
 """Words that clearly continue the sentence after a reference and are not a count or a name."""
 CLOSED = re.compile(r"\s?(?:[)\],;:]|\.(?!\d)|$)")
 LIST_GOES_ON = re.compile(rf"\s?[,;&/{DASH}]|\s(?:and|or|to|vs|versus|through)\b|\s[ey]\s\d|\s\(")

@@ -52,7 +52,7 @@ def _completed(
     caption: str, family: Family, chain: Sequence[Marker], others: Sequence[Marker]
 ) -> list[Marker]:
     """Return a chain and the markers of another style with the missing labels."""
-    kept = apart(chain)
+    kept = without_overlaps(chain)
     have = {label.index for marker in kept for label in marker.labels}
     families = {family}
     passed: set[tuple[Family, int]] = set()
@@ -110,7 +110,7 @@ def _last_of(markers: Sequence[Marker], family: Family) -> Marker:
     return next((m for m in reversed(markers) if m.family == family), markers[-1])
 
 
-def apart(markers: Sequence[Marker]) -> list[Marker]:
+def without_overlaps(markers: Sequence[Marker]) -> list[Marker]:
     """Return markers without those that overlap an earlier one."""
     kept: list[Marker] = []
     for marker in markers:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from biovl.articles.subcaptions.completion import apart, complete
+from biovl.articles.subcaptions.completion import complete, without_overlaps
 from biovl.articles.subcaptions.labels import ALPHABETS
 from biovl.articles.subcaptions.markers import Family, Marker
 
@@ -82,7 +82,9 @@ def _systems(caption: str, candidates: Sequence[Marker], hints: Collection[str])
         elif family != "inner":
             is_doubtful = kind in _DOUBTFUL_KINDS and not _alphabet(kind, hints)
             attempts[2 if is_doubtful else 0].append((family, kind, group))
-    attempts[1] = [("bracket", k, apart(g)) for k, g in mixed.items() if k not in _DOUBTFUL_KINDS]
+    attempts[1] = [
+        ("bracket", k, without_overlaps(g)) for k, g in mixed.items() if k not in _DOUBTFUL_KINDS
+    ]
     for attempt in attempts:
         systems = []
         for family, kind, group in attempt:

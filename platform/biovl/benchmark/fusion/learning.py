@@ -116,7 +116,7 @@ class Learner:
             )
         return loss
 
-    def ask(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the index of the predicted answer to each question, and its probability.
 
         Args:

@@ -2,7 +2,7 @@
 
 A file has a ``Config``, the settings of the task, and ``build(config)``, which returns a ``Task``.
 A task does not decode images: they are embedded before, once for all tasks, and texts on demand. A
-task that trains a model before evaluating it also implements ``Learns``: ``vqa`` and ``fine_tune``.
+task that trains models before their evaluation (``vqa``, ``fine_tune``) implements ``TrainsFirst``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -105,7 +105,7 @@ class LearningRun:
     model: str
     """Folder or name of the model."""
     images: "Sequence[EmbeddingTask]"
-    """Tasks that embedded the images; empty without ``Learns.needs_vectors``."""
+    """Tasks that embedded the images; empty without ``TrainsFirst.needs_vectors``."""
     workers: "BenchmarkWorkers"
     precision: Precision
     place: str
@@ -113,7 +113,7 @@ class LearningRun:
 
 
 @runtime_checkable
-class Learns(Protocol):
+class TrainsFirst(Protocol):
     """A task whose models are trained before they are scored."""
 
     needs_vectors: bool

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from biovl.benchmark import bootstrap, choices
 from biovl.benchmark.choices import Choices
-from biovl.benchmark.data import opened
+from biovl.benchmark.data import open_dataset
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.prompts import filled
+from biovl.benchmark.prompts import fill_template
 from biovl.benchmark.selection import only
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError
@@ -70,10 +70,10 @@ class ClosedVqa:
                 test.
             ConfigError: If the captions do not match the classes.
         """
-        data = opened(self.config.data)
+        data = open_dataset(self.config.data)
         if isinstance(data, LabelledImages):
             captions = self.config.captions or {
-                name: tuple(filled(template, name) for template in self.config.templates)
+                name: tuple(fill_template(template, name) for template in self.config.templates)
                 for name in data.classes
             }
             data = choices.of_classes(only(data, "test"), captions)
@@ -82,7 +82,7 @@ class ClosedVqa:
                 f"{self.config.data} has neither classes nor options: it holds "
                 f"{type(data).__name__}"
             )
-        return choices.permuted(data, self.config.seed)
+        return choices.shuffle_options(data, self.config.seed)
 
     def evaluate(self, data: Choices, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Answer every question with the nearest option, and compute accuracies.
@@ -90,7 +90,7 @@ class ClosedVqa:
         Raises:
             ArtifactError: If no image is readable.
         """
-        chosen_VE = choices.answered(data, embedded.image_ND, embedded.text(data.texts))
+        chosen_VE = choices.nearest_options(data, embedded.image_ND, embedded.text(data.texts))
         is_answered = chosen_VE[0] >= 0
         if not is_answered.any():
             raise ArtifactError(f"no image of {data.name} is readable")

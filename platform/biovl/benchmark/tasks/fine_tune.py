@@ -19,7 +19,7 @@ import numpy as np
 
 from biovl.benchmark import bootstrap, few_shot, probe
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.few_shot import Draw, Learnt
+from biovl.benchmark.few_shot import Draw, DrawResult
 from biovl.benchmark.fine_tuning import TuningConfig
 from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun, TaskOutcome
 from biovl.core.errors import ConfigError
@@ -72,7 +72,7 @@ def build(config: Config) -> "FineTune":
 
 
 class FineTune:
-    """Fine-tuning, see ``Config``. ``fine_tune_job.py`` trains the models and calls ``judge``."""
+    """Fine-tuning, see ``Config``. ``fine_tune_job.py`` trains the models and calls ``score``."""
 
     needs_text = False
     needs_vectors = True
@@ -113,10 +113,10 @@ class FineTune:
         from biovl.benchmark import fine_tune_job
 
         assert embedded is not None
-        return self.judge(data, embedded, fine_tune_job.learnt(self, data, embedded, place))
+        return self.score(data, embedded, fine_tune_job.stored_results(self, data, embedded, place))
 
-    def judge(
-        self, data: LabelledImages, embedded: EmbeddedBenchmark, learnt: Sequence[Learnt]
+    def score(
+        self, data: LabelledImages, embedded: EmbeddedBenchmark, learnt: Sequence[DrawResult]
     ) -> TaskOutcome:
         """Return the metrics of trained models from their predictions on test, one per draw."""
         rows = few_shot.readable_rows(data, np.asarray(embedded.image_ND))
@@ -168,7 +168,7 @@ class FineTune:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows that a run trains on, and those it is validated on."""
         draw, train_N = training.draw, rows["train"]
-        drawn_T = train_N[probe.drawn(data.labels[train_N], draw.fraction, seed=draw.seed)]
+        drawn_T = train_N[probe.draw_rows(data.labels[train_N], draw.fraction, seed=draw.seed)]
         if not training.held_out:
             return drawn_T, rows["val"]
         kept_T = probe.folds(data.labels[drawn_T], draw.seed) != 0

@@ -18,7 +18,7 @@ import torch
 
 from biovl.benchmark import bootstrap, few_shot, probe
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.few_shot import Draw, Learnt
+from biovl.benchmark.few_shot import Draw, DrawResult
 from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
 from biovl.core.plugins import Plugin
 
@@ -84,9 +84,9 @@ class LinearProbe:
         feature_ND: np.ndarray,
         rows: Mapping[str, np.ndarray],
         draw: Draw,
-    ) -> Learnt:
+    ) -> DrawResult:
         train_N = rows["train"]
-        drawn_T = train_N[probe.drawn(data.labels[train_N], draw.fraction, seed=draw.seed)]
+        drawn_T = train_N[probe.draw_rows(data.labels[train_N], draw.fraction, seed=draw.seed)]
         scaled = probe.Scaling.of(feature_ND[drawn_T])
         classes = len(data.classes)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -94,10 +94,12 @@ class LinearProbe:
         strengths = self.config.strengths
         if len(rows["val"]):
             val = scaled(feature_ND[rows["val"]]), data.labels[rows["val"]].astype(np.int64)
-            fitted = probe.chosen(train, val, classes, strengths=strengths, device=device)
+            fitted = probe.fit_with_validation(
+                train, val, classes, strengths=strengths, device=device
+            )
         else:
-            fitted = probe.chosen_within(
+            fitted = probe.fit_with_cross_validation(
                 train, classes, seed=draw.seed, strengths=strengths, device=device
             )
         share_EC = fitted.probabilities(scaled(feature_ND[rows["test"]]))
-        return Learnt(draw, share_EC, {"images": len(drawn_T), "c": fitted.strength})
+        return DrawResult(draw, share_EC, {"images": len(drawn_T), "c": fitted.strength})

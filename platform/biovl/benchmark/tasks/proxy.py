@@ -102,9 +102,9 @@ class Proxy:
 
     def data(self) -> Pairs:
         """Return the private pairs, then the public ones; column ``set`` distinguishes them."""
-        private = opening.pairs(self.config.private)
-        public = opening.pairs(self.config.public)
-        return joined(private, public)
+        private = opening.open_pairs(self.config.private)
+        public = opening.open_pairs(self.config.public)
+        return join_pairs(private, public)
 
     def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Return how well nearest public images predict the findings of private images.
@@ -225,7 +225,7 @@ class Proxy:
         return pa.table(columns)
 
 
-def joined(private: Pairs, public: Pairs) -> Pairs:
+def join_pairs(private: Pairs, public: Pairs) -> Pairs:
     """Return private and public pairs as one dataset, the private ones first."""
     both = (private, public)
     names = (PRIVATE, PUBLIC)

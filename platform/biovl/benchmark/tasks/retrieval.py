@@ -82,9 +82,9 @@ class Retrieval:
         if bool(config.corpus) == bool(config.data):
             raise ConfigError("retrieval needs pairs: set either corpus or data")
         if config.data:
-            return opening.pairs(config.data)
+            return opening.open_pairs(config.data)
         corpus = {"path": config.corpus, "split": config.split}
-        return opening.pairs(Plugin("corpus", corpus))
+        return opening.open_pairs(Plugin("corpus", corpus))
 
     def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Search in both directions, and return the metrics.

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biovl.benchmark import bootstrap, vqa_answers
-from biovl.benchmark.data import opened
+from biovl.benchmark.data import open_dataset
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.config import LearningConfig
 from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun, Score, TaskOutcome
@@ -92,7 +92,7 @@ class Vqa:
         """Return the questions."""
         where, names = self.config.data, ("templated", "repeated", "language")
         settings = {name: getattr(self.config, name) for name in names}
-        questions = opened(
+        questions = open_dataset(
             Plugin("vqa", {"path": where, **settings}) if isinstance(where, str) else where
         )
         if not isinstance(questions, Questions):
@@ -123,9 +123,9 @@ class Vqa:
         """Return the metrics of the answers that ``learn`` stored in ``place``."""
         from biovl.benchmark import vqa_job
 
-        return self.judge(data, vqa_job.answers(place))
+        return self.score(data, vqa_job.answers(place))
 
-    def judge(self, data: Questions, answered: VQAAnswers) -> TaskOutcome:
+    def score(self, data: Questions, answered: VQAAnswers) -> TaskOutcome:
         """Return the metrics of a trained model from its answers to the questions."""
         rows = np.array(answered.rows, np.int64)
         train = (data.splits == "train") & ~np.isin(data.image_of, _numbers(answered.unreadable))

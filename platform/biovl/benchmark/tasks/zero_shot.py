@@ -20,7 +20,7 @@ from biovl.benchmark import bootstrap, class_names, classification, classificati
 from biovl.benchmark import data as opening
 from biovl.benchmark.bootstrap import IntervalEstimate
 from biovl.benchmark.datasets import LabelledImages
-from biovl.benchmark.prompts import PROMPTS, filled, spellings_of
+from biovl.benchmark.prompts import PROMPTS, fill_template, spellings_of
 from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
 from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
@@ -58,7 +58,7 @@ class Config:
             known = ", ".join(sorted(PROMPTS))
             raise ValueError(f"there are no prompts called {self.prompts!r}; choose from {known}")
         for template in self.templates:
-            filled(template, "")
+            fill_template(template, "")
 
 
 def build(config: Config) -> "ZeroShot":
@@ -80,7 +80,7 @@ class ZeroShot:
         Raises:
             ConfigError: If the class names of the settings do not match those of the data.
         """
-        images = selection.only(opening.labelled(self.config.data), self.config.split)
+        images = selection.only(opening.open_labelled(self.config.data), self.config.split)
         self.classes(images)
         return images
 
@@ -126,7 +126,7 @@ class ZeroShot:
         is_read_N = np.array([row not in embedded.unreadable for row in range(count)])
         if not is_read_N.any():
             raise ArtifactError(f"no image of {data.name} is readable")
-        class_CD = ensembled(embedded, words, self.templates)
+        class_CD = class_embeddings(embedded, words, self.templates)
         similarity_NC = np.full((count, len(words)), np.nan)
         similarity_NC[is_read_N] = (embedded.image_ND[is_read_N] @ class_CD.T).astype(np.float64)
         probability_NC = softmax(embedded.logit_scale * similarity_NC)
@@ -180,14 +180,14 @@ class ZeroShot:
         )
 
 
-def ensembled(
+def class_embeddings(
     embedded: EmbeddedBenchmark, classes: Sequence[str], templates: Sequence[str]
 ) -> np.ndarray:
     """Return one unit embedding per class, averaged over its prompts. float32, [C, D].
 
     Prompt embeddings are averaged over the templates and normalised again.
     """
-    prompts = [filled(template, name) for name in classes for template in templates]
+    prompts = [fill_template(template, name) for name in classes for template in templates]
     text_CTD = embedded.text(prompts).reshape(len(classes), len(templates), -1)
     mean_CD = text_CTD.mean(axis=1)
     unit_CD: np.ndarray = mean_CD / np.linalg.norm(mean_CD, axis=1, keepdims=True)

@@ -24,7 +24,7 @@ _LOOKED_AT = 4_096
 completely."""
 
 
-def chosen(corpus: str, count: int) -> list[dict[str, Any]]:
+def sample_figures(corpus: str, count: int) -> list[dict[str, Any]]:
     """Return up to ``count`` figures of a corpus, of different articles if possible."""
     folder = Folder(corpus)
     with folder.filesystem.open_input_file(folder.at("index.parquet")) as stream:

@@ -14,7 +14,7 @@ from biovl.harvest.pmc.records import Medium, Record
 from biovl.harvest.pmc.service import BucketClient
 from biovl.harvest.pmc.store import Store
 from biovl.harvest.pmc.unfetched import Unfetched
-from biovl.harvest.sources import FileError, Package, Stated
+from biovl.harvest.sources import FileError, Package, SourceMetadata
 
 XML_DEFECT = "xml: "
 """Prefix of the reason why the XML of an article is unavailable."""
@@ -188,7 +188,7 @@ def _package(record: Record, begun: _Begun, bucket: str) -> Package:
         uri=source_uri(record.name, bucket),
         xml=begun.xml,
         content=begun.content,
-        stated=Stated(
+        stated=SourceMetadata(
             article_id=f"PMC{record.number}",
             version=str(record.version),
             license_code=record.license_code,

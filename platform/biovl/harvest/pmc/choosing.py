@@ -54,7 +54,7 @@ class VersionChoice:
     """State of each version: ``harvested``, or the reason why not."""
 
 
-def chosen(
+def choose_version(
     versions: Sequence[CatalogueVersion],
     record_of: Callable[[CatalogueVersion], Record | str],
     filters: Filters,

@@ -13,7 +13,7 @@ import numpy as np
 
 from biovl.core.limits import HEADROOM, LocalLimiter
 from biovl.harvest.pmc import listing, steps
-from biovl.harvest.pmc.choosing import chosen
+from biovl.harvest.pmc.choosing import choose_version
 from biovl.harvest.pmc.place import AcquisitionContext
 from biovl.harvest.pmc.records import Record
 from biovl.harvest.pmc.service import BucketClient
@@ -47,7 +47,7 @@ class HarvestEstimate:
     """Estimated totals of a harvest."""
 
     listed: int
-    asked: int
+    requested: int
     sampled: int
     articles: Extrapolated
     figures: Extrapolated
@@ -111,7 +111,7 @@ def _of_sample(
     def record_of(versions: Sequence[dict[str, Any]]) -> Record | None:
         etags = {row["version"]: row["etag"] for row in versions}
         begun = time.monotonic()
-        choice = chosen(
+        choice = choose_version(
             [steps.known_of(row) for row in versions],
             lambda known: steps.read_record(config, service, store, known, etags[known.version]),
             config.filters,
@@ -141,7 +141,7 @@ def _of_sample(
     )
     return HarvestEstimate(
         listed=listed,
-        asked=asked,
+        requested=asked,
         sampled=len(sample),
         articles=articles,
         figures=figures,
@@ -158,7 +158,7 @@ def format_estimate(config: Config) -> str:
     size = found.size_bytes
     gb = Extrapolated(size.total / 1e6, size.error / 1e6)
     return (
-        f"listed      {found.listed:,} versions, {found.asked:,} articles requested\n"
+        f"listed      {found.listed:,} versions, {found.requested:,} articles requested\n"
         f"sampled     {found.sampled:,} articles\n"
         f"articles    {found.articles}\n"
         f"figures     {found.figures}  (images among the media of their records)\n"

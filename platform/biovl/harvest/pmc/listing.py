@@ -17,7 +17,7 @@ from biovl.core.errors import SourceError, StorageError
 from biovl.harvest.pmc import catalogue, inventory
 from biovl.harvest.pmc.endpoint import bucket_url
 from biovl.harvest.pmc.place import AcquisitionContext
-from biovl.harvest.pmc.search import asked
+from biovl.harvest.pmc.search import requested_articles
 from biovl.harvest.pmc.service import MISSING, BucketClient
 from biovl.harvest.sources import FileError
 
@@ -36,7 +36,7 @@ def plan(place: AcquisitionContext) -> dict[str, Any]:
         StorageError: If the service fails.
     """
     config = place.config
-    wanted = asked(config)
+    wanted = requested_articles(config)
     url = bucket_url(config.endpoint, config.bucket, place.limiter, config.patience)
     numbers = None if wanted is None else [int(number) for number in wanted]
     if numbers is not None and len(numbers) <= config.listed_up_to and not config.snapshot:
@@ -140,7 +140,7 @@ def parts_of(read: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     return [(part.begin, part.end) for part in found]
 
 
-def listed_dropped(place: AcquisitionContext, number: int) -> None:
+def delete_inventory_file(place: AcquisitionContext, number: int) -> None:
     """Delete the downloaded inventory file once it has been compared."""
     place.store(f"inventory-{number:06d}").drop()
 

@@ -38,10 +38,10 @@ class AcquisitionContext:
 
     def write(self, name: str, number: int, table: pa.Table) -> None:
         """Write a table for a later step."""
-        written(Folder(self.out), f".draft/acquired/{name}/{number:06d}.parquet", table)
+        write_table(Folder(self.out), f".draft/acquired/{name}/{number:06d}.parquet", table)
 
 
-def written(folder: Folder, name: str, table: pa.Table) -> dict[str, int]:
+def write_table(folder: Folder, name: str, table: pa.Table) -> dict[str, int]:
     """Write a table as Parquet; return its rows and size for a manifest."""
     with folder.writer(name) as stream:
         pq.write_table(table, stream, compression="zstd", row_group_size=100_000)

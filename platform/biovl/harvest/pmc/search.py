@@ -19,7 +19,7 @@ _AT_ONCE = 200
 """Ids per request, the maximum that NCBI recommends."""
 
 
-def asked(config: Config) -> np.ndarray | None:
+def requested_articles(config: Config) -> np.ndarray | None:
     """Return the numbers of the requested articles, sorted; None for all articles.
 
     Raises:
@@ -84,7 +84,7 @@ def _in_pmc(client: EntrezClient, pmids: Sequence[str]) -> list[str]:
             **{"dbfrom": "pubmed", "db": "pmc", "linkname": "pubmed_pmc", "retmode": "xml"},
             "id": pmids[start : start + _AT_ONCE],
         }
-        found += client.ask("elink", form, _linked)
+        found += client.request("elink", form, _linked)
     return found
 
 

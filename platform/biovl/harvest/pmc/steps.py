@@ -169,7 +169,7 @@ def read_records(
     }
 
 
-def dropped(place: AcquisitionContext, number: int) -> None:
+def delete_downloads(place: AcquisitionContext, number: int) -> None:
     """Delete what a chunk's task downloaded, once its receipt is written."""
     place.store(f"records-{number:06d}").drop()
 
@@ -183,7 +183,9 @@ def _chooser(
         def record_of(known: CatalogueVersion) -> Record | str:
             return read_record(config, service, store, known, etags[known.version])
 
-        return choosing.chosen([known_of(row) for row in versions], record_of, config.filters)
+        return choosing.choose_version(
+            [known_of(row) for row in versions], record_of, config.filters
+        )
 
     return choose
 
@@ -219,7 +221,7 @@ def read_record(
         return service.get(key, max_bytes=records.RECORD_BYTES)
 
     try:
-        return read(store.kept(f"{config.bucket}/{key} {etag}", fetch, is_whole))
+        return read(store.fetch_unchecked(f"{config.bucket}/{key} {etag}", fetch, is_whole))
     except FileError as error:
         return catalogue.FAILED if error.defect == FAILING else catalogue.MISSING
     except records.RecordError:

@@ -35,7 +35,7 @@ class Store:
             found = self._folder.read(self._name(md5))
         return found
 
-    def kept(
+    def fetch_unchecked(
         self, name: str, fetch: Callable[[], bytes], is_whole: Callable[[bytes], bool]
     ) -> bytes:
         """Return an object without a checksum; it is stored under the MD5 of ``name``."""

@@ -17,7 +17,7 @@ def _no_file(name: str) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stated:
+class SourceMetadata:
     """Article metadata stated by its source, which takes precedence over the XML."""
 
     article_id: str
@@ -51,7 +51,7 @@ class Package:
     xml: bytes | None = None
     content: ArticleContent | None = None
     """Parsed content; set by sources without JATS, or if ``xml`` has been parsed already."""
-    stated: Stated | None = None
+    stated: SourceMetadata | None = None
     files: Mapping[str, int | None] = field(default_factory=dict)
     """The package's other files: name relative to the XML's folder -> size in bytes, None if
     unknown before the file is read."""

@@ -99,5 +99,5 @@ def _all_records(place: AcquisitionContext) -> Iterator[Record]:
     chunks = steps.chunks_of(compared)
     for number in range(len(chunks)):
         done = steps.read_records(place, plan, chunks, number)
-        steps.dropped(place, number)
+        steps.delete_downloads(place, number)
         yield from steps.chosen_records(place, number, 0, done["chosen"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from biovl.images.boxes import Box
-from biovl.images.labels.network import CHARACTERS, alike, near
+from biovl.images.labels.network import CHARACTERS, confusable, same_shape
 
 _INDEX = {character: i for i, character in enumerate(CHARACTERS)}
 _MAX_STYLES = 24
@@ -98,7 +98,7 @@ def _distinct(found: list[LabelReading]) -> list[LabelReading]:
 def _weights(character: str) -> np.ndarray:
     """Return how much each class supports a character. Shape [characters + 1]."""
     weights = np.zeros(len(CHARACTERS) + 1, np.float32)
-    for others, weight in ((near(character), 0.4), (alike(character), 1.0)):
+    for others, weight in ((confusable(character), 0.4), (same_shape(character), 1.0)):
         for other in others:
             if other in _INDEX:
                 weights[_INDEX[other]] = weight
@@ -215,7 +215,7 @@ def _place(reading: LabelReading, believed: Sequence[LabelReading], rank: dict[s
     return float((1.0 if is_level else 0.8) * in_order**0.7 * spread**0.5)
 
 
-def from_the_first(chosen: list[Scored], names: Sequence[str]) -> list[Scored]:
+def consecutive_from_first(chosen: list[Scored], names: Sequence[str]) -> list[Scored]:
     """Return the chosen labels that are consecutive from the first name on; one may be missing."""
     have = {pair[0].text: pair for pair in chosen}
     kept: list[Scored] = []

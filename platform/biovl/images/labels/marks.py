@@ -147,7 +147,7 @@ def _ink(grey: np.ndarray, marks: Marks, side: int) -> np.ndarray:
     steps = (np.arange(side, dtype=np.float32) + 0.5) / side - 0.5
     x = centre[:, :1] + steps * longer[:, None]
     y = centre[:, 1:] + steps * longer[:, None]
-    seen = sampled(grey, x, y)
+    seen = sample_grey(grey, x, y)
     inside_x = (x >= boxes[:, :1]) & (x <= boxes[:, 2:3])
     inside_y = (y >= boxes[:, 1:2]) & (y <= boxes[:, 3:])
     inside = inside_y[:, :, None] & inside_x[:, None, :]
@@ -162,7 +162,7 @@ def _ink(grey: np.ndarray, marks: Marks, side: int) -> np.ndarray:
     return seen
 
 
-def sampled(grey: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def sample_grey(grey: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return interpolated grey values on a grid for each mark. float32, [N, len y, len x].
 
     Args:

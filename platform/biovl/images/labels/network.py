@@ -21,15 +21,15 @@ _ALIKE = ("Cc", "Oo0", "Ss", "Vv", "Ww", "Xx", "Zz", "Kk", "Uu", "Pp", "Il1", "J
 _NEAR = ("B8β", "D0O", "G6C", "gq9", "S5s", "Z2z", "b6", "iIl1j", "E8", "ae", "αa")
 
 
-def alike(character: str) -> str:
+def same_shape(character: str) -> str:
     """Return the characters of the same shape as a character, including itself."""
     return "".join(dict.fromkeys(character + "".join(g for g in _ALIKE if character in g)))
 
 
-def near(character: str) -> str:
-    """Return other characters that a character is sometimes confused with, except ``alike``."""
+def confusable(character: str) -> str:
+    """Return other characters that a character may be confused with, except ``same_shape``."""
     others = "".join(group for group in _NEAR if character in group)
-    return "".join(c for c in dict.fromkeys(others) if c not in alike(character))
+    return "".join(c for c in dict.fromkeys(others) if c not in same_shape(character))
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,6 @@ def save(network: Network) -> bytes:
 
 
 @functools.cache
-def shipped() -> Network:
+def builtin_network() -> Network:
     """Return the network that is part of the package."""
     return load(WEIGHTS.read_bytes())

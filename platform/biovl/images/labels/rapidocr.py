@@ -63,7 +63,7 @@ class RapidOcrReader:
             for corners, words, score in zip(result.boxes, result.txts, result.scores, strict=True)
             if (text := label_in(words))
         ]
-        return named(found, expected) if expected else found
+        return match_expected(found, expected) if expected else found
 
 
 def label_in(words: str) -> str | None:
@@ -72,7 +72,7 @@ def label_in(words: str) -> str | None:
     return match[1] if match else None
 
 
-def named(found: Sequence[Label], expected: Sequence[str]) -> list[Label]:
+def match_expected(found: Sequence[Label], expected: Sequence[str]) -> list[Label]:
     """Return the most confident reading of each expected label, in its order and case."""
     best = []
     for text in dict.fromkeys(expected):

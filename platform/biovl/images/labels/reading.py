@@ -14,10 +14,10 @@ import numpy as np
 from PIL import Image
 
 from biovl.images.boxes import Box
-from biovl.images.labels.choice import LabelReading, Word, choose, from_the_first, readings
-from biovl.images.labels.marks import Marks, patches, sampled
+from biovl.images.labels.choice import LabelReading, Word, choose, consecutive_from_first, readings
+from biovl.images.labels.marks import Marks, patches, sample_grey
 from biovl.images.labels.marks import find_words as find_short_words
-from biovl.images.labels.network import Network, shipped
+from biovl.images.labels.network import Network, builtin_network
 
 MAX_PIXELS = 1_000_000
 """Larger images are downscaled to this size: a label is then still 10 pixels high."""
@@ -54,7 +54,7 @@ def read_labels(pixels: np.ndarray, *, expected: Sequence[str] = ()) -> list[Lab
     grey, scale = _small_grey(pixels)
     if min(grey.shape) < 12:
         return []
-    found = find_words(grey, shipped())
+    found = find_words(grey, builtin_network())
     chosen = _expected(found, expected) if expected else _unexpected(found)
     return [Label(r.text, r.box.scaled(1 / scale), round(score, 4)) for r, score in chosen]
 
@@ -120,7 +120,7 @@ def _unexpected(found: list[Word]) -> list[tuple[LabelReading, float]]:
     best: list[tuple[LabelReading, float]] = []
     for names in (string.ascii_uppercase, string.ascii_lowercase):
         letters = readings(found, list(names), least=2 * _FIT)
-        follow = functools.partial(from_the_first, names=names)
+        follow = functools.partial(consecutive_from_first, names=names)
         kept = choose(letters, list(names), least=1.5 * _SCORE, keep=follow)
         total = sum(score for _, score in kept)
         is_sure = len(kept) >= 2 and total >= 2 * _SCORE * len(kept)
@@ -138,7 +138,7 @@ def _freedom(grey: np.ndarray, marks: Marks) -> np.ndarray:
     near = np.array([0.12, 0.2, 0.3], np.float32)
     ink = []
     for y in (boxes[:, 1:2] - near * high - 1, boxes[:, 3:4] + near * high + 1):
-        seen = sampled(grey, x, y)
+        seen = sample_grey(grey, x, y)
         at = marks.thresholds[:, None, None]
         on_page = ((y >= 0) & (y <= len(grey)))[:, :, None]
         ink.append(((seen < at if marks.is_dark else seen > at) & on_page).mean((1, 2)))

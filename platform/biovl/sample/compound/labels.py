@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from biovl.images.boxes import Box
 from biovl.sample.compound.contents import font, typeface
-from biovl.sample.compound.layouts import LABEL_PLACES, Rng, chosen
+from biovl.sample.compound.layouts import LABEL_PLACES, Rng, random_key
 
 ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
 GREEK = "αβγδεζ"
@@ -51,7 +51,7 @@ class Style:
 
 def chosen_place(rng: Rng) -> tuple[str, str]:
     """Return a random position, with the frequencies counted in published figures."""
-    return chosen(rng, LABEL_PLACES)
+    return random_key(rng, LABEL_PLACES)
 
 
 def print_label(page: Image.Image, panel: Box, name: str, style: Style, rng: Rng) -> Box:

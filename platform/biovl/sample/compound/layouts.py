@@ -69,7 +69,7 @@ def drawn_from(rng: Rng, quantiles: Sequence[float]) -> float:
     return float(np.interp(rng.uniform(), _QUANTILES, quantiles))
 
 
-def chosen(rng: Rng, counts: dict[T, int]) -> T:
+def random_key(rng: Rng, counts: dict[T, int]) -> T:
     """Return a random key with probability proportional to its count."""
     keys = list(counts)
     weights = np.array([counts[key] for key in keys], float)
@@ -93,7 +93,7 @@ def make_layout(
         margin_px: Margin around all panels.
         aspect: Width over height of a typical panel.
     """
-    rows = rows or chosen(rng, ROWS)
+    rows = rows or random_key(rng, ROWS)
     wide = drawn_from(rng, WIDTH_PX)
     # Today's figures have two to three times the pixels of those counted in 2013.
     scale = float(rng.choice((1.0, 1.5, 2.0), p=(0.7, 0.2, 0.1)))

@@ -78,7 +78,7 @@ def imageclef_accuracy(found: Sequence[Box], true: Sequence[Box]) -> float:
     return matches / max(len(found), len(true))
 
 
-def assigned(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> dict[int, int]:
+def match_boxes(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> dict[int, int]:
     """Return the true box that each predicted box matches: best pairs first, one match per box.
 
     Args:
@@ -100,7 +100,7 @@ def assigned(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> dict
 
 def box_counts(found: Sequence[Box], true: Sequence[Box], at: float = 0.5) -> Counts:
     """Return the number of matching boxes in one figure."""
-    return Counts(len(assigned(found, true, at)), len(found), len(true))
+    return Counts(len(match_boxes(found, true, at)), len(found), len(true))
 
 
 def average_precision(
@@ -148,6 +148,6 @@ def alignment_counts(
 
     A panel without a true label is correct if none was predicted.
     """
-    boxes = assigned([box for _, box in found], [box for _, box in true])
+    boxes = match_boxes([box for _, box in found], [box for _, box in true])
     hits = sum(found[i][0] == true[j][0] for i, j in boxes.items())
     return Counts(hits, len(found), len(true))

@@ -24,13 +24,13 @@ class PromptTemplates:
         return self.texts[name].format(**escaped)
 
 
-def packaged(version: str) -> bytes | None:
+def read_builtin(version: str) -> bytes | None:
     """Return the file of a built-in version; None if there is none."""
     file = files("biovl.annotate.longcap.prompts").joinpath(f"{version}.yaml")
     return file.read_bytes() if file.is_file() else None
 
 
-def parsed(data: bytes) -> PromptTemplates:
+def parse_templates(data: bytes) -> PromptTemplates:
     """Return the prompt templates in a file.
 
     Raises:

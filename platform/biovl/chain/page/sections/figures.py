@@ -16,7 +16,7 @@ def body(story: Story) -> Markup | None:
     corpus = story.of("corpus")
     if corpus is None:
         return None
-    rows = figures.chosen(corpus.uri, _COUNT)
+    rows = figures.sample_figures(corpus.uri, _COUNT)
     if not rows:
         return None
     cards = [figures.card(row, figures.small_image(corpus.uri, row)) for row in rows]
