@@ -147,7 +147,7 @@ def _await_ready(address: str, process: subprocess.Popen, log: Path) -> None:
 
 
 def screenshot(address: str, target: Path) -> str:
-    """Search in a headless browser, if one is installed, and save a screenshot.
+    """Search in a headless browser, if one is installed, and save a screenshot of the page.
 
     Returns:
         The file name; empty without a browser.

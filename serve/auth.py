@@ -124,7 +124,7 @@ class Keys:
         return self._are_required
 
     def digests(self) -> bytes:
-        """Return the sorted digests: a value that all replicas share and clients do not have."""
+        """Return the sorted digests of the keys, which replicas share and clients do not know."""
         return b"".join(sorted(known.digest for known in self._known))
 
     def caller(self, scope: Mapping[str, Any], headers: Headers) -> Caller:
@@ -180,7 +180,7 @@ class Keys:
 
 
 def check_scope(request: Request, scope: str) -> None:
-    """Require a scope of the caller.
+    """Require that the caller's key has a scope.
 
     Raises:
         Problem: 403 with the scopes of the caller, if it lacks the scope.

@@ -54,7 +54,7 @@ class RequestRefused(BiovlError):
 
 
 class Client:
-    """A connection to a service. Use it from one thread, and close it when done."""
+    """HTTP client of a search service. Use it from one thread, and close it after use."""
 
     def __init__(
         self,

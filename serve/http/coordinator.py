@@ -55,7 +55,7 @@ class Orders:
     """Response of the coordinator to a report: the releases to serve and to load."""
 
     serving: ReleaseTarget | None
-    """Release to serve; None if the coordinator has no state, so that the replica must send it."""
+    """Release to serve; None if the coordinator has no state and needs it from the replica."""
     next: ReleaseTarget | None
     """Release to load in addition to the one that is served; None if no reload is in progress."""
     reason: str = ""
@@ -178,7 +178,7 @@ class Coordination:
 
 
 class Coordinator(Leases, Snapshots, Protocol):
-    """Asynchronous client of a ``Coordination``, in this process or remote."""
+    """Asynchronous access to a ``Coordination``, in this process or remote."""
 
     async def serving(self) -> ReleaseTarget | None: ...
     async def begin(self, initial: ReleaseTarget) -> ReleaseTarget: ...
@@ -188,7 +188,7 @@ class Coordinator(Leases, Snapshots, Protocol):
 
 
 class LocalCoordinator:
-    """Coordinator of a service with one process."""
+    """Coordinator for a service that is one process."""
 
     def __init__(self, state: Coordination | None = None) -> None:
         self._state = state or Coordination()

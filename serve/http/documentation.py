@@ -39,7 +39,7 @@ pre{overflow:auto;border:1px solid #8884;padding:.5rem}
 
 
 class Problem(BaseModel):
-    """An error, as ``application/problem+json`` (RFC 9457)."""
+    """Schema of an error response, ``application/problem+json`` (RFC 9457)."""
 
     type: str
     title: str

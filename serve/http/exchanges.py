@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """The authenticated client."""
+    """The authenticated client of a request."""
 
     name: str
     """Name of the API key; ``local`` for a service without keys."""
@@ -41,7 +41,7 @@ class Exchange:
     are_pixels_counted: bool = False
     """Whether the pixel budget was charged, which is done once per request."""
     problem: str | None = None
-    """Slug of the problem in the response; None if there is none."""
+    """Slug of the problem in the response; None for a success."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -135,7 +135,7 @@ class RequestSlots:
         self._all = limits.concurrent_requests
 
     def take(self) -> None:
-        """Acquire a slot.
+        """Acquire a slot for a request.
 
         Raises:
             Problem: 503 with Retry-After if none is free.
@@ -150,5 +150,5 @@ class RequestSlots:
         self._free -= 1
 
     def release(self) -> None:
-        """Release a slot."""
+        """Release the slot of a request."""
         self._free += 1

@@ -152,7 +152,7 @@ class Metrics:
         self._ready = Gauge("biovl_ready", "Whether requests can be answered.", registry=registry)
 
     def answered(self, route: str, method: str, status: int, elapsed_s: float) -> None:
-        """Count a request by route template; paths would create one series per figure."""
+        """Count a response by route template; paths would create one series per figure."""
         # labels() validates and reads the environment on every call, so its results are cached.
         found = self._series.get((route, method, status))
         if found is None:

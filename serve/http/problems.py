@@ -102,7 +102,7 @@ def problem_json(problem: Problem, *, path: str, request_id: str) -> dict[str, A
 
 
 def problem_answer(problem: Problem, *, path: str, request_id: str) -> Response:
-    """Return a problem as a response."""
+    """Return a problem as an HTTP response."""
     about = problem_json(problem, path=path, request_id=request_id)
     # ASCII: a lone surrogate in a message would otherwise have no encoding.
     return Response(

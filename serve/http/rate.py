@@ -43,7 +43,7 @@ class Leases(Protocol):
 
 
 class Buckets:
-    """Token buckets in the memory of one process."""
+    """Token buckets of all keys, in the memory of one process."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Create buckets; each is full at first use."""

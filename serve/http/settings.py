@@ -17,7 +17,7 @@ class Checked(BaseModel):
 
 
 class Auth(Checked):
-    """Authentication by API keys.
+    """Settings of authentication by API keys.
 
     Without keys the service accepts requests from the loopback interface only, and refuses to start
     on any other address.

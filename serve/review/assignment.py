@@ -87,7 +87,7 @@ class ReviewerState:
 def reviewer_state(
     connection: Connection, clusters: Mapping[int, Cluster], rules: Rules, reviewer: str
 ) -> ReviewerState:
-    """Return the current state for one reviewer."""
+    """Return the current state of the database for one reviewer."""
     keys = {one.cluster_id: one.key for one in clusters.values()}
     own: dict[int, bool] = {}
     practised: set[int] = set()
@@ -212,7 +212,7 @@ def reserve(connection: Connection, cluster: Cluster, reviewer: str, reservation
 
 
 def release(connection: Connection, reviewer: str) -> None:
-    """Release all reservations of a reviewer."""
+    """Release all slots reserved by a reviewer."""
     connection.execute(reservations.delete().where(reservations.c.reviewer == reviewer))
 
 

@@ -35,7 +35,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Member:
-    """An image of a cluster."""
+    """An image of a cluster, shown to reviewers."""
 
     rank: int
     row_id: str

@@ -127,7 +127,7 @@ class Desk:
         return messages.VoteAnswer(created=vote.created, progress=self._progress(now))
 
     def export_csv(self) -> bytes:
-        """Return all current votes as CSV."""
+        """Return all current votes as a CSV file."""
         with self.database.reading() as connection:
             return write_votes(store.export_votes(connection))
 

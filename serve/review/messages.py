@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ReviewMessage(BaseModel):
-    """Base class that rejects unknown fields."""
+    """Base class of messages that rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,7 +41,7 @@ class VoteRequest(Place, Answers):
 
 
 class ReviewerProgress(BaseModel):
-    """Progress of a reviewer."""
+    """Progress of a reviewer through the review."""
 
     practised: int
     practice: int
@@ -105,7 +105,7 @@ class Review(BaseModel):
 
 
 class MemberAnswer(BaseModel):
-    """An image of a cluster."""
+    """An image of a cluster, shown to the reviewer."""
 
     rank: int
     row_id: str
@@ -148,7 +148,7 @@ class VoteAnswer(BaseModel):
 
 
 class RefusedRow(BaseModel):
-    """A rejected row of an import."""
+    """A row of an import that was rejected, with the reason."""
 
     line: int | None = None
     """Line number in the file; null if the row is a valid vote that this review rejects."""
@@ -158,7 +158,7 @@ class RefusedRow(BaseModel):
 
 
 class ImportAnswer(BaseModel):
-    """Result of an import of votes."""
+    """Result of an import of votes: counts, and rejected rows."""
 
     saved: int
     unchanged: int

@@ -158,7 +158,7 @@ def export_votes(connection: Connection) -> Iterable[ReviewVote]:
 
 @dataclass
 class Imported:
-    """Counts of an import."""
+    """Counts of imported, unchanged and rejected votes."""
 
     saved: int = 0
     unchanged: int = 0

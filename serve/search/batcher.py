@@ -96,7 +96,7 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def waiting(self) -> int:
-        """Number of items in the queue."""
+        """Number of items waiting in the queue."""
         return len(self._queue)
 
     async def close(self) -> None:

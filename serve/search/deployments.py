@@ -177,7 +177,7 @@ class SearchDeployment:
 
     @_refusals_travel
     async def figures(self, figure_ids: Sequence[str]) -> Any:
-        """Return the metadata of figures."""
+        """Return the metadata of figures, in order; None for unknown ids."""
         return await self._searcher.figures(index_of(self._holder.current), figure_ids)
 
     @_refusals_travel

@@ -34,7 +34,7 @@ class EmbeddedVectors:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFile:
-    """An image file of the corpus."""
+    """An encoded image of the corpus, with its media type."""
 
     data: bytes
     media_type: str
@@ -58,11 +58,11 @@ class Engine(Protocol):
         ...
 
     async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
-        """Return embeddings of preprocessed images."""
+        """Return unit embeddings of preprocessed images."""
         ...
 
     async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
-        """Return embeddings of texts, truncated to the model's context length."""
+        """Return unit embeddings of texts, truncated to the model's context length."""
         ...
 
     async def search(self, query: Query, *, model_version: str | None = None) -> Results:

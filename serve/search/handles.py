@@ -47,7 +47,7 @@ class ServeEngine:
         await self._holder.start(self._settings.model, self._settings.index)
 
     async def close(self) -> None:
-        """Stop all threads."""
+        """Stop all threads of this replica."""
         await self._holder.close()
         self._prepare.close()
 
@@ -60,7 +60,7 @@ class ServeEngine:
         return await self._prepare(images, self._holder.current.preparation)
 
     async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
-        """Return embeddings of preprocessed images."""
+        """Return unit embeddings of preprocessed images."""
         release = self._holder.current
         side = release.preparation.image_size
         if any(one.shape[:2] != (side, side) for one in pixels):
@@ -74,7 +74,7 @@ class ServeEngine:
         )
 
     async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
-        """Return embeddings of texts, truncated to the model's context length."""
+        """Return unit embeddings of texts, truncated to the model's context length."""
         release = self._holder.current
         version = release.target.model_version
         at_once = max(1, _PORTION_BYTES // (4 * release.preparation.tokenizer.context_length))
@@ -101,7 +101,7 @@ class ServeEngine:
         return list(await _call(self._search.figures, figure_ids))
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
-        """Return a figure's image."""
+        """Return a figure's image, or its thumbnail if the full image is unavailable."""
         file: ImageFile = await _call(self._search.image, figure_id, size)
         return file
 

@@ -68,7 +68,7 @@ class Holder:
 
     @property
     def current(self) -> Release:
-        """Release that is served.
+        """The release that is served.
 
         Raises:
             Problem: 503 before the first release is loaded.
@@ -120,7 +120,7 @@ class Holder:
         self._watch = asyncio.create_task(self._watch_coordinator())
 
     async def close(self) -> None:
-        """Stop polling the coordinator."""
+        """Stop the polling of the coordinator."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])

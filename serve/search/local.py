@@ -88,7 +88,7 @@ class LocalEngine:
         return await self._prepare(images, self._holder.current.preparation)
 
     async def embed_images(self, pixels: Sequence[np.ndarray]) -> EmbeddedVectors:
-        """Return embeddings of preprocessed images."""
+        """Return unit embeddings of preprocessed images."""
         release = self._holder.current
         side = release.preparation.image_size
         if any(one.shape[:2] != (side, side) for one in pixels):
@@ -103,7 +103,7 @@ class LocalEngine:
         )
 
     async def embed_texts(self, texts: Sequence[str]) -> EmbeddedVectors:
-        """Return embeddings of texts, truncated to the model's context length."""
+        """Return unit embeddings of texts, truncated to the model's context length."""
         release = self._holder.current
         encoder = encoder_of(release)
         return await self._texts.embedded(
@@ -124,7 +124,7 @@ class LocalEngine:
         return await self._searcher.figures(index_of(self._holder.current), figure_ids)
 
     async def image(self, figure_id: str, size: Size) -> ImageFile:
-        """Return a figure's image."""
+        """Return a figure's image, or its thumbnail if the full image is unavailable."""
         return await self._searcher.image(index_of(self._holder.current), figure_id, size)
 
     async def facets(self) -> Mapping[str, Mapping[str, int]]:
@@ -182,7 +182,7 @@ def about_index(index: Index | None) -> dict[str, Any] | None:
 
 
 def encoder_of(release: Release) -> Encoder:
-    """Return the encoder of a release."""
+    """Return the encoder of a release; it must have been loaded with one."""
     if release.encoder is None:
         raise TypeError("a release of this process has no encoder")
     return release.encoder

@@ -108,7 +108,7 @@ class FigureAbout(BaseModel):
 
 
 class SearchHit(FigureAbout):
-    """A figure in search results."""
+    """A figure in the results of a search."""
 
     rank: int
     score: float
@@ -116,7 +116,7 @@ class SearchHit(FigureAbout):
 
 
 class Answer(BaseModel):
-    """Fields that all responses have."""
+    """Base class of responses: common fields."""
 
     request_id: str
     model: str = Field(description="name@version")
@@ -125,7 +125,7 @@ class Answer(BaseModel):
 
 
 class SearchAnswer(Answer):
-    """A page of hits."""
+    """A page of search results."""
 
     results: list[SearchHit]
     matching: int = Field(description="number of figures that match the filter")
@@ -186,7 +186,7 @@ class ProxyRequest(Message):
 
 
 class Vote(BaseModel):
-    """A label, and its support among the neighbours."""
+    """A label, with its support among the neighbours."""
 
     name: str
     share: float = Field(description="share of the similarity-weighted votes, 0 to 1")

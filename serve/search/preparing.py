@@ -73,7 +73,7 @@ class Preparer:
                     self._for_large.submit(_give_back_memory)
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the decoding threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._for_large.shutdown(wait=False, cancel_futures=True)
 

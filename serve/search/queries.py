@@ -33,7 +33,7 @@ def invalid(name: str, reason: str) -> Problem:
 
 
 def check_text(name: str, text: str, limits: Limits) -> None:
-    """Reject empty and too long texts.
+    """Reject a text that is empty or too long.
 
     Raises:
         Problem: 422.
@@ -45,7 +45,7 @@ def check_text(name: str, text: str, limits: Limits) -> None:
 
 
 def check_k(k: int, limits: Limits) -> None:
-    """Reject a ``k`` above the limit of one page.
+    """Reject a ``k`` above the maximum results per page.
 
     Raises:
         Problem: 422.

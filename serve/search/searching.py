@@ -117,7 +117,7 @@ class Searcher:
         return await self._run(index.facets)
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the search threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[..., Answer], *arguments: Any) -> Answer:

@@ -72,7 +72,7 @@ class Settings(Checked):
     auth: Auth = Auth()
     """Settings of authentication by API keys."""
     limits: Limits = Limits()
-    """Limits of one request."""
+    """Limits of a single request."""
     rate: Rate = Rate()
     """Rate limits of requests and pixels."""
     rights: Rights = Rights()

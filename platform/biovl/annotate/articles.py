@@ -35,7 +35,7 @@ def check(table: Table, reads: Sequence[str]) -> None:
 def articles_of(
     table: Table, part: str, uris: pa.Array, names: Sequence[str]
 ) -> Mapping[str, Mapping[str, pa.Scalar]]:
-    """Return article columns by ``source_uri``, one row group in memory at a time.
+    """Return article columns by ``source_uri``, reading one row group at a time.
 
     Args:
         table: Table with the rows.

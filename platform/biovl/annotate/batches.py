@@ -49,7 +49,7 @@ BATCH = pa.schema(
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """Row groups of a part that one task reads."""
+    """Range of row groups of a part that one task reads."""
 
     part: int
     first: int
@@ -231,7 +231,7 @@ class RowBatch:
 
 
 def batch_of(table: pa.Table, row: int) -> RowBatch:
-    """Return the batch in one row of a table, without a copy."""
+    """Return the prepared batch that is stored in one row of a table, without a copy."""
     buffer = table["prepared"][row].as_buffer()
     shape, dtype = table["shape"][row].as_py(), table["dtype"][row].as_py()
     if dtype == _BYTES:

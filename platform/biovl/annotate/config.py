@@ -18,7 +18,7 @@ from biovl.core.workers import WorkerConfig
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotateWorkers(WorkerConfig):
-    """Actors that hold a copy of the model. Their number affects speed, not results."""
+    """Number and resources of actors, each with a copy of the model. They do not affect results."""
 
     count: int = 0
     """Maximum number of actors. 0: on CPUs, one per ``cpus`` cores of the cluster; with ``gpus``,
@@ -122,7 +122,7 @@ class AnnotateConfig:
         return [*weights.as_input(self.weights), *files]
 
     def make(self) -> Annotator:
-        """Create the annotator.
+        """Create the annotator from its name and settings.
 
         Raises:
             ArtifactError: If its weights are missing or are not those of its model.
@@ -185,7 +185,7 @@ def longcap_on_gpus() -> AnnotateConfig:
 
 
 def longcap_small() -> AnnotateConfig:
-    """LongCAP with a model for one GPU, Qwen2.5-VL-7B (needs what longcap needs)."""
+    """LongCAP with a model for one GPU, Qwen2.5-VL-7B (needs the same settings as longcap)."""
     return replace(longcap(), annotator=_longcap("Qwen/Qwen2.5-VL-7B-Instruct"))
 
 

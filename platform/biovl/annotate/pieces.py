@@ -64,7 +64,7 @@ def write(out: str, annotator: Annotator, model: LoadedModel, batch: RowBatch) -
 def join(
     out: str, annotator: Annotator, part: TablePart, units: Sequence[Unit], size: int
 ) -> dict[str, Any]:
-    """Write a part from its pieces.
+    """Write a part of the computed columns from its pieces.
 
     Args:
         out: Folder to publish.

@@ -48,7 +48,7 @@ class FigureContext:
     parent_key: str | None
     group: etree._Element | None
     scope: etree._Element | None
-    """The sub-article or response that contains it; ids are only unique inside one."""
+    """The sub-article or response that contains the figure: ids are unique only inside one."""
     section_titles: list[etree._Element]
     abstract: etree._Element | None
 

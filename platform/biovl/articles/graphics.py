@@ -16,7 +16,7 @@ _LONGEST_SUFFIX = 8
 
 
 class FileLookup:
-    """The files of one package, looked up by the names in its XML."""
+    """Lookup of a package's files by the names in its XML."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._by_path = {name: name for name in names}

@@ -58,7 +58,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class ParsedArticle:
-    """An article's content, or the reason there is none."""
+    """Parsed content of an article, or its defect."""
 
     content: ArticleContent | None
     defect: str | None = None
@@ -66,7 +66,7 @@ class ParsedArticle:
 
 
 def read_article(xml: bytes) -> ParsedArticle:
-    """Parse one article.
+    """Parse the XML of one article.
 
     Args:
         xml: JATS or NLM DTD as PMC, PLOS, eLife, SciELO and bioRxiv publish it, also inside the

@@ -188,14 +188,14 @@ def group_of(spdx: str | None) -> LicenseGroup:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a licence permits; None if the licence is unknown."""
+    """Uses that a licence permits; None if the licence is unknown."""
 
     redistributable: bool | None = None
     derivatives: bool | None = None
 
 
 def allowed_by(license_: License) -> Allowed:
-    """Return what a licence permits, for at least some purpose."""
+    """Return the uses that a licence permits, for at least some purpose."""
     if license_.spdx is None:
         return Allowed()
     if license_.spdx == RESERVED:

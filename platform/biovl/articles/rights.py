@@ -35,7 +35,7 @@ class Terms:
     """The licence of a figure, as far as it is known to apply."""
 
     license: str | None
-    """SPDX identifier."""
+    """SPDX identifier of the licence; None if unknown."""
     group: LicenseGroup
     url: str | None
 

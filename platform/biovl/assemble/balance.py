@@ -46,7 +46,7 @@ def is_labels(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class Balanced:
-    """Result of capping."""
+    """Result of ``balance_labels``: the cap, and the reason of each dropped row."""
 
     cap: int | None
     """Maximum rows per label that was applied; None if no label was capped."""

@@ -23,7 +23,7 @@ _REASON_CHARACTERS = 54
 
 @dataclass(frozen=True)
 class CohortStage:
-    """A box of the diagram, and the exclusions between it and the next one."""
+    """A box of the cohort diagram, and the exclusions between it and the next box."""
 
     title: str
     count: int
@@ -70,7 +70,7 @@ def steps(stats: Mapping[str, Any]) -> list[CohortStage]:
 
 
 def cohort(stats: Mapping[str, Any]) -> bytes:
-    """Draw the diagram as PNG."""
+    """Return the cohort diagram as PNG."""
     boxes = steps(stats)
     lines = [_reason_lines(step) for step in boxes]
     sides_in = [_side_height_in(found) for found in lines]

@@ -72,7 +72,7 @@ class SplitShares:
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicateConfig:
-    """Which images count as duplicates."""
+    """Criteria for duplicate images."""
 
     near: bool = True
     """Whether similar images, by perceptual hash, count as duplicates, in addition to identical
@@ -132,7 +132,7 @@ class ShardConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AssembleConfig:
-    """Which rows become a corpus, and how they are stored."""
+    """Settings of assemble: inputs, selection of rows, and format of the corpus."""
 
     figures: str
     """A folder published by harvest, or the panels that split published from it; local or
@@ -155,7 +155,7 @@ class AssembleConfig:
     removes one, and ``rules=[…]`` replaces all."""
 
     retracted: Literal["drop", "keep"] = "drop"
-    """What to do with retracted articles. ``drop`` requires the rule ``not_retracted``, so that a
+    """Treatment of retracted articles. ``drop`` requires the rule ``not_retracted``, so that a
     custom list of rules cannot admit them by accident; ``keep`` removes the rule and trains on
     them."""
 
@@ -177,11 +177,11 @@ class AssembleConfig:
     selected are stored next to the text."""
 
     image: ImageConfig = field(default_factory=ImageConfig)
-    """How images are stored in the shards."""
+    """Size and format of the images in the shards."""
     split: SplitShares = field(default_factory=SplitShares)
     """Sizes of the val and test splits."""
     duplicates: DuplicateConfig = field(default_factory=DuplicateConfig)
-    """Which images count as duplicates."""
+    """Criteria for duplicate images."""
     balance: BalanceConfig = field(default_factory=BalanceConfig)
     """Maximum number of pairs per label."""
     shard: ShardConfig = field(default_factory=ShardConfig)

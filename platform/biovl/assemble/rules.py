@@ -31,7 +31,7 @@ _YEAR = re.compile(r"\d{4}(?=-|$)", re.ASCII)
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition that rejects rows."""
+    """A condition on columns that rejects rows."""
 
     name: str
     """Reason for the rejection, as counted in the manifest."""
@@ -100,7 +100,7 @@ def check_columns(rules: Iterable[Rule], available: Sequence[str]) -> None:
 
 
 def usable_image() -> Rule:
-    """Keep figures without a defect."""
+    """Keep figures whose image has no defect."""
 
     def rejects(batch: Batch) -> np.ndarray:
         return np.array([defect is not None for defect in batch["defect"]], bool)
@@ -180,7 +180,7 @@ def not_article_types(forbidden: tuple[str, ...]) -> Rule:
 
 
 def figure_kinds(allowed: tuple[str, ...] = PUBLISHED_FIGURES) -> Rule:
-    """Keep some kinds of figures."""
+    """Keep figures of some kinds, such as ``scheme``."""
     return _one_of(f"figure kind not {_either(allowed)}", "kind", allowed)
 
 

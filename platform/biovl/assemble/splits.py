@@ -66,7 +66,7 @@ def shuffle_keys(ids: Iterable[str], seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ShardLayout:
-    """Shard and position of each pair."""
+    """Shard and position in it for each pair."""
 
     shard: np.ndarray
     """Shard number of each pair, from 0 without gaps. int64, shape [N]."""

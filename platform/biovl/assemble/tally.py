@@ -39,7 +39,7 @@ _PAIR_KEYS = ("split", "kind", "image_format")
 
 @dataclass(frozen=True)
 class ValueCounts:
-    """Counts of distinct integers."""
+    """Counts of distinct integers, which can be merged."""
 
     values: np.ndarray
     """Distinct values, ascending. int64, shape [V]."""
@@ -55,7 +55,7 @@ class ValueCounts:
 
     @classmethod
     def merge(cls, pieces: Sequence["ValueCounts"]) -> "ValueCounts":
-        """Return the sum of several counts."""
+        """Return the merged counts of several pieces."""
         values, place = np.unique(
             np.concatenate([piece.values for piece in pieces]), return_inverse=True
         )
@@ -74,7 +74,7 @@ class ValueCounts:
         return float(low + (high - low) * (position - below))
 
     def above(self, limit: int) -> int:
-        """Return how many values are greater than a limit."""
+        """Return the number of values greater than a limit."""
         return int(self.counts[np.searchsorted(self.values, limit, side="right") :].sum())
 
     def total(self) -> int:

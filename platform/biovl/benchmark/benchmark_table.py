@@ -14,12 +14,12 @@ SEE_SOURCE = "see source"
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Description of one benchmark."""
+    """Entry of ``benchmarks.yaml``: a published benchmark."""
 
     name: str
     """Name in the configuration and the report."""
     domain: str
-    """Medical field."""
+    """Medical field, such as pathology."""
     group: str
     """Column of BIOMEDICA's table 3 or 5 that includes the benchmark."""
     about: str
@@ -35,7 +35,8 @@ class Benchmark:
     licence: str = SEE_SOURCE
     """Licence of the data."""
     access: Literal["download", "sign", "harvest"] = "download"
-    """How to obtain the data: ``download``, ``sign`` an agreement first, or ``harvest`` it."""
+    """How the data is obtained: ``download``; ``sign`` an agreement first; or ``harvest``
+    articles."""
     path: str = ""
     """Folder below ``data_root``; empty: the name."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -68,7 +69,8 @@ class Suite:
     of: tuple[str, ...]
     """Names of benchmarks, or of sections of ``benchmarks.yaml``."""
     average: Literal["group", "domain", "task"] | None = None
-    """What the suite's paper averages over; None if it reports no average."""
+    """Unit that the suite's paper averages over: ``group``, ``domain`` or ``task``; None without
+    averages."""
 
 
 _TABLE = yaml.safe_load(files(__package__).joinpath("benchmarks.yaml").read_bytes())

@@ -186,7 +186,7 @@ def listing_for(arguments: Sequence[str]) -> str:
 
 
 class Joinable(dict[str, Recipe[BenchmarkConfig]]):
-    """Recipes by name; names joined by commas are one recipe with the tasks of all of them."""
+    """Recipes by name; names joined by commas are a recipe with the tasks of all of them."""
 
     def __contains__(self, names: object) -> bool:
         """Return whether all of the comma-separated names are known."""

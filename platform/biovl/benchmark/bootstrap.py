@@ -37,9 +37,9 @@ class IntervalEstimate:
     value: float
     """Value on all examples."""
     low: float
-    """Lower bound."""
+    """Lower bound of the confidence interval."""
     high: float
-    """Upper bound."""
+    """Upper bound of the confidence interval."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ class Choices:
     name: str
     """Name of the dataset in the report."""
     images: Images
-    """The encoded images."""
+    """Encoded images of the dataset."""
     image_of: np.ndarray
     """Index of the image of each question. int64, [E]."""
     questions: list[str]

@@ -19,7 +19,7 @@ _Pair = tuple[np.ndarray, np.ndarray, bootstrap.Statistic]
 def differences(
     one: pa.Table, other: pa.Table, *, resamples: int, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return for each metric how much ``other`` exceeds ``one`` on the examples that both have.
+    """Return the difference of each metric, ``other`` minus ``one``, on their common examples.
 
     Metrics with a column of their name are compared, without those of subsets; for classification
     also balanced accuracy, macro-F1 and, if the predictions have scores, AUROC.

@@ -31,7 +31,7 @@ class BenchmarkWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkConfig:
-    """A benchmark run: models and tasks."""
+    """Settings of a benchmark run: models, tasks and data."""
 
     out: str
     """Where the report is published, local or ``s3://``."""
@@ -142,7 +142,7 @@ def vqa() -> BenchmarkConfig:
 
 
 def vqa_as_published() -> BenchmarkConfig:
-    """VQA-RAD with the papers' 3,064 and 451 questions: trains on 284 templated ones of test."""
+    """VQA-RAD as in papers, 3,064 and 451 questions: trains on 284 templated test questions."""
     return _asking("vqa", templated="all", repeated="keep")
 
 

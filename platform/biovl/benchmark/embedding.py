@@ -44,10 +44,10 @@ _KEPT_MODELS = 2
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts to embed."""
+    """Texts to embed, as a source of embeddings."""
 
     texts: tuple[str, ...]
-    """The texts."""
+    """Texts in their order."""
     fingerprint: str = field(init=False)
     """Hash of the texts."""
 
@@ -68,7 +68,7 @@ class EmbeddingTask:
     """A source to embed, the model, and the folder of the cache."""
 
     model: ModelDescription
-    """The model."""
+    """Model that embeds them."""
     source: Images | Texts
     """The images or texts."""
     cache: str
@@ -103,7 +103,7 @@ class EmbeddingTask:
 
     @property
     def units(self) -> int:
-        """Number of units."""
+        """Number of units that the source is divided into."""
         return -(-len(self.source) // self.per_unit)
 
     def published(self) -> bool:

@@ -36,7 +36,7 @@ UNTRAINED = "untrained"
 
 
 class BenchmarkModel(Protocol):
-    """Interface of a loaded model."""
+    """Interface of a loaded model that can be evaluated."""
 
     has_text: bool
     """Whether the model has a text tower."""
@@ -148,7 +148,7 @@ def _is_folder(uri: str) -> bool:
 
 
 def load(uri: str, *, device: str = "cpu", precision: Precision = "float32") -> BenchmarkModel:
-    """Return a loaded model.
+    """Return a model with its weights, on a device.
 
     Raises:
         ArtifactError: If it does not exist, or its weights cannot be read.
@@ -193,7 +193,7 @@ class Ours:
         return np.array([self._encoder.preparation.truncated(text) for text in texts], bool)
 
     def image_tower(self) -> TrainableImageTower:
-        """Return the image tower for training."""
+        """Return the image tower for training. Training changes this model."""
         encoder = self._encoder
         preparation = encoder.preparation
         mean_C11 = torch.tensor(preparation.mean, device=encoder.device)[:, None, None]

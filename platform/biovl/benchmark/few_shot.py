@@ -43,10 +43,10 @@ class Draw:
 
 @dataclass(frozen=True)
 class DrawResult:
-    """Predictions on test of a model trained on one draw."""
+    """Result of one draw: predictions on test of a model trained on it."""
 
     draw: Draw
-    """The training images."""
+    """The draw that the model was trained on."""
     share_EC: np.ndarray
     """Probability of each class for every test image. [E, C]."""
     facts: Mapping[str, Any]
@@ -57,7 +57,7 @@ def check(fractions: Sequence[float], seeds: Sequence[int]) -> None:
     """Check the settings ``fractions`` and ``seeds``.
 
     Raises:
-        ValueError: If a share is not in (0, 1], or there are no shares or seeds.
+        ValueError: If a fraction is not in (0, 1], or there are no fractions or seeds.
     """
     if not fractions or not all(0 < fraction <= 1 for fraction in fractions):
         raise ValueError(f"fractions are in (0, 1], got {fractions}")

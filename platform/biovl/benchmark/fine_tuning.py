@@ -43,11 +43,11 @@ class TuningConfig:
     warmup_share: float = 0.1
     """Length of the warm-up, as a share of all steps."""
     epochs: int = 20
-    """Training epochs."""
+    """Number of training epochs."""
     least_steps: int = 200
     """Minimum number of steps: epochs are added for small training sets."""
     batch: int = 64
-    """Images per step."""
+    """Number of images per step."""
     held_bytes: int = 2 << 30
     """Size of the cache of preprocessed images, in bytes; other images are decoded in each
     epoch."""

@@ -27,7 +27,7 @@ class TrainableImageTower(nn.Module):
         self._features = features
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return features, float32, [B, D]."""
+        """Return the features of images before normalization, float32, [B, D]."""
         return self._features(pixels).float()
 
     def learning(self, pixels: Tensor) -> dict[str, nn.Parameter]:

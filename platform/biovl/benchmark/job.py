@@ -46,7 +46,7 @@ class PreparedTask:
     plugin: Plugin
     """The task and its settings."""
     data: Any
-    """The opened dataset."""
+    """Dataset of the task: result of ``Task.data``."""
     needs_text: bool
     """Whether the task embeds texts."""
     learns: TrainsFirst | None

@@ -44,7 +44,7 @@ is identical."""
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicates:
-    """NearDuplicates duplicates by one criterion. P pairs of a benchmark and a corpus image."""
+    """Near duplicates by one criterion. P pairs of a benchmark and a corpus image."""
 
     by: str
     """Criterion: ``same file``, ``perceptual hash`` or ``embedding``."""
@@ -87,7 +87,7 @@ def near_in_index(
 
 @dataclass(frozen=True, kw_only=True)
 class Leaks:
-    """NearDuplicates duplicates between a benchmark and a corpus."""
+    """Near duplicates between a benchmark and a corpus."""
 
     pairs: pa.Table
     """Table ``PAIRS``, the closest first."""
@@ -101,7 +101,7 @@ class Leaks:
 
 
 def leaks(ids: Sequence[str], near: Iterable[NearDuplicates]) -> Leaks:
-    """Return near duplicates of all criteria as one report.
+    """Combine the near duplicates of all criteria into one report.
 
     Args:
         ids: Ids of the benchmark's images, [N].

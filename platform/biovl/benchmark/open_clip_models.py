@@ -120,7 +120,7 @@ class OpenClip:
         return np.array(counts, np.int64) > self.context
 
     def image_tower(self) -> TrainableImageTower:
-        """Return the image tower for training."""
+        """Return the image tower for training. Training changes this model."""
         return TrainableImageTower(self._model, self._model.encode_image)
 
 

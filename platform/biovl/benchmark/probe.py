@@ -38,7 +38,7 @@ class Probe:
     weight_WD: np.ndarray
     """Weight vectors. [W, D]."""
     bias_W: np.ndarray
-    """Intercepts. [W]."""
+    """Intercepts, float64. [W]."""
     classes: int
     """Number of classes."""
     strength: float
@@ -78,7 +78,7 @@ class Scaling:
         return cls(mean_D, deviation if deviation > 1e-6 * np.abs(mean_D).max() else 1.0)
 
     def __call__(self, features_ND: np.ndarray) -> np.ndarray:
-        """Return scaled features, float64."""
+        """Return features after centring and scaling, float64, [N, D]."""
         scaled: np.ndarray = (features_ND - self.mean_D) / self.deviation
         return scaled
 
@@ -144,7 +144,7 @@ def fit_with_cross_validation(
     strengths: Sequence[float] = STRENGTHS,
     device: str = "cpu",
 ) -> Probe:
-    """Return a regression fitted on all of ``train``, with C selected on held-out parts of it.
+    """Return a regression fitted on all of ``train``, with C selected by cross-validation.
 
     No other labels are used, so that few-shot evaluation stays few-shot. Each of five folds is held
     out in turn, of more than 5,000 images only one fold. The single image of a class is never held

@@ -23,13 +23,13 @@ class ClassPrompts:
     spellings: Mapping[str, tuple[str, ...]]
     """Other spellings in published data, by class name; class names are in the paper's order."""
     templates: tuple[str, ...]
-    """Templates with exactly one ``{}`` each."""
+    """Prompt templates, each with exactly one ``{}``."""
     source: str
     """Table or section of the paper."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Class names."""
+        """Class names, in the order of the paper."""
         return tuple(self.spellings)
 
 

@@ -173,7 +173,7 @@ def _by_alpha(
 
 
 def reasons(skipped: Sequence[tuple[str, str]]) -> str:
-    """Return an error message with the reasons why nothing was evaluated."""
+    """Return an error message that lists why each task was skipped."""
     return "nothing was scored:\n" + "\n".join(f"  {task}: {why}" for task, why in skipped)
 
 

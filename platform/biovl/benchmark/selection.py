@@ -37,7 +37,7 @@ def labelled(
     ids: Sequence[str],
     left_out: Mapping[str, int] | None = None,
 ) -> LabelledImages:
-    """Return validated labelled images, sorted by split: the images of a split are one part.
+    """Return validated labelled images, sorted by split so that each split is one part.
 
     Raises:
         ArtifactError: If there are no images or only one class, or a label or an id is not valid.
@@ -90,7 +90,7 @@ def _rows(images: Images, row_N: np.ndarray) -> Images:
 
 
 def only(data: LabelledImages, split: str) -> LabelledImages:
-    """Return the images of a split.
+    """Return a dataset with only the images of one split.
 
     Raises:
         ArtifactError: If there are none.

@@ -46,7 +46,7 @@ def version_of(folder: Folder, name: str) -> tuple[str, int, int]:
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """One file per image."""
+    """Images in separate files."""
 
     uri: str
     """Folder of the files, local or ``s3://``."""
@@ -249,7 +249,7 @@ def _png(pixels: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A selection of images, in an order of its own."""
+    """A selection of images in another order."""
 
     images: Images
     """Images that are selected from."""
@@ -277,7 +277,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class JoinedImages:
-    """Concatenation of several images objects.
+    """Concatenation of several ``Images``.
 
     Each part is embedded separately, once for all tasks that use it.
     """

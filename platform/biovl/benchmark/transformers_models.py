@@ -44,7 +44,7 @@ def has_text(model_type: str, uri: str) -> bool:
 
 
 def load(folder: Path, *, device: str, precision: Precision) -> "Transformers":
-    """Return the model of a folder.
+    """Return the model in a folder, on a device.
 
     Raises:
         ArtifactError: If its weights, tokenizer or preprocessor cannot be read.
@@ -161,7 +161,7 @@ class Transformers:
         return np.array(counts, np.int64) > self.context
 
     def image_tower(self) -> TrainableImageTower:
-        """Return the image tower for training."""
+        """Return the image tower for training. Training changes this model."""
         return TrainableImageTower(self._model, self._features)
 
     def _features(self, pixels: torch.Tensor) -> torch.Tensor:

@@ -27,14 +27,14 @@ compared because its inputs do not exist yet."""
 
 @dataclass(frozen=True)
 class FirstOf:
-    """An input that is read from the first of several steps that is part of the chain."""
+    """Source of an input: the first of several steps that is part of the chain."""
 
     steps: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A job as a step of a chain."""
+    """A step of a chain: a job and its inputs."""
 
     name: str
     folder: str
@@ -46,8 +46,8 @@ class Step:
     """Raises an error if the job is known to fail. Called before any step starts, with the
     configurations of earlier steps that are not published yet, by output folder."""
     reads: Mapping[str, str | FirstOf | tuple[str, ...]] = field(default_factory=dict)
-    """For each input setting, the step whose output folder it is. A tuple of steps stands for a
-    setting with several folders; steps that are not part of the chain are omitted."""
+    """Step that publishes the input, for each input setting. A tuple of steps is for a setting with
+    several folders; steps that are not part of the chain are omitted."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Chain:
-    """Definition of a chain."""
+    """Definition of a chain: folder, steps and settings."""
 
     folder: str
     """Parent of all output folders, local or ``s3://``."""
@@ -82,7 +82,7 @@ class Link:
 
     @property
     def out(self) -> str:
-        """The output folder of the step."""
+        """Output folder of the step."""
         return str(self.config.out)
 
 

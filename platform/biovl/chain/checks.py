@@ -60,7 +60,7 @@ def check_annotate(config: AnnotateConfig, made: Made) -> None:
 
 
 def check_cluster(config: Any, made: Made) -> None:
-    """Check that the table exists."""
+    """Check that the table of images exists."""
     if config.table not in made:
         open_table(config.table)
 

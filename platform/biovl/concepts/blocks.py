@@ -45,7 +45,7 @@ class EmbeddedTable:
 
 
 def open_source(table_uri: str, embedding_uri: str | None) -> EmbeddedTable:
-    """Open a table with its embedding.
+    """Return a table with its embedding, opened.
 
     Raises:
         ArtifactError: If there is no table or embedding, or the embedding is of another table.

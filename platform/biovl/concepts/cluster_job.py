@@ -49,7 +49,7 @@ _PATIENCE_S = 30
 
 
 def cluster(config: ClusterConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Cluster the images of a table and publish what reviewers need to name the clusters.
+    """Cluster the images of a table, and publish the clusters for manual labelling.
 
         out/
           pca.npz  scree.png        mean, components, variance of all

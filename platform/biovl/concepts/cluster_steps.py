@@ -241,13 +241,13 @@ def assigned_rows(config: ClusterConfig, first: int, stop: int) -> Iterator[np.n
 
 
 def write_array(folder: Folder, name: str, values: np.ndarray) -> None:
-    """Write an array as ``.npy``."""
+    """Write an array as a ``.npy`` file."""
     with folder.writer(name) as stream:
         np.save(stream, values, allow_pickle=False)
 
 
 def read_array(folder: Folder, name: str) -> np.ndarray:
-    """Return an array written by ``write_array``."""
+    """Return an array that ``write_array`` wrote."""
     found: np.ndarray = np.load(io.BytesIO(folder.read(name)), allow_pickle=False)
     return found
 

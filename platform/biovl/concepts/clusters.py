@@ -58,7 +58,7 @@ class Concepts:
         return Folder(f"{self.uri.rstrip('/')}/{COLUMNS}")
 
     def limits_K(self, reach: float, max_distance: float | None) -> np.ndarray:
-        """Return the maximum distance at which new images get the labels of each cluster, float32.
+        """Return the maximum distance from each centroid at which new images get labels, float32.
 
         ``max_distance``, or ``reach`` times the 95th percentile of the members' distances; clusters
         with fewer than 20 members use the percentile of the median cluster.
@@ -74,7 +74,7 @@ class Concepts:
 
 
 def open_concepts(uri: str) -> Concepts:
-    """Open published clusters.
+    """Return published clusters, without their members.
 
     Raises:
         ArtifactError: If there are none, or their files are inconsistent.

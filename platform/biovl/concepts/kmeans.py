@@ -106,7 +106,7 @@ class Sums:
 
     @classmethod
     def none(cls, clusters: int, components: int) -> "Sums":
-        """Return the sums over no rows."""
+        """Return the sums over no rows: zeros."""
         return cls(
             coordinates_KC=np.zeros((clusters, components)),
             counts_K=np.zeros(clusters, np.int64),
@@ -114,7 +114,7 @@ class Sums:
         )
 
     def add(self, other: "Sums") -> None:
-        """Add the sums over other blocks."""
+        """Add the sums over other blocks to these, in place."""
         self.coordinates_KC += other.coordinates_KC
         self.counts_K += other.counts_K
         self.spread_K += other.spread_K

@@ -27,7 +27,7 @@ class Moments:
 
 
 def moments(vectors_ND: np.ndarray) -> Moments:
-    """Return the moments of rows."""
+    """Return the moments of a block of rows, float64."""
     rows_ND = vectors_ND.astype(np.float64)
     if not len(rows_ND):
         return empty_moments(rows_ND.shape[1])
@@ -37,7 +37,7 @@ def moments(vectors_ND: np.ndarray) -> Moments:
 
 
 def empty_moments(dim: int) -> Moments:
-    """Return the moments of no rows."""
+    """Return the moments of no rows, for vectors of a dimension."""
     return Moments(count=0, mean_D=np.zeros(dim), scatter_DD=np.zeros((dim, dim)))
 
 
@@ -78,7 +78,7 @@ class PCA:
 
 
 def fit(found: Moments, components: int | float) -> PCA:
-    """Return the principal components of rows.
+    """Return the principal components of rows from their moments.
 
     The sign of a component makes its largest coefficient positive, as in scikit-learn.
 
@@ -123,7 +123,7 @@ def to_bytes(pca: PCA) -> bytes:
 
 
 def from_bytes(data: bytes) -> PCA:
-    """Return the PCA stored by ``to_bytes``.
+    """Return a PCA from the bytes that ``to_bytes`` made.
 
     Raises:
         ArtifactError: If the bytes are not a PCA.

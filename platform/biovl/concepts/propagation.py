@@ -60,12 +60,12 @@ class Labels:
 
     @property
     def clusters_L(self) -> np.ndarray:
-        """Number of the labelled cluster in each row of ``table``."""
+        """Id of the labelled cluster in each row of ``table``."""
         return np.flatnonzero(self.place_K != _NONE)
 
 
 def labels_of(resolved: Iterable[Resolved], clusters: int) -> Labels:
-    """Return the labels of resolved clusters, given the number of clusters."""
+    """Return the labels of resolved clusters, looked up among all ``clusters``."""
     place_K, is_tied_K = np.full(clusters, _NONE), np.zeros(clusters, bool)
     rows: list[dict[str, Any]] = []
     for found in sorted(resolved, key=lambda item: item.cluster_id):
@@ -82,7 +82,7 @@ class LabelledRows:
     """Rows with their clusters and labels, and the number of rows without labels by reason."""
 
     table: pa.Table
-    """Columns of ``SCHEMA``."""
+    """Rows with the columns of ``SCHEMA``."""
     unlabelled: Counter[str]
 
 
@@ -176,7 +176,7 @@ class Receipt:
     """Number of images by global concept."""
 
     def plain(self) -> dict[str, Any]:
-        """Return the receipt as JSON values."""
+        """Return the receipt as a JSON-serialisable dictionary."""
         return asdict(self)
 
 

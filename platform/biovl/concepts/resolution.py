@@ -23,7 +23,7 @@ class RefusedVote:
     """A vote, or a row of a file, that does not count."""
 
     kind: str
-    """Category for counts: one of the constants above."""
+    """Category of the rejection for counts: one of the constants above."""
     reason: str
     """Explanation of the rejection for the reviewer."""
     vote: ReviewVote | None = None

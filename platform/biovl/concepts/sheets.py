@@ -33,7 +33,7 @@ class SheetRow:
 
 
 def contact_sheet(rows: Sequence[SheetRow], *, heading: str = "") -> bytes:
-    """Return a contact sheet as PNG.
+    """Return a contact sheet as PNG: a row of images per cluster.
 
     Args:
         rows: From top to bottom.

@@ -124,7 +124,7 @@ class Folder:
             return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file."""
+        """Return the whole content of a file."""
         with self._told(), self.filesystem.open_input_stream(self.at(name)) as stream:
             data: bytes = stream.read()
         return data

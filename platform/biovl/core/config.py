@@ -401,7 +401,7 @@ def _with_items(cls: type, plain: Mapping[str, Any], change: str, value: Any) ->
 
 
 def together(*values: Any) -> list[Any]:
-    """Return the items of several changes to a list as one list; each is one item or a list."""
+    """Return the items of several changes to a list setting; each is one item or a list."""
     return [
         item for value in values for item in (value if isinstance(value, list | tuple) else [value])
     ]

@@ -6,11 +6,11 @@ class BiovlError(Exception):
 
 
 class ConfigError(BiovlError):
-    """A configuration is invalid."""
+    """A configuration is invalid; the message lists the settings."""
 
 
 class ArtifactError(BiovlError):
-    """A folder is not what a job needs: missing, unfinished, of another kind or configuration."""
+    """A folder is unusable for a job: missing, unfinished, of another kind or configuration."""
 
 
 class NothingUsable(ArtifactError):

@@ -183,7 +183,7 @@ def display_path(filesystem: pafs.FileSystem, path: str) -> str:
 
 @dataclass(frozen=True)
 class Listing:
-    """Contents of one folder, without hidden files."""
+    """Contents of a folder, without hidden files."""
 
     files: dict[str, int] = field(default_factory=dict)
     """Name -> size in bytes, sorted."""
@@ -219,12 +219,12 @@ class Tree:
         return uri.removeprefix(self._prefix).rstrip("/")
 
     def has(self, path: str, kind: pafs.FileType) -> bool:
-        """Return whether there is a file or folder at a path."""
+        """Return whether a path is an existing file or folder, as ``kind`` requires."""
         with translate_storage_errors(self._described(path)):
             return bool(self.filesystem.get_file_info(path).type == kind)
 
     def folder(self, path: str) -> Listing:
-        """Return the contents of a folder.
+        """Return the files and subfolders of a folder.
 
         Raises:
             OSError: If it cannot be listed.

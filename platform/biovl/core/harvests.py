@@ -1,4 +1,4 @@
-"""Ordered harvests: the parts of all of them, and the rows that later ones invalidate.
+"""Ordered harvests: their parts, and the rows that later harvests invalidate.
 
 An incremental harvest lists in ``tombstones.parquet`` the rows of earlier harvests that are no
 longer valid. Published folders are never changed: jobs that read several harvests skip those rows.
@@ -21,7 +21,7 @@ PARTS = "figures/"
 
 @dataclass(frozen=True)
 class Harvest:
-    """A published folder of figures or panels."""
+    """A published folder of figures or panels, as one of several harvests."""
 
     uri: str
     fingerprint: str
@@ -71,7 +71,7 @@ def open_harvests(uris: Sequence[str]) -> list[Harvest]:
 
 
 class Tombstones:
-    """Tombstones of later harvests, by ``source_uri``."""
+    """Reads tombstones of later harvests by ``source_uri``."""
 
     def __init__(self, later: Sequence[str]) -> None:
         """Read the tombstones of harvests, in order; a harvest without any invalidates nothing."""

@@ -36,7 +36,7 @@ class RequestLimits:
 
 
 class Limiter(Protocol):
-    """A queue in which requests wait for permission to be sent."""
+    """Rate and concurrency limiter of requests."""
 
     def request(self) -> AbstractContextManager[Callable[[], None]]:
         """Wait until one more request may be sent; it counts as open until the block ends.

@@ -1,4 +1,4 @@
-"""Tables written as Parquet parts of bounded size, from rows that arrive one by one."""
+"""Tables written as Parquet parts of bounded size, from single rows."""
 
 import contextlib
 import dataclasses

@@ -42,7 +42,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A paragraph that cites the figure."""
+    """A paragraph of the article that cites the figure."""
 
     text: str
     refs: list[Reference]
@@ -137,7 +137,7 @@ class PanelMention(Mention):
 
 @dataclass(frozen=True, slots=True)
 class PanelProvenance:
-    """How a panel's label, box, caption and image were determined."""
+    """Method by which each property of a panel was determined."""
 
     label: str
     """Rule that matched the printed label to the caption: ``exact``, in either case, looks alike;
@@ -202,7 +202,7 @@ class Article:
     article_type: str | None
     language: str | None
     license: str | None
-    """SPDX identifier."""
+    """SPDX identifier of the licence; None if unknown."""
     license_code: str | None = None
     """Licence code in the source's metadata: ``CC BY``, ``TDM``."""
     license_url: str | None
@@ -246,7 +246,7 @@ def schema(record: type) -> pa.Schema:
 
 
 def table(record: type, rows: Sequence[Any]) -> pa.Table:
-    """Return rows of one record class as a table with its schema."""
+    """Return records of one class as a table with its schema."""
     columns = schema(record)
     arrays = [
         pa.array([_plain(getattr(row, column.name)) for row in rows], column.type)
@@ -283,6 +283,6 @@ def _plain(value: Any) -> Any:
 
 
 def column_names(record: type, *, without: Iterable[str] = ()) -> list[str]:
-    """Return the columns of a record, without the given ones."""
+    """Return the column names of a record class, except for those in ``without``."""
     left_out = set(without)
     return [name for name in schema(record).names if name not in left_out]

@@ -94,7 +94,7 @@ class ShardWriter:
         return place
 
     def finish(self) -> None:
-        """Write the end of the archive."""
+        """Write the end of the tar archive."""
         self._write(bytes(2 * _BLOCK))
         self._write(bytes(-self._offset % tarfile.RECORDSIZE))
 

@@ -26,7 +26,7 @@ _NAMED = ("figure_id", "panel_id", "pair_id", "image_id", "id")
 
 @dataclass(frozen=True, kw_only=True)
 class TablePart:
-    """One file of a table."""
+    """One file of a table, with its number of rows."""
 
     name: str
     """File name, shared with the files of additional columns: ``part-000000-000.parquet``."""
@@ -45,13 +45,13 @@ class Table:
     fingerprint: str
     """Hash of the content; folders of additional columns must have been computed for this hash."""
     names: tuple[str, ...]
-    """Column names."""
+    """Names of the columns."""
     id_column: str | None
     """Column with a unique id of each row; None if there is none."""
 
     @property
     def rows(self) -> int:
-        """Number of images."""
+        """Number of images in the table."""
         return sum(part.rows for part in self.parts)
 
     def as_input(self) -> Input:

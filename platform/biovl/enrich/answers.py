@@ -36,7 +36,7 @@ class Qualifier:
 
 @dataclass(frozen=True, slots=True)
 class MeshTerm:
-    """A MeSH heading as in PubMed."""
+    """A MeSH heading with its qualifiers, as in PubMed."""
 
     descriptor: str
     ui: str
@@ -67,7 +67,7 @@ class PubmedRecord:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A response of esearch."""
+    """Parsed response of esearch: ids that match a query."""
 
     count: int
     """Total number of results, of which ``ids`` may be a part."""

@@ -62,7 +62,7 @@ class RowIndex:
 
     pmids_N: np.ndarray
     answered_N: np.ndarray
-    """PMID of the returned record: another one if articles were merged, 0 if there is none."""
+    """PMID of the returned record: that of the merged article, or 0 if there is no record."""
     files_N: np.ndarray
     """Index in ``names`` of the file with each PMID."""
     names: Sequence[str]

@@ -177,7 +177,7 @@ class EntrezClient:
         return text.replace(key, "(api_key)") if key else text
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of the client."""
         self._http.close()
 
     def __enter__(self) -> "EntrezClient":

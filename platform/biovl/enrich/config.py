@@ -61,7 +61,7 @@ class EntrezSettings:
         return {name: value for name, value in parameters.items() if value}
 
     def rate(self) -> float:
-        """Return the maximum requests per second."""
+        """Return the maximum requests per second, by the setting or NCBI's limit."""
         allowed = PER_SECOND_WITH_KEY if "api_key" in self.credentials() else PER_SECOND
         return self.requests_per_s or allowed
 

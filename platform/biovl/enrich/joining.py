@@ -51,7 +51,7 @@ def pmid_of(text: str | None) -> int:
 
 
 def pmids_of(articles: pa.Table) -> np.ndarray:
-    """Return the PMIDs of articles, shape [N]; 0 if there is none."""
+    """Return the PMIDs of articles as numbers, shape [N]; 0 without a PMID."""
     return np.array([pmid_of(text) for text in articles["pmid"].to_pylist()], np.int64)
 
 

@@ -245,7 +245,7 @@ def plan_units(config: HarvestConfig) -> list[list[dict[str, Any]]]:
 
 
 def warnings_of(config: HarvestConfig) -> list[str]:
-    """Return the warnings of the source."""
+    """Return the warnings of the source about the resulting corpus."""
     source: Source = plugins.make("harvest.sources", config.source)
     return source.warnings() if isinstance(source, Warns) else []
 

@@ -56,12 +56,12 @@ def check(config: HarvestConfig) -> None:
 
 
 def estimate(config: HarvestConfig) -> str:
-    """Return an estimate of size and time of a harvest, as text; writes nothing."""
+    """Return an estimate of a harvest's size and time, as text; writes nothing."""
     return format_estimate(_settings(config.source))
 
 
 def harvest(config: HarvestConfig, report: Progress) -> Manifest:
-    """Harvest from the bucket; see ``harvest.job.harvest``."""
+    """Harvest from the bucket and publish; see ``harvest.job.harvest``."""
     settings = _settings(config.source)
     job = job_of(config, _inputs(settings))
     source = _plain_settings(config.source)

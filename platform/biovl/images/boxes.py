@@ -86,8 +86,8 @@ class PanelFound:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A panel candidate from a detector."""
+    """Box proposed by a panel detector, with its score."""
 
     box: Box
     score: float
-    """Confidence, 0..1."""
+    """Confidence of the detector, 0..1."""

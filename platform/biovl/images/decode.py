@@ -216,7 +216,7 @@ def stated_size_px(data: bytes) -> tuple[int, int] | None:
 
 
 def inspect(data: bytes) -> Inspected:
-    """Inspect one image file in a single full decode.
+    """Return the properties of an image file, after a single full decode.
 
     Memory: at most ``MAX_MEMORY_BYTES``, whatever the header claims.
     """
@@ -245,7 +245,7 @@ def inspect(data: bytes) -> Inspected:
 
 
 def decode_rgb(data: bytes, *, enough_px: int | None = None) -> Decoded:
-    """Decode one encoded image to RGB, as displayed.
+    """Return the pixels of an encoded image as RGB, as displayed.
 
     Transparent parts are white, as on the page. 16-bit images are scaled to their own value range.
 

@@ -34,7 +34,7 @@ def random_box(
     ratio: tuple[float, float],
     rng: np.random.Generator,
 ) -> CropBox:
-    """Return the crop of RandomResizedCrop.
+    """Return a random crop box as RandomResizedCrop selects it.
 
     Args:
         width: Of the image, at least 1.

@@ -158,7 +158,7 @@ class Cells:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Restrict OpenMP to the calling thread."""
+    """Restrict OpenMP to one thread in the block, for the calling thread."""
     # A query is too small to be parallelized; requests run concurrently instead. The setting is
     # local to the calling thread and to the OpenMP runtime of faiss; PyTorch has its own.
     before = faiss.omp_get_max_threads()

@@ -14,7 +14,7 @@ class IndexWorkers(WorkerConfig):
     """Actors that embed, each with a copy of the model. Their number affects speed, not results."""
 
     count: int = 1
-    """Number of actors."""
+    """Number of actors that embed."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,7 +83,7 @@ class IndexConfig:
     profile: Profile = "default"
     """``default``, or ``low_memory``: less memory, more CPU per query."""
     recall: Recall = field(default_factory=Recall)
-    """Targets of recall."""
+    """Target and minimum recall of the index."""
 
     thumbnail_px: int = 256
     """Longer side of the thumbnails in pixels, up to 2,048; 0: no thumbnails."""

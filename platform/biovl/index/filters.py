@@ -53,7 +53,7 @@ class FilterSource(Protocol):
     """Source of the filterable columns: a ``MetadataTable``, or a ``pa.Table`` with its schema."""
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return a column."""
+        """Return a column of all rows."""
         ...
 
 

@@ -29,7 +29,7 @@ BATCH = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedFigure:
-    """Metadata of a figure: citation, terms of reuse, and the location of its image."""
+    """Metadata of an indexed figure: citation, terms of reuse, and location of its image."""
 
     figure_id: str
     article_id: str
@@ -41,7 +41,7 @@ class IndexedFigure:
     published: str | None
     """ISO 8601, with the precision that was published."""
     license: str | None
-    """SPDX identifier."""
+    """SPDX identifier of the licence that applies; None if unknown."""
     license_group: LicenseGroup
     license_url: str | None
     citation: str | None
@@ -67,7 +67,7 @@ class IndexedFigure:
     offset: int
     size: int
     thumbnail_offset: int | None
-    """Offset in ``thumbnails.bin``."""
+    """Offset of the thumbnail in ``thumbnails.bin``, in bytes."""
     thumbnail_size: int | None
     redistributable: bool | None
     """Whether the image may be redistributed; None if unknown."""

@@ -38,7 +38,7 @@ class Stretch:
     counts_W: np.ndarray
     """Number of rows per value, int64."""
     rows_M: np.ndarray
-    """Row numbers, uint32."""
+    """Row numbers of the values, uint32."""
     times_M: np.ndarray
     """Number of occurrences of the value in each row, uint16."""
 
@@ -61,7 +61,7 @@ class Runs:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, values: Sequence[str], number_M: np.ndarray, row_M: np.ndarray) -> None:
-        """Add rows, in increasing order.
+        """Add rows to the current run, in increasing order.
 
         Args:
             values: Unique values, in any order.
@@ -162,7 +162,7 @@ class ArrayFile:
         self._stream.close()
 
     def write(self, numbers: np.ndarray) -> None:
-        """Append numbers."""
+        """Append numbers to the array."""
         self._stream.write(np.ascontiguousarray(numbers, self._dtype).data)
 
 

@@ -23,7 +23,7 @@ that an index never mixes vectors of two versions."""
 
 
 def reason_not_to_reuse(config: IndexConfig, model: str, manifest: Manifest) -> str | None:
-    """Return why a previous index cannot be reused; None if it can.
+    """Return the reason why a previous index cannot be reused; None if it can.
 
     Args:
         config: Settings of the new index.

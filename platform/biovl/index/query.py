@@ -96,7 +96,7 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Results of a query."""
+    """Results of a query: hits, and how they were found."""
 
     hits: Sequence[Hit]
     matching: int

@@ -65,7 +65,7 @@ def choose_factory(count: int, dim: int, profile: Profile = "default") -> str:
 
 
 def check_factory(factory: str, dim: int) -> None:
-    """Reject an unsupported factory string.
+    """Reject a factory string that faiss or this package does not support.
 
     Raises:
         ConfigError: If faiss does not accept it, or such an index does not use the inner product,
@@ -119,7 +119,7 @@ def sample_rows(factory: str, count: int) -> int:
 
 
 def train(factory: str, sample_ND: np.ndarray) -> Any:
-    """Return a trained empty ``faiss.Index``.
+    """Return an empty ``faiss.Index``, trained on a sample.
 
     Args:
         factory: A faiss factory string.
@@ -143,7 +143,7 @@ def train(factory: str, sample_ND: np.ndarray) -> Any:
 
 
 def to_bytes(index: Any) -> bytes:
-    """Return the serialized index."""
+    """Return an index serialized by faiss."""
     return _bytes(index)
 
 

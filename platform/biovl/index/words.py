@@ -63,7 +63,7 @@ def words_of(text: str) -> list[str]:
 
 
 class Words:
-    """A BM25 index of words. Thread-safe."""
+    """A memory-mapped BM25 index of captions. Thread-safe."""
 
     def __init__(self, count: int, words: pa.Array, scores: "bm25s.BM25 | None") -> None:
         self.count = count

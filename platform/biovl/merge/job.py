@@ -59,7 +59,7 @@ _HASHED = (".safetensors", ".bin", ".pt", ".pth", ".json", ".txt", ".model")
 
 
 def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
-    """Interpolate two models and publish one.
+    """Interpolate two models, and publish the result as a model.
 
         out/
           open_clip_config.json  open_clip_model.safetensors …   stock open_clip loads local-dir:out

@@ -46,7 +46,7 @@ class Tokenizer(Protocol):
 
 
 def make(source: str, context_length: int) -> Tokenizer:
-    """Return a tokenizer.
+    """Return a tokenizer by its name or folder.
 
     Args:
         source: A Hugging Face name or a local folder; empty for CLIP's BPE. A folder with only
@@ -92,7 +92,7 @@ class ClipTokenizer:
         return len(self._reference.encode(text)) > self.context_length - 2
 
     def save(self, folder: Path) -> None:
-        """Write nothing: open_clip ships this vocabulary."""
+        """Write nothing: the vocabulary is part of open_clip."""
 
 
 class HubTokenizer:

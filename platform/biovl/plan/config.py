@@ -70,7 +70,7 @@ class TrainingFleet(Fleet):
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    """Size of the corpus."""
+    """Number of articles of the corpus, and share of its train split."""
 
     articles: int
     """Number of articles to harvest, including those without figures."""

@@ -173,7 +173,7 @@ def _warnings(planner: Planner, costs: Sequence[Cost]) -> Iterable[str]:
 
 
 def render(plan: CostPlan) -> str:
-    """Return a plan as text."""
+    """Return the estimated plan as text."""
     config, sizes = plan.config, plan.sizes
     lines = [
         f"{sizes.articles:,.0f} articles, {sizes.figures:,.0f} figures, {sizes.pairs:,.0f} pairs; "

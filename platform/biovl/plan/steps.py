@@ -47,7 +47,7 @@ class Cost:
     job: str
     machines: str = ""
     hours: float = 0.0
-    """Wall-clock hours."""
+    """Wall-clock hours of the job."""
 
     gpu_hours: float = 0.0
     cpu_hours: float = 0.0
@@ -78,7 +78,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSizes:
-    """Number of articles, figures and pairs."""
+    """Number of articles, figures and pairs that the jobs process."""
 
     articles: float
     figures: float

@@ -31,7 +31,7 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class S3:
-    """Prices of object storage, in dollars."""
+    """Prices of object storage, in US dollars."""
 
     gb_month: float
     put_1000: float
@@ -68,7 +68,7 @@ class Assumption:
 
 @functools.cache
 def prices() -> Prices:
-    """Return the built-in prices."""
+    """Return the built-in prices of ``prices.yaml``."""
     tables = read("prices.yaml")
     # Instance names contain dots, which configurations use as separators.
     instances = tables["instances"].items()
@@ -82,7 +82,7 @@ def prices() -> Prices:
 
 @functools.cache
 def assumptions() -> dict[str, Assumption]:
-    """Return the built-in assumptions by name."""
+    """Return the built-in assumptions of ``rates.yaml`` by name."""
     return {
         name: configs.build(Assumption, values, name=name)
         for name, values in read("rates.yaml").items()

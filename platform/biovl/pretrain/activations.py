@@ -65,7 +65,7 @@ class Activations:
 
 @dataclass(frozen=True, kw_only=True)
 class TowerActivations:
-    """Activation memory of both towers."""
+    """Activation memory of image and text tower."""
 
     image: Activations
     text: Activations

@@ -90,7 +90,7 @@ class CompileWatch(logging.Handler):
         logging.getLogger(_GIVEN_UP).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Collect a log record of PyTorch."""
+        """Collect a message of PyTorch, if it reports a fallback."""
         message = record.getMessage()
         if "recompile_limit" in message:
             self._given_up.append(" ".join(message.split())[:300])

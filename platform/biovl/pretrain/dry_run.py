@@ -26,7 +26,7 @@ _SOURCES = (
 
 
 def render(estimate: RunEstimate) -> str:
-    """Return an estimate as text."""
+    """Return the estimate of a run as text for ``--dry-run``."""
     lines = [
         "Configuration",
         *(f"  {line}" for line in _yaml(estimate.config).splitlines()),

@@ -88,7 +88,7 @@ def estimate(
     *,
     accelerators: Sequence[Accelerator] = NAMED,
 ) -> RunEstimate:
-    """Return an estimate of a run.
+    """Return an estimate of a run's compute, memory and time.
 
     Args:
         config: Configuration of the run.

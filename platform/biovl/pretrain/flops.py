@@ -41,7 +41,7 @@ class TextCost:
     constant: float
     """FLOPs independent of the length."""
     linear: float
-    """FLOPs per token."""
+    """FLOPs per token of the caption."""
     quadratic: float
     """FLOPs per squared token, from layers with global attention."""
 
@@ -66,7 +66,7 @@ class ForwardCost:
     """FLOPs of a model's forward pass in training mode, with patch dropout."""
 
     image: int
-    """FLOPs per image."""
+    """FLOPs per image of the batch."""
 
     text: TextCost
 

@@ -79,7 +79,7 @@ class Guard:
     def add(
         self, loss: float, place: StepPosition, trouble: TroubleConfig, *, skipped: bool
     ) -> None:
-        """Add the loss of a step.
+        """Add the loss of a step, and check the criteria.
 
         Raises:
             TrainingError: If the run has diverged, learns nothing, or stays NaN.
@@ -119,7 +119,7 @@ class Guard:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restore the state of a checkpoint."""
+        """Restore the state of the guard from a checkpoint."""
         self._pairs, self._skipped = state["pairs"], state["skipped"]
         self._recent.extend(state["recent"])
         self._after.extend(state["after"])

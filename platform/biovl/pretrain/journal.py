@@ -49,7 +49,7 @@ class Journal:
         self._draft.note(_NOTE, run_ids(self._trackers))
 
     def add(self, record: dict[str, Any]) -> None:
-        """Log a step."""
+        """Log the metrics of a step."""
         for tracker in self._trackers.values():
             tracker.log(record["step"], record)
 

@@ -23,7 +23,7 @@ from biovl.runtime.workers import Workers
 
 @dataclass(frozen=True)
 class StepReport:
-    """Result of one step."""
+    """Report of one training step."""
 
     steps_done: int
     """Number of completed steps of the run, including this one."""
@@ -101,7 +101,7 @@ class Trainer:
 
     @property
     def place(self) -> StepPosition:
-        """Position of the next step."""
+        """Position of the next step in the run."""
         return self._plan.place(self.steps_done)
 
     def compute(self, batch: Batch) -> Tensor:

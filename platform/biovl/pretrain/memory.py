@@ -58,7 +58,7 @@ class ModelInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Peak memory of one worker in a step, in bytes."""
+    """Peak memory of one worker in a step, by purpose, in bytes."""
 
     weights: float
     """Weights, gradients and Adam's state."""

@@ -24,7 +24,7 @@ class StepRecord:
     """Number of completed steps of the run, including this one."""
 
     epoch: int
-    """Epoch, from 0."""
+    """Epoch of the step, from 0."""
 
     pairs: int
     """Pairs of all workers."""

@@ -36,7 +36,7 @@ class Encodes(Protocol):
 
 @dataclass(frozen=True)
 class Loaded:
-    """Pixels and tokens of pairs."""
+    """Pixels and tokens of pairs, loaded for training."""
 
     pixels_BHWC: np.ndarray
     """RGB images, uint8, shape [B, H, W, 3]."""

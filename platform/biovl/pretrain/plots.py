@@ -113,7 +113,7 @@ def recall(scores: Scores) -> bytes:
 
 
 def throughput(rows: Rows) -> bytes:
-    """Plot pairs per second by step, and the shares of waiting and of hardware utilisation."""
+    """Plot pairs per second by step, and the shares of waiting time and hardware utilisation."""
     drawn = plot_figure(10, 4.2)
     speed, shares = drawn.subplots(1, 2)
     speed.set_title("Speed")

@@ -14,7 +14,7 @@ class StepPosition:
     """Position of a step in its run."""
 
     epoch: int
-    """Epoch, from 0."""
+    """Epoch of the step, from 0."""
 
     step: int
     """Index of the step in its epoch, from 0."""

@@ -52,7 +52,7 @@ class MlflowConfig:
 
 
 class TensorBoard:
-    """Writes metrics to TensorBoard event files."""
+    """Tracker that writes TensorBoard event files."""
 
     run_id: str | None = None
 
@@ -72,7 +72,7 @@ class TensorBoard:
 
 
 class Wandb:
-    """Logs metrics to Weights & Biases."""
+    """Tracker that logs to Weights & Biases."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Wandb:
 
 
 class Mlflow:
-    """Logs metrics to an MLflow tracking server."""
+    """Tracker that logs to an MLflow server."""
 
     def __init__(
         self,

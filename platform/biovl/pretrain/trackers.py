@@ -153,7 +153,7 @@ def cut_metrics(path: Path, first_step: int) -> None:
 
 
 class MetricsFile:
-    """Writes one line of JSON per call. NaN and Inf become null: JSON has no such numbers."""
+    """Tracker that writes a line of JSON per step. NaN and Inf become null, as JSON requires."""
 
     run_id: str | None = None
 

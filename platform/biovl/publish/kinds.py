@@ -24,7 +24,7 @@ _CREDENTIAL = re.compile(
 
 @dataclass(frozen=True)
 class Kind:
-    """Which files of a kind of folder are published on the Hub, and whether they may be public."""
+    """Rules for publishing a kind of folder on the Hub: files, and whether it may be public."""
 
     patterns: tuple[str, ...]
     """Patterns of the files to upload; ``*`` does not match a slash."""
@@ -136,7 +136,7 @@ def contents(uri: str, kind: Kind) -> Contents:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Return whether a path matches one of the patterns."""
+    """Return whether a relative path matches one of the patterns."""
     parts = name.split("/")
     return any(
         len(parts) == pattern.count("/") + 1 and all(map(fnmatchcase, parts, pattern.split("/")))

@@ -60,7 +60,7 @@ class RightsCount:
         return self.held_back.total()
 
     def lines(self) -> list[str]:
-        """Return one line of text per reason, the most frequent first."""
+        """Return a line of text per reason, the most frequent first."""
         ordered = sorted(self.held_back.items(), key=lambda item: (-item[1], item[0]))
         return [
             f"{count:,}: {reason} ({license_}, {group})"

@@ -123,7 +123,7 @@ class Checkpoints:
         return sorted(int(name.rpartition("/")[2]) for name in names)
 
     def load(self, steps_done: int, device: torch.device | str = "cpu") -> dict[str, Any]:
-        """Return the state after ``steps_done`` steps.
+        """Return the training state after ``steps_done`` steps.
 
         Raises:
             ArtifactError: If it does not exist or is corrupt.

@@ -51,7 +51,7 @@ class Job:
         output_format: int,
         without: Iterable[str] = (),
     ) -> "Job":
-        """Return the job of a configuration.
+        """Return the job for a configuration.
 
         Args:
             config: Configuration with a setting ``out``.

@@ -46,7 +46,7 @@ class RequestQueue:
             self._open[number] = time.monotonic()
 
     async def end(self, number: int) -> None:
-        """Report that a request is done."""
+        """Report that a request is completed."""
         self._open.pop(number, None)
         self._advance()
 

@@ -13,7 +13,7 @@ class Progress:
         self._started = self._last = time.monotonic()
 
     def stage(self, name: str, total: int, *, done_before: int = 0) -> None:
-        """Begin a stage with ``total`` units."""
+        """Start a stage with ``total`` units of work."""
         self._name, self._total, self._done = name, total, done_before
         self._started = self._last = time.monotonic()
         if done_before:
@@ -29,7 +29,7 @@ class Progress:
         self._say(f"{self._done}/{self._total}{', ' if note else ''}{note}")
 
     def say(self, text: str) -> None:
-        """Log an additional message."""
+        """Log an additional message at once."""
         print(f"{self._job}: {text}", file=self._stream, flush=True)
 
     @property

@@ -194,7 +194,7 @@ class SaveRequest:
         return self._wanted.is_set()
 
     def answer(self) -> None:
-        """Report that the checkpoint is written."""
+        """Report that the requested checkpoint is written."""
         self._wanted.clear()
         self._saved.set()
 

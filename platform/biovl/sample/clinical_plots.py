@@ -132,7 +132,7 @@ def flow_diagram(topic: Topic, rng: Rng) -> PanelContent:
 
 
 def electrocardiogram(topic: Topic, rng: Rng) -> PanelContent:
-    """Draw one lead of an electrocardiogram on its paper."""
+    """Draw one lead of an electrocardiogram on graph paper."""
     rate, words, words_es = pick(
         rng,
         (

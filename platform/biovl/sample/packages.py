@@ -24,7 +24,7 @@ _REENCODED_IN, _REENCODED_FROM = 5, (1, 1)
 
 @dataclass(frozen=True)
 class PackageFiles:
-    """Files of one article as published."""
+    """Files of one synthetic article, in the layout of PMC."""
 
     pmcid: str
     xml_name: str

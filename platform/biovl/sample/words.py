@@ -136,7 +136,7 @@ def count(number: int) -> str:
 
 
 def pick(rng: Rng, choices: Sequence[T]) -> T:
-    """Return a random element of ``choices``."""
+    """Return a random element of a sequence."""
     return choices[int(rng.integers(len(choices)))]
 
 

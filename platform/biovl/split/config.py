@@ -35,7 +35,7 @@ class SplitConfig:
     addition to those from gutters and labels. Empty: no detector."""
 
     workers: WorkerConfig = field(default_factory=WorkerConfig)
-    """Resources of one task."""
+    """Resources of the task for each part."""
 
     may_be_empty: bool = False
     """Whether to publish a result without any usable row; otherwise this is an error."""

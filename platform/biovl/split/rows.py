@@ -55,7 +55,7 @@ _AS_PUBLISHED = "as published"
 
 @dataclass(frozen=True, kw_only=True)
 class Splitting:
-    """Settings of splitting."""
+    """Settings that apply to every figure."""
 
     confidence: float
     """Minimum confidence for splitting a figure, 0..1; other figures stay whole."""

@@ -44,7 +44,7 @@ class AshaConfig:
     """
 
     reduction: int = 1
-    """At each rung, one of this many trials continues; 1 never stops a trial."""
+    """Share of trials that continue at each rung, as one of so many; 1 never stops a trial."""
 
     first_epochs: int = 1
     """Epochs at the first rung. Each further rung has ``reduction`` times as many."""

@@ -23,7 +23,7 @@ class TrialOutcome:
     trial: Trial
     status: str
     reason: str
-    """Reason why the trial failed; otherwise empty."""
+    """Reason of a failure; otherwise empty."""
 
     scores: Mapping[int, Mapping[str, Any]]
     """Scores of every validated epoch, from 0."""
@@ -55,7 +55,7 @@ def scores_of(uri: str) -> dict[int, dict[str, Any]]:
 
 
 def outcome_of(trial: Trial, ended: Mapping[str, str]) -> TrialOutcome:
-    """Return the outcome of a trial.
+    """Return the result of a trial that has ended.
 
     Args:
         trial: A trial that has ended.

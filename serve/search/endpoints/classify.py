@@ -41,7 +41,7 @@ class BenchmarkPrompts(BaseModel):
 
 
 class BenchmarksAnswer(BaseModel):
-    """All benchmarks with built-in prompts."""
+    """All benchmarks with built-in prompts, for ``benchmark`` of a request."""
 
     benchmarks: list[BenchmarkPrompts]
 

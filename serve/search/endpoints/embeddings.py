@@ -22,14 +22,14 @@ _DATA_IMAGE = re.compile(r"data:image/", re.IGNORECASE)
 
 
 class TextPart(Message):
-    """A text as input."""
+    """A text as part of the input."""
 
     type: Literal["text"]
     text: str
 
 
 class ImageUrl(Message):
-    """Location of an image: a data URL."""
+    """Data URL of an image."""
 
     url: str = Field(description="data:image/…;base64,…; other addresses are not fetched")
     detail: Literal["auto", "low", "high"] | None = Field(
@@ -38,7 +38,7 @@ class ImageUrl(Message):
 
 
 class ImagePart(Message):
-    """An image as input."""
+    """An image as part of the input."""
 
     type: Literal["image_url"]
     image_url: ImageUrl
@@ -65,7 +65,7 @@ class EmbeddingsRequest(Message):
 
 
 class Embedding(BaseModel):
-    """An embedding of unit length."""
+    """Embedding of one input, of unit length."""
 
     object: Literal["embedding"]
     index: int
@@ -73,14 +73,14 @@ class Embedding(BaseModel):
 
 
 class Usage(BaseModel):
-    """Numbers of input tokens."""
+    """Number of tokens in the inputs."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 class EmbeddingsAnswer(BaseModel):
-    """Response as in OpenAI's API."""
+    """Response in the format of OpenAI's API."""
 
     object: Literal["list"]
     data: list[Embedding]

@@ -36,7 +36,7 @@ FigureId = Annotated[str, Path(min_length=1, max_length=MAX_ID_CHARS)]
 
 
 class FigureAnswer(Answer):
-    """Metadata of a figure."""
+    """Response with the metadata of a figure."""
 
     figure: FigureAbout
 

@@ -25,14 +25,14 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """The served models; always one."""
+    """List of the served models; always one."""
 
     object: Literal["list"] = "list"
     data: list[Model]
 
 
 class Info(BaseModel):
-    """Limits and features of the service, and what it serves."""
+    """Limits and features of the service, with the versions served."""
 
     version: str
     name: str

@@ -45,7 +45,7 @@ class LoadedModel(Protocol):
     """One copy of a model on a worker."""
 
     def __call__(self, prepared: np.ndarray) -> Mapping[str, Any]:
-        """Return the columns of usable rows.
+        """Return the computed columns of a batch of usable rows.
 
         Args:
             prepared: Results of ``Annotator.prepare``. Shape [K, ...], K >= 1; read-only. For
@@ -81,7 +81,7 @@ class Annotator(Protocol):
         """
 
     def load(self, device: str, precision: Precision) -> LoadedModel:
-        """Return the model with its weights.
+        """Return a copy of the model with its weights, on a device.
 
         Raises:
             ArtifactError: If the weights are unavailable, or do not fit the model.

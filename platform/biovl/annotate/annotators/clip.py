@@ -30,7 +30,7 @@ class Config:
 
     @property
     def column(self) -> str:
-        """Name of the column."""
+        """Name of the main column."""
         return f"clip_{self.of}"
 
 
@@ -47,7 +47,7 @@ def build(config: Config) -> "ClipImage | ClipText":
 
 
 class ClipImage:
-    """Embeds images as unit vectors."""
+    """Annotator that embeds images as unit vectors by a two-tower model."""
 
     reads = ("image",)
     counted = ()
@@ -63,13 +63,13 @@ class ClipImage:
         return pixels_HWC if isinstance(pixels_HWC, str) else self._preparation.crop(pixels_HWC)
 
     def load(self, device: str, precision: Precision) -> "_Images":
-        """Return the model."""
+        """Return the image tower with its weights, on a device."""
         model = encoders.load(self._config.weights, device=device, precision=precision)
         return _Images(self.name, model)
 
 
 class ClipText:
-    """Embeds texts as unit vectors."""
+    """Annotator that embeds texts as unit vectors by a two-tower model."""
 
     counted = ()
     """Resize an image to fit a white square of ``size_px``, bicubic with antialiasing."""
@@ -91,7 +91,7 @@ class ClipText:
         return padded_T
 
     def load(self, device: str, precision: Precision) -> "_Texts":
-        """Return the model."""
+        """Return the text tower with its weights, on a device."""
         model = encoders.load(self._config.weights, device=device, precision=precision)
         return _Texts(self.name, model)
 
@@ -102,6 +102,7 @@ class _Images:
     encoder: Encoder
 
     def __call__(self, prepared: np.ndarray) -> dict[str, np.ndarray]:
+        """Name of the main column."""
         return {self.name: self.encoder.embed_pixels(prepared)}
 
 

@@ -33,24 +33,24 @@ SOURCES = pa.list_(
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Format of context captions."""
+    """Settings of context captions."""
 
     acronyms: Literal["as published", "spelled out"] = "as published"
     """Whether acronyms are spelled out in the context caption, as in ``expanded_caption``."""
 
     @property
     def column(self) -> str:
-        """Name of the column."""
+        """Name of the main column."""
         return "context_caption"
 
 
 def build(config: Config) -> "ContextModel":
-    """Return the annotator."""
+    """Return the annotator for a configuration."""
     return ContextModel(config)
 
 
 class ContextModel:
-    """Builds context captions from an article's texts."""
+    """Annotator that builds context captions from an article's texts; also its own model."""
 
     reads = READS
     writes = pa.schema(
@@ -76,7 +76,7 @@ class ContextModel:
         return texts_as_json(row, READS) or NO_TEXT
 
     def load(self, device: str, precision: Precision) -> "ContextModel":
-        """Return itself: there is no model."""
+        """Return this annotator, which computes the columns without a model."""
         return self
 
     def __call__(self, prepared: np.ndarray) -> dict[str, list[Any]]:

@@ -31,7 +31,7 @@ _BESIDES = ("classifier.", "head.", "embeddings.mask_token", "mask_token")
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The DINOv2 model and its preprocessing."""
+    """Settings of DINOv2 embeddings: model and preprocessing."""
 
     weights: str
     """A folder, local or ``s3://``, or a name on the Hugging Face Hub."""
@@ -45,7 +45,7 @@ class Config:
 
     @property
     def column(self) -> str:
-        """Name of the column."""
+        """Name of the main column."""
         return "dinov2"
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ def build(config: Config) -> "Dinov2":
 
 
 class Dinov2:
-    """Maps images to the class token."""
+    """Annotator that embeds images by DINOv2: the class token."""
 
     reads = ("image",)
     counted = ()
@@ -109,7 +109,7 @@ class Dinov2:
 
 
 class DINOv2Model:
-    """A loaded DINOv2."""
+    """A DINOv2 model with its weights, on a device."""
 
     def __init__(self, name: str, backbone: "_Backbone", device: str, precision: Precision) -> None:
         import torch

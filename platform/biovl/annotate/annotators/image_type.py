@@ -35,7 +35,7 @@ class Config:
 
     @property
     def column(self) -> str:
-        """Name of the column."""
+        """Name of the main column."""
         return "image_type"
 
     @property
@@ -125,7 +125,7 @@ class ImageType:
 
 
 class NearestKeyword:
-    """Finds the nearest keyword of images."""
+    """A model with embedded keywords, which finds the nearest keyword of images."""
 
     def __init__(self, encoder: Encoder, types_K: np.ndarray, keywords_KD: np.ndarray) -> None:
         self._encoder, self._types_K, self._keywords_KD = encoder, types_K, keywords_KD

@@ -58,7 +58,7 @@ class EngineConfig:
     copies: int = 0
     """Number of model copies; 0: no engine, requests go to the endpoint."""
     gpus: int = 1
-    """GPUs per copy."""
+    """Number of GPUs per copy of the model."""
     weights: str = ""
     """A folder, or a name on the Hugging Face Hub; empty: the model's name."""
     batch: int = 16
@@ -102,7 +102,7 @@ class Config:
 
     @property
     def column(self) -> str:
-        """Name of the column."""
+        """Name of the main column."""
         return "long_caption"
 
     @property
@@ -126,7 +126,7 @@ class Config:
 
 
 def build(config: Config) -> "LongCap":
-    """Return the annotator.
+    """Return the annotator for a configuration.
 
     Raises:
         ConfigError: If the prompts do not exist, or are invalid.
@@ -178,7 +178,7 @@ class LongCap:
         return json.dumps({**json.loads(texts), **added}).encode()
 
     def load(self, device: str, precision: Precision) -> "LongCaptioner":
-        """Return the client of the model."""
+        """Return an object that computes long captions with the configured model."""
         config = self.config
         return LongCaptioner(
             begin=self.start,

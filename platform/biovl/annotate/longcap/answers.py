@@ -65,7 +65,7 @@ class Feature:
 
 
 def read_caption(answer: str) -> str:
-    """Return the caption of an answer.
+    """Return the caption in a model's answer.
 
     Raises:
         Malformed: If it is not exactly one ``<caption>`` with text.
@@ -80,7 +80,7 @@ def read_caption(answer: str) -> str:
 
 
 def read_features(answer: str) -> list[Feature]:
-    """Return the features of an assessment.
+    """Return the features in a model's answer to the step assess.
 
     Raises:
         Malformed: If it is not an ``<assessment>`` of complete features.

@@ -21,7 +21,7 @@ _EXAMPLES = 5
 
 
 class LongCaptioner:
-    """Processes many figures concurrently. Batches may come from several threads."""
+    """Requests long captions of many figures concurrently. Thread-safe."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LongCaptioner:
         return Endpoint(endpoint, cache, self._ledger)
 
     def __call__(self, prepared: np.ndarray) -> dict[str, list[Any]]:
-        """Return the columns, K values each.
+        """Return the columns by name, each a list of K values.
 
         Raises:
             BiovlError: If the budget is spent, no request can succeed, or too many figures get no

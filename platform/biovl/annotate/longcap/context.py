@@ -46,7 +46,7 @@ _NO_END = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A sentence of the context, or the caption."""
+    """A sentence of the context, or the caption, with its source."""
 
     source: str
     """Where the text is from: ``caption``, ``abstract``, or the section of the citing paragraph:

@@ -62,7 +62,7 @@ class EndpointConfig:
 
 
 class Pace:
-    """Rate limiter. Used in one event loop."""
+    """Rate limiter of requests and tokens; for use in one event loop."""
 
     def __init__(self, config: EndpointConfig) -> None:
         self._gap_s = 60 / config.requests_per_minute if config.requests_per_minute else 0.0
@@ -70,7 +70,7 @@ class Pace:
         self._next = 0.0
 
     async def wait(self, tokens: int) -> None:
-        """Wait until a request with so many tokens may be sent."""
+        """Wait until a request with an estimated number of tokens may be sent."""
         now = asyncio.get_running_loop().time()
         begin = max(now, self._next)
         self._next = begin + max(self._gap_s, tokens * self._token_s)
@@ -78,13 +78,13 @@ class Pace:
             await asyncio.sleep(begin - now)
 
     def pause(self, seconds: float) -> None:
-        """Send no request for so many seconds, as requested by the endpoint."""
+        """Delay all further requests by some seconds, as requested by the endpoint."""
         now = asyncio.get_running_loop().time()
         self._next = max(self._next, now + seconds)
 
 
 class Endpoint:
-    """Sends requests, or returns cached answers. Used in one event loop."""
+    """Client of an endpoint that caches answers; for use in one event loop."""
 
     def __init__(self, config: EndpointConfig, cache: AnswerCache, ledger: Ledger) -> None:
         self._config, self._cache, self._ledger = config, cache, ledger

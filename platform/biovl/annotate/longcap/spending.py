@@ -42,7 +42,7 @@ class Budget:
             )
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:
-        """Return the cost in dollars."""
+        """Return the cost of some tokens in dollars."""
         return (
             input_tokens * self.dollars_per_million_input
             + output_tokens * self.dollars_per_million_output
@@ -62,14 +62,14 @@ class AnswerCache:
         return hashlib.sha256(plain.encode()).hexdigest()
 
     def get(self, key: str) -> ModelAnswer | None:
-        """Return the cached answer, or None."""
+        """Return the cached answer to a request, by its key; None if there is none."""
         name = self._name(key)
         if not self._folder.exists(name):
             return None
         return ModelAnswer(**json.loads(self._folder.read(name)))
 
     def put(self, key: str, answer: ModelAnswer) -> None:
-        """Store an answer."""
+        """Store the answer to a request by its key."""
         self._folder.write(self._name(key), json.dumps(asdict(answer)).encode())
 
     @staticmethod
@@ -126,7 +126,7 @@ class Ledger:
             self.write()
 
     def write(self) -> None:
-        """Write the spending of this process."""
+        """Write the spending of this process, so that other jobs can add it."""
         if any(self._mine.values()):
             self._folder.write(self._own, json.dumps(self._mine).encode())
 

@@ -78,7 +78,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """An answer of the model."""
+    """A model's answer to a request, with its number of tokens."""
 
     text: str = ""
     finish: str = "stop"

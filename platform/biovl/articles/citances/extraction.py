@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Citance:
-    """A sentence that cites the figure."""
+    """A sentence that cites the figure, and its statements about panels."""
 
     text: str
     span: Span
@@ -46,7 +46,7 @@ class Citance:
 
     @property
     def is_figure_level(self) -> bool:
-        """Whether no panel is named."""
+        """Whether the sentence names no panel of the figure."""
         return not self.panels
 
     @property

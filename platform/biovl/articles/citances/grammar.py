@@ -22,7 +22,7 @@ _APPENDICES = frozenset("ABCD")
 
 @dataclass(frozen=True, slots=True)
 class FigureReference:
-    """One reference to one figure in a sentence."""
+    """A reference to one figure in a sentence, with the panels it cites."""
 
     figure: str
     """Figure number as written: ``3``, ``S7``, ``A1``, ``3—figure supplement 1``."""

@@ -15,7 +15,7 @@ _WORDS = frozenset({"a", "A", "I"})
 
 
 class ListReader:
-    """Parses one list of figures and panels from a position on."""
+    """Parser of one list of figures and panels, from a position in the text."""
 
     def __init__(self, text: str, *, is_plural: bool, is_before_word: bool = False) -> None:
         """Prepare to parse a text after "Figs" or "Fig", or before it: "S3 and 4 Figs"."""

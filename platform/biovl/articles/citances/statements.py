@@ -17,12 +17,12 @@ How = Literal["sentence", "clause", "respectively"]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The statement of a sentence about some panels of one figure."""
+    """What a sentence states about some panels of one figure."""
 
     text: str
     """Words of the statement in their order; with "respectively", only the panel's own item."""
     span: Span
-    """Its range in the sentence, including omitted words."""
+    """Range of the statement in the sentence, including omitted words."""
     figure: str
     kind: Kind
     panels: tuple[str, ...]

@@ -84,7 +84,7 @@ class Marker:
     bold: bool
 
     def names(self) -> tuple[str, ...]:
-        """Return the labels' names, in order."""
+        """Return the names of the labels, in order."""
         return tuple(label.name for label in self.labels)
 
 

@@ -1,4 +1,4 @@
-"""Panels numbered inside a panel, ``(A) … (a) … (b)``, or given only by order."""
+"""Labels of panels inside a panel, ``(A) … (a) … (b)``, and panels listed only by order."""
 
 import re
 from collections.abc import Sequence

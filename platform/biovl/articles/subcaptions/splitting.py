@@ -26,7 +26,7 @@ class CaptionPart:
     """Labels of the part as printed in the figure: ``A``, ``b``, ``A.i``, ``left``; ranges are
     expanded."""
     spans: tuple[Span, ...]
-    """Its ranges in the caption, including the marker."""
+    """Ranges of the part in the caption, including the marker."""
     text: str
     """Text of the part without its marker and outer separators."""
 
@@ -62,7 +62,7 @@ def split_caption(
     cited: Collection[str] = (),
     seen: Collection[str] = (),
 ) -> SplitCaption:
-    """Split a caption into parts.
+    """Split the caption of a compound figure into the text about each panel.
 
     Args:
         caption: As published, with or without its figure label.

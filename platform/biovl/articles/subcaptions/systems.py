@@ -35,7 +35,7 @@ _OPPOSITE = (("left", "right"), ("top", "bottom"), ("upper", "lower"))
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The label system of a caption."""
+    """The labels of a caption, which share a style and an alphabet."""
 
     family: Family
     kind: str

@@ -35,12 +35,12 @@ class Images(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledImages:
-    """Images with one class each."""
+    """Images with one class label each. N images."""
 
     name: str
     """Name of the dataset in the report."""
     images: Images
-    """The encoded images."""
+    """Encoded images of the dataset."""
     labels: np.ndarray
     """Index of the class of each image. int64, [N]."""
     classes: tuple[str, ...]
@@ -55,14 +55,14 @@ class LabelledImages:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Images with one text each."""
+    """Images with one text each. N images, M distinct texts."""
 
     name: str
     """Name of the dataset in the report."""
     images: Images
-    """The encoded images."""
+    """Encoded images of the dataset."""
     texts: list[str]
-    """Distinct texts; [M]."""
+    """Distinct texts of the dataset; [M]."""
     text_of_image: np.ndarray
     """Index of each image's text; several images may share one. int64, [N]."""
     about: pa.Table
@@ -80,7 +80,7 @@ class Questions:
     name: str
     """Name of the dataset in the report."""
     images: Images
-    """The encoded images."""
+    """Encoded images of the dataset."""
     image_of: np.ndarray
     """Index of each question's image. int64, [Q]."""
     questions: list[str]

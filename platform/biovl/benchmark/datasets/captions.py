@@ -23,7 +23,7 @@ OUTSIDE = "named outside the folder"
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of a table of captions."""
+    """Settings of the dataset: a table of captions."""
 
     path: str
     """The .csv or .tsv file, local or ``s3://``."""

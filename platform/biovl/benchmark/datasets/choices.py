@@ -73,7 +73,7 @@ class Config:
 
 
 def build(config: Config) -> Choices:
-    """Return the usable questions.
+    """Return the usable multiple-choice questions of a table.
 
     Raises:
         ArtifactError: If a column is missing or has another type, or no question is usable.

@@ -22,7 +22,7 @@ _AT_ONCE = 1_024
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of a corpus."""
+    """Settings of the dataset: a split of a corpus."""
 
     path: str
     """A corpus published by assemble, local or ``s3://``."""

@@ -21,7 +21,7 @@ OTHER = "no image by its name"
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of class folders."""
+    """Settings of the dataset: class folders."""
 
     path: str
     """The folder that contains the class folders, local or ``s3://``."""

@@ -30,7 +30,7 @@ _KEPT = ("figure_id", "article_id", "text", "caption_tokens", "text_tokens", "li
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of the long-caption dataset."""
+    """Settings of the dataset: long captions of harvested articles."""
 
     path: str
     """The folder published by harvest, local or ``s3://``."""

@@ -23,7 +23,7 @@ from biovl.core.errors import ArtifactError
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of an npz file."""
+    """Settings of the dataset: an npz file."""
 
     path: str
     """The .npz file, local or ``s3://``."""

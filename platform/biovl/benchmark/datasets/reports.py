@@ -23,7 +23,7 @@ NO_IMAGES, NOT_DRAWN, REPEATED = "report without an image", "not drawn", "text o
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of images with reports."""
+    """Settings of the dataset: images with reports."""
 
     path: str
     """The folder that contains reports and images, such as MIMIC-CXR's ``files``; local or
@@ -37,7 +37,7 @@ class Config:
 
 
 def build(config: Config) -> Pairs:
-    """Return the reports and their images.
+    """Return a random draw of reports, each with its images.
 
     Raises:
         ArtifactError: If there are no reports with images.

@@ -26,7 +26,7 @@ NO_LABEL = "no label"
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of a Parquet table."""
+    """Settings of the dataset: a Parquet table."""
 
     path: str
     """The folder of the .parquet files, local or ``s3://``."""

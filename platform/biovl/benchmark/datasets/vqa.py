@@ -58,7 +58,7 @@ class Config:
     language: str = "en"
     """Language of SLAKE's questions, ``en`` or ``zh``."""
     repeated: Literal["drop", "keep"] = "drop"
-    """What to do with questions of train and val that repeat an earlier one or a test question:
+    """Treatment of questions of train and val that repeat an earlier one or a test question:
     ``drop`` or ``keep``."""
 
 
@@ -85,7 +85,7 @@ class _Row:
 
 
 def build(config: Config) -> QuestionSet:
-    """Return the questions of a folder.
+    """Return the usable questions of VQA-RAD or SLAKE in a folder.
 
     Raises:
         ArtifactError: If it contains none of these datasets, or its files are corrupt.

@@ -24,7 +24,7 @@ _MOST_TEXT_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of a WebDataset."""
+    """Settings of the dataset: WebDataset tars."""
 
     path: str
     """The folder of the tars, local or ``s3://``."""

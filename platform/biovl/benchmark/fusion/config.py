@@ -13,7 +13,7 @@ class FusionConfig:
     width: int = 768
     """Hidden size, a multiple of ``heads``."""
     heads: int = 12
-    """Attention heads."""
+    """Number of attention heads, a divisor of ``width``."""
     mlp_ratio: int = 4
     """Width of the feed-forward layers, as a multiple of ``width``."""
     dropout: float = 0.1
@@ -72,9 +72,9 @@ class LearningConfig:
     seed: int = 0
     """Seed of the initial weights, the order of the questions and dropout."""
     fusion: FusionConfig = field(default_factory=FusionConfig)
-    """The fusion module."""
+    """Size of the fusion module."""
     adam: AdamConfig = field(default_factory=AdamConfig)
-    """The optimizer."""
+    """Settings of the optimizer."""
     held_bytes: int = 2 << 30
     """Memory per worker, in bytes, to cache the outputs of frozen towers, or preprocessed images,
     between epochs. If they need more, nothing is cached and each epoch computes them again."""

@@ -1,4 +1,4 @@
-"""Benchmark tasks: how a model is evaluated on a dataset. Each file is a plug-in.
+"""Benchmark tasks: evaluations of a model on a dataset. Each file is a plug-in.
 
 A file has a ``Config``, the settings of the task, and ``build(config)``, which returns a ``Task``.
 A task does not decode images: they are embedded before, once for all tasks, and texts on demand. A
@@ -98,7 +98,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LearningRun:
-    """One model that is trained on one task."""
+    """A model to be trained on a task, with the folder for its results."""
 
     data: Any
     """Result of ``Task.data``."""

@@ -50,7 +50,7 @@ class Config:
 
 
 def build(config: Config) -> "ClosedVqa":
-    """Return the task."""
+    """Return the task for a configuration."""
     return ClosedVqa(config)
 
 

@@ -54,7 +54,7 @@ class FineTuneRun:
     draw: Draw
     """Training images: share and seed."""
     lr: float
-    """Peak learning rate."""
+    """Peak learning rate of the tower."""
     held_out: bool
     """Whether a fifth of the draw is held out for validation; such a run is not evaluated on
     test."""
@@ -67,7 +67,7 @@ class FineTuneRun:
 
 
 def build(config: Config) -> "FineTune":
-    """Return the task."""
+    """Return the task for a configuration."""
     return FineTune(config)
 
 
@@ -81,7 +81,7 @@ class FineTune:
         self.config = config
 
     def data(self) -> LabelledImages:
-        """Return the images of all splits.
+        """Return the labelled images of all splits.
 
         Raises:
             ArtifactError: If the split train or test has no images.
@@ -131,7 +131,7 @@ class FineTune:
         return few_shot.draws(self.config.fractions, self.config.seeds)
 
     def tries(self, data: LabelledImages, rows: Mapping[str, np.ndarray]) -> list[FineTuneRun]:
-        """Return the runs to select a learning rate from; empty if there is nothing to select."""
+        """Return the runs that are compared to select a learning rate; may be empty."""
         runs = []
         for draw in self.draws():
             for lr in self.config.tuning.lrs:

@@ -48,7 +48,7 @@ class Config:
 
 
 def build(config: Config) -> "LinearProbe":
-    """Return the task."""
+    """Return the task for a configuration."""
     return LinearProbe(config)
 
 
@@ -61,7 +61,7 @@ class LinearProbe:
         self.config = config
 
     def data(self) -> LabelledImages:
-        """Return the images of all splits.
+        """Return the labelled images of all splits.
 
         Raises:
             ArtifactError: If the split train or test has no images.

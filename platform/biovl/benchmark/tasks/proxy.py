@@ -53,7 +53,7 @@ class Config:
     """Function that extracts findings from a text, as ``module:function``; see
     ``chexpert_findings.Labeller``."""
     findings: tuple[str, ...] = FINDINGS
-    """Findings to compare."""
+    """Names of the findings to compare."""
     seed: int = 0
     """Seed of the random choice between equally near images, and of the confidence intervals."""
     resamples: int = bootstrap.RESAMPLES
@@ -67,7 +67,7 @@ class Config:
 
 
 def build(config: Config) -> "Proxy":
-    """Return the task.
+    """Return the task for a configuration.
 
     Raises:
         ConfigError: If the labeller does not exist, or the default labeller has no such finding.
@@ -107,7 +107,7 @@ class Proxy:
         return join_pairs(private, public)
 
     def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
-        """Return how well nearest public images predict the findings of private images.
+        """Return the scores of predicting private images' findings by their nearest public images.
 
         Raises:
             ArtifactError: If too few images are readable.

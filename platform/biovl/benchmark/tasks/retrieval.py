@@ -64,7 +64,7 @@ class Config:
 
 
 def build(config: Config) -> "Retrieval":
-    """Return the task."""
+    """Return the task for a configuration."""
     return Retrieval(config)
 
 
@@ -77,7 +77,7 @@ class Retrieval:
         self.config = config
 
     def data(self) -> Pairs:
-        """Return the pairs."""
+        """Return the image-text pairs to retrieve from."""
         config = self.config
         if bool(config.corpus) == bool(config.data):
             raise ConfigError("retrieval needs pairs: set either corpus or data")

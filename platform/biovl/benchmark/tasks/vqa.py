@@ -75,7 +75,7 @@ class VQAAnswers:
 
 
 def build(config: Config) -> "Vqa":
-    """Return the task."""
+    """Return the task for a configuration."""
     return Vqa(config)
 
 
@@ -89,7 +89,7 @@ class Vqa:
         self.config = config
 
     def data(self) -> Questions:
-        """Return the questions."""
+        """Return the questions of all splits."""
         where, names = self.config.data, ("templated", "repeated", "language")
         settings = {name: getattr(self.config, name) for name in names}
         questions = open_dataset(

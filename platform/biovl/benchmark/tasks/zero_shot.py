@@ -62,7 +62,7 @@ class Config:
 
 
 def build(config: Config) -> "ZeroShot":
-    """Return the task."""
+    """Return the task for a configuration."""
     return ZeroShot(config)
 
 
@@ -75,7 +75,7 @@ class ZeroShot:
         self.config = config
 
     def data(self) -> LabelledImages:
-        """Return the images of the split.
+        """Return the labelled images of the split.
 
         Raises:
             ConfigError: If the class names of the settings do not match those of the data.

@@ -38,7 +38,7 @@ def lines(
     levels: Mapping[str, float] | None = None,
     percent: bool = False,
 ) -> Markup:
-    """Return a line chart, with named levels as dashed lines; the y axis begins at zero.
+    """Return a line chart as SVG, with named levels as dashed lines; y begins at zero.
 
     Args:
         title: Accessible description.
@@ -74,7 +74,7 @@ def histogram(
     x: str,
     marks: Mapping[str, float] | None = None,
 ) -> Markup:
-    """Return a histogram.
+    """Return a histogram as SVG.
 
     Args:
         title: Accessible description.
@@ -104,7 +104,7 @@ def histogram(
 
 
 def bubbles(title: str, points: Sequence[tuple[float, float, int]], *, x: str, y: str) -> Markup:
-    """Return a bubble chart on logarithmic axes: the area of a circle is proportional to its count.
+    """Return a bubble chart as SVG on logarithmic axes: areas are proportional to counts.
 
     Args:
         title: Accessible description.

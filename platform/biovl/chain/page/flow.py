@@ -9,16 +9,16 @@ from biovl.core.artifacts import Manifest
 
 @dataclass(frozen=True)
 class Flow:
-    """Row counts of a step, for one kind of rows."""
+    """Number of rows that a step reads, keeps and drops, for one kind of rows."""
 
     what: str
     seen: int
     kept: int
     kept_are: str
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """Counts by reason; their sum is ``seen - kept``."""
+    """Dropped rows by reason; their sum is ``seen - kept``."""
     into: Mapping[str, int] = field(default_factory=dict)
-    """Counts of kept rows by destination, such as the split; empty if there is only one."""
+    """Kept rows by destination, such as the split; empty if there is only one."""
     note: str = ""
 
     @property

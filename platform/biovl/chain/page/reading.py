@@ -25,7 +25,7 @@ class Notes:
 
     recipe: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Durations by step."""
+    """Duration of each step in seconds."""
     searches: tuple[Mapping[str, Any], ...] = ()
     """Searches sent to a service: ``asked`` (description), ``text`` or ``figure_id`` of the query,
     ``matching`` figures, ``took_ms``, and ``results`` with ``figure_id`` and ``score``."""
@@ -35,7 +35,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Story:
-    """All data of the page."""
+    """Data of the page: the published steps and the notes."""
 
     folder: str
     chapters: tuple[Chapter, ...]

@@ -59,7 +59,7 @@ class Media:
         self._lock = threading.Lock()
 
     def begin(self, names: Sequence[str]) -> None:
-        """Start to download files."""
+        """Start to download files in the background."""
         for name in names:
             with self._lock:
                 if name not in self._coming:
@@ -115,7 +115,7 @@ def packages(
     threads: int,
     unfetched: Unfetched | None = None,
 ) -> Iterator[Package]:
-    """Yield the package of each record, in order. The next ones are prefetched.
+    """Yield the package of each record, in order; the next ones are downloaded meanwhile.
 
     Args:
         records: Records of the selected versions.

@@ -23,7 +23,7 @@ PUBLISHED = "published at another time"
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """Which versions of articles to harvest."""
+    """Criteria for the versions of articles to harvest."""
 
     licenses: Sequence[LicenseGroup] = ("commercial", "noncommercial", "other")
     retracted: str = "left out"

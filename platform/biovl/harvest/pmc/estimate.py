@@ -44,7 +44,7 @@ class Extrapolated:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestEstimate:
-    """Estimated totals of a harvest."""
+    """Estimated number of articles, figures and requests of a harvest, and their size and time."""
 
     listed: int
     requested: int

@@ -56,7 +56,7 @@ TWICE = "row comes twice"
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The inventory of one day."""
+    """The daily inventory of a bucket: its date and files."""
 
     date: str
     """Date of the inventory, ISO."""

@@ -21,7 +21,7 @@ class AcquisitionContext:
     limiter: Limiter
 
     def service(self, url: str) -> BucketClient:
-        """Return a client of the bucket for one task."""
+        """Return a client of the bucket, for one task."""
         return BucketClient(url, self.limiter, self.config.patience, self.config.threads)
 
     def store(self, scope: str) -> Store:

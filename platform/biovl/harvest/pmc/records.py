@@ -24,7 +24,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Medium:
-    """A media file of an article."""
+    """A media file of an article version: name, size and checksum."""
 
     name: str
     """File name relative to the version's prefix; compared with the hrefs of the XML."""
@@ -88,7 +88,7 @@ def from_row(row: dict[str, Any]) -> Record:
 
 
 def read(data: bytes, number: int, version: int, last_modified: str, bucket: str) -> Record:
-    """Parse a record.
+    """Return a metadata record from its JSON.
 
     Args:
         data: JSON.

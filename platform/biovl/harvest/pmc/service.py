@@ -101,7 +101,7 @@ class BucketClient:
         )
 
     def close(self) -> None:
-        """Close the open connections."""
+        """Close all connections."""
         self._client.close()
 
     def __enter__(self) -> "BucketClient":
@@ -111,7 +111,7 @@ class BucketClient:
         self.close()
 
     def get(self, key: str, *, max_bytes: int, md5: str | None = None) -> bytes:
-        """Return the content of an object.
+        """Return the content of an object of the bucket.
 
         Raises:
             FileError: If it is unavailable, too large, or does not match its MD5.

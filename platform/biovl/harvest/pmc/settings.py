@@ -151,7 +151,7 @@ class Config:
 
     @property
     def filters(self) -> Filters:
-        """Which versions of articles to harvest."""
+        """Criteria for the versions of articles to harvest."""
         return Filters(
             licenses=tuple(self.licenses),
             retracted=self.retracted,

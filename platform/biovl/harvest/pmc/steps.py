@@ -170,7 +170,7 @@ def read_records(
 
 
 def delete_downloads(place: AcquisitionContext, number: int) -> None:
-    """Delete what a chunk's task downloaded, once its receipt is written."""
+    """Delete the files that a chunk's task downloaded, once its receipt is written."""
     place.store(f"records-{number:06d}").drop()
 
 
@@ -198,7 +198,7 @@ def known_of(row: Mapping[str, Any]) -> CatalogueVersion:
 def read_record(
     config: Config, service: BucketClient, store: Store, known: CatalogueVersion, etag: str
 ) -> Record | str:
-    """Return the record of a version, or the reason why there is none."""
+    """Return the metadata record of a version, or the reason why it is unavailable."""
     key = f"{inventory.RECORDS}PMC{known.number}.{known.version}.json"
 
     def read(data: bytes) -> Record:

@@ -30,7 +30,7 @@ _MAY_PASS = (MISSING, REFUSED, FAILING, DAMAGED)
 
 
 class Unfetched:
-    """Collects failed downloads of articles."""
+    """Table of the failed downloads of articles, in memory."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, object]] = {}
@@ -44,7 +44,7 @@ class Unfetched:
             }
 
     def table(self) -> pa.Table:
-        """Return the recorded files, as ``SCHEMA``."""
+        """Return the failed downloads as a table with ``SCHEMA``."""
         return pa.Table.from_pylist([self._rows[key] for key in sorted(self._rows)], SCHEMA)
 
 

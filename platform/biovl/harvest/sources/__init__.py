@@ -42,7 +42,7 @@ class FileError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """The files published for one article. Valid until the next package is requested."""
+    """Files of one article as published; valid until the next package is requested."""
 
     name: str
     """Name that is unique in its source and stable across reads; becomes part of ``figure_id``."""
@@ -106,13 +106,13 @@ class SourceJob(Protocol):
     """Functions of a module that replace those of the job ``harvest`` for one source."""
 
     def check(self, config: "HarvestConfig") -> None:
-        """Reject invalid settings, before anything is written."""
+        """Reject invalid settings of the source, before anything is written."""
 
     def estimate(self, config: "HarvestConfig") -> str:
         """Return an estimate of size and time, as text."""
 
     def harvest(self, config: "HarvestConfig", report: "Progress") -> "Manifest":
-        """Publish figures and articles."""
+        """Publish figures and articles, and return the manifest."""
 
 
 @runtime_checkable

@@ -78,7 +78,7 @@ class Config:
 
 
 def build(config: Config) -> "PackageSource":
-    """Return the source."""
+    """Return the source for a configuration."""
     return PackageSource(config)
 
 

@@ -27,7 +27,7 @@ GONE = "article is not to be had"
 
 
 def build(config: Config) -> "OpenData":
-    """Return the source."""
+    """Return the source for a configuration."""
     return OpenData(config)
 
 

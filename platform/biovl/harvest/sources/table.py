@@ -77,7 +77,7 @@ class Config:
 
 
 def build(config: Config) -> "TableSource":
-    """Return the source."""
+    """Return the source for a configuration."""
     unknown = sorted(set(config.columns) - set(_KNOWN))
     if unknown:
         raise SourceError(

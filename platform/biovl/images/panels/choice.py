@@ -96,7 +96,7 @@ class PanelChoice:
 
     @property
     def quality(self) -> float:
-        """Score of the selection, comparable between selections with different labels."""
+        """Score of the selection for comparison; higher is better."""
         return 2 * self.fit - self.imbalance - self.cost + _PROPOSED * self.agreement
 
 
@@ -125,7 +125,7 @@ class _Best:
 
 
 class Chooser:
-    """Selects the panels among the regions of one figure."""
+    """Selects the best panels among the regions of one figure."""
 
     def __init__(
         self,

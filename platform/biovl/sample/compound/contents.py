@@ -204,7 +204,7 @@ def curves(rng: Rng, width: int, height: int) -> Content:
 
 
 def dots(rng: Rng, width: int, height: int) -> Content:
-    """Return a scatter plot."""
+    """Return a scatter plot of the given size."""
     topic, number = pick(rng, TOPICS), int(rng.integers(15, 120))
     axes = _Axes(rng, width, height, f"{topic.marker}", "Score")
     u = rng.uniform(0.03, 0.97, number)
@@ -218,7 +218,7 @@ def dots(rng: Rng, width: int, height: int) -> Content:
 
 
 def heat_map(rng: Rng, width: int, height: int) -> Content:
-    """Return a map of coloured cells."""
+    """Return a heat map with coloured cells, of the given size."""
     topic = pick(rng, TOPICS)
     axes = _Axes(rng, width, height, "Samples", "Genes")
     cells = rng.uniform(size=(int(rng.integers(4, 30)), int(rng.integers(4, 30))))

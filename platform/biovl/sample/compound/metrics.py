@@ -14,7 +14,7 @@ _SHARED = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A predicted box and its confidence."""
+    """A predicted box with its confidence."""
 
     box: Box
     confidence: float

@@ -30,7 +30,7 @@ class Stratum:
     parts: tuple[int, int] = (1, 1)
     """Minimum and maximum number of images or axes per label."""
     shared: bool = False
-    """Whether there are colour bars, legends and titles that belong to no panel."""
+    """Whether colour bars, legends and titles outside the panels are drawn."""
     headings: bool = False
     quality: tuple[int, int] = (75, 96)
     """Minimum and maximum JPEG quality; 96: pixels are unchanged."""

@@ -10,7 +10,7 @@ _HEADS = ("stratum", "figures", "F1@0.5", "precision", "recall", "mAP@0.5")
 
 
 def detector_card(config: DetectorConfig, scores: Mapping[str, Any], parameters: int) -> str:
-    """Return the text of the card."""
+    """Return the text of the detector's card."""
     rows = [("all", scores), *scores["strata"].items()]
     lines = [
         [name, one["figures"], *(f"{one[key]:.3f}" for key in ("f1", "precision", "recall", "map"))]

@@ -61,15 +61,15 @@ class Optimisation:
     """AdamW with linear warm-up and cosine decay."""
 
     steps: int = 20_000
-    """Total training steps."""
+    """Number of training steps in total."""
     batch: int = 32
-    """Figures per step."""
+    """Number of figures per step."""
     peak_lr: float = 1e-3
     """Learning rate at the end of warm-up."""
     warmup_steps: int = 500
     """Steps of linear warm-up."""
     weight_decay: float = 0.05
-    """Decoupled weight decay."""
+    """Decoupled weight decay of AdamW."""
     clip_norm: float = 5.0
     """Maximum norm of the gradients."""
 

@@ -131,7 +131,7 @@ def to_tensor(pages: Sequence[np.ndarray], device: torch.device) -> Tensor:
 
 
 def device_for(gpus: float) -> torch.device:
-    """Return the device to compute on.
+    """Return a GPU if ``gpus`` is not 0, else the CPU.
 
     Raises:
         ConfigError: If a GPU is requested and PyTorch finds none.

@@ -24,7 +24,7 @@ from biovl.split.detector.targets import Targets, loss_of, targets_of
 
 @dataclass(frozen=True)
 class StepResult:
-    """Result of a training step."""
+    """Result of a training step: loss, and scores if validated."""
 
     steps: int
     loss: float
@@ -77,7 +77,7 @@ class DetectorTrainer:
             yield StepResult(self.steps, loss, self.scores if is_due else None)
 
     def score(self) -> dict[str, Any]:
-        """Return the scores on held-out figures."""
+        """Return the scores on the validation figures."""
         strata_of_figures = held_out(self.config)
         figures = self.drawer(strata_of_figures, self.config.design.size_px)()
         detector = Detector(self.network, self.config.design, 0.5, self.device)

@@ -13,7 +13,7 @@ NAMES = ("system", "augment", "assess", "refine", "repair")
 
 @dataclass(frozen=True)
 class PromptTemplates:
-    """Templates with placeholders in braces."""
+    """Prompt templates of the steps, with placeholders in braces."""
 
     texts: dict[str, str]
     sha256: str
@@ -25,7 +25,7 @@ class PromptTemplates:
 
 
 def read_builtin(version: str) -> bytes | None:
-    """Return the file of a built-in version; None if there is none."""
+    """Return the file with a built-in version of the prompts; None if it does not exist."""
     file = files("biovl.annotate.longcap.prompts").joinpath(f"{version}.yaml")
     return file.read_bytes() if file.is_file() else None
 

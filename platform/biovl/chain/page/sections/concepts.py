@@ -13,7 +13,7 @@ _SHEET = "sheets.png"
 
 
 def body(story: Story) -> Markup | None:
-    """Return some clusters, with labels if there are votes."""
+    """Return a section with some clusters, and their labels if there are votes."""
     concepts = story.of("concepts")
     if concepts is None:
         return None

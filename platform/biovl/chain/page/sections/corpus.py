@@ -20,7 +20,7 @@ _MOST_NAMES = 6
 
 
 def body(story: Story) -> Markup | None:
-    """Return charts of ``stats.json`` of the corpus."""
+    """Return a section with charts of the corpus' ``stats.json``."""
     corpus = story.of("corpus")
     if corpus is None or not Folder(corpus.uri).exists("stats.json"):
         return None

@@ -12,7 +12,7 @@ _COUNT = 18
 
 
 def body(story: Story) -> Markup | None:
-    """Return figures of different articles."""
+    """Return a section with figures of different articles."""
     corpus = story.of("corpus")
     if corpus is None:
         return None

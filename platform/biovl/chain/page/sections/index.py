@@ -10,7 +10,7 @@ TITLE = "The index"
 
 
 def body(story: Story) -> Markup | None:
-    """Return the recall of the index by indexed vectors and modality of the query."""
+    """Return a section with the recall of the index, by vectors and modality of the query."""
     index = story.of("index")
     if index is None:
         return None

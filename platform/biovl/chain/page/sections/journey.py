@@ -10,7 +10,7 @@ TITLE = "What became of everything"
 
 
 def body(story: Story) -> Markup | None:
-    """Return bars for every step, with the reason of every dropped row."""
+    """Return a section with the rows of every step as bars, and the reasons of dropped rows."""
     if not story.chapters:
         return None
     # Articles and figures are counted in different units.

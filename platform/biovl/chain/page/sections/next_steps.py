@@ -22,7 +22,7 @@ _OF_KIND = {
 
 
 def body(story: Story) -> Markup | None:
-    """Return the output folders, and commands that use them."""
+    """Return a section with the output folders, and commands that use them."""
     if not story.chapters:
         return None
     places = [

@@ -27,7 +27,7 @@ _COLUMNS = (
 
 
 def body(story: Story) -> Markup | None:
-    """Return some split figures, of different articles if possible."""
+    """Return a section with some split figures, of different articles if possible."""
     chapter = story.of("panels")
     if chapter is None:
         return None

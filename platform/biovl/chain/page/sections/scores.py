@@ -15,7 +15,7 @@ _MOST = 24
 
 
 def body(story: Story) -> Markup | None:
-    """Return the scores of every task with their intervals."""
+    """Return a section with the scores of every task and their intervals."""
     report = story.of("report")
     if report is None or not Folder(report.uri).exists("scores.json"):
         return None

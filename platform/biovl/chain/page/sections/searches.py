@@ -27,7 +27,7 @@ _OF_SPLIT = {
 
 
 def body(story: Story) -> Markup | None:
-    """Return each query with its results."""
+    """Return a section with each example query and its results."""
     of_index = story.of("index")
     # Opening an index in a bucket would copy it.
     if of_index is None or "://" in of_index.uri:

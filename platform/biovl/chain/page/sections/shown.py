@@ -15,7 +15,7 @@ _WIDTH_PX = 1_000
 
 
 def body(story: Story) -> Markup | None:
-    """Return the screenshot, if it exists."""
+    """Return a section with the screenshot; None if it does not exist."""
     name = story.notes.screenshot
     if not name or not Folder(story.folder).exists(name):
         return None

@@ -23,7 +23,7 @@ _LOOKS = {1: "first", 5: "second", 10: "third"}
 
 
 def body(story: Story) -> Markup | None:
-    """Return the loss and the recall by epoch, and compare the last recall with chance."""
+    """Return a section with loss and recall by epoch, and the last recall compared with chance."""
     model = story.of("model")
     if model is None:
         return None
