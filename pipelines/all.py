@@ -7,7 +7,7 @@ ray job submit -- python pipelines/all.py pmc --set folder=s3://… --set source
 
 import sys
 
-from biovl.chain import check, links, telling
+from biovl.chain import check, links, reports
 from biovl.chain.command import from_command_line
 from biovl.chain.job import STEPS, run_chain
 from biovl.chain.recipes import RECIPES
@@ -21,19 +21,19 @@ def main() -> None:
     try:
         if only_shown:
             steps = links(STEPS, chain)
-            print(telling.plan(chain, steps), end="")
+            print(reports.plan(chain, steps), end="")
             check(steps)
             return
         with filter_false_alarms():
             published = run_chain(
-                chain, after=lambda links, seconds: telling.note(chain, links, seconds)
+                chain, after=lambda links, seconds: reports.note(chain, links, seconds)
             )
     except BiovlError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    page = telling.note(chain, published, {})
-    print(f"\n{telling.outcome(chain, published)}\nThe page about it: {page}\n")
-    print(telling.summary(chain, published, page))
+    page = reports.note(chain, published, {})
+    print(f"\n{reports.outcome(chain, published)}\nThe page about it: {page}\n")
+    print(reports.summary(chain, published, page))
 
 
 if __name__ == "__main__":

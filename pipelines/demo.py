@@ -16,7 +16,7 @@ import demo_service
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.chain import Link, read_chain, telling
+from biovl.chain import Link, read_chain, reports
 from biovl.chain.job import STEPS, run_chain
 from biovl.chain.recipes import demo
 from biovl.core.artifacts import Folder
@@ -51,11 +51,11 @@ def main() -> None:
     chain = read_chain(STEPS, "demo", values)
     try:
         with filter_false_alarms():
-            done = run_chain(chain, after=lambda links, took: telling.note(chain, links, took))
+            done = run_chain(chain, after=lambda links, took: reports.note(chain, links, took))
     except BiovlError as error:
         sys.exit(_refused(error))
     print(f"\nDone in {time.monotonic() - started:.0f} s. Published folders:\n")
-    print(telling.outcome(chain, done))
+    print(reports.outcome(chain, done))
     _example(folder / "corpus")
     _scores(done)
     with filter_false_alarms():
@@ -65,7 +65,7 @@ def main() -> None:
         searches = demo_service.searches(address, _unseen(folder / "corpus"))
         shot = demo_service.screenshot(address, folder / "page.png")
         told = [*done, *concepts]
-        page = telling.note(chain, told, took, searches=searches, screenshot=shot)
+        page = reports.note(chain, told, took, searches=searches, screenshot=shot)
         if given.serve:
             print(f"\nAll of it on a page: {page}")
             demo_service.wait(address)
@@ -74,7 +74,7 @@ def main() -> None:
         f"serve run {folder}/serve.yaml\n\n"
         f"All of it on a page, to open in a browser: {page}\n"
     )
-    print(telling.summary(chain, done, page))
+    print(reports.summary(chain, done, page))
 
 
 def _refused(error: BiovlError) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from biovl.chain import Link, StepFailed, links, read_chain, telling
+from biovl.chain import Link, StepFailed, links, read_chain, reports
 from biovl.chain import recipes as chain_recipes
 from biovl.chain.job import STEPS, run_chain
 from tests.docs.checking import check
@@ -43,9 +43,9 @@ def run(given: dict[str, Any]) -> tuple[list[Link], str]:
     """Run a chain as the script does; return what is published, and the page."""
     chain = read_chain(STEPS, "demo", given)
     done = run_chain(
-        chain, progress=io.StringIO(), after=lambda at, took: telling.note(chain, at, took)
+        chain, progress=io.StringIO(), after=lambda at, took: reports.note(chain, at, took)
     )
-    return done, telling.note(chain, done, {})
+    return done, reports.note(chain, done, {})
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,10 @@ def test_every_step_is_published_and_the_page_tells_it(
     seconds = json.loads((published / "story.json").read_text())["seconds"]
     assert set(seconds) == {"harvest", "assemble", "pretrain", "index", "benchmark"}
     chain = read_chain(STEPS, "demo", values(sample_packages, published))
-    told = telling.outcome(chain, links(STEPS, chain))
+    told = reports.outcome(chain, links(STEPS, chain))
     assert f"{articles} articles" in told
     assert "image missing" in told
-    summary = json.loads(telling.summary(chain, links(STEPS, chain), "p"))
+    summary = json.loads(reports.summary(chain, links(STEPS, chain), "p"))
     assert summary["steps"]["harvest"]["articles"]["seen"] == articles
 
 
@@ -107,7 +107,7 @@ def test_the_second_time_nothing_is_done(published: Path, sample_packages: Path)
     with nothing_done_to(published):
         done = run_chain(chain, progress=io.StringIO())
     before = content(published)
-    telling.note(chain, done, {})
+    reports.note(chain, done, {})
     assert content(published) == before
     assert [Path(link.out).name for link in done] == [
         "figures",

@@ -31,10 +31,10 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.tables import COLUMNS
-from biovl.enrich.asking import IDS_PER_REQUEST, EntrezRequests
 from biovl.enrich.cache import CITATIONS, NOTHING, RECORDS, RecordCache, RowIndex, first_of_each
 from biovl.enrich.client import EntrezClient
 from biovl.enrich.config import EnrichConfig
+from biovl.enrich.fetching import IDS_PER_REQUEST, EntrezRequests
 from biovl.enrich.joining import ARTICLE_COLUMNS, PubMedAnswers, pmids_of, schema
 from biovl.runtime.failures import check_usable, explain_resume
 from biovl.runtime.job import Job

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from biovl.enrich.asking import MERGED
 from biovl.enrich.cache import RECORDS, RecordCache, RowIndex
+from biovl.enrich.fetching import MERGED
 
 ARTICLE_COLUMNS = ["article_id", "pmid", "doi"]
 """Columns read from ``articles/``."""

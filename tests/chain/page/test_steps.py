@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from biovl.chain import Chain, Step, StepFailed, links, read_chain, refusal, telling
+from biovl.chain import Chain, Step, StepFailed, links, read_chain, refusal, reports
 from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
 from biovl.chain.job import STEPS, run_chain
@@ -158,7 +158,7 @@ def test_every_recipe_of_the_real_chain_is_valid(tmp_path: Path) -> None:
         assert names[-1] == ("cluster" if name == "concepts" else "benchmark")
         local = read_chain(STEPS, name, {**values, "folder": str(tmp_path)})
         assert [link.step.name for link in links(STEPS, local)] == names
-        assert telling.plan(local, links(STEPS, local)).splitlines()[-1].startswith("harvest to do")
+        assert reports.plan(local, links(STEPS, local)).splitlines()[-1].startswith("harvest to do")
 
 
 def test_a_setting_on_the_command_line_means_what_it_means_to_its_job(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from PIL import Image
 from biovl.annotate.annotators import NO_TEXT, Precision, file_bytes, pixels_of
 from biovl.annotate.annotators.context import DEFINES, READS, SAYS, texts_as_json
 from biovl.annotate.longcap import prompts as prompt_files
-from biovl.annotate.longcap.asking import LongCaptioner
+from biovl.annotate.longcap.captioner import LongCaptioner
 from biovl.annotate.longcap.context import ABSTRACT, CAPTION, acronyms_in, context_of
 from biovl.annotate.longcap.endpoint import CHARS_PER_TOKEN, EndpointConfig, estimate_input_tokens
 from biovl.annotate.longcap.expansion import acronyms_used
