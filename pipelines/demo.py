@@ -33,11 +33,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=Path("demo"))
     parser.add_argument("--articles", type=int, default=48)
     parser.add_argument("--serve", action="store_true", help="go on serving until Ctrl-C")
-    given = parser.parse_args()
-    folder: Path = given.folder
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
     started = time.monotonic()
     try:
-        _generate(folder / "packages", given.articles)
+        _generate(folder / "packages", arguments.articles)
     except BiovlError as error:
         sys.exit(_refused(error))
     values = {
@@ -64,9 +64,9 @@ def main() -> None:
     with demo_service.serving(folder) as address:
         searches = demo_service.searches(address, _unseen(folder / "corpus"))
         shot = demo_service.screenshot(address, folder / "page.png")
-        told = [*done, *concepts]
-        page = reports.note(chain, told, took, searches=searches, screenshot=shot)
-        if given.serve:
+        shown = [*done, *concepts]
+        page = reports.note(chain, shown, took, searches=searches, screenshot=shot)
+        if arguments.serve:
             print(f"\nAll of it on a page: {page}")
             demo_service.wait(address)
     print(

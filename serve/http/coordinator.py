@@ -153,16 +153,18 @@ class Coordination:
     def _decide(self) -> None:
         if self._next is None:
             return
-        wanted = self._next.generation
-        said = {name: report for name, (_, report) in self._reports.items()}
-        failed = {name: report.reason for name, report in said.items() if report.failed == wanted}
+        generation = self._next.generation
+        reports = {name: report for name, (_, report) in self._reports.items()}
+        failed = {
+            name: report.reason for name, report in reports.items() if report.failed == generation
+        }
         if failed:
             # Replicas often fail for the same reason: report each reason once.
             self._reason = "; ".join(sorted(set(failed.values())))
             self._next = None
         elif all(
-            wanted in (report.loaded, report.serving.generation if report.serving else 0)
-            for report in said.values()
+            generation in (report.loaded, report.serving.generation if report.serving else 0)
+            for report in reports.values()
         ):
             self._serving, self._next = self._next, None
 

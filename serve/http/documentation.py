@@ -86,8 +86,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         for status, meaning in _PROBLEMS.items():
             if path in _OPEN:
                 continue
-            said = responses.setdefault(status, {"description": meaning})
-            said["content"] = {
+            description = responses.setdefault(status, {"description": meaning})
+            description["content"] = {
                 "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
             }
         if path not in _OPEN:

@@ -40,8 +40,8 @@ class TextLines(logging.Formatter):
         """Return the record as a line of text."""
         fields: Mapping[str, Any] = getattr(record, "fields", {})
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        said = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
-        return f"{time} {record.levelname.lower()} {record.getMessage()} {said}".rstrip()
+        text = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        return f"{time} {record.levelname.lower()} {record.getMessage()} {text}".rstrip()
 
 
 def write_lines(log_format: Literal["json", "text"]) -> None:

@@ -141,29 +141,29 @@ class PixelBudget:
         Raises:
             Problem: 422 if the request has too many pixels, 429 if the caller exceeds its rate.
         """
-        wanted = sum(map(megapixels, images))
-        if wanted > self._most:
+        total = sum(map(megapixels, images))
+        if total > self._most:
             raise Problem(
                 422,
                 "too-many-pixels",
-                f"the {len(images)} images have {wanted:,.0f} megapixels in total, at most"
+                f"the {len(images)} images have {total:,.0f} megapixels in total, at most"
                 f" {self._most:g} are accepted per request; send fewer or smaller images",
             )
-        if self._per_s is None or caller is None or not wanted:
+        if self._per_s is None or caller is None or not total:
             return
         local = self._local_of(caller.bucket)
         async with local.lock:
-            if local.tokens < wanted:
-                portion = max(wanted - local.tokens, self._per_s * _PORTION_S)
+            if local.tokens < total:
+                portion = max(total - local.tokens, self._per_s * _PORTION_S)
                 local.tokens += await leased(
                     *(self._leases, self._alone, f"pixels:{caller.bucket}"),
                     *(portion, self._per_s, self._burst),
                 )
             # Tolerance for floating-point rounding.
-            if local.tokens >= wanted - 1e-6:
-                local.tokens = max(0.0, local.tokens - wanted)
+            if local.tokens >= total - 1e-6:
+                local.tokens = max(0.0, local.tokens - total)
                 return
-            wait_s = max(1, math.ceil((wanted - local.tokens) / self._per_s))
+            wait_s = max(1, math.ceil((total - local.tokens) / self._per_s))
         raise Problem(
             429,
             "rate-limit",

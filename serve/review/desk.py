@@ -96,31 +96,31 @@ class Desk:
         with self.database.writing() as connection:
             return assignment.renew(connection, cluster, reviewer, self.settings.reservation_s)
 
-    def vote(self, reviewer: str, said: messages.VoteRequest) -> messages.VoteAnswer:
+    def vote(self, reviewer: str, request: messages.VoteRequest) -> messages.VoteAnswer:
         """Save a reviewer's vote on a cluster.
 
         Raises:
             Problem: 404 if the cluster does not exist, 409 if it has changed or has no free slot,
                 422 for names that are not in the taxonomy.
         """
-        cluster = self.cluster(said.cluster_id, said.key)
+        cluster = self.cluster(request.cluster_id, request.key)
         vote = self._checked(
             ReviewVote(
                 cluster_id=cluster.cluster_id,
                 key=cluster.key,
                 reviewer=reviewer,
-                panel_type=said.panel_type,
-                panel_subtype=said.panel_subtype,
-                global_concepts=tuple(said.global_concepts),
-                local_concepts=tuple(said.local_concepts),
-                practice=said.practice,
+                panel_type=request.panel_type,
+                panel_subtype=request.panel_subtype,
+                global_concepts=tuple(request.global_concepts),
+                local_concepts=tuple(request.local_concepts),
+                practice=request.practice,
                 created=store.now(),
             )
         )
         with self.database.writing() as connection:
             now = self._standing(connection, reviewer)
             self._check_place(vote, now)
-            is_again = self._offer(now, cluster, said.practice).kind == "again"
+            is_again = self._offer(now, cluster, request.practice).kind == "again"
             store.save(connection, vote, self.taxonomy, is_again=is_again, source="page")
             assignment.note_answered(connection, vote, self.rules)
             now = self._standing(connection, reviewer)
@@ -267,8 +267,8 @@ class Desk:
         ]
 
     def _progress(self, now: ReviewerState) -> messages.ReviewProgress:
-        wanted = self.settings.votes_per_cluster
-        counts = [min(state.votes, wanted) for state in now.states.values()]
+        votes_per_cluster = self.settings.votes_per_cluster
+        counts = [min(state.votes, votes_per_cluster) for state in now.states.values()]
         listed = {one for one in self.rules.ties.fields if one not in now.states}
         ties = {one for one, state in now.states.items() if self.rules.ties_of(one, state)}
         clusters = len(self.concepts.clusters)
@@ -281,9 +281,9 @@ class Desk:
             ),
             overall=messages.Overall(
                 clusters=clusters,
-                complete=sum(count == wanted for count in counts),
+                complete=sum(count == votes_per_cluster for count in counts),
                 votes=sum(counts),
-                wanted=clusters * wanted,
+                wanted=clusters * votes_per_cluster,
                 ties=len(ties | listed),
             ),
         )

@@ -150,10 +150,10 @@ def vote_of(
 
 def export_votes(connection: Connection) -> Iterable[ReviewVote]:
     """Return all current votes, including practice, in a fixed order."""
-    wanted = votes.select().order_by(
+    query = votes.select().order_by(
         votes.c.practice, votes.c.cluster_id, votes.c.key, votes.c.reviewer
     )
-    return [_vote(row) for row in connection.execute(wanted)]
+    return [_vote(row) for row in connection.execute(query)]
 
 
 @dataclass

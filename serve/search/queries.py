@@ -54,20 +54,20 @@ def check_k(k: int, limits: Limits) -> None:
         raise invalid("k", f"must be at most {limits.k_max}; cursors lead to more")
 
 
-def check_filter(wanted: Filter) -> None:
+def check_filter(condition: Filter) -> None:
     """Reject filters with too long values or impossible years.
 
     Raises:
         Problem: 422.
     """
-    for name, values in vars(wanted).items():
+    for name, values in vars(condition).items():
         if name == "year":
             continue
         if any(len(value) > MAX_FILTER_CHARS for value in values):
             raise invalid("filter", f"a {name} has more than {MAX_FILTER_CHARS} characters")
-    if wanted.year is None:
+    if condition.year is None:
         return
-    for year in (wanted.year.gte, wanted.year.lte):
+    for year in (condition.year.gte, condition.year.lte):
         if year is not None and not 0 <= year <= _LAST_YEAR:
             raise invalid("filter", f"a year is between 0 and {_LAST_YEAR}")
 
@@ -146,16 +146,16 @@ def one_version(*embedded: EmbeddedVectors | None) -> str | None:
 
 
 async def find(
-    context: Context, exchange: Exchange, asked: QueryParts, query: Query
+    context: Context, exchange: Exchange, parts: QueryParts, query: Query
 ) -> QueryResult:
-    """Embed the parts ``asked`` and search with them; the vectors replace those of ``query``.
+    """Embed the parts ``parts`` and search with them; the vectors replace those of ``query``.
 
     Raises:
         Problem: A problem of the engine; 409 if the model is replaced repeatedly.
     """
     engine = context.engine
-    images = [asked.image] if asked.image is not None else []
-    texts = [asked.text] if asked.text is not None else []
+    images = [parts.image] if parts.image is not None else []
+    texts = [parts.text] if parts.text is not None else []
     exchange.inputs = len(images) + len(texts)
 
     async def once() -> QueryResult:
@@ -165,7 +165,7 @@ async def find(
             image = await engine.embed_images(pixels) if images else None
             text = await engine.embed_texts(texts) if texts else None
         version = one_version(image, text)
-        whole = replace(query, parts=_parts(asked, image, text))
+        whole = replace(query, parts=_parts(parts, image, text))
         with exchange.stage("search"):
             results = await engine.search(whole, model_version=version)
         truncated = bool(text and any(text.truncated))

@@ -29,9 +29,9 @@ def find(model: str, index: str | None) -> ReleaseTarget:
     manifest = artifacts.read_manifest(index, "index")
     of = {item.fingerprint for item in manifest.inputs if item.name == "model"}
     if of != {model_fingerprint}:
-        said = ", ".join(sorted(of)) or "no model"
+        models = ", ".join(sorted(of)) or "no model"
         raise ArtifactError(
-            f"{index} is an index of the model {said}, but {model} is {model_fingerprint}: serve "
+            f"{index} is an index of the model {models}, but {model} is {model_fingerprint}: serve "
             "an index with the model that embedded it, or build an index with this model"
         )
     return ReleaseTarget(

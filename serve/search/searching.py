@@ -47,10 +47,10 @@ class Searcher:
         Raises:
             Problem: 404 for a figure that is not in the index, 422 for an unsupported query.
         """
-        wanted = [part.figure_id for part in query.parts if part.figure_id is not None]
-        if wanted:
-            known = await self.figures(index, wanted)
-            for figure_id, about in zip(wanted, known, strict=True):
+        figure_ids = [part.figure_id for part in query.parts if part.figure_id is not None]
+        if figure_ids:
+            known = await self.figures(index, figure_ids)
+            for figure_id, about in zip(figure_ids, known, strict=True):
                 if about is None:
                     raise unknown_figure(figure_id)
         results = await self._run(index.search, query)

@@ -91,6 +91,6 @@ class DescriptionCache:
             self._names[str(model["version"])] = str(model["name"])
         if index:
             self._indexes[str(index["version"])] = index
-        for kept in (self._names, self._indexes):
-            while len(kept) > _REMEMBERED:
-                del kept[next(iter(kept))]
+        for cached in (self._names, self._indexes):
+            while len(cached) > _REMEMBERED:
+                del cached[next(iter(cached))]

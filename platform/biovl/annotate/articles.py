@@ -24,10 +24,10 @@ def check(table: Table, reads: Sequence[str]) -> None:
     Raises:
         ConfigError: If there are no articles.
     """
-    wanted = [name for name in reads if name.startswith(PREFIX)]
-    if wanted and (_KEY not in table.names or not Folder(table.uri).names(_FOLDER, ".parquet")):
+    needed = [name for name in reads if name.startswith(PREFIX)]
+    if needed and (_KEY not in table.names or not Folder(table.uri).names(_FOLDER, ".parquet")):
         raise ConfigError(
-            f"{table.uri} has no {_FOLDER}/, which {', '.join(wanted)} needs: give the "
+            f"{table.uri} has no {_FOLDER}/, which {', '.join(needed)} needs: give the "
             "figures that harvest published"
         )
 

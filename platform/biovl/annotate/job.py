@@ -270,7 +270,7 @@ class _Compute:
 
 
 def _joined_parts(draft: Draft) -> set[int]:
-    return {int(kept.rpartition("/")[2]) for kept in draft.note_names("joined")}
+    return {int(note.rpartition("/")[2]) for note in draft.note_names("joined")}
 
 
 def _join(

@@ -56,16 +56,16 @@ def fill(
     for wave in range(_MOST_WAVES):
         shared = ray.put((config, annotator, table, units))
         numbers = ray.data.from_items(list(range(len(units))), override_num_blocks=len(units))
-        asked = numbers.map_batches(
+        requests = numbers.map_batches(
             functools.partial(_next_requests, shared),
             batch_size=1,
             batch_format="pyarrow",
             num_cpus=1,
         )
-        kept = run(asked).map(
+        answers = run(requests).map(
             functools.partial(_store_answer, annotator.config.cache), num_cpus=_LITTLE
         )
-        here = sum(int(raise_task_error(row)["kept"]) for row in kept.iter_rows())
+        here = sum(int(raise_task_error(row)["kept"]) for row in answers.iter_rows())
         answered += here
         report.say(f"wave {wave + 1}: {here:,} answers")
         if not here:

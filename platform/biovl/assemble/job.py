@@ -102,10 +102,10 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             shards_of: dict[str, int] = draft.once(
                 "planned", lambda: steps.plan(config, len(parts))
             )
-            wanted = [
+            shards = [
                 (split, number) for split, count in shards_of.items() for number in range(count)
             ]
-            stages.run("writing shard", len(wanted), _shard, (config, wanted))
+            stages.run("writing shard", len(shards), _shard, (config, shards))
         index = steps.index(config, len(parts), shards_of)
         labelled: dict[str, Counter[str]] = {name: Counter() for name in labels}
         pairs = merge(
@@ -215,8 +215,8 @@ def _encode(config: AssembleConfig, parts: list[HarvestPart], number: int) -> No
     steps.encode(config, parts[number], number)
 
 
-def _shard(config: AssembleConfig, wanted: list[tuple[str, int]], number: int) -> None:
-    steps.shard(config, *wanted[number])
+def _shard(config: AssembleConfig, shards: list[tuple[str, int]], number: int) -> None:
+    steps.shard(config, *shards[number])
 
 
 def _no_leaks(config: AssembleConfig) -> list[rules.Rule]:
@@ -334,9 +334,9 @@ def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
             )
         with folder.filesystem.open_input_file(folder.at(parts[0].name)) as file:
             added = pq.read_schema(file)
-        there = {column.name for column in columns}
+        existing = {column.name for column in columns}
         added = pa.schema(column for column in added if not pairing.is_vector(column.type))
-        doubled = sorted(set(added.names) & {*there, *steps.RESERVED_COLUMNS})
+        doubled = sorted(set(added.names) & {*existing, *steps.RESERVED_COLUMNS})
         if doubled:
             raise ArtifactError(f"{uri} has columns that already exist: {', '.join(doubled)}")
         columns += list(added)

@@ -56,15 +56,15 @@ def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
     """
     rows = len(next(iter(batch.values())))
     first = np.full(rows, None, dtype=object)
-    kept = np.ones(rows, bool)
+    remaining = np.ones(rows, bool)
     for rule in rules:
         try:
             rejected = rule.rejects({name: batch[name] for name in rule.reads})
         except TypeError as error:
             types = ", ".join(f"{name} ({batch[name].dtype})" for name in rule.reads)
             raise ConfigError(f"rule {rule.name!r} cannot read its column {types}") from error
-        first[rejected & kept] = rule.name
-        kept &= ~rejected
+        first[rejected & remaining] = rule.name
+        remaining &= ~rejected
     return first
 
 
@@ -238,9 +238,9 @@ def value_one_of(column: str, allowed: tuple[str, ...]) -> Rule:
 
 def any_of(column: str, allowed: tuple[str, ...]) -> Rule:
     """Keep rows with at least one of these values in a list column, such as concepts."""
-    wanted = frozenset(allowed)
+    values = frozenset(allowed)
     return Rule(
-        f"{column} without {_either(allowed)}", (column,), lambda b: ~_any(b[column], wanted)
+        f"{column} without {_either(allowed)}", (column,), lambda b: ~_any(b[column], values)
     )
 
 

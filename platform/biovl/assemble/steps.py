@@ -94,9 +94,9 @@ def _figures(source: Folder, path: str) -> pa.Table:
     """Read a part of the figures; columns missing from older versions become null."""
     with source.filesystem.open_input_file(source.at(path)) as stream:
         parquet = pq.ParquetFile(stream)
-        there = set(parquet.schema_arrow.names)
-        absent = [name for name in pairing.FIGURE_COLUMNS if name not in there]
-        figures = parquet.read([name for name in pairing.FIGURE_COLUMNS if name in there])
+        existing = set(parquet.schema_arrow.names)
+        absent = [name for name in pairing.FIGURE_COLUMNS if name not in existing]
+        figures = parquet.read([name for name in pairing.FIGURE_COLUMNS if name in existing])
     if set(absent) - {pairing.GROUP}:
         raise ArtifactError(
             f"{source.uri}/{path} has no column {', '.join(absent)}: it was not written by harvest"
@@ -222,11 +222,11 @@ def encode(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     """Write one part's selected pairs to a run: a tar like the shards, and its offsets."""
     folder = Draft(config.out).folder
     about = _read(folder, _candidates(number))
-    wanted = np.flatnonzero(_read(folder, _decisions(number))["split"].is_valid().to_numpy())
+    selected = np.flatnonzero(_read(folder, _decisions(number))["split"].is_valid().to_numpy())
     entries: list[dict[str, Any]] = []
     with folder.writer(f"{_RUNS}/{number:06d}.tar") as stream:
         run = shards.ShardWriter(stream)
-        for row, image in _images(Folder(part.uri), part.path, wanted):
+        for row, image in _images(Folder(part.uri), part.path, selected):
             encoded = for_training(
                 image,
                 short_side_px=config.image.short_side_px,
@@ -382,14 +382,14 @@ def _superseded(found: pa.Table) -> np.ndarray:
     return gives_way[article_of]
 
 
-def _images(source: Folder, part: str, wanted: np.ndarray) -> Iterator[tuple[int, bytes]]:
+def _images(source: Folder, part: str, selected: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """Yield the selected rows of a part with their images, one row group in memory at a time."""
     with source.filesystem.open_input_file(source.at(part)) as stream:
         parquet = pq.ParquetFile(stream)
         start = 0
         for group in range(parquet.num_row_groups):
             rows = parquet.metadata.row_group(group).num_rows
-            here = wanted[(wanted >= start) & (wanted < start + rows)]
+            here = selected[(selected >= start) & (selected < start + rows)]
             if len(here):
                 images = parquet.read_row_group(group, columns=["image"])["image"]
                 for row in here:

@@ -174,8 +174,8 @@ def grouped(
     table: pa.Table, keys: Sequence[str], sums: Sequence[str], minima: Sequence[str] = ()
 ) -> pa.Table:
     """Return a table grouped by keys, with sums of some columns and minima of others."""
-    asked = [*((name, "sum") for name in sums), *((name, "min") for name in minima)]
-    rows = table.group_by(list(keys), use_threads=False).aggregate(asked)
+    aggregations = [*((name, "sum") for name in sums), *((name, "min") for name in minima)]
+    rows = table.group_by(list(keys), use_threads=False).aggregate(aggregations)
     return rows.rename_columns([*keys, *sums, *minima])
 
 

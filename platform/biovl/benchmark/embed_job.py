@@ -31,17 +31,17 @@ def _load(
 
 
 def embed(
-    config: BenchmarkConfig, name: str, wanted: Sequence[EmbeddingTask], say: Progress
+    config: BenchmarkConfig, name: str, tasks: Sequence[EmbeddingTask], say: Progress
 ) -> None:
     """Compute the embeddings of one model that are not cached yet; call within ``connect_ray``.
 
     Args:
         config: Settings of the run: workers, precision, cache.
         name: Name of the model in the report.
-        wanted: Images and texts to embed, by one model.
+        tasks: Images and texts to embed, by one model.
         say: Callback for progress messages.
     """
-    todo = {item.uri: item for item in wanted if not item.published()}
+    todo = {item.uri: item for item in tasks if not item.published()}
     if not todo:
         return
     with contextlib.ExitStack() as leases:
@@ -49,12 +49,12 @@ def embed(
         for uri, item in todo.items():
             leases.enter_context(acquire_lease(uri))
             draft = Draft.begin(uri, embedding.KIND, item.plain, embedding.inputs(item))
-            finished = {int(kept.rpartition("/")[2]) for kept in draft.note_names("embedded")}
+            finished = {int(note.rpartition("/")[2]) for note in draft.note_names("embedded")}
             pending += [{"uri": uri, "number": n} for n in range(item.units) if n not in finished]
             total += item.units
         say.stage(f"embedding with {name}: unit", total, done_before=total - len(pending))
         run_in_actors(
-            *(functools.partial(_load, config, wanted[0].model, todo), pending, say),
+            *(functools.partial(_load, config, tasks[0].model, todo), pending, say),
             workers=config.workers,
             uri=config.cache_uri(),
             unit="images and texts",

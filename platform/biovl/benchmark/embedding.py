@@ -113,27 +113,27 @@ class EmbeddingTask:
 
 
 def embed_unit(
-    wanted: EmbeddingTask, model: BenchmarkModel, number: int, threads: int
+    task: EmbeddingTask, model: BenchmarkModel, number: int, threads: int
 ) -> dict[str, Any]:
     """Embed one unit into the draft of its folder, and return the receipt."""
-    start = number * wanted.per_unit
-    stop = min(start + wanted.per_unit, len(wanted.source))
+    start = number * task.per_unit
+    stop = min(start + task.per_unit, len(task.source))
     unreadable: dict[str, str] = {}
-    if isinstance(wanted.source, Texts):
-        rows_ND = _embed_texts(model, wanted.source.texts[start:stop], wanted.batch)
+    if isinstance(task.source, Texts):
+        rows_ND = _embed_texts(model, task.source.texts[start:stop], task.batch)
     else:
         rows_ND = np.full((stop - start, model.dim), np.nan, np.float32)
         with ThreadPoolExecutor(threads) as pool:
             waiting: list[tuple[int, np.ndarray]] = []
-            for row, pixels in _pixels(wanted.source, model, start, stop, pool):
+            for row, pixels in _pixels(task.source, model, start, stop, pool):
                 if isinstance(pixels, str):
                     unreadable[str(row)] = pixels
                     continue
                 waiting.append((row - start, pixels))
-                if len(waiting) == wanted.batch:
+                if len(waiting) == task.batch:
                     _embed_waiting(model, waiting, rows_ND)
             _embed_waiting(model, waiting, rows_ND)
-    draft = Draft(wanted.uri)
+    draft = Draft(task.uri)
     draft.folder.write(_unit(number), rows_ND.tobytes())
     facts = {"dim": model.dim, "logit_scale": model.logit_scale, "context": model.context}
     receipt = {"rows": stop - start, "unreadable": unreadable, "facts": facts}
@@ -180,36 +180,36 @@ def _unit(number: int) -> str:
     return f".draft/units/{number:06d}.bin"
 
 
-def publish(wanted: EmbeddingTask) -> Manifest:
+def publish(task: EmbeddingTask) -> Manifest:
     """Join the finished units of a draft, and publish the embeddings."""
-    draft = Draft(wanted.uri)
+    draft = Draft(task.uri)
     receipts: list[Any] = [
-        draft.read_note(f"embedded/{number:06d}") for number in range(wanted.units)
+        draft.read_note(f"embedded/{number:06d}") for number in range(task.units)
     ]
     facts = receipts[0]["facts"]
     with draft.folder.writer(VECTORS) as stream:
-        _write_header(stream, len(wanted.source), facts["dim"])
-        for number in range(wanted.units):
+        _write_header(stream, len(task.source), facts["dim"])
+        for number in range(task.units):
             stream.write(draft.folder.read(_unit(number)))
     unreadable = {row: why for receipt in receipts for row, why in receipt["unreadable"].items()}
-    return draft.publish(_manifest(wanted, facts, unreadable))
+    return draft.publish(_manifest(task, facts, unreadable))
 
 
 def _manifest(
-    wanted: EmbeddingTask, facts: Mapping[str, Any], unreadable: Mapping[str, str]
+    task: EmbeddingTask, facts: Mapping[str, Any], unreadable: Mapping[str, str]
 ) -> Manifest:
     return Manifest(
         kind=KIND,
-        config=wanted.plain,
-        inputs=inputs(wanted),
-        counts={"rows": len(wanted.source), "unreadable": len(unreadable)},
+        config=task.plain,
+        inputs=inputs(task),
+        counts={"rows": len(task.source), "unreadable": len(unreadable)},
         notes={**facts, "unreadable": unreadable},
     )
 
 
-def inputs(wanted: EmbeddingTask) -> list[Input]:
+def inputs(task: EmbeddingTask) -> list[Input]:
     """Return the inputs of the embeddings, for the manifest."""
-    known = wanted.model
+    known = task.model
     return [Input(name="model", uri=known.fingerprint, fingerprint=known.fingerprint)]
 
 
@@ -289,17 +289,17 @@ def text_task(like: EmbeddingTask, texts: Sequence[str]) -> EmbeddingTask:
 
 def _kept_texts(like: EmbeddingTask, texts: Sequence[str]) -> np.ndarray:
     """Return embeddings of texts, from the cache or computed now and cached."""
-    wanted = text_task(like, texts)
-    if wanted.published():
-        return vectors(wanted.uri)
-    model = open_model(wanted.model.uri, wanted.precision)
-    rows_MD = _embed_texts(model, list(texts), wanted.batch)
-    folder = Folder(wanted.uri)
+    task = text_task(like, texts)
+    if task.published():
+        return vectors(task.uri)
+    model = open_model(task.model.uri, task.precision)
+    rows_MD = _embed_texts(model, list(texts), task.batch)
+    folder = Folder(task.uri)
     with folder.writer(VECTORS) as stream:
         _write_header(stream, *rows_MD.shape)
         stream.write(rows_MD.tobytes())
     facts = {"dim": model.dim, "logit_scale": model.logit_scale, "context": model.context}
-    manifest = _manifest(wanted, facts, {})
+    manifest = _manifest(task, facts, {})
     # No draft is needed: concurrent tasks write the same bytes.
     folder.write(MANIFEST, to_json({**manifest.__dict__, "inputs": []}))
     return rows_MD

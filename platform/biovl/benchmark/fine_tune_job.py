@@ -76,8 +76,8 @@ def _chosen(
     task: FineTune, place: str, tries: Sequence[FineTuneRun]
 ) -> list[tuple[FineTuneRun, dict[str, float]]]:
     draft = Draft(place)
-    told = {one: (draft.read_note(f"trained/{one.name}") or {}).get("val") for one in tries}
-    return task.chosen({one: tuple(val) if val else None for one, val in told.items()})
+    validated = {one: (draft.read_note(f"trained/{one.name}") or {}).get("val") for one in tries}
+    return task.chosen({one: tuple(val) if val else None for one, val in validated.items()})
 
 
 def _run(trainings: Sequence[FineTuneRun], shared: Any, run: LearningRun, say: Say) -> None:
@@ -95,8 +95,10 @@ def _run(trainings: Sequence[FineTuneRun], shared: Any, run: LearningRun, say: S
             training = running.pop(ready)
             receipt = raise_task_error(ray.get(ready))
             val = f", {receipt['val'][0]:.1%} of val" if receipt["val"] else ""
-            told = "the loss is no number" if receipt["diverged"] else f"loss {receipt['loss']:.3f}"
-            say(f"{training.name}: {told}{val}")
+            outcome = (
+                "the loss is no number" if receipt["diverged"] else f"loss {receipt['loss']:.3f}"
+            )
+            say(f"{training.name}: {outcome}{val}")
     finally:
         for task in running:
             ray.cancel(task)
@@ -149,8 +151,8 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
         draft.folder.write(_logits(training), stream.getvalue())
     draft.note(receipt, {**found, "loss": loss, "diverged": loss is None})
     Folder(f"{place}/{training.name}").delete_folder(".draft")
-    kept: dict[str, Any] = draft.read_note(receipt) or {}
-    return kept
+    stored: dict[str, Any] = draft.read_note(receipt) or {}
+    return stored
 
 
 def _learn(tuner: Tuner, place: str, save_every_s: float) -> float | None:

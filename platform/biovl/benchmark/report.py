@@ -38,16 +38,16 @@ class TaskResult:
     """Number of unreadable images, by reason."""
 
 
-def averages(judged: Sequence[TaskResult]) -> list[dict[str, Any]]:
+def averages(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
     """Return the averages over published benchmarks, by model, suite and group.
 
     The metric of a benchmark is the one that its paper reports; without it, the benchmark is
     ignored.
     """
     rows = []
-    for model in dict.fromkeys(item.model for item in judged):
+    for model in dict.fromkeys(item.model for item in results):
         values = {}
-        for item in judged:
+        for item in results:
             if item.model == model and item.scores and item.task in BENCHMARKS:
                 metric = BENCHMARKS[item.task].metric or item.scores[0]["name"]
                 named = {score["name"]: float(score["value"]) for score in item.scores}
@@ -57,38 +57,38 @@ def averages(judged: Sequence[TaskResult]) -> list[dict[str, Any]]:
     return rows
 
 
-def table(judged: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]) -> str:
+def table(results: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]) -> str:
     """Return all scores as Markdown, one column per model, with a list of skipped tasks."""
-    models = list(dict.fromkeys(item.model for item in judged if item.model))
+    models = list(dict.fromkeys(item.model for item in results if item.model))
     lines = ["# Benchmarks", "", "95 % intervals by bootstrap (BCa) in brackets.", ""]
     heads = ["task", "score", *models, "of"]
-    lines += [markdown.table(heads, _rows(judged, models))]
-    means = averages(judged)
+    lines += [markdown.table(heads, _rows(results, models))]
+    means = averages(results)
     if means:
         lines += ["", "## Averages", "", _averages(means, models)]
     if differing:
         lines += ["", "## Differences", "", _differences(differing)]
-    skipped = [item for item in judged if item.skipped]
+    skipped = [item for item in results if item.skipped]
     if skipped:
         lines += ["", "## Not scored", ""]
         lines += [f"* {_where(item)}: {item.skipped}" for item in skipped]
-    left_out = [_left_out(item) for item in judged if _left_out(item)]
+    left_out = [_left_out(item) for item in results if _left_out(item)]
     if left_out:
         lines += ["", "## Left out", "", *left_out]
-    leaks = [_leaks(item) for item in judged if (item.notes or {}).get("leaks")]
+    leaks = [_leaks(item) for item in results if (item.notes or {}).get("leaks")]
     if leaks:
         lines += ["", "## Near duplicates in the training corpus", "", *leaks]
-    parts = _rows(judged, models, parts=True)
+    parts = _rows(results, models, parts=True)
     if parts:
         lines += ["", BROKEN_DOWN, "", markdown.table(heads, parts)]
     return "\n".join(lines) + "\n"
 
 
 def _rows(
-    judged: Sequence[TaskResult], models: Sequence[str], *, parts: bool = False
+    results: Sequence[TaskResult], models: Sequence[str], *, parts: bool = False
 ) -> list[list[Any]]:
     rows: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
-    for item in judged:
+    for item in results:
         for score in item.scores:
             if ("/" in score["name"]) == parts:
                 rows.setdefault((item.task, score["name"]), {})[item.model] = score
@@ -162,16 +162,16 @@ def _leaks(item: TaskResult) -> str:
     return f"* {_where(item)}: of {counts['images']:,} images {by}; {similar} are near them"
 
 
-def plot(judged: Sequence[TaskResult]) -> bytes:
+def plot(results: Sequence[TaskResult]) -> bytes:
     """Return a PNG of the first metric of each task by model, with confidence intervals."""
-    models = list(dict.fromkeys(item.model for item in judged if item.scores))
-    tasks = list(dict.fromkeys(item.task for item in judged if item.scores))[:_MOST_LINES]
+    models = list(dict.fromkeys(item.model for item in results if item.scores))
+    tasks = list(dict.fromkeys(item.task for item in results if item.scores))[:_MOST_LINES]
     with style():
         drawn = plot_figure(8, 1.8 + 0.34 * max(1, len(tasks)) * max(1, len(models)) ** 0.5)
         axes = drawn.subplots()
         axes.set_title("First score of each task, 95 % interval")
         for number, model in enumerate(models):
-            for item in judged:
+            for item in results:
                 if item.model != model or not item.scores or item.task not in tasks:
                     continue
                 score = item.scores[0]
@@ -190,7 +190,7 @@ def plot(judged: Sequence[TaskResult]) -> bytes:
                 color=SERIES[number % len(SERIES)],
                 label=two_lines(model, 30),
             )
-        first = {item.task: item.scores[0]["name"] for item in judged if item.scores}
+        first = {item.task: item.scores[0]["name"] for item in results if item.scores}
         names = [two_lines(f"{task}: {first[task]}".replace("_", " "), 44) for task in tasks]
         axes.set_yticks(range(len(tasks)), names)
         axes.set_ylim(len(tasks) - 0.4, -0.6)

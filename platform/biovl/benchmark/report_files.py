@@ -81,16 +81,16 @@ def _read(folder: Folder, name: str) -> tuple[pa.Table, dict[str, int]]:
 
 
 def write_report(
-    config: BenchmarkConfig, job: Job, draft: Draft, judged: Sequence[TaskResult]
+    config: BenchmarkConfig, job: Job, draft: Draft, results: Sequence[TaskResult]
 ) -> Manifest:
     """Write all files of the report except the manifest, and return the manifest.
 
     Raises:
         NothingUsable: If there are no scores.
     """
-    scored = [item for item in judged if item.scores]
+    scored = [item for item in results if item.scores]
     if not scored:
-        raise NothingUsable(reasons([(item.task, item.skipped or "") for item in judged]))
+        raise NothingUsable(reasons([(item.task, item.skipped or "") for item in results]))
     folder, tables, files = draft.folder, dict[str, dict[str, pa.Table]](), {}
     for item in scored:
         name = predictions(item.model, item.task)
@@ -109,10 +109,10 @@ def write_report(
             for task, by in tables.items()
         }
     differing = comparison.compare_models(tables, resamples=config.resamples, seed=config.seed)
-    scores = _scores(judged, differing)
+    scores = _scores(results, differing)
     folder.write("scores.json", to_json(scores))
-    folder.write("table.md", report.table(judged, differing).encode())
-    folder.write("plots/scores.png", report.plot(judged))
+    folder.write("table.md", report.table(results, differing).encode())
+    folder.write("plots/scores.png", report.plot(results))
     for item in scored:
         plot = report.breakdown_plot(item)
         if plot is not None:
@@ -135,9 +135,11 @@ def write_report(
     )
 
 
-def _scores(judged: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _scores(
+    results: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return the contents of ``scores.json``."""
-    scored = [item for item in judged if item.scores]
+    scored = [item for item in results if item.scores]
     return {
         "scores": [
             {"model": item.model, "task": item.task, **score}
@@ -145,7 +147,7 @@ def _scores(judged: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]
             for score in item.scores
         ],
         "differences": differing,
-        "averages": report.averages(judged),
+        "averages": report.averages(results),
         "notes": [
             {"model": item.model, "task": item.task, "unreadable": item.unreadable, **item.notes}
             for item in scored
@@ -153,7 +155,7 @@ def _scores(judged: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]]
         ],
         "skipped": [
             {"model": item.model, "task": item.task, "reason": item.skipped}
-            for item in judged
+            for item in results
             if item.skipped
         ],
     }

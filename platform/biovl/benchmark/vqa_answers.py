@@ -55,8 +55,8 @@ def vocabulary(answers: Iterable[str], *, least: int = 1) -> tuple[str, ...]:
     They are sorted by descending frequency, then alphabetically.
     """
     counts = Counter(normalised(answer) for answer in answers)
-    kept = [answer for answer, count in counts.items() if count >= least]
-    return tuple(sorted(kept, key=lambda answer: (-counts[answer], answer)))
+    frequent = [answer for answer, count in counts.items() if count >= least]
+    return tuple(sorted(frequent, key=lambda answer: (-counts[answer], answer)))
 
 
 def most_frequent(answers: Iterable[str]) -> str:

@@ -185,13 +185,13 @@ def check(found: Sequence[Link]) -> None:
         made[each.out] = each.config
 
 
-def reject_unused(given: Sequence[str], chain: Chain, steps: Sequence[Step]) -> None:
+def reject_unused(names: Sequence[str], chain: Chain, steps: Sequence[Step]) -> None:
     """Reject settings of steps that are not part of the chain.
 
     Raises:
         ConfigError: With the first such setting.
     """
-    for name in given:
+    for name in names:
         head, _, rest = name.partition(".")
         left_out = {step.name for step in steps} - set(chain.settings)
         if head in left_out and rest != "recipe":

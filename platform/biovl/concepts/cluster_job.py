@@ -250,8 +250,8 @@ class _Team:
 
     def pick(self, rows: Mapping[int, np.ndarray]) -> np.ndarray:
         """Return rows of blocks, in block order."""
-        asked = [self.of(number).pick.remote(number, own) for number, own in sorted(rows.items())]
-        return np.concatenate([raise_task_error(ray.get(found))["rows"] for found in asked])
+        pending = [self.of(number).pick.remote(number, own) for number, own in sorted(rows.items())]
+        return np.concatenate([raise_task_error(ray.get(found))["rows"] for found in pending])
 
     def wait(self, report: Progress) -> None:
         """Wait until all workers have started, and report the number of waiting ones."""
@@ -316,7 +316,7 @@ class _KMeans:
     def assign(self, table: Table, blocks: int, centroids_KC: np.ndarray) -> list[dict[str, Any]]:
         """Write the clusters of all rows; return the receipts of the blocks."""
         key = "assigning-block"
-        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.note_names(key)}
+        finished = {int(note.rpartition("/")[2]) for note in self._draft.note_names(key)}
         self._report.stage("assigning block", blocks, done_before=len(finished))
         centroids, shared = ray.put(centroids_KC), ray.put(table)
         pending = [

@@ -49,9 +49,9 @@ class Taxonomy:
         Raises:
             ConfigError: If there is none, with the allowed ones.
         """
-        wanted = normalize_name(panel_type), normalize_name(panel_subtype or "")
+        normalized = normalize_name(panel_type), normalize_name(panel_subtype or "")
         for panel in self.panels:
-            if wanted == (
+            if normalized == (
                 normalize_name(panel.panel_type),
                 normalize_name(panel.panel_subtype or ""),
             ):
@@ -102,11 +102,11 @@ class Taxonomy:
         return {normalize_name(name): name for name in self.local_concepts}
 
     def _found(self, level: str, name: str, known: Mapping[str, str]) -> str:
-        wanted = normalize_name(name)
-        found = known.get(wanted) or known.get(normalize_name(self.aliases.get(wanted, "")))
+        normalized = normalize_name(name)
+        found = known.get(normalized) or known.get(normalize_name(self.aliases.get(normalized, "")))
         if found is not None:
             return found
-        near = ", ".join(_nearest(wanted, known)) or f"none, of {len(known)} names"
+        near = ", ".join(_nearest(normalized, known)) or f"none, of {len(known)} names"
         raise ConfigError(f"there is no {level} concept {name!r:.100}; nearest: {near}")
 
 

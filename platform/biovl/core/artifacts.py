@@ -419,8 +419,8 @@ def find_published(
         )
         return None
     found = _identity(manifest.kind, manifest.config, manifest.inputs)
-    wanted = _identity(kind, plain_config, inputs)
-    _refuse_changes(uri, "was published", found, wanted, defaults)
+    expected = _identity(kind, plain_config, inputs)
+    _refuse_changes(uri, "was published", found, expected, defaults)
     Draft(uri).clear()
     return manifest
 
@@ -468,20 +468,20 @@ def _refuse_changes(
     uri: str,
     happened: str,
     found: Mapping[str, Any],
-    wanted: Mapping[str, Any],
+    expected: Mapping[str, Any],
     defaults: configs.Defaults | None,
 ) -> None:
     # Drafts of the first versions record the version that began them, not their format.
     found = {"output_format": 1, **found}
     found.pop("code", None)
-    found["config"] = configs.with_defaults(found["config"], wanted["config"], defaults or {})
-    changes = configs.differences(found, wanted)
+    found["config"] = configs.with_defaults(found["config"], expected["config"], defaults or {})
+    changes = configs.differences(found, expected)
     if changes:
         raise ArtifactError(
             f"{uri} {happened} by another configuration; what differs now:\n  "
             + "\n  ".join(changes)
             + "\nChoose another folder for out, or remove this one."
-            + (_OTHER_FORMAT if found["output_format"] != wanted["output_format"] else "")
+            + (_OTHER_FORMAT if found["output_format"] != expected["output_format"] else "")
         )
 
 

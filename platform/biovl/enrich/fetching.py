@@ -29,7 +29,7 @@ _TRIES_BETWEEN = 2
 """Attempts for requests that only locate the id that causes an error."""
 
 Row = dict[str, Any]
-Ask = Callable[[list[int], Counter[str], int | None], tuple[list[Row], list[int]]]
+Fetch = Callable[[list[int], Counter[str], int | None], tuple[list[Row], list[int]]]
 """Function from ids to the resolved rows and the unresolved ids."""
 
 
@@ -63,16 +63,16 @@ class EntrezRequests:
         """
         self._settle(pmids, self._ask_citations, cache)
 
-    def _settle(self, pmids: Sequence[int], ask: Ask, cache: RecordCache) -> None:
+    def _settle(self, pmids: Sequence[int], fetch: Fetch, cache: RecordCache) -> None:
         groups, troubles = [list(pmids)], Counter[str]()
         while groups:
             group = groups.pop()
             is_between = 1 < len(group) < len(pmids)
             try:
-                rows, open_ids = ask(group, troubles, _TRIES_BETWEEN if is_between else None)
+                rows, open_ids = fetch(group, troubles, _TRIES_BETWEEN if is_between else None)
             except Unanswered as error:
                 alone = len(group) == 1
-                self._count_failure(error, is_verdict=alone, ask=ask)
+                self._count_failure(error, is_verdict=alone, fetch=fetch)
                 rows = [self._row(group[0], f"{FAILED}{error}")] if alone else []
                 open_ids = [] if alone else group
             else:
@@ -83,14 +83,14 @@ class EntrezRequests:
             middle = (len(open_ids) + 1) // 2
             groups += [half for half in (open_ids[middle:], open_ids[:middle]) if half]
 
-    def _count_failure(self, error: Unanswered, *, is_verdict: bool, ask: Ask) -> None:
+    def _count_failure(self, error: Unanswered, *, is_verdict: bool, fetch: Fetch) -> None:
         """Verify that the service answers other requests before an id is blamed."""
         with self._lock:
             self._failures += 1
             if not is_verdict and self._failures < _DOUBT:
                 return
         try:
-            ask([_HARMLESS], Counter(), None)
+            fetch([_HARMLESS], Counter(), None)
         except Unanswered as other:
             raise ServiceError(
                 f"the service does not even answer about PMID {_HARMLESS}: {other}; what was asked "

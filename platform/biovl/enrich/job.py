@@ -184,13 +184,13 @@ class _Work:
         self._report.say(f"{name} of {len(pmids):,} PMIDs; {len(missing):,} to request")
         self._report.stage(f"{name}, request", len(batches))
         with ThreadPoolExecutor(self._config.entrez.connections) as pool:
-            asked = [pool.submit(ask, batch, cache) for batch in batches]
+            pending = [pool.submit(ask, batch, cache) for batch in batches]
             try:
-                for one in as_completed(asked):
+                for one in as_completed(pending):
                     one.result()
                     self._report.add()
             finally:
-                for one in asked:
+                for one in pending:
                     one.cancel()
         return cache.index(oldest=self._oldest, began=self._began)
 

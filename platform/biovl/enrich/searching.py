@@ -34,15 +34,15 @@ def esearch(client: EntrezClient, db: str, term: str, *, limit: int | None = Non
     first = _page(client, db, term, {"usehistory": "y", "retmax": str(most)})
     if limit is not None and len(first.ids) >= limit:
         return first.ids[:limit]
-    wanted = first.count if limit is None else min(first.count, limit)
+    count = first.count if limit is None else min(first.count, limit)
     if db == "pubmed" and first.count > PAGE:
         ids = _by_windows(client, term, _FIRST_DAY, _LAST_DAY)
     else:
-        ids = _rest(client, db, term, first, wanted)
+        ids = _rest(client, db, term, first, count)
     unique = list(dict.fromkeys(ids))[:limit]
     # Between the requests for windows, PubMed may gain or lose some articles.
     changed = first.count // 100 if first.count > PAGE else 0
-    if len(unique) < wanted - changed:
+    if len(unique) < count - changed:
         raise SourceError(
             f"the search {term!r} of {db} finds {first.count:,} ids, but only {len(unique):,} "
             "could be retrieved: search again, or in narrower terms"
@@ -50,10 +50,10 @@ def esearch(client: EntrezClient, db: str, term: str, *, limit: int | None = Non
     return unique
 
 
-def _rest(client: EntrezClient, db: str, term: str, first: SearchResult, wanted: int) -> list[str]:
-    """Return at least ``wanted`` ids of a result, page by page, if it has so many."""
+def _rest(client: EntrezClient, db: str, term: str, first: SearchResult, count: int) -> list[str]:
+    """Return at least ``count`` ids of a result, page by page, if it has so many."""
     ids = list(first.ids)
-    while len(ids) < wanted:
+    while len(ids) < count:
         place = {"retstart": str(len(ids))}
         if first.webenv:
             place |= {"WebEnv": first.webenv, "query_key": first.query_key, "usehistory": "y"}

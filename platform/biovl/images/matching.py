@@ -190,13 +190,13 @@ def _placed(
 
 def _by_words(boxes: Sequence[Box], words: Sequence[str]) -> dict[int, str] | None:
     """Return the boxes of labels such as ``upper left``; None if they are not such labels."""
-    wanted = [_direction(word) for word in words]
-    if len(boxes) != len(words) or any(place is None for place in wanted):
+    directions = [_direction(word) for word in words]
+    if len(boxes) != len(words) or any(place is None for place in directions):
         return None
     x0, x1 = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
     y0, y1 = min(box.y0 for box in boxes), max(box.y1 for box in boxes)
     found: dict[int, str] = {}
-    for word, place in zip(words, wanted, strict=True):
+    for word, place in zip(words, directions, strict=True):
         across, down = place or (None, None)
         distances = []
         for at, box in enumerate(boxes):

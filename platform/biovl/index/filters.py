@@ -134,23 +134,23 @@ class FilterTable:
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{folder}: the filters cannot be read: {error}") from error
 
-    def select(self, wanted: Filter) -> Selection:
+    def select(self, condition: Filter) -> Selection:
         """Return the rows that match a filter."""
         # Values from other processes and from JSON may be lists.
-        wanted = Filter(**{n: tuple(getattr(wanted, n)) for n in FIELDS}, year=wanted.year)
-        if wanted == Filter():
+        condition = Filter(**{n: tuple(getattr(condition, n)) for n in FIELDS}, year=condition.year)
+        if condition == Filter():
             return Selection(self.count)
         with self._lock:
-            known = self._recent.get(wanted)
+            known = self._recent.get(condition)
             if known is not None:
-                self._recent.move_to_end(wanted)
+                self._recent.move_to_end(condition)
                 return known
         # Two threads may compute the same selection; that is cheaper than a lock.
-        selection = self._computed(wanted)
-        if sum(len(value) for name in FIELDS for value in getattr(wanted, name)) > _CACHE_CHARS:
+        selection = self._computed(condition)
+        if sum(len(value) for name in FIELDS for value in getattr(condition, name)) > _CACHE_CHARS:
             return selection
         with self._lock:
-            self._recent[wanted] = selection
+            self._recent[condition] = selection
             most = max(1, min(_CACHE_FILTERS, _CACHE_BYTES // max(1, self.count // 8)))
             while len(self._recent) > most:
                 self._recent.popitem(last=False)
@@ -163,22 +163,22 @@ class FilterTable:
         """
         return {name: dict(values) for name, values in self._facets.items()}
 
-    def _computed(self, wanted: Filter) -> Selection:
+    def _computed(self, condition: Filter) -> Selection:
         fits_N = np.ones(self.count, bool)
         for name in FIELDS:
-            values: tuple[str, ...] = getattr(wanted, name)
+            values: tuple[str, ...] = getattr(condition, name)
             if values:
                 try:
                     field = self._fields.get(name)
                     fits_N &= field.fitting(values) if field else False
                 except IndexError as error:
                     raise ArtifactError(f"the filters of {name} are damaged: {error}") from error
-        if wanted.year is not None and wanted.year != Years():
+        if condition.year is not None and condition.year != Years():
             fits_N &= self._year_N != 0
-            if wanted.year.gte is not None:
-                fits_N &= self._year_N >= wanted.year.gte
-            if wanted.year.lte is not None:
-                fits_N &= self._year_N <= wanted.year.lte
+            if condition.year.gte is not None:
+                fits_N &= self._year_N >= condition.year.gte
+            if condition.year.lte is not None:
+                fits_N &= self._year_N <= condition.year.lte
         count = int(np.count_nonzero(fits_N))
         if count == self.count:
             return Selection(count)

@@ -245,10 +245,10 @@ class MetadataTable:
 
     def row_of(self, figure_id: str) -> int | None:
         """Return the row of a figure; None if the id is unknown."""
-        wanted = np.uint64(_hash(figure_id))
-        place = int(np.searchsorted(self._hashes_N, wanted))
+        digest = np.uint64(_hash(figure_id))
+        place = int(np.searchsorted(self._hashes_N, digest))
         # Hashes may collide.
-        while place < len(self._hashes_N) and self._hashes_N[place] == wanted:
+        while place < len(self._hashes_N) and self._hashes_N[place] == digest:
             row = int(self._rows_N[place])
             if self.rows([row], ["figure_id"])[0]["figure_id"] == figure_id:
                 return row

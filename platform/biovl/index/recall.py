@@ -111,8 +111,8 @@ def evaluate(config: IndexConfig, place: Path) -> dict[str, Any]:
         settings, recall, intervals, tables = {}, {}, {}, {}
         for kind, query_QD in queries.items():
             own_Q = rows_Q if VECTORS_OF[kind] == name else np.full(len(rows_Q), -1)
-            wanted = config.recall.text if kind == "text" else config.recall.image
-            answered = choose_and_score(index, vectors_ND, query_QD, own_Q, wanted)
+            target = config.recall.text if kind == "text" else config.recall.image
+            answered = choose_and_score(index, vectors_ND, query_QD, own_Q, target)
             table, settings[kind] = answered.table, answered.settings
             tables[kind], recall[kind] = table, answered.recall
             intervals[kind] = list(answered.interval)
@@ -160,7 +160,7 @@ def choose_and_score(
     vectors_ND: np.ndarray,
     query_QD: np.ndarray,
     own_Q: np.ndarray,
-    wanted: float,
+    target: float,
 ) -> QueryKindRecall:
     """Choose settings on one half of the queries, and measure recall on the other half.
 
@@ -169,11 +169,11 @@ def choose_and_score(
         vectors_ND: The exact vectors, unit length.
         query_QD: Unit vectors.
         own_Q: The row excluded for each query, -1 for none.
-        wanted: Target recall.
+        target: Target recall.
     """
     choosing, scoring = halves(len(query_QD))
-    table = measure_settings(index, vectors_ND, query_QD[choosing], own_Q[choosing], wanted)
-    chosen = choose(table, wanted)
+    table = measure_settings(index, vectors_ND, query_QD[choosing], own_Q[choosing], target)
+    chosen = choose(table, target)
     settings: dict[str, int] = {
         name: chosen[name] for name in ("nprobe", "k_factor") if name in chosen
     }
@@ -211,7 +211,7 @@ def measure_settings(
     vectors_ND: np.ndarray,
     query_QD: np.ndarray,
     own_Q: np.ndarray,
-    wanted: float,
+    target: float,
 ) -> list[dict[str, Any]]:
     """Return recall@10 for each setting, cheapest first; dominated settings are omitted.
 
@@ -220,7 +220,7 @@ def measure_settings(
         vectors_ND: The exact vectors, unit length.
         query_QD: Unit vectors.
         own_Q: The row excluded for each query, -1 for none.
-        wanted: Target recall, at which larger values of nprobe are no longer tried.
+        target: Target recall, at which larger values of nprobe are no longer tried.
     """
     exact_QK = _exact(vectors_ND, query_QD, own_Q)
     if not index.cells and not index.refines:
@@ -232,16 +232,16 @@ def measure_settings(
             settings = {name: value for name, value in given.items() if value is not None}
             recall = _recall(index, vectors_ND, query_QD, own_Q, exact_QK, settings)
             table.append({**settings, "recall_at_10": recall})
-            if recall >= wanted:
+            if recall >= target:
                 break
     per_cell = index.count / max(index.cells, 1)
     return sorted(table, key=functools.partial(_cost, per_cell=per_cell))
 
 
-def choose(table: list[dict[str, Any]], wanted: float) -> dict[str, Any]:
+def choose(table: list[dict[str, Any]], target: float) -> dict[str, Any]:
     """Return the first row that reaches the target, else that with the highest recall."""
     for row in table:
-        if row["recall_at_10"] >= wanted:
+        if row["recall_at_10"] >= target:
             return row
     return max(table, key=lambda row: float(row["recall_at_10"]))
 

@@ -65,7 +65,7 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
     level = assumed["price_level"]
     likely = total(config, costs, level)
     found = swings(config)
-    wanted = papers.names() if compare_all else [config.paper] if config.paper else []
+    compared = papers.names() if compare_all else [config.paper] if config.paper else []
     others = alternatives(planner)
     return CostPlan(
         config=config,
@@ -77,7 +77,7 @@ def reckon(config: PlanConfig, *, compare_all: bool = False) -> CostPlan:
         hours_between=spread(likely.hours, ((s.low.hours, s.high.hours) for s in found)),
         swings=found,
         alternatives=others,
-        compared={name: papers.compare(name) for name in wanted},
+        compared={name: papers.compare(name) for name in compared},
         advice=list(_advice(planner, costs, likely, found, others)),
         warnings=list(_warnings(planner, costs)),
     )

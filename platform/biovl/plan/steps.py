@@ -202,7 +202,7 @@ class Planner:
         run = self.training()
         gpus = fleet.gpus or fleet.count * fleet.machine.gpus
         cpu_hours = self._vcpu_hours(run.pairs * a["prepare_pair_ms"])
-        there = fleet.count * fleet.machine.vcpus
+        available = fleet.count * fleet.machine.vcpus
         hours, helpers, bound_by = run.hours, 0, "GPUs" if gpus else "CPUs that train"
         if not math.isfinite(hours):
             raise ConfigError(
@@ -211,10 +211,10 @@ class Planner:
                 "another train.instance, or pretrain.changes.step.checkpoint_activations=true"
             )
         if gpus:
-            missing = cpu_hours / hours - there
+            missing = cpu_hours / hours - available
             helpers = max(0, math.ceil(missing / self.config.cpu.machine.vcpus))
         elif not gpus:
-            hours += cpu_hours / there
+            hours += cpu_hours / available
         gb_per_pair = (a["stored_image_kb"] + a["pair_kb"]) / 1e6
         storage = {
             "checkpoints": run.parameters * CHECKPOINT_BYTES * CHECKPOINTS / 1e9,
@@ -226,7 +226,7 @@ class Planner:
             machines=_machines(fleet, used=gpus),
             hours=paid,
             gpu_hours=hours * gpus,
-            cpu_hours=cpu_hours if gpus else hours * there,
+            cpu_hours=cpu_hours if gpus else hours * available,
             compute_dollars=paid * fleet.count * self._price(fleet),
             storage_gb=storage,
             read_gb=run.pairs * gb_per_pair,
@@ -410,7 +410,7 @@ def storage_dollars(config: PlanConfig, costs: list[Cost], price_level: float) -
 
 def _machines(fleet: Fleet, used: int | None = None) -> str:
     text = f"{fleet.count} x {fleet.instance}"
-    there = fleet.count * fleet.machine.gpus
-    if used is not None and used < there:
-        text += f" ({used} of {there} GPUs)"
+    available = fleet.count * fleet.machine.gpus
+    if used is not None and used < available:
+        text += f" ({used} of {available} GPUs)"
     return text if fleet.buy == "on_demand" else f"{text} {fleet.buy}"

@@ -303,10 +303,10 @@ def _flash_attention(*, padding_mask: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _cuda_autocast(wanted: bool) -> Iterator[None]:
+def _cuda_autocast(enabled: bool) -> Iterator[None]:
     # torch.autocast("cuda") is disabled on machines without a GPU.
     before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
-    torch.set_autocast_enabled("cuda", wanted)
+    torch.set_autocast_enabled("cuda", enabled)
     torch.set_autocast_dtype("cuda", torch.bfloat16)
     torch.autocast_increment_nesting()
     try:

@@ -193,18 +193,21 @@ def report_missing_resources(config: PretrainConfig, say: Callable[[str], None])
     """
     workers = config.workers
     fewest = workers.count if isinstance(workers.count, int) else workers.count[0]
-    there = ray.cluster_resources()
+    resources = ray.cluster_resources()
     # At least one more CPU prepares the data.
     needed = {"CPU": fewest * workers.cpus + 1, "GPU": fewest * workers.gpus}
     for name, count in needed.items():
-        if there.get(name, 0) < count:
+        if resources.get(name, 0) < count:
             say(
                 f"waits for more {name}s: {fewest} workers and their data need {count:g}, the "
-                f"cluster has {there.get(name, 0):g}; add nodes, or set workers.count, "
+                f"cluster has {resources.get(name, 0):g}; add nodes, or set workers.count, "
                 "workers.cpus or workers.gpus"
             )
-    if there.get("GPU", 0) and not workers.gpus:
-        say(f"trains on CPUs, and the cluster has {there['GPU']:g} GPUs: workers.gpus=1 uses them")
+    if resources.get("GPU", 0) and not workers.gpus:
+        say(
+            f"trains on CPUs, and the cluster has {resources['GPU']:g} GPUs: "
+            "workers.gpus=1 uses them"
+        )
     if workers.gpus and not config.validation.gpus:
         say("validates on CPUs, which large models outrun: validation.gpus=1 gives it a GPU")
 

@@ -188,9 +188,9 @@ def train(
         loss = trainer.compute(batch)
         lengths_B = batch.lengths_B
         # While the device computes, the next batch is fetched and copied.
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         batch = _next(batches, trainer.device)
-        waited_s += time.monotonic() - asked
+        waited_s += time.monotonic() - requested_at
         update = trainer.update(loss)
         trainer.guard.add(update.loss, place, trouble, skipped=update.skipped)
         now = time.monotonic()

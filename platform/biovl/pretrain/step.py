@@ -182,8 +182,8 @@ def _frozen_batch_norm(tower: nn.Module) -> Iterator[None]:
             norm.momentum = momentum
 
 
-def _without_sync(tower: nn.Module, wanted: bool) -> contextlib.AbstractContextManager[Any]:
-    if wanted and isinstance(tower, DistributedDataParallel):
+def _without_sync(tower: nn.Module, skipped: bool) -> contextlib.AbstractContextManager[Any]:
+    if skipped and isinstance(tower, DistributedDataParallel):
         return tower.no_sync()
     return contextlib.nullcontext()
 

@@ -95,9 +95,9 @@ class Stream(Iterator[Batch]):
     def __next__(self) -> Batch:
         if self._stop.is_set():
             raise StopIteration
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         item = self._next_item()
-        self.waited_s += time.monotonic() - asked
+        self.waited_s += time.monotonic() - requested_at
         if isinstance(item, JoinedBatch):
             self.replaced.update(item.replaced)
             return item.batch

@@ -42,14 +42,14 @@ _PLAN = pa.schema(
 
 
 def plan(
-    uri: str, out: str, wanted: RequestedRows, *, max_bytes: int, max_pairs: int
+    uri: str, out: str, requested: RequestedRows, *, max_bytes: int, max_pairs: int
 ) -> dict[str, int]:
     """Assign redistributable pairs to shards, and write a plan for each shard.
 
     Args:
         uri: The corpus.
         out: Folder of the draft.
-        wanted: Licence groups to include, and whether third parties' figures.
+        requested: Licence groups to include, and whether third parties' figures.
         max_bytes: Maximum size of a shard; a single pair may be larger.
         max_pairs: Maximum pairs per shard.
 
@@ -63,7 +63,7 @@ def plan(
         numbered = rows.select(places).append_column(
             "row", pa.array(np.arange(first, first + len(rows)))
         )
-        pieces.append(numbered.filter(pc.is_null(reasons(rows, wanted))))
+        pieces.append(numbered.filter(pc.is_null(reasons(rows, requested))))
         first += len(rows)
     pairs = pa.concat_tables(pieces).sort_by([("shard", "ascending"), ("offset", "ascending")])
     counts: dict[str, int] = {}
@@ -136,7 +136,7 @@ def index(uri: str, out: str, shards_of: Mapping[str, int]) -> Iterator[pa.Table
         yield selected
 
 
-def dropped_rows(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
+def dropped_rows(uri: str, requested: RequestedRows) -> Iterator[pa.Table]:
     """Yield all figures that are not in the new corpus: dropped by assemble, or left out here."""
     source = Folder(uri)
     with source.filesystem.open_input_file(source.at(DROPPED)) as stream:
@@ -145,7 +145,7 @@ def dropped_rows(uri: str, wanted: RequestedRows) -> Iterator[pa.Table]:
         for group in range(parquet.num_row_groups):
             yield parquet.read_row_group(group)
     for rows in groups_of(source, INDEX, [*READS, "figure_id", "article_id"]):
-        rows = rows.append_column("dropped_by", reasons(rows, wanted))
+        rows = rows.append_column("dropped_by", reasons(rows, requested))
         held_back = rows.filter(rows["dropped_by"].is_valid())
         columns = [
             held_back[name] if name in rows.column_names else pa.nulls(len(held_back), kind)

@@ -27,7 +27,7 @@ def part_paths(uri: str) -> list[str]:
 
 
 def select(
-    uri: str, out: str, wanted: RequestedRows, names: Sequence[str], number: int
+    uri: str, out: str, requested: RequestedRows, names: Sequence[str], number: int
 ) -> dict[str, Any]:
     """Write the redistributable rows of one part, one row group at a time.
 
@@ -38,7 +38,7 @@ def select(
     name = names[number]
     table = name.partition("/")[0]
     source, folder = Folder(uri), Draft(out).folder
-    of_articles = article_reasons(source, name, wanted) if table == "figures" else None
+    of_articles = article_reasons(source, name, requested) if table == "figures" else None
     seen, left_out, written = Counter[str](), Counter[str](), 0
     with source.filesystem.open_input_file(source.at(name)) as stream:
         schema = pq.ParquetFile(stream).schema_arrow
@@ -52,9 +52,9 @@ def select(
     ):
         for rows in groups_of(source, name):
             if of_articles is None:
-                why = reasons(rows, wanted)
+                why = reasons(rows, requested)
             else:
-                why = figure_reasons(rows, of_articles, wanted)
+                why = figure_reasons(rows, of_articles, requested)
             left_out.update(pc.drop_null(why).to_pylist())
             rows = rows.filter(pc.is_null(why))
             seen.update(f"{table}/{defect or ''}" for defect in rows["defect"].to_pylist())

@@ -165,9 +165,9 @@ def _selected(config: PublishConfig, kind: str, report: Progress) -> str:
     source = read_manifest(config.folder, kind)
     uri = without_credentials(config.folder)
     inputs = [Input(name="selected", uri=uri, fingerprint=fingerprint(config.folder))]
-    wanted = _wanted(config)
-    plain = {**source.config, "selected": {"license_groups": list(wanted.groups)}}
-    plain["selected"]["third_party"] = wanted.third_party
+    requested = _wanted(config)
+    plain = {**source.config, "selected": {"license_groups": list(requested.groups)}}
+    plain["selected"]["third_party"] = requested.third_party
     job = Job(out=config.out, kind=kind, config=plain, inputs=inputs, defaults={})
     if job.find_published() is not None:
         return config.out
@@ -184,12 +184,12 @@ def _selected(config: PublishConfig, kind: str, report: Progress) -> str:
 def _select_corpus(
     config: PublishConfig, source: Manifest, draft: Draft, report: Progress
 ) -> Manifest:
-    uri, out, wanted = config.folder, config.out, _wanted(config)
+    uri, out, requested = config.folder, config.out, _wanted(config)
     shard = source.config["shard"]
     shards_of: dict[str, int] = draft.once(
         "planned",
         lambda: corpora.plan(
-            uri, out, wanted, max_bytes=shard["size_mb"] * 1_000_000, max_pairs=shard["pairs"]
+            uri, out, requested, max_bytes=shard["size_mb"] * 1_000_000, max_pairs=shard["pairs"]
         ),
     )
     names = corpora.shard_names(shards_of)
@@ -209,7 +209,7 @@ def _select_corpus(
     pairs = merge(indexed())
     reasons: Counter[str] = Counter()
     with corpora.open_table_writer(draft.folder, corpora.DROPPED) as write:
-        for rows in corpora.dropped_rows(uri, wanted):
+        for rows in corpora.dropped_rows(uri, requested):
             write(rows)
             reasons.update(rows["dropped_by"].to_pylist())
     stats = statistics.statistics(
@@ -229,7 +229,7 @@ def _select_corpus(
             "shards": shards_of,
             **({"labels": stats["labels"]} if labels else {}),
         },
-        notes={**source.notes, "selected": _note(wanted)},
+        notes={**source.notes, "selected": _note(requested)},
     )
     for name, content in corpora.description(out, manifest, stats).items():
         draft.folder.write(name, content)
@@ -239,18 +239,18 @@ def _select_corpus(
 def _select_figures(
     config: PublishConfig, source: Manifest, draft: Draft, report: Progress
 ) -> Manifest:
-    uri, out, wanted = config.folder, config.out, _wanted(config)
+    uri, out, requested = config.folder, config.out, _wanted(config)
     names = figures.part_paths(uri)
     with connect_ray():
         receipts = Stages(draft, report).run(
-            "selecting part", len(names), figures.select, (uri, out, wanted, names)
+            "selecting part", len(names), figures.select, (uri, out, requested, names)
         )
     figures.copy_tombstones(uri, out)
     return replace(
         source,
         counts=figures.counts(receipts),
         files={name: receipt["file"] for name, receipt in zip(names, receipts, strict=True)},
-        notes={**source.notes, "selected": _note(wanted)},
+        notes={**source.notes, "selected": _note(requested)},
     )
 
 
@@ -271,9 +271,9 @@ def _wanted(config: PublishConfig) -> RequestedRows:
     return RequestedRows(config.license_groups, config.third_party)
 
 
-def _note(wanted: RequestedRows) -> str:
-    others = "third parties' among them" if wanted.third_party else "without third parties'"
-    return f"rows of licence group {' or '.join(wanted.groups)} that may be given on, {others}"
+def _note(requested: RequestedRows) -> str:
+    others = "third parties' among them" if requested.third_party else "without third parties'"
+    return f"rows of licence group {' or '.join(requested.groups)} that may be given on, {others}"
 
 
 def _first(lines: list[str]) -> list[str]:

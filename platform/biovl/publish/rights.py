@@ -68,56 +68,56 @@ class RightsCount:
         ]
 
 
-def reasons(rows: pa.Table, wanted: RequestedRows) -> pa.Array:
+def reasons(rows: pa.Table, requested: RequestedRows) -> pa.Array:
     """Return the reason why each row may not be redistributed; null if it may.
 
     Args:
         rows: ``license`` and ``license_group``, and those columns of
             ``biovl.articles.rights.READS`` that exist.
-        wanted: Licence groups to include, and whether third parties' figures.
+        requested: Licence groups to include, and whether third parties' figures.
 
     Returns:
         The first reason that applies. Shape [N], string.
     """
-    accepted = (rights.OF_OTHERS,) if wanted.third_party else ()
-    asked_for = f"licence group not {' or '.join(wanted.groups)}"
+    accepted = (rights.OF_OTHERS,) if requested.third_party else ()
+    asked_for = f"licence group not {' or '.join(requested.groups)}"
     result: list[str | None] = []
     columns = [name for name in rights.READS if name in rows.column_names]
     for row in rows.select(columns).to_pylist():
         reason = rights.reason_to_withhold(row, accepted)
-        if reason is None and wanted.groups and row["license_group"] not in wanted.groups:
+        if reason is None and requested.groups and row["license_group"] not in requested.groups:
             reason = asked_for
         result.append(reason)
     return pa.array(result, pa.string())
 
 
-def rights_of(uri: str, kind: str, wanted: RequestedRows) -> RightsCount:
+def rights_of(uri: str, kind: str, requested: RequestedRows) -> RightsCount:
     """Count the redistributable rows of a folder, without reading images.
 
     Args:
         uri: A published corpus, figures or panels.
         kind: Kind of the folder.
-        wanted: Requested rows.
+        requested: Requested rows.
     """
     counts, folder = RightsCount(), Folder(uri)
     if kind == "corpus":
         for rows in groups_of(folder, "index.parquet", READS):
-            counts.add(rows, reasons(rows, wanted))
+            counts.add(rows, reasons(rows, requested))
         return counts
     for name in part_names(folder, "figures"):
-        of_articles = article_reasons(folder, name, wanted)
+        of_articles = article_reasons(folder, name, requested)
         for rows in groups_of(folder, name, READS):
-            counts.add(rows, figure_reasons(rows, of_articles, wanted))
+            counts.add(rows, figure_reasons(rows, of_articles, requested))
     return counts
 
 
-def article_reasons(folder: Folder, part: str, wanted: RequestedRows) -> pa.Table:
+def article_reasons(folder: Folder, part: str, requested: RequestedRows) -> pa.Table:
     """Return ``source_uri`` and ``reason`` of the articles that may not be redistributed.
 
     Args:
         folder: Figures or panels.
         part: A part of the figures; the articles of its unit are read.
-        wanted: Requested rows.
+        requested: Requested rows.
     """
     unit = part.rpartition("/")[2].removeprefix("part-").partition("-")[0]
     pieces = [
@@ -126,24 +126,24 @@ def article_reasons(folder: Folder, part: str, wanted: RequestedRows) -> pa.Tabl
     for name in part_names(folder, "articles"):
         if name.startswith(f"articles/part-{unit}-"):
             for rows in groups_of(folder, name, READS):
-                why = reasons(rows, wanted)
+                why = reasons(rows, requested)
                 held = pc.is_valid(why)
                 uris = _whole(rows["source_uri"].filter(held))
                 pieces.append(pa.table({"source_uri": uris, "reason": why.filter(held)}))
     return pa.concat_tables(pieces)
 
 
-def figure_reasons(rows: pa.Table, of_articles: pa.Table, wanted: RequestedRows) -> pa.Array:
+def figure_reasons(rows: pa.Table, of_articles: pa.Table, requested: RequestedRows) -> pa.Array:
     """Return the reason why each figure may not be redistributed: its own, else its article's.
 
     Args:
         rows: As for ``reasons``, with ``source_uri``.
         of_articles: Result of ``article_reasons``.
-        wanted: Requested rows.
+        requested: Requested rows.
     """
     place = pc.index_in(rows["source_uri"], of_articles["source_uri"].combine_chunks())
     theirs = pc.binary_join_element_wise(ARTICLE, of_articles["reason"].take(_whole(place)), "")
-    return _whole(pc.coalesce(reasons(rows, wanted), theirs))
+    return _whole(pc.coalesce(reasons(rows, requested), theirs))
 
 
 def groups_of(

@@ -79,9 +79,9 @@ def check_room(cpus: float, gpus: float, say: Callable[[str], object]) -> None:
     Raises:
         ConfigError: If the machine has too few CPUs or GPUs.
     """
-    there = ray.cluster_resources()
+    resources = ray.cluster_resources()
     for name, count in {"GPU": gpus, "CPU": cpus}.items():
-        found = there.get(name, 0)
+        found = resources.get(name, 0)
         if found >= count:
             continue
         lacks = f"a worker needs {count:g} {name}, and Ray here has {found:g}"

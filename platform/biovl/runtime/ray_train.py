@@ -281,13 +281,13 @@ def drain_queue(queue: Any) -> list[Any]:
     return items
 
 
-def _begin(given: dict[str, Any]) -> dict[str, Any]:
+def _begin(arguments: dict[str, Any]) -> dict[str, Any]:
     """Run ``work`` on a worker."""
     # Ray Train changes the working folder of its workers, which breaks relative locations.
-    if os.path.isdir(given["working_folder"]):
-        os.chdir(given["working_folder"])
+    if os.path.isdir(arguments["working_folder"]):
+        os.chdir(arguments["working_folder"])
     group = ray.util.get_current_placement_group()
     if ray.train.get_context().get_world_rank() == 0 and group is not None:
-        Draft(given["place"]).note(_RESERVED, group.id.hex())
-    work: Work = given["work"]
-    return work(dict(given["arguments"]))
+        Draft(arguments["place"]).note(_RESERVED, group.id.hex())
+    work: Work = arguments["work"]
+    return work(dict(arguments["arguments"]))

@@ -66,7 +66,7 @@ class Stages:
 
     def pending(self, name: str, key: str, total: int) -> list[int]:
         """Begin a stage, and return the numbers without a receipt under ``key``."""
-        finished = {int(kept.rpartition("/")[2]) for kept in self._draft.note_names(key)}
+        finished = {int(note.rpartition("/")[2]) for note in self._draft.note_names(key)}
         self._report.stage(name, total, done_before=len(finished))
         return [number for number in range(total) if number not in finished]
 

@@ -85,10 +85,10 @@ def _run_training(config: DetectorConfig, report: Progress) -> Mapping[str, Any]
 
 def check_gpus(gpus: float) -> None:
     """Check that the cluster has the requested GPUs: Ray would wait for them forever."""
-    there = ray.cluster_resources().get("GPU", 0)
-    if gpus > there and len(ray.nodes()) == 1:
+    available = ray.cluster_resources().get("GPU", 0)
+    if gpus > available and len(ray.nodes()) == 1:
         raise ConfigError(
-            f"workers.gpus={gpus:g}, and Ray here has {there:g} GPUs: "
+            f"workers.gpus={gpus:g}, and Ray here has {available:g} GPUs: "
             "workers.gpus=0 computes on the CPU, or submit the job to a cluster that has one"
         )
 

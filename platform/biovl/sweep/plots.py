@@ -197,5 +197,5 @@ def _points(
 
 
 def _named(trial: Trial) -> str:
-    said = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in trial.shown.items())
-    return said or "base"
+    label = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in trial.shown.items())
+    return label or "base"

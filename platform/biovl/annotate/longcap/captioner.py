@@ -79,10 +79,10 @@ class LongCaptioner:
 
     async def _one(self, prepared: bytes) -> LongCaption:
         caption, steps = self._begin(prepared)
-        ask = next(steps)
+        request = next(steps)
         try:
             while True:
-                ask = steps.send(await self._endpoint.send(self._body(ask)))
+                request = steps.send(await self._endpoint.send(self._body(request)))
         except StopIteration as stopped:
             made: LongCaption = stopped.value
         self._check_failures(caption, made)

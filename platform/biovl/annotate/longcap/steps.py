@@ -185,12 +185,12 @@ def _read(
     made: LongCaption,
     step: str,
     prompts: PromptTemplates,
-    asked: dict[str, Any],
+    question: dict[str, Any],
     max_tokens: int,
     read: Any,
 ) -> _Step:
     """Send a request and parse the answer; repeat once if it is malformed."""
-    messages = [{"role": "system", "content": prompts.fill("system")}, asked]
+    messages = [{"role": "system", "content": prompts.fill("system")}, question]
     for name in (step, f"repair {step}"):
         answer: ModelAnswer = yield ModelRequest(
             step=name, messages=messages, max_tokens=max_tokens

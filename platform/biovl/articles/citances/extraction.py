@@ -93,8 +93,10 @@ def citances_of(mention: Mention, figure_label: str | None) -> list[Citance]:
         if own:
             others = [one for one in cited if not any(one.span == mine.span for mine in own)]
             both = sorted([*own, *others], key=lambda one: (one.span.start, one.span.end))
-            said = [one for one in statements(text, both) if (one.figure, one.kind) == _key(own[0])]
-            found.append(Citance(text, span, mention.container, tuple(own), tuple(said)))
+            own_statements = [
+                one for one in statements(text, both) if (one.figure, one.kind) == _key(own[0])
+            ]
+            found.append(Citance(text, span, mention.container, tuple(own), tuple(own_statements)))
     return found
 
 

@@ -132,13 +132,13 @@ def packages(
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
     # Media have their own threads, so that no article waits for one that waits for it.
     media_pool = ThreadPoolExecutor(threads, thread_name_prefix="fetch-media")
-    told = unfetched or Unfetched()
+    failures = unfetched or Unfetched()
     try:
         coming: list[Future[_Begun]] = []
         for number, record in enumerate(records):
             for later in records[len(coming) : number + threads]:
-                files = Media(later, service, store, sizes, media_pool, told)
-                coming.append(pool.submit(_begun, later, files, service, store, sizes, told))
+                files = Media(later, service, store, sizes, media_pool, failures)
+                coming.append(pool.submit(_begun, later, files, service, store, sizes, failures))
             begun = coming[number].result()
             # Free it as soon as it was processed.
             coming[number] = Future()

@@ -103,7 +103,7 @@ class CatalogueDifference:
 
 
 def difference(
-    new: pa.Table, old: pa.Table, asked: np.ndarray | None, broken: Sequence[int] = ()
+    new: pa.Table, old: pa.Table, requested: np.ndarray | None, broken: Sequence[int] = ()
 ) -> CatalogueDifference:
     """Return the differences between two catalogues of a range.
 
@@ -113,7 +113,7 @@ def difference(
     Args:
         new: ``LISTED``, sorted and distinct.
         old: ``SCHEMA``, sorted and distinct; no rows for a first harvest.
-        asked: Sorted numbers of the requested articles; None for all.
+        requested: Sorted numbers of the requested articles; None for all.
         broken: Numbers of articles with failed downloads: they count as changed.
     """
     new_keys, old_keys = _keys(new), _keys(old)
@@ -129,7 +129,7 @@ def difference(
     numbers, old_numbers = new["number"].to_numpy(), old["number"].to_numpy()
     state = np.full(len(new_keys), None, object)
     state[known] = was["state"].to_pylist()
-    is_asked = np.ones(len(numbers), bool) if asked is None else np.isin(numbers, asked)
+    is_asked = np.ones(len(numbers), bool) if requested is None else np.isin(numbers, requested)
     # A search may match other articles every day although they did not change.
     turned = known & (is_asked == (state == NOT_ASKED))
     again = np.isin(state.astype(str), AGAIN) | np.isin(numbers, broken)

@@ -72,11 +72,11 @@ def estimate(config: Config) -> HarvestEstimate:
         parts = listing.parts_of(read)
         for number in range(len(parts)):
             steps.compare(place, plan, files, parts, number)
-        asked, sample = _sample(place, len(parts))
+        requested, sample = _sample(place, len(parts))
         with place.service(plan["url"]) as service:
             service.known = plan["known"]
             return _of_sample(
-                config, service, place.store("sample"), sample, asked,
+                config, service, place.store("sample"), sample, requested,
                 sum(receipt["rows"] for receipt in read),
             )  # fmt: skip
 
@@ -89,11 +89,11 @@ def _sample(place: AcquisitionContext, parts: int) -> tuple[int, list[list[dict[
     every = np.concatenate(numbers)
     # Random, not at equal distances, which would be biased by periodic patterns.
     rng = np.random.default_rng(0)
-    wanted = rng.choice(every, min(RECORDS, len(every)), replace=False)
+    sampled = rng.choice(every, min(RECORDS, len(every)), replace=False)
     found: dict[int, list[dict[str, Any]]] = {}
     for part in range(parts):
         table = place.table("versions", part)
-        for row in table.filter(np.isin(table["number"], wanted)).to_pylist():
+        for row in table.filter(np.isin(table["number"], sampled)).to_pylist():
             found.setdefault(row["number"], []).append(row)
     return len(every), list(found.values())
 
@@ -103,7 +103,7 @@ def _of_sample(
     service: BucketClient,
     store: Store,
     sample: Sequence[Sequence[dict[str, Any]]],
-    asked: int,
+    requested: int,
     listed: int,
 ) -> HarvestEstimate:
     waited: list[float] = []
@@ -127,11 +127,11 @@ def _of_sample(
         found = list(pool.map(record_of, sample))
         taken = [record for record in found if record is not None]
         sizes = list(pool.map(size_of, taken[:: max(1, len(taken) // SIZED)][:SIZED]))
-    articles = _extrapolated([float(record is not None) for record in found], asked)
+    articles = _extrapolated([float(record is not None) for record in found], requested)
     images = [float(len(_images(record))) if record is not None else 0.0 for record in found]
-    figures = _extrapolated(images, asked)
+    figures = _extrapolated(images, requested)
     size = _extrapolated(sizes, round(articles.total))
-    requests = asked + articles.total + figures.total
+    requests = requested + articles.total + figures.total
     # Most requests also wait for their turn: the fastest ones show the response time.
     answer_s = float(np.percentile(waited, 10)) if waited else 0.0
     seconds = max(
@@ -141,7 +141,7 @@ def _of_sample(
     )
     return HarvestEstimate(
         listed=listed,
-        requested=asked,
+        requested=requested,
         sampled=len(sample),
         articles=articles,
         figures=figures,

@@ -36,9 +36,9 @@ def plan(place: AcquisitionContext) -> dict[str, Any]:
         StorageError: If the service fails.
     """
     config = place.config
-    wanted = requested_articles(config)
+    requested = requested_articles(config)
     url = bucket_url(config.endpoint, config.bucket, place.limiter, config.patience)
-    numbers = None if wanted is None else [int(number) for number in wanted]
+    numbers = None if requested is None else [int(number) for number in requested]
     if numbers is not None and len(numbers) <= config.listed_up_to and not config.snapshot:
         lists = [
             numbers[start : start + LISTED_AT_ONCE]

@@ -188,12 +188,12 @@ class BucketClient:
         ]
 
     def _pages(self, prefix: str, *, delimiter: str) -> Iterator[etree._Element]:
-        wanted = {"list-type": "2", "prefix": prefix}
+        parameters = {"list-type": "2", "prefix": prefix}
         if delimiter:
-            wanted["delimiter"] = delimiter
+            parameters["delimiter"] = delimiter
         token = ""
         while True:
-            page = self._page({**wanted, "continuation-token": token} if token else wanted)
+            page = self._page({**parameters, "continuation-token": token} if token else parameters)
             yield page
             following = page.findtext("{*}NextContinuationToken") or ""
             if page.findtext("{*}IsTruncated") != "true" or following in ("", token):
@@ -253,20 +253,20 @@ class BucketClient:
                 with self._lock:
                     self._refused_in_a_row = 0
                 return
-        said = f"{what}: {type(last).__name__.strip('_')}: {last}"
+        message = f"{what}: {type(last).__name__.strip('_')}: {last}"
         if damaged:
-            raise FileError(DAMAGED, said)
+            raise FileError(DAMAGED, message)
         if not can_doubt or not self._is_available():
-            raise StorageError(self._unavailable(said))
-        raise FileError(FAILING, said)
+            raise StorageError(self._unavailable(message))
+        raise FileError(FAILING, message)
 
-    def _check_refusals(self, said: str) -> None:
+    def _check_refusals(self, message: str) -> None:
         """Raise if the service refuses all objects and not only this one."""
         with self._lock:
             self._refused_in_a_row += 1
             is_time = self._refused_in_a_row % _REFUSED_IN_A_ROW == 1
         if is_time and not self._is_available():
-            raise StorageError(self._unavailable(said))
+            raise StorageError(self._unavailable(message))
 
     def _is_available(self) -> bool:
         """Return whether the service still returns an object that it returned before."""
@@ -284,11 +284,11 @@ class BucketClient:
                 time.sleep(self._random.uniform(0, 2 * self._patience.first_wait_s))
         return False
 
-    def _unavailable(self, said: str) -> str:
+    def _unavailable(self, message: str) -> str:
         self._gone = (
             f"{self._base} no longer serves an object that it served before: it is down, "
             f"denies access, or is overloaded (source.requests_per_s, source.concurrent). "
-            f"Found: {said[:300]}"
+            f"Found: {message[:300]}"
         )
         return self._gone
 
@@ -327,16 +327,16 @@ class BucketClient:
         status = answer.status_code
         if status == 200:
             return
-        said = f"HTTP {status} for {answer.request.url}"
+        message = f"HTTP {status} for {answer.request.url}"
         code = re.search(rb"<Code>(\w{1,60})</Code>", body)
         if code:
-            said += f" ({code[1].decode()})"
+            message += f" ({code[1].decode()})"
         if status >= 500 or status in (408, 425, 429) or (code and code[1] == b"SlowDown"):
-            raise _Again(said, retry_after_s(answer.headers) or 0.0)
+            raise _Again(message, retry_after_s(answer.headers) or 0.0)
         if status in (404, 410):
             if code and code[1] == b"NoSuchBucket":
-                raise StorageError(self._unavailable(said))
-            raise FileError(MISSING, said)
+                raise StorageError(self._unavailable(message))
+            raise FileError(MISSING, message)
         if 300 <= status < 400:
-            said += f": a redirect to {answer.headers.get('location', '')[:200]} is not followed"
-        raise FileError(REFUSED, said)
+            message += f": a redirect to {answer.headers.get('location', '')[:200]} is not followed"
+        raise FileError(REFUSED, message)
