@@ -192,9 +192,9 @@ def _table(
     Args:
         shown: Names of the values that identify a row.
         rows: The recipe, changed settings, values of ``shown``, and the scores, if there are any.
-        source: Of the scores.
+        source: Source of the scores.
         columns: Names of the scores.
-        base: What all rows have in common.
+        base: Settings that all rows share.
     """
     settings = [
         Setting(

@@ -51,7 +51,7 @@ class Rules:
     """Tied clusters to review again; a cluster is done once somebody has voted on it since."""
 
     def ties_of(self, cluster_id: int, state: State) -> tuple[str, ...]:
-        """Return the fields on which a cluster's votes tie; empty while votes are missing."""
+        """Return the fields on which a cluster's votes tie; empty before it has enough votes."""
         if state.again == 0 and cluster_id in self.ties.fields:
             return self.ties.fields[cluster_id]
         return state.ties if state.votes >= self.votes_per_cluster else ()
@@ -79,9 +79,9 @@ class ReviewerState:
     practised: frozenset[int]
     """Practice clusters for which this reviewer has voted."""
     passed: Mapping[int, float]
-    """Times at which this reviewer skipped practice clusters."""
+    """Times at which this reviewer skipped practice clusters, by cluster; Unix time."""
     skipped: Mapping[int, float]
-    """Times at which this reviewer skipped other clusters."""
+    """Times at which this reviewer skipped other clusters, by cluster; Unix time."""
 
 
 def reviewer_state(

@@ -44,7 +44,7 @@ class Member:
     width_px: int | None
     height_px: int | None
     thumbnail: bytes
-    """JPEG; empty if the image could not be read."""
+    """Thumbnail as JPEG; empty if the image could not be read."""
 
 
 class ReviewConcepts:

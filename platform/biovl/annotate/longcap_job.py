@@ -48,7 +48,7 @@ def fill(
         annotator: The annotator that builds requests.
         table: The table of figures.
         units: Units of the table to process.
-        report: Progress.
+        report: Progress of the job.
         processor: Replaces the engine's, for tests.
     """
     run = processor or through_vllm(annotator.config.model, annotator.config.engine)

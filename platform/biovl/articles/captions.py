@@ -16,8 +16,8 @@ def readable(text: str, superscripts: Sequence[Span]) -> str:
     and ``1st`` are unambiguous and stay as published.
 
     Args:
-        text: As stored, in ``Figure.caption`` or ``Mention.text``.
-        superscripts: Its superscript spans, in code points, in order of their start.
+        text: Text as stored, in ``Figure.caption`` or ``Mention.text``.
+        superscripts: Superscript spans of the text, in code points, in order of their start.
     """
     places = [
         span.start

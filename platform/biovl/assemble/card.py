@@ -116,8 +116,8 @@ def dataset_card(
     """Return the text of the card.
 
     Args:
-        manifest: Of the corpus, as in ``manifest.json``: ``config``, ``inputs``, ``counts.shards``,
-            ``notes`` and ``code`` are read.
+        manifest: Content of the corpus' ``manifest.json``: ``config``, ``inputs``,
+            ``counts.shards``, ``notes`` and ``code`` are read.
         stats: Result of ``statistics``.
         record: The fields of a pair's ``.json`` and their types, see ``hub.front_matter``.
         plots: Names of the files in ``plots/`` next to the card.

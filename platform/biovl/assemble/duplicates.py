@@ -102,7 +102,7 @@ def superseded(
     The newest usable version is kept, the first of equal ones; if none is usable, the newest.
 
     Args:
-        article_ids: One for each row, not unique. Length N.
+        article_ids: Article id of each row, not unique. Length N.
         versions: ``1``, ``2`` … ``10``, or ``1.2``; None is older than any. Length N.
         usable: Whether a row can be used. Shape [N], bool.
 

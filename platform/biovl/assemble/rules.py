@@ -49,7 +49,7 @@ def rejected_by(batch: Batch, rules: Sequence[Rule]) -> np.ndarray:
 
     Args:
         batch: The columns that the rules read.
-        rules: In order of evaluation.
+        rules: Rules in order of evaluation.
 
     Returns:
         Object array of ``str | None``, shape [N].

@@ -65,7 +65,7 @@ def auroc(scored_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
     Args:
         scored_K2: The class, 0 or 1, and the score, higher for class 1. float64.
-        weights_RK: How often each image counts.
+        weights_RK: Number of times that each image counts in each resample.
     """
     order = np.argsort(scored_K2[:, 1], kind="stable")
     label_K, score_K = scored_K2[order, 0], scored_K2[order, 1]
@@ -90,7 +90,7 @@ def macro_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
     Args:
         scored_K: The class, and a score for each class. float64, [K, 1 + C].
-        weights_RK: How often each image counts.
+        weights_RK: Number of times that each image counts in each resample.
     """
     label_K = scored_K[:, 0]
     areas_CR = [
@@ -106,7 +106,7 @@ def mean_auroc(scored_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
     Args:
         scored_K: The class, 0 or 1, and the scores, higher for class 1. float64, [K, 1 + S].
-        weights_RK: How often each image counts.
+        weights_RK: Number of times that each image counts in each resample.
     """
     areas_SR = [auroc(scored_K[:, [0, s]], weights_RK) for s in range(1, scored_K.shape[1])]
     mean_R: np.ndarray = np.mean(areas_SR, axis=0)

@@ -50,7 +50,7 @@ def _format(uri: str) -> str:
 
 
 def with_classes(plugin: Plugin) -> Plugin:
-    """Return a plug-in changed to read labelled images: a table of questions can give them too."""
+    """Return the plug-in that reads the data as labelled images, also for questions."""
     return replace(plugin, name="table") if plugin.name == "choices" else plugin
 
 

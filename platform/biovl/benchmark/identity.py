@@ -25,7 +25,7 @@ def settings(config: BenchmarkConfig, described: Mapping[str, Plugin]) -> dict[s
 
     Args:
         config: Settings of the run.
-        described: Its tasks with all settings, from ``benchmarks.resolve_tasks``.
+        described: Tasks of the run with all settings, from ``benchmarks.resolve_tasks``.
 
     Raises:
         ConfigError: If a setting of a task or of its data is not valid.

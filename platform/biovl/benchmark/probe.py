@@ -99,12 +99,12 @@ def fit(
     predicted.
 
     Args:
-        features_TD: Any float type; no NaN.
+        features_TD: Features of the training images, of any float type, without NaN.
         labels_T: Classes, 0 <= label < classes, int64.
         classes: Number of classes, at least 2.
         strength: C, positive.
         device: Device to compute on.
-        tolerance: See ``TOLERANCE``.
+        tolerance: Convergence criterion, see ``TOLERANCE``.
 
     Raises:
         ValueError: If there are no training images, or a label is out of range.

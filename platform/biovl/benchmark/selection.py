@@ -93,7 +93,7 @@ def only(data: LabelledImages, split: str) -> LabelledImages:
     """Return a dataset with only the images of one split.
 
     Raises:
-        ArtifactError: If there are none.
+        ArtifactError: If the split has no images.
     """
     rows = np.flatnonzero(data.splits == split)
     if not len(rows):

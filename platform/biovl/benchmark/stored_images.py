@@ -317,7 +317,7 @@ def parquet_parts(uri: str) -> tuple[tuple[tuple[str, int], ...], pa.Schema, str
     Files may be in ``data/``, as on Hugging Face.
 
     Raises:
-        ArtifactError: If there are none, one cannot be read, or their columns differ.
+        ArtifactError: If there are no files, one cannot be read, or their columns differ.
     """
     folder, parts, schemas, known = Folder(uri), [], [], []
     names = folder.names("", ".parquet") or [

@@ -172,7 +172,7 @@ def check(found: Sequence[Link]) -> None:
     """Check all steps that are not published yet, before the first one is run.
 
     Raises:
-        StepFailed: With the first step that is known to fail, and the reason.
+        StepFailed: If a step is known to fail; the message has the step and the reason.
     """
     made: dict[str, Any] = {}
     for each in found:
@@ -189,7 +189,7 @@ def reject_unused(names: Sequence[str], chain: Chain, steps: Sequence[Step]) -> 
     """Reject settings of steps that are not part of the chain.
 
     Raises:
-        ConfigError: With the first such setting.
+        ConfigError: If there is one; the message has the first such setting.
     """
     for name in names:
         head, _, rest = name.partition(".")

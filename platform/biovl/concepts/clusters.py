@@ -77,7 +77,7 @@ def open_concepts(uri: str) -> Concepts:
     """Return published clusters, without their members.
 
     Raises:
-        ArtifactError: If there are none, or their files are inconsistent.
+        ArtifactError: If there are no clusters, or their files are inconsistent.
     """
     manifest, folder = read_manifest(uri, KIND), Folder(uri)
     table = pq.read_table(pa.BufferReader(folder.read("clusters.parquet"))).sort_by("cluster_id")

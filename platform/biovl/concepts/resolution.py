@@ -72,7 +72,7 @@ def countable(
     same cluster (at equal times the later one in this order wins).
 
     Args:
-        votes: In any order.
+        votes: Votes in any order.
         taxonomy: Allowed names.
         keys: Keys of the existing clusters, by id; None accepts all clusters.
     """

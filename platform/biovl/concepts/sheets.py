@@ -36,7 +36,7 @@ def contact_sheet(rows: Sequence[SheetRow], *, heading: str = "") -> bytes:
     """Return a contact sheet as PNG: a row of images per cluster.
 
     Args:
-        rows: From top to bottom.
+        rows: Rows of the sheet, from top to bottom.
         heading: Line above the rows.
     """
     bold = _font("DejaVuSans-Bold", 17)

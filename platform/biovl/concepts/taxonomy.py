@@ -47,7 +47,7 @@ class Taxonomy:
         """Return the panel type with these names.
 
         Raises:
-            ConfigError: If there is none, with the allowed ones.
+            ConfigError: If there is no such type; the message has the allowed names.
         """
         normalized = normalize_name(panel_type), normalize_name(panel_subtype or "")
         for panel in self.panels:
@@ -67,7 +67,7 @@ class Taxonomy:
         """Return the taxonomy's spelling of a global concept.
 
         Raises:
-            ConfigError: If there is none, with the nearest names.
+            ConfigError: If there is no such concept; the message has the nearest names.
         """
         return self._found("global", name, self._globals)
 
@@ -75,7 +75,7 @@ class Taxonomy:
         """Return the taxonomy's spelling of a local concept.
 
         Raises:
-            ConfigError: If there is none, with the nearest names.
+            ConfigError: If there is no such concept; the message has the nearest names.
         """
         return self._found("local", name, self._locals)
 

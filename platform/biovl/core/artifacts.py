@@ -174,7 +174,7 @@ class Folder:
         """Explain why no folder can exist at this path: a parent is a file, a name is too long.
 
         Raises:
-            ArtifactError: Names the first parent that is not a folder, if that is the reason.
+            ArtifactError: If a parent is not a folder; the message names the first one.
         """
         try:
             yield

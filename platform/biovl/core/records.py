@@ -71,7 +71,8 @@ class Figure:
     caption_bold: list[Span]
     """Bold ranges of the caption: the best cue for panel labels."""
     caption_superscripts: list[Span]
-    """Superscript ranges of the caption: ``10<sup>6</sup>`` is stored as published, ``106``."""
+    """Superscript ranges of the caption, in which markup is not stored: ``10<sup>6</sup>`` is
+    ``106``."""
     mentions: list[Mention]
     alt_text: str | None
     credit: str | None

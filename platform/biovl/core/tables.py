@@ -63,7 +63,7 @@ def open_table(uri: str) -> Table:
     """Return a table of images, local or ``s3://``.
 
     Raises:
-        ArtifactError: If there is none, its parts have different columns, or it has no images.
+        ArtifactError: If there is no table, its parts have different columns, or it has no images.
     """
     folder, manifest = Folder(uri), find_manifest(uri)
     if manifest is None:

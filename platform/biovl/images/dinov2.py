@@ -33,7 +33,7 @@ def crop(
     """Return the center crop of an RGB image, uint8, shape [size_px, size_px, 3].
 
     Args:
-        pixels_HWC: uint8.
+        pixels_HWC: RGB image, uint8.
         resize_px: The shorter side before the crop, at least ``size_px``.
         size_px: The side of the square.
     """

@@ -68,7 +68,7 @@ def match(panels: Sequence[PanelFound], expected: Sequence[str]) -> Matched:
     """Assign the labels of a caption to panels.
 
     Args:
-        panels: Of one figure, in reading order.
+        panels: Panels of one figure, in reading order.
         expected: The caption's labels, each once, in its order.
     """
     names: dict[int, tuple[str, str]] = {}
@@ -214,7 +214,7 @@ def _by_words(boxes: Sequence[Box], words: Sequence[str]) -> dict[int, str] | No
 def cut_axes(expected: Sequence[str]) -> tuple[int, ...]:
     """Return the axes along which panels are arranged: 0 across, 1 down, or both.
 
-    Labels such as ``left`` and ``right`` imply that there is nothing to split vertically.
+    Labels such as ``left`` and ``right`` imply that panels are not above each other.
     """
     places = [_direction(name) for name in expected]
     axes = tuple(

@@ -37,8 +37,8 @@ def random_box(
     """Return a random crop box as RandomResizedCrop selects it.
 
     Args:
-        width: Of the image, at least 1.
-        height: Of the image, at least 1.
+        width: Width of the image in pixels, at least 1.
+        height: Height of the image in pixels, at least 1.
         scale: Minimum and maximum fraction of the area, uniform.
         ratio: Minimum and maximum width / height, log-uniform.
         rng: Two numbers are drawn per attempt, of which there are at most ten, then two.

@@ -26,9 +26,9 @@ class MatchingCells:
 
     cells_H: np.ndarray
     fits_H: np.ndarray
-    """Number of matching rows per cell."""
+    """Number of matching rows in each cell."""
     sizes_H: np.ndarray
-    """Number of rows per cell."""
+    """Number of rows in each cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,9 @@ class NearestCells:
     products_H: np.ndarray
     """Inner products of the query and the centroids, float32."""
     fits_H: np.ndarray
-    """Cumulative number of matching rows in the first cells, int64."""
+    """Number of matching rows in each cell and all nearer ones, int64."""
     seen_H: np.ndarray
-    """Cumulative number of rows in the first cells, int64."""
+    """Number of rows in each cell and all nearer ones, int64."""
 
 
 class Cells:

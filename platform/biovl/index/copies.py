@@ -97,7 +97,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
     have no checksums: only sizes are verified, and a warning is logged.
 
     Raises:
-        ArtifactError: With the name of the first corrupt file.
+        ArtifactError: If a file is corrupt; the message has its name.
     """
     check_sizes(folder, manifest)
     known = {

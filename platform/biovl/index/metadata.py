@@ -103,8 +103,9 @@ def from_index_rows(
     """Convert rows of ``index.parquet`` of a corpus to rows of an index with ``SCHEMA``, in order.
 
     Args:
-        rows: With ``pair_id``, ``article_id``, ``caption``, ``license_group``, ``kind``, ``split``,
-            ``shard``, ``offset`` and ``size``; other columns of ``SCHEMA`` are null if absent.
+        rows: Table with ``pair_id``, ``article_id``, ``caption``, ``license_group``, ``kind``,
+            ``split``, ``shard``, ``offset`` and ``size``; other columns of ``SCHEMA`` are null
+            if absent.
         concepts: Columns with concepts, lists or single strings; absent columns are ignored.
         image_type: Column with image types; the first value is used.
 

@@ -148,8 +148,8 @@ def exact_nearest(
     """Return the nearest matching vectors by exhaustive comparison.
 
     Args:
-        vectors_ND: float16.
-        query_D: float32.
+        vectors_ND: Unit vectors, float16.
+        query_D: Unit vector, float32.
         k: Number of results.
         selection: The matching rows.
     """

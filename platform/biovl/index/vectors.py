@@ -281,8 +281,8 @@ def exact_search(
     Three times as fast as NumPy, which needs 0.8 µs to convert 512 values from float16 to float32.
 
     Args:
-        vectors_ND: float16.
-        query_QD: float32.
+        vectors_ND: Unit vectors, float16.
+        query_QD: Unit vectors, float32.
         k: 1 <= k <= N.
 
     Returns:

@@ -95,7 +95,7 @@ def read_model(folder: Path, source: Path) -> Built:
     """Return the model of a folder, with all tensors loaded from a weight file.
 
     Args:
-        folder: In open_clip's ``local-dir:`` layout.
+        folder: Folder of a model in open_clip's ``local-dir:`` layout.
         source: The folder itself, or a weight file for its architecture.
 
     Raises:

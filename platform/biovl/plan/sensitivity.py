@@ -34,12 +34,12 @@ class Swing:
 
     @property
     def dollars(self) -> float:
-        """Absolute difference of the costs in dollars."""
+        """Absolute difference between the two costs, in dollars."""
         return abs(self.high.dollars - self.low.dollars)
 
     @property
     def hours(self) -> float:
-        """Absolute difference of the hours."""
+        """Absolute difference between the two durations, in hours."""
         return abs(self.high.hours - self.low.hours)
 
 

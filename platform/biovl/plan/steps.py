@@ -72,7 +72,7 @@ class Cost:
 
     @property
     def dollars(self) -> float:
-        """Cost of machines and requests."""
+        """Cost of machines and requests, in US dollars."""
         return self.compute_dollars + self.request_dollars
 
 
@@ -322,7 +322,7 @@ class Planner:
 
         Args:
             cost: Other costs of the job.
-            fleet: Its machines.
+            fleet: Machines of the job.
             cpu_hours: vCPU-hours of work.
             gpu_flops: FLOPs on GPUs, in parallel with the vCPUs; on the vCPUs without GPUs.
             least: Minimum hours for any number of machines, and the reason.

@@ -104,7 +104,7 @@ def text_activations(
     Args:
         text: Text tower of an open_clip ``CustomTextCLIP``, on any device, also ``meta``.
         context: Context length, to which ``padded`` pads.
-        compute: How the tower handles padding.
+        compute: Mode of handling padding.
         autocast: Whether matrix products run in bfloat16.
         recomputed: Whether activations are checkpointed.
     """

@@ -136,7 +136,7 @@ def memory(
         micro_batch: Pairs per forward pass of a tower, at most B.
         tokens: Mean tokens computed per caption, padding included.
         tile: Texts whose similarities are in memory at a time.
-        compute: How the text tower handles padding.
+        compute: The text tower's mode of handling padding.
         autocast: Whether matrix products run in bfloat16.
         checkpointed: Whether activations are checkpointed.
     """

@@ -74,10 +74,10 @@ def load_pairs(
         places: Index of its training split.
         rows: Row numbers of the pairs in ``places``. Shape [B], int64.
         seed: Seed of the run.
-        epoch: From 0.
+        epoch: Number of the epoch, from 0.
         image_px: Input side of the image tower, in pixels.
         data: Texts, crops, and the policy for unreadable pairs.
-        tokenizer: Texts to ids.
+        tokenizer: Tokenizer of the model.
         batch_rows: The rows of all workers in this step: none of them is used as a replacement.
 
     Raises:

@@ -97,7 +97,7 @@ def rights_of(uri: str, kind: str, requested: RequestedRows) -> RightsCount:
     Args:
         uri: A published corpus, figures or panels.
         kind: Kind of the folder.
-        requested: Requested rows.
+        requested: Licence groups to include, and whether third parties' figures.
     """
     counts, folder = RightsCount(), Folder(uri)
     if kind == "corpus":
@@ -117,7 +117,7 @@ def article_reasons(folder: Folder, part: str, requested: RequestedRows) -> pa.T
     Args:
         folder: Figures or panels.
         part: A part of the figures; the articles of its unit are read.
-        requested: Requested rows.
+        requested: Licence groups to include, and whether third parties' figures.
     """
     unit = part.rpartition("/")[2].removeprefix("part-").partition("-")[0]
     pieces = [
@@ -137,9 +137,9 @@ def figure_reasons(rows: pa.Table, of_articles: pa.Table, requested: RequestedRo
     """Return the reason why each figure may not be redistributed: its own, else its article's.
 
     Args:
-        rows: As for ``reasons``, with ``source_uri``.
+        rows: Rows as for ``reasons``, with ``source_uri``.
         of_articles: Result of ``article_reasons``.
-        requested: Requested rows.
+        requested: Licence groups to include, and whether third parties' figures.
     """
     place = pc.index_in(rows["source_uri"], of_articles["source_uri"].combine_chunks())
     theirs = pc.binary_join_element_wise(ARTICLE, of_articles["reason"].take(_whole(place)), "")

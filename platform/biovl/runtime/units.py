@@ -33,8 +33,8 @@ class Stages:
         Args:
             name: Name of the stage, ending in the counted unit: ``writing shard``.
             total: Number of tasks.
-            task: Its return value is stored in the draft as a receipt, after all its files are
-                written.
+            task: The function that a task runs. Its return value is stored in the draft as a
+                receipt, after all its files are written.
             arguments: Arguments shared by all tasks; sent once.
             cpus: CPUs of one task.
             gpus: GPUs of one task.
@@ -89,7 +89,7 @@ def run_in_actors(
     Args:
         load: Returns the function that processes a row and returns its number of results.
         items: Rows for ``ray.data.from_items``, one per unit without a receipt.
-        report: Its current stage counts the items.
+        report: Progress, whose current stage counts the items.
         workers: Settings with ``count`` of actors, and ``cpus`` and ``gpus`` of each.
         uri: Location of the output, for errors of its storage.
         unit: Name of the results in progress messages.

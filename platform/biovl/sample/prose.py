@@ -68,7 +68,7 @@ SECTIONS = {
 
 
 def sentence(topic: Topic, language: str, number: int) -> str:
-    """Return one of a language's sentences about a topic, selected by number."""
+    """Return a sentence about a topic in a language, selected by number."""
     choices = SENTENCES[language]
     return choices[number % len(choices)].format(**vars(topic))
 

@@ -108,7 +108,7 @@ def settings(outcomes: Sequence[TrialOutcome]) -> bytes:
 
 
 def curves(outcomes: Sequence[TrialOutcome]) -> bytes:
-    """Plot R@1, averaged over both directions, of every trial by epoch; a cross: unfinished."""
+    """Plot the mean R@1 of both directions by epoch, a line per trial; crosses are unfinished."""
     figure = plot_figure(10, 4.6)
     axes = figure.subplots()
     axes.set_title("R@1 on val by trial, mean of both directions")

@@ -64,7 +64,7 @@ class EngineConfig:
     batch: int = 16
     """Requests per batch of a copy."""
     context_tokens: int = 16_384
-    """Context length of a request with its image and its answer."""
+    """Maximum tokens of a request, with its image and its answer."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Additional arguments of vLLM's engine."""
 

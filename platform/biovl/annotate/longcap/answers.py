@@ -137,7 +137,7 @@ def rejection_reason(
     """Return the reason to reject a caption; None if it is accepted.
 
     Args:
-        caption: As written by a model.
+        caption: Caption written by a model.
         own_label: Label of the figure: ``Figure 3``; others must not be named, except in ``known``.
         known: The original caption: the figures it names may be named.
         least_words: Minimum length; a shorter caption has lost content.

@@ -1,4 +1,4 @@
-"""Context of a figure in its article: its caption, the citing sentences, one of the abstract.
+"""Context of a figure in its article: caption, citing sentences, a sentence of the abstract.
 
 In this order, each once. The abstract's sentence is the one with the largest overlap of words, with
 rare words of the article weighted more. Doubtful text is left out: sentence fragments, where a
@@ -67,11 +67,11 @@ def context_of(
     """Return the context of a figure, in a fixed order and without duplicates.
 
     Args:
-        caption: As stored.
-        caption_superscripts: Its superscript spans.
+        caption: Caption of the figure, as stored.
+        caption_superscripts: Superscript spans of the caption.
         mentions: Paragraphs that cite the figure, as stored (``records.Mention``).
-        abstract: Of the article.
-        full_text: Of the article; the basis of word rarity.
+        abstract: Abstract of the article.
+        full_text: Body of the article; the basis of word rarity.
     """
     pieces = []
     read = readable(caption, _spans(caption_superscripts)).strip()
@@ -109,9 +109,9 @@ def acronyms_in(
     """Return the acronyms that an article defines; cached for its next figure.
 
     Args:
-        abstract: Of the article.
-        full_text: Of the article.
-        caption: Of the figure.
+        abstract: Abstract of the article.
+        full_text: Body of the article.
+        caption: Caption of the figure.
         listed: The article's list of abbreviations, as harvested.
     """
     return tuple(acronyms_of((abstract or "", full_text or "", caption), listed or ""))
@@ -182,8 +182,8 @@ def _abstract_sentence(
     Args:
         captioned: Words of the caption: the sentence must be about these in any case.
         told: Words of the caption and of all sentences that cite the figure.
-        abstract: Of the article.
-        full_text: Of the article.
+        abstract: Abstract of the article.
+        full_text: Body of the article.
     """
     if not abstract or not told:
         return None

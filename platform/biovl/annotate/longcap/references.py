@@ -91,9 +91,10 @@ def without_references(
     tumour shrank (A).``
 
     Args:
-        sentence: As published.
-        own: Its references to the figure.
-        superscripts: Its superscript spans: citation numbers are removed, exponents kept.
+        sentence: The sentence as published.
+        own: References of the sentence to the figure.
+        superscripts: Superscript spans of the sentence: citation numbers are removed, exponents
+            kept.
     """
     gone = _works(sentence, superscripts)
     raised = [span for span in superscripts if span not in gone]

@@ -18,7 +18,7 @@ class Item:
     end: int
     panels: list[str] = field(default_factory=list)
     newest: int = 0
-    """Number of panels that the last label or range added."""
+    """Number of panels that were added by the last label or range."""
     parent: str = ""
     """Prefix ``A.`` while parts of panel A are parsed, otherwise empty."""
     place: int = -1

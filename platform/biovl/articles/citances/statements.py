@@ -74,8 +74,8 @@ def statements(sentence: str, found: list[FigureReference] | None = None) -> lis
     """Return the statements of a sentence about the figures it cites, in order of their references.
 
     Args:
-        sentence: One sentence.
-        found: Its references; by default they are parsed.
+        sentence: Text of the sentence.
+        found: References of the sentence; by default they are parsed.
     """
     cited = references(sentence) if found is None else found
     distributed = _distributed(sentence, cited)

@@ -65,7 +65,7 @@ def split_caption(
     """Split the caption of a compound figure into the text about each panel.
 
     Args:
-        caption: As published, with or without its figure label.
+        caption: Caption as published, with or without its figure label.
         bold: Bold ranges: the best cue for labels without brackets.
         italic: Italic ranges: a letter in them, if not bold, is a symbol.
         cited: Labels in sentences of the article that cite the figure; a hint.

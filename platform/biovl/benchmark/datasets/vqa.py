@@ -48,7 +48,7 @@ _RAD_IMAGES = ("VQA_RAD Image Folder", "images")
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of a folder of questions and images."""
+    """Settings of the dataset: questions about images, VQA-RAD or SLAKE."""
 
     path: str
     """The unpacked folder, local or ``s3://``; the dataset is detected from its files."""

@@ -55,7 +55,7 @@ def build(config: Config) -> "ClosedVqa":
 
 
 class ClosedVqa:
-    """Closed visual question answering, see ``Config``."""
+    """The benchmark task of closed visual question answering."""
 
     needs_text = True
 
@@ -153,7 +153,8 @@ def mean_of_tasks(answers_K2: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
     Args:
         answers_K2: Task number, and the share of wordings with a correct answer.
-        weights_RK: How often each answer is in each resample. Tasks without answers do not count.
+        weights_RK: Number of times that each answer is in each resample. Tasks without answers
+            do not count.
     """
     task_KT = answers_K2[:, :1] == np.unique(answers_K2[:, 0])
     count_RT = weights_RK @ task_KT

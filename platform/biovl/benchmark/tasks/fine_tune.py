@@ -72,7 +72,7 @@ def build(config: Config) -> "FineTune":
 
 
 class FineTune:
-    """Fine-tuning, see ``Config``. ``fine_tune_job.py`` trains the models and calls ``score``."""
+    """The benchmark task of fine-tuning; ``fine_tune_job.py`` trains the models."""
 
     needs_text = False
     needs_vectors = True

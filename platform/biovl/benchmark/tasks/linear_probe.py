@@ -53,7 +53,7 @@ def build(config: Config) -> "LinearProbe":
 
 
 class LinearProbe:
-    """Linear probing, see ``Config``."""
+    """The benchmark task of linear probing."""
 
     needs_text = False
 

@@ -92,7 +92,7 @@ def _labeller(name: str) -> Labeller:
 
 
 class Proxy:
-    """Proxy analysis, see ``Config``."""
+    """The benchmark task of proxy analysis."""
 
     needs_text = False
 
@@ -285,7 +285,7 @@ def f1(both_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
 
     Args:
         both_K: Findings of the private reports, then the predicted ones, as 0 or 1. Shape [K, 2L].
-        weights_RK: How often each row is in each resample.
+        weights_RK: Number of times that each row is in each resample.
     """
     hit_RL, has_RL, predicted_RL = _counts(both_K, weights_RK)
     return _macro(2 * hit_RL, has_RL + predicted_RL)

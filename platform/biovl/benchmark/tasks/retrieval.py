@@ -69,7 +69,7 @@ def build(config: Config) -> "Retrieval":
 
 
 class Retrieval:
-    """Cross-modal retrieval, see ``Config``."""
+    """The benchmark task of cross-modal retrieval."""
 
     needs_text = True
 

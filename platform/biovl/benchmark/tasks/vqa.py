@@ -80,7 +80,7 @@ def build(config: Config) -> "Vqa":
 
 
 class Vqa:
-    """Visual question answering; ``benchmark/vqa_job.py`` trains the models and calls ``score``."""
+    """The benchmark task of visual question answering; ``vqa_job.py`` trains the models."""
 
     needs_text = True
     needs_vectors = False

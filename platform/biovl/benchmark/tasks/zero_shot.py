@@ -67,7 +67,7 @@ def build(config: Config) -> "ZeroShot":
 
 
 class ZeroShot:
-    """Zero-shot classification, see ``Config``."""
+    """The benchmark task of zero-shot classification."""
 
     needs_text = True
 

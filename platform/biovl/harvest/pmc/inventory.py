@@ -76,7 +76,7 @@ def newest(service: BucketClient, inventory: str, date: str = "") -> Snapshot:
         date: ISO; empty for the newest of all.
 
     Raises:
-        SourceError: If there is none, or its manifest is invalid.
+        SourceError: If there is no inventory, or its manifest is invalid.
         StorageError: If the service fails.
     """
     inventory = inventory.rstrip("/") + "/"

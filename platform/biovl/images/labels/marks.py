@@ -32,7 +32,7 @@ _BOTH_WAYS = np.ones((3, 3), int)
 
 @dataclass(frozen=True)
 class Marks:
-    """Marks that are all darker, or all lighter, than their surroundings; each box once."""
+    """Letter-sized connected components, all darker or all lighter than their surroundings."""
 
     boxes: np.ndarray
     """Boxes as x0, y0, x1, y1. Shape [N, 4], int."""

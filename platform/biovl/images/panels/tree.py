@@ -103,7 +103,7 @@ def regions_of(
 
     Args:
         ink: The figure.
-        marks: Its labels.
+        marks: Labels of the figure.
         missing: Number of panels that may have a label not in ``marks``.
         axes: 0 for vertical cuts (left from right), 1 for horizontal cuts (upper from lower).
     """

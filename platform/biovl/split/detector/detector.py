@@ -60,7 +60,7 @@ class Detector:
         """Load the detector of a published folder, local or in a bucket.
 
         Raises:
-            ArtifactError: If there is none, or its weights are corrupt or of another model.
+            ArtifactError: If there is no detector, or its weights are corrupt or of another model.
         """
         manifest = read_manifest(uri, KIND)
         folder = Folder(uri)

@@ -20,7 +20,7 @@ def score(detector: Detector, figures: Sequence[Fitted], strata: Sequence[str]) 
     The threshold is chosen on the same figures: on others F1 is a little lower.
 
     Args:
-        detector: Any detector.
+        detector: The detector to evaluate.
         figures: Synthetic figures.
         strata: Stratum of each figure.
     """
