@@ -1,5 +1,6 @@
 """What tests share: one Ray for the whole session, a small corpus, the real articles if there."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "data"
+
+# Ray ends a worker that was idle for a second, and the next one imports PyTorch anew: most of the
+# CPU time of these tests. It is read where Ray is started, also by the commands that tests run.
+os.environ.setdefault("RAY_idle_worker_killing_time_threshold_ms", "60000")
 
 
 @pytest.fixture(scope="session")
