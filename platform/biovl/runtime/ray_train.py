@@ -8,6 +8,7 @@ draft.
 
 import logging
 import os
+import pickle
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -90,7 +91,8 @@ def fit(
         trainer = train.torch.TorchTrainer(
             _begin,
             train_loop_config={
-                "work": work,
+                # Ray Train's controller unpickles this, too: only workers import the function.
+                "work": pickle.dumps(work),
                 "arguments": arguments,
                 "place": place,
                 "working_folder": os.getcwd(),
@@ -289,5 +291,5 @@ def _begin(arguments: dict[str, Any]) -> dict[str, Any]:
     group = ray.util.get_current_placement_group()
     if ray.train.get_context().get_world_rank() == 0 and group is not None:
         Draft(arguments["place"]).note(_RESERVED, group.id.hex())
-    work: Work = arguments["work"]
+    work: Work = pickle.loads(arguments["work"])
     return work(dict(arguments["arguments"]))
