@@ -32,7 +32,7 @@ class State:
     again: int = 0
     """Number of votes that were given after a tie."""
     ties: tuple[str, ...] = ()
-    """Fields on which its votes are currently tied."""
+    """Fields on which the cluster's votes are tied."""
 
 
 def now() -> str:

@@ -17,7 +17,7 @@ _LEADING_NUMBER = re.compile(r"^\d+[\s_.\-]+(?=\D)")
 
 
 def normalize(name: str) -> str:
-    """Return a name without case and separators: ``Lung_Opacity`` and ``lung opacity`` are one."""
+    """Return a name without case and separators: ``Lung_Opacity`` and ``lung opacity`` match."""
     plain = unicodedata.normalize("NFKC", name).casefold().strip().strip("_")
     return _SEPARATORS.sub("", plain)
 

@@ -109,12 +109,11 @@ def countable(
 def resolve(votes: Iterable[ReviewVote], taxonomy: Taxonomy) -> list[Resolved]:
     """Return the result of the votes for every cluster with a counted vote, by id.
 
-    * Panels: type and subtype are one answer; it needs more than half of the voters. Otherwise a
-      tie.
-    * Global concepts: all that more than half of the voters named. A tie if there is none, or if
-      exactly half named another one.
-    * Local concepts: the same; none if more than half of the voters named none. Also a tie: a
-      local concept with a majority whose global concepts have none.
+    * Panels: the (type, subtype) that more than half of the voters gave; otherwise a tie.
+    * Global concepts: all that more than half of the voters named. It is a tie if no concept has a
+      majority, or if exactly half of the voters named a further one.
+    * Local concepts: as global concepts, but none if more than half of the voters named none. It is
+      also a tie if a local concept has a majority, but none of its global concepts.
 
     So two of three voters decide, and two of two. Three answers of three voters are a tie until
     one of them votes again, or two more agree with one.

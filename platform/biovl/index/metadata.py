@@ -39,7 +39,7 @@ class IndexedFigure:
     journal: str | None
     year: int | None
     published: str | None
-    """ISO 8601, with the precision that was published."""
+    """Publication date in ISO 8601, at the published precision."""
     license: str | None
     """SPDX identifier of the licence that applies; None if unknown."""
     license_group: LicenseGroup

@@ -130,9 +130,10 @@ class TrainsFirst(Protocol):
     def evaluate_learnt(
         self, data: Any, embedded: EmbeddedBenchmark | None, place: str
     ) -> TaskOutcome:
-        """Score a trained model by its results in ``place``.
+        """Return the metrics of a trained model from its results in ``place``.
 
-        Runs on a worker with the vectors, or without ``needs_vectors`` on the driver with None.
-        ``notes["unreadable_images"]`` then has the reasons of unreadable images.
+        Runs on a worker with the embeddings of the images. Without ``needs_vectors`` it runs on the
+        driver, ``embedded`` is None, and ``notes["unreadable_images"]`` of the outcome must have
+        the reasons of unreadable images.
         """
         ...

@@ -1,10 +1,10 @@
 """The steps from a bucket to the selected records; each can be repeated.
 
-    plan          which inventory, which requested articles                           listing.py
-    inventory     its files to tables of versions             one task per file
-    comparison    versions in order, and their changes        one per range of article numbers
-    records       their content, and the selected version     one per thousand articles
-    catalogue     every version with its state                one per range           outcome.py
+    plan          select the inventory and the articles                               listing.py
+    inventory     read its files into tables of versions      one task per file
+    comparison    sort versions, and find the changed ones    one per range of article numbers
+    records       read them, and select a version of each     one per thousand articles
+    catalogue     write every version with its state          one per range           outcome.py
 
 Each step writes its tables into the draft, below ``.draft/acquired``; its return value is small.
 """
