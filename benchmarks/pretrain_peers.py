@@ -27,7 +27,7 @@ from torch import Tensor
 from biovl.core import config as configs
 from biovl.models.builders import open_clip as models
 from biovl.models.builders.open_clip import Built
-from biovl.models.text_shapes import KNOWN
+from biovl.models.text_configs import KNOWN
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import OptimConfig, PretrainConfig, StepConfig
 from biovl.pretrain.loop import Trainer, train

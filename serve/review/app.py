@@ -21,8 +21,8 @@ from sqlalchemy.exc import ArgumentError
 from biovl.concepts.votes import write_votes
 from biovl.core.errors import BiovlError, ConfigError
 from serve.auth import Keys
-from serve.http.bound import require_loopback
 from serve.http.draining import Draining
+from serve.http.loopback import require_loopback
 from serve.http.settings import read_settings
 from serve.http.stopping import drain_before_exit
 from serve.review import store

@@ -19,8 +19,8 @@ from ray import serve
 
 from biovl.core.errors import BiovlError
 from biovl.index.query import Query
-from serve.http.bound import require_loopback
 from serve.http.draining import Draining
+from serve.http.loopback import require_loopback
 from serve.http.problems import Problem, problem_of
 from serve.search.api import http_api
 from serve.search.embedding import Embedder

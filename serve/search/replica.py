@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from ray import serve
 
+from serve.http.coordinator_actor import ray_coordinator
 from serve.http.metrics import Metrics, send_snapshots
-from serve.http.shared import ray_coordinator
 from serve.search.holder import Holder
 from serve.search.release import Release
 from serve.search.settings import Settings

@@ -6,8 +6,8 @@ import numpy as np
 from PIL import Image
 
 from biovl.concepts import pca
+from biovl.concepts.contact_sheet import ACROSS, SheetRow, contact_sheet
 from biovl.concepts.scree_plot import scree
-from biovl.concepts.sheets import ACROSS, SheetRow, contact_sheet
 from tests.concepts.folders import image_of
 
 

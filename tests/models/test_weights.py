@@ -16,7 +16,7 @@ from biovl.core import config
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
-from biovl.models import encoder, text_shapes, weight_files, weights
+from biovl.models import encoder, text_configs, weight_files, weights
 from biovl.models.builders import open_clip
 from biovl.pretrain.models import check_weights
 
@@ -395,8 +395,8 @@ def test_the_layout_of_biomedclips_release_loads_offline(
     tmp_path, vocabulary, monkeypatch, old_names
 ):
     name = "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract"
-    assert text_shapes.KNOWN[name]["vocab_size"] == 30_522
-    monkeypatch.setitem(text_shapes.KNOWN, name, {"model_type": "bert", **SHAPE})
+    assert text_configs.KNOWN[name]["vocab_size"] == 30_522
+    monkeypatch.setitem(text_configs.KNOWN, name, {"model_type": "bert", **SHAPE})
     folder = release(vocabulary, tmp_path / "release", old_names=old_names)
     loaded = encoder.load(str(folder))
     assert same(loaded.model, two_towers(vocabulary, seed=3))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from biovl.annotate import weights
+from biovl.annotate import identity
 from biovl.annotate.annotators import Annotator, Precision, file_bytes
 from biovl.core import config as configs
 from biovl.core import plugins
@@ -119,7 +119,7 @@ class AnnotateConfig:
             Input(name=name, uri=uri, fingerprint=hashlib.sha256(file_bytes(name, uri)).hexdigest())
             for name, uri in getattr(settings, "files", {}).items()
         ]
-        return [*weights.as_input(self.weights), *files]
+        return [*identity.as_input(self.weights), *files]
 
     def make(self) -> Annotator:
         """Create the annotator from its name and settings.

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from biovl.concepts import cluster_steps, members, pca, scree_plot
 from biovl.concepts.cluster_config import ClusterConfig
-from biovl.concepts.sheets import ACROSS, SheetRow, contact_sheet
+from biovl.concepts.contact_sheet import ACROSS, SheetRow, contact_sheet
 from biovl.concepts.summary import Summary
 from biovl.core.artifacts import MANIFEST, Draft, Folder, to_json
 from biovl.core.tables import COLUMNS

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from biovl.concepts.clusters import Concepts
+from biovl.concepts.contact_sheet import SheetRow, contact_sheet
 from biovl.concepts.members import read_cluster
 from biovl.concepts.resolution import Resolved
-from biovl.concepts.sheets import SheetRow, contact_sheet
 
 _MOST_ROWS = 40
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.core.plugins import Plugin
-from biovl.pretrain.services import (
+from biovl.pretrain.tracker_services import (
     Mlflow,
     MlflowConfig,
     TensorBoard,

@@ -545,7 +545,7 @@ def test_every_wrong_setting_is_named() -> None:
     ],
 )
 def test_without_keys_the_service_is_for_its_own_machine(host: str, is_allowed: bool) -> None:
-    from serve.http.bound import check_bound
+    from serve.http.loopback import check_bound
     from serve.http.settings import Auth
 
     if is_allowed:

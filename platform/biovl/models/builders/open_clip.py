@@ -19,7 +19,7 @@ from open_clip.pretrained import get_pretrained_cfg
 
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.models import text_shapes, tokenization, weights
+from biovl.models import text_configs, tokenization, weights
 from biovl.models.tokenization import Tokenizer
 
 _OLD_NAMES = {"proj": "hf_proj_type", "pooler_type": "hf_pooler_type"}
@@ -307,7 +307,7 @@ def _transformer(config: Config, text: Mapping[str, Any], folder: Path | None) -
                 "under which stock open_clip finds this shape"
             )
         return None
-    return text_shapes.resolve(
+    return text_configs.resolve(
         name,
         config.text_transformer,
         folder=folder,
