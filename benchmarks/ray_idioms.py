@@ -1,6 +1,6 @@
 """Our scheduling against the form that Ray's documentation shows, at the same promise.
 
-python benchmarks/ray_idioms.py --only kmeans,harvest --rounds 3
+python benchmarks/ray_idioms.py --only kmeans,harvest,input,checkpoints --rounds 3
 
 kmeans: actors that hold their blocks (``concepts/cluster_job.py``) against a materialised dataset
 on which each iteration runs ``map_batches``, with the centroids put into the object store once.
@@ -10,6 +10,8 @@ harvest: units that read, write and leave a receipt within one ``map`` (``harves
 ``map_batches`` that yields rows and a datasink that writes the parts and receipts. Both write with
 the same functions. The datasink's run is also stopped half-way once and run again. All published
 bytes must be equal.
+
+input and checkpoints: see ``ray_idioms_training.py``.
 
 Rounds alternate; ratios are of medians. Memory is the highest sum, over Ray's worker processes, of
 what they do not share with others; for k-means plus the dataset in the object store. The last line
@@ -36,6 +38,7 @@ from typing import Any
 
 import numpy as np
 import ray
+import ray_idioms_training
 from ray.data import Datasink
 from ray.data._internal.execution.interfaces import TaskContext
 from ray.data.block import Block, BlockAccessor
@@ -334,7 +337,12 @@ def compare_harvests(arguments: argparse.Namespace, folder: Path) -> dict[str, A
     }
 
 
-COMPARISONS = {"kmeans": compare_kmeans, "harvest": compare_harvests}
+COMPARISONS = {
+    "kmeans": compare_kmeans,
+    "harvest": compare_harvests,
+    "input": ray_idioms_training.compare_input,
+    "checkpoints": ray_idioms_training.compare_checkpoints,
+}
 
 
 def main() -> None:
@@ -348,11 +356,15 @@ def main() -> None:
     parser.add_argument("--block-rows", type=int, default=10_000)
     parser.add_argument("--clusters", type=int, default=1_000)
     parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=10_000, help="of input")
+    parser.add_argument("--planned", default="1000,10000", help="input: pieces of longer epochs")
+    parser.add_argument("--megabytes", type=int, default=300, help="of a checkpoint")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     found = {}
     with tempfile.TemporaryDirectory() as folder, connect_ray():
         for name in arguments.only.split(","):
+            Path(folder, name).mkdir()
             found[name] = COMPARISONS[name](arguments, Path(folder, name))
     print(json.dumps(found))
 
