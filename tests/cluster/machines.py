@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+_IDLE = "RAY_idle_worker_killing_time_threshold_ms"
 SSHD = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
 
 # Only the loopback and the wire between machines; /tmp/ray and home are this machine's own, the
@@ -53,6 +54,8 @@ class Machine:
         self.home.mkdir(parents=True)
         self.environment = {
             "HOME": str(self.home),
+            # As tests/conftest.py sets it.
+            _IDLE: os.environ[_IDLE],
             "VENV": str(_environment(folder / "venv")),
             "PATH": f"{folder}/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "RAY_AUTH_MODE": "token",
@@ -62,7 +65,7 @@ class Machine:
         _make_key(folder / "hostkey")
         (folder / "sshd_config").write_text(
             f"HostKey {folder}/hostkey\nAuthorizedKeysFile {key}.pub\nStrictModes no\n"
-            f"UsePAM no\nPidFile none\nSetEnv VENV={folder}/venv\n"
+            f"UsePAM no\nPidFile none\nSetEnv VENV={folder}/venv {_IDLE}={os.environ[_IDLE]}\n"
         )
         (folder / "passwd").write_text(f"root:x:0:0:root:{self.home}:/bin/bash\n{_SSHD_USER}\n")
         self._process = subprocess.Popen(
