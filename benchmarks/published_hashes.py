@@ -61,7 +61,7 @@ def run_all(folder: Path, shared: Path) -> None:
     _pipeline(folder, "assemble", "default", "figures=panels", "out=panel_corpus")
     _pipeline(
         *(folder, "pretrain", "tiny", "corpus=corpus", "out=model", "epochs=4", "batch.pairs=8"),
-        *("deterministic=true", "workers.count=2", "optim.warmup_steps=2"),
+        *("deterministic=true", "optim.warmup_steps=2"),
     )
     _pipeline(
         *(folder, "pretrain", "tiny", "corpus=corpus", "out=base", "epochs=1", "batch.pairs=8"),
