@@ -107,42 +107,36 @@ def test_jobs_share_the_cluster_and_a_failed_one_says_why_in_its_last_line(
     assert logs.strip().splitlines()[-1] == "source.path: there is nothing at /nowhere"
 
 
-def test_pretrain_runs_as_the_documentation_says(cluster: Cluster, out: Path) -> None:
-    settings = [f"figures={out}/figures", f"out={out}/corpus", "split.val_permyriad=3000"]
-    status, said = finished(cluster.submit("pipelines/assemble.py", "small", *sets(settings)))
-    assert status == 0, said
-    settings = [f"corpus={out}/corpus", f"out={out}/model", "epochs=1", "batch.pairs=8"]
-    status, said = finished(cluster.submit("pipelines/pretrain.py", "tiny", *sets(settings)))
-    assert status == 0, said
-    assert summary(said)["epochs"] == 1
-    assert (out / "model" / "open_clip_config.json").exists()
-
-
-def test_a_sweep_runs_as_many_trials_as_there_is_room_for(cluster: Cluster, out: Path) -> None:
-    settings = [f"corpus={out}/corpus", f"out={out}/sweep", "base.recipe=tiny", "base.epochs=3"]
-    settings += ["base.batch.pairs=8", "grid.optim.peak_lr=[0.001,0.0001]"]
-    status, said = finished(cluster.submit("tune/sweep.py", "grid", *sets(settings)))
-    assert status == 0, said
-    assert "2 trials, 2 at a time" in said
-    counted = summary(said)["trials"]
-    assert counted == {"total": 2, "finished": 2, "stopped early": 0, "failed": 0}
-    assert (out / "sweep" / "best.yaml").exists()
-
-
-def test_the_chain_runs_as_one_job_and_again_does_nothing(
+def test_the_chain_runs_as_one_job_on_both_machines_and_again_does_nothing(
     cluster: Cluster, sample_packages: Path, out: Path
 ) -> None:
     settings = [f"folder={out}/story", f"source.path={sample_packages}"]
-    settings += ["pretrain.epochs=1", "pretrain.batch.pairs=8"]
+    settings += ["assemble.split.val_permyriad=3000", "pretrain.epochs=1", "pretrain.batch.pairs=8"]
+    settings += ["pretrain.workers.count=2"]
     status, said = finished(cluster.submit("pipelines/all.py", "demo", *sets(settings)))
     assert status == 0, said
     steps = ("figures", "corpus", "model", "index", "report")
     manifests = [out / "story" / name / "manifest.json" for name in steps]
     made = [path.stat().st_mtime_ns for path in manifests]
     assert (out / "story" / "summary.html").exists()
+    assert (out / "story" / "model" / "open_clip_config.json").exists()
+    assert "2 x CPU" in (out / "story" / "model" / "README.md").read_text()
     status, said = finished(cluster.submit("pipelines/all.py", "demo", *sets(settings)))
     assert status == 0, said
     assert [path.stat().st_mtime_ns for path in manifests] == made
+
+
+def test_a_sweep_runs_as_many_trials_as_there_is_room_for(cluster: Cluster, out: Path) -> None:
+    settings = [f"corpus={out}/story/corpus", f"out={out}/sweep", "base.recipe=tiny"]
+    # Each trial is the driver of workers.
+    settings += ["base.epochs=1", "base.batch.pairs=8", "base.workers.count=1"]
+    settings += ["grid.optim.peak_lr=[0.001,0.0001]"]
+    status, said = finished(cluster.submit("tune/sweep.py", "grid", *sets(settings)))
+    assert status == 0, said
+    assert "2 trials, 2 at a time" in said
+    counted = summary(said)["trials"]
+    assert counted == {"total": 2, "finished": 2, "stopped early": 0, "failed": 0}
+    assert (out / "sweep" / "best.yaml").exists()
 
 
 def test_status_names_every_machine(cluster: Cluster) -> None:

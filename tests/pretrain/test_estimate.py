@@ -197,7 +197,7 @@ def test_one_worker_is_forecast_beside_eight() -> None:
         found = estimate(config(workers=count), INFO, LENGTHS, accelerators=[A100_80])
         return [each.workers for each in found.forecasts]
 
-    assert workers(1) == [1, 8]
+    assert workers(0) == workers(1) == [1, 8]
     assert workers(4) == [4]
     assert workers((2, 4)) == [2, 4]
 

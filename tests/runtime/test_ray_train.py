@@ -73,7 +73,7 @@ def test_workers_that_save_before_they_die_are_begun_again(
             dies,
             arguments,
             place=str(tmp_path),
-            count=1,
+            bounds=(1, 1),
             cpus=0.5,
             gpus=0,
             restarts=1,
@@ -111,6 +111,11 @@ def test_worker_0_saves_before_the_number_of_workers_changes(
     monkeypatch.setattr(ray_train, "SaveBeforeResize", AsBeforeAResize)
     # It never ends where nobody asks.
     returned = fit(
-        saves_when_asked, {"place": str(tmp_path)}, place=str(tmp_path), count=1, cpus=0.5, gpus=0
+        saves_when_asked,
+        {"place": str(tmp_path)},
+        place=str(tmp_path),
+        bounds=(1, 1),
+        cpus=0.5,
+        gpus=0,
     )
     assert Checkpoints(str(tmp_path)).steps() == [returned["steps_done"]]

@@ -10,19 +10,22 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.util.placement_group import placement_group, placement_group_table
 
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
 from biovl.core import config as configs
-from biovl.core.artifacts import Manifest
+from biovl.core.artifacts import Draft, Manifest
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
 from biovl.pretrain.trackers import read_metrics
 from biovl.sample.long_captions import make_long_captions
+from biovl.sweep import job as sweeps
 from biovl.sweep.config import SweepConfig
 from biovl.sweep.job import at_once, sweep
 from biovl.sweep.trials import trials_of
@@ -137,6 +140,23 @@ def test_a_killed_sweep_repeats_no_trial_that_is_over_and_goes_on_with_the_other
     published = (tmp_path / "sweep" / "manifest.json").stat().st_mtime_ns
     assert run_command("tune/sweep.py", "grid", **given) == done
     assert (tmp_path / "sweep" / "manifest.json").stat().st_mtime_ns == published
+
+
+def test_workers_of_a_trial_that_died_are_released(
+    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "_GIVE_BACK_S", 0.0)
+    out = str(tmp_path / "trial")
+    reserved = placement_group([{"CPU": 0.1}])
+    assert reserved.wait(60)
+    # As the first worker of a trial does.
+    Draft(out).note("reserved", reserved.id.hex())
+    trial = SimpleNamespace(config={"trial": {"name": "trial", "config": {"out": out}}})
+    sweeps._Endings(str(tmp_path)).on_trial_recover(0, [], trial)
+    deadline = time.monotonic() + 60
+    while placement_group_table(reserved)["state"] != "REMOVED":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _kill_once(process: "subprocess.Popen[bytes]", trials: Path, name: str) -> None:

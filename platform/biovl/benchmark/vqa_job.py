@@ -92,7 +92,7 @@ def _fit(
             "queue": queue,
         },
         place=place,
-        count=workers.count,
+        bounds=(workers.count, workers.count),
         cpus=workers.cpus,
         gpus=workers.gpus,
     )

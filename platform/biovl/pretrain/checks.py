@@ -55,6 +55,6 @@ def check_settings(config: PretrainConfig, assembled: Mapping[str, Any], *, imag
 
 def _check_workers(workers: PretrainWorkers, plan: Plan) -> None:
     smallest = min(pairs for pairs, _ in plan.epochs)
-    most = workers.count if isinstance(workers.count, int) else workers.count[1]
+    _, most = workers.bounds
     if most > smallest:
         raise ConfigError(f"workers.count: {most} workers share {smallest} pairs of a step")

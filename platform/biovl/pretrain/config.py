@@ -205,7 +205,9 @@ class PretrainWorkers:
     """Number and resources of the training workers."""
 
     count: int | tuple[int, int] = 1
-    """Number of workers, or [min, max]: the run then uses as many as the cluster has."""
+    """Number of workers, or [min, max]: the run then uses as many as the cluster has. 0 trains on
+    the CPU in the job's own process: a small model then starts at once, and a debugger works. With
+    gpus, 0 is one worker."""
 
     gpus: float = 0
     """GPUs per worker; 0 trains on the CPU."""
@@ -224,11 +226,18 @@ class PretrainWorkers:
     failure ends the job. Running the same command again resumes it."""
 
     def __post_init__(self) -> None:
-        fewest, most = (self.count, self.count) if isinstance(self.count, int) else self.count
-        if not 1 <= fewest <= most:
-            raise ValueError(f"count must be positive, got {self.count}")
+        fewest, most = self.bounds
+        if self.count != 0 and not 1 <= fewest <= most:
+            raise ValueError(f"count must be positive, or 0 for no workers, got {self.count}")
         if self.accelerator is not None and not self.gpus:
             raise ValueError(f"accelerator {self.accelerator} needs gpus, got 0")
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Minimum and maximum number of workers; (0, 0) to train in the job's own process."""
+        if self.count == 0 and self.gpus:
+            return 1, 1
+        return (self.count, self.count) if isinstance(self.count, int) else self.count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -493,6 +502,8 @@ def tiny() -> PretrainConfig:
         optim=OptimConfig(peak_lr=1e-3, warmup_steps=10),
         # Strong augmentation: otherwise a hundred pairs are memorised.
         data=DataConfig(crop_scale=(0.4, 1.0)),
+        # A worker would take longer to start than an epoch takes.
+        workers=PretrainWorkers(count=0),
         validation=ValidationConfig(every_epochs=10),
     )
 

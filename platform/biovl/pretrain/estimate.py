@@ -109,8 +109,7 @@ def estimate(
     deviation = math.sqrt(float((lengths - mean_tokens) ** 2 @ shares))
     computed = _Computed(config, info, mean_tokens, deviation, texts)
     batch = max(size for size, _ in plan.epochs)
-    count = config.workers.count
-    fewest, most = (count, count) if isinstance(count, int) else count
+    fewest, most = (max(1, count) for count in config.workers.bounds)
     local = math.ceil(batch / fewest)
     micro = min(config.step.micro_batch or local, local)
     autocast = config.step.precision != "fp32"

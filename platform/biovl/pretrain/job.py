@@ -14,8 +14,6 @@ from typing import Any, TextIO
 
 import ray
 import ray.exceptions
-import ray.train
-import ray.train.torch
 import torch
 
 from biovl.core import config as configs
@@ -192,7 +190,7 @@ def report_missing_resources(config: PretrainConfig, say: Callable[[str], None])
     Ray would wait for them silently. Also report unused GPUs: a run on CPUs would take weeks.
     """
     workers = config.workers
-    fewest = workers.count if isinstance(workers.count, int) else workers.count[0]
+    fewest, _ = workers.bounds
     resources = ray.cluster_resources()
     # At least one more CPU prepares the data.
     needed = {"CPU": fewest * workers.cpus + 1, "GPU": fewest * workers.gpus}
@@ -270,7 +268,7 @@ def _fit(
             "source": [source],
         },
         place=config.out,
-        count=workers.count,
+        bounds=workers.bounds,
         cpus=workers.cpus,
         gpus=workers.gpus,
         accelerator=workers.accelerator,
@@ -315,7 +313,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
         batches=batches,
         validate=lambda epoch, steps_done: queue.put(("validate", epoch, steps_done)),
         say=lambda line: queue.put(("say", line)),
-        preempted=lambda: ray.train.get_preemption_info() is not None,
+        preempted=ray_train.is_preempted,
         save_requested=ray_train.SAVE_REQUEST.is_made,
         saved=ray_train.SAVE_REQUEST.answer,
     )
@@ -326,7 +324,7 @@ def _work(arguments: dict[str, Any]) -> dict[str, Any]:
             arguments["validated_every"],
             callbacks,
             workers=workers,
-            device=ray.train.torch.get_device(),
+            device=ray_train.current_device(),
         )
     # All workers raise this together, and would again after a restart by Ray.
     except TrainingError as error:

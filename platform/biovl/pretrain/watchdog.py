@@ -46,7 +46,7 @@ class Watchdog:
             if not self._reset.wait(self._minutes * 60) and not self._closed:
                 sys.stderr.write(
                     f"stuck: no progress for {self._minutes:g} minutes while {self._doing}; "
-                    "this worker exits, and the run resumes from its last checkpoint "
+                    "this process exits, and the run resumes from its last checkpoint "
                 )
                 faulthandler.dump_traceback(all_threads=True)
                 sys.stderr.flush()

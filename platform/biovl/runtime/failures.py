@@ -99,14 +99,14 @@ def check_usable(
     raise NothingUsable("\n".join(lines))
 
 
-def worker_error(error: ray.train.TrainingFailedError, where: str) -> Exception:
-    """Return the cause of a Ray Train error if it is biovl's or a disk's, else the error itself.
+def worker_error(error: Exception, where: str) -> Exception:
+    """Return the cause of a training's error if it is biovl's or a disk's, else the error itself.
 
     Args:
-        error: The error of a training.
+        error: The error of Ray Train, or of a training without workers.
         where: The location it works on, for errors of a disk or bucket.
     """
-    for failure in getattr(error, "worker_failures", {}).values():
+    for failure in getattr(error, "worker_failures", {0: error}).values():
         # Ray wraps exceptions to keep their traceback, and again when they come from another task.
         raised = getattr(failure, "_base_exc", failure)
         if isinstance(raised, ray.exceptions.RayTaskError):

@@ -6,11 +6,12 @@ consecutive failures without a new checkpoint count. The function itself resumes
 draft.
 """
 
+import contextlib
 import logging
 import os
 import pickle
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -18,6 +19,8 @@ import ray.exceptions
 import ray.train
 import ray.train.torch
 import ray.util.queue
+import torch
+import torch.distributed as dist
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -53,7 +56,7 @@ def fit(
     arguments: Mapping[str, Any],
     *,
     place: str,
-    count: int | tuple[int, int],
+    bounds: tuple[int, int],
     cpus: float,
     gpus: float,
     accelerator: str | None = None,
@@ -69,25 +72,28 @@ def fit(
         work: A module-level function. It starts in the driver's working folder, if that exists.
         arguments: Arguments of the function.
         place: A folder that all nodes can access, local or ``s3://``; Ray's files are in its draft.
-        count: Number of workers, or the minimum and maximum.
-        cpus: CPUs of a worker.
+        bounds: Minimum and maximum number of workers. With (0, 0) the function runs in this
+            process, on its CPU.
+        cpus: CPUs of a worker, or threads in this process.
         gpus: GPUs of a worker.
         accelerator: Ray's name of the GPU type; None accepts any.
         restarts: Consecutive failures, of the workers or of Ray Train's controller, that are
             followed by a restart although no checkpoint was added in between.
         say: Called with a line about each restart.
-        resize_check_s: Seconds between checks for room for more workers, if ``count`` allows more.
+        resize_check_s: Seconds between checks for room for more workers, if ``bounds`` allow more.
 
     Raises:
         TrainingError: If more failures than ``restarts`` follow each other.
         ConfigError: If a worker rejects a setting.
         StorageError: If a disk or a bucket fails.
     """
-    folder = Draft(place).folder
-    failures = Failures(restarts, Checkpoints(place).steps())
-    # Ray's type hints describe the v1 classes.
-    train: Any = ray.train
-    while True:
+
+    def attempt() -> dict[str, Any]:
+        if most == 0:
+            with _restored_settings(cpus):
+                return work(dict(arguments))
+        # A fresh name: Ray would resume from files under the same name; biovl resumes by itself.
+        folder.delete_folder(".draft/ray")
         trainer = train.torch.TorchTrainer(
             _begin,
             train_loop_config={
@@ -101,7 +107,7 @@ def fit(
                 backend="nccl" if gpus else "gloo", timeout_s=COLLECTIVES_TIMEOUT_S
             ),
             scaling_config=train.ScalingConfig(
-                num_workers=count,
+                num_workers=most if fewest == most else bounds,
                 use_gpu=gpus > 0,
                 resources_per_worker={"CPU": cpus, **({"GPU": gpus} if gpus else {})},
                 accelerator_type=accelerator,
@@ -116,20 +122,28 @@ def fit(
                 callbacks=[SaveBeforeResize()],
             ),
         )
-        # A fresh name: Ray would resume from files under the same name; biovl resumes by itself.
-        folder.delete_folder(".draft/ray")
+        return dict(trainer.fit().return_value or {})
+
+    fewest, most = bounds
+    folder = Draft(place).folder
+    failures = Failures(restarts, Checkpoints(place).steps())
+    # Ray's type hints describe the v1 classes.
+    train: Any = ray.train
+    # In this process, the function's own errors arrive.
+    failed: Any = train.TrainingFailedError if most else Exception
+    while True:
         try:
-            result: Any = trainer.fit()
-        except train.TrainingFailedError as error:
+            return attempt()
+        except failed as error:
             reason = worker_error(error, place)
             # A restart would fail with the same setting.
             if isinstance(reason, StorageError | ConfigError):
                 raise reason from error
             if failures.are_too_many(Checkpoints(place).steps()):
                 raise TrainingError(
-                    f"the workers failed {failures.described}; the last time: {reason}\n{_RESUMES}"
+                    f"training failed {failures.described}; the last time: {reason}\n{_RESUMES}"
                 ) from error
-            say(f"restarting the workers: {str(reason).strip().splitlines()[-1]}")
+            say(f"restarting the training: {str(reason).strip().splitlines()[-1]}")
         except ray.exceptions.ActorDiedError as error:
             if failures.are_too_many(Checkpoints(place).steps()):
                 raise TrainingError(
@@ -140,8 +154,6 @@ def fit(
             group = reserved_placement_group(place)
             if group is not None:
                 remove_placement_group(group)
-        else:
-            return dict(result.return_value or {})
 
 
 class Failures:
@@ -249,6 +261,16 @@ def _save_now(wait_s: float) -> bool:
     return SAVE_REQUEST.make(wait_s)
 
 
+def current_device() -> torch.device:
+    """Return the device of this worker; outside a worker the CPU."""
+    return ray.train.torch.get_device() if dist.is_initialized() else torch.device("cpu")
+
+
+def is_preempted() -> bool:
+    """Return whether the node of a worker is about to be preempted; outside a worker False."""
+    return dist.is_initialized() and ray.train.get_preemption_info() is not None
+
+
 def reserved_placement_group(place: str) -> PlacementGroup | None:
     """Return the placement group of a run's workers; None if they have not started.
 
@@ -281,6 +303,21 @@ def drain_queue(queue: Any) -> list[Any]:
     except ray.util.queue.Empty:
         return []
     return items
+
+
+@contextlib.contextmanager
+def _restored_settings(cpus: float) -> Iterator[None]:
+    """Compute with so many threads in the block; then restore PyTorch's settings and seed."""
+    threads = torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    # As many as Ray gives a worker: sums of floats depend on it.
+    torch.set_num_threads(max(1, int(cpus)))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic)
 
 
 def _begin(arguments: dict[str, Any]) -> dict[str, Any]:

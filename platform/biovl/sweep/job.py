@@ -158,13 +158,24 @@ def at_once(trials: Sequence[Trial], resources: Mapping[str, float]) -> int:
 
 def _needs(config: PretrainConfig) -> dict[str, float]:
     workers: PretrainWorkers = config.workers
-    count = workers.count if isinstance(workers.count, int) else workers.count[0]
+    # A trial that has no workers trains in its own process.
+    count = max(1, workers.bounds[0])
     # One CPU is shared by loading and validation.
     beside = max(1.0, 0.0 if config.validation.gpus else config.validation.cpus)
     return {
         "CPU": count * workers.cpus + beside,
         "GPU": count * workers.gpus + config.validation.gpus,
     }
+
+
+def _trial_resources(arguments: dict[str, Any]) -> tune.PlacementGroupFactory:
+    """Return the resources of a trial's own process."""
+    config: PretrainConfig = configs.build(PretrainConfig, arguments["trial"]["config"])
+    _, workers = config.workers.bounds
+    # A driver only waits; CPUs reserved for it would be missing for workers and data loading. Tune
+    # requires some resource: a mebibyte.
+    own = {"memory": float(1 << 20)} if workers else {"CPU": config.workers.cpus}
+    return tune.PlacementGroupFactory([own])
 
 
 def _ended(name: str) -> str:
@@ -219,9 +230,7 @@ def _run(config: SweepConfig, trials: Sequence[Trial], draft: Draft, say: Any) -
             ]
         )
         tuner = tune.Tuner(
-            # Drivers only wait; CPUs reserved for them would be missing for workers and data
-            # loading. Tune requires some resource: a mebibyte.
-            tune.with_resources(_run_trial, {"memory": 1 << 20}),
+            tune.with_resources(_run_trial, _trial_resources),
             param_space={"trial": grid},
             tune_config=tune.TuneConfig(
                 scheduler=scheduler,
