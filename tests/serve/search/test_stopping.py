@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ def serve_run(log: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
             try:
                 # Serve gives its proxies 60 s to begin, whatever else the machine does.
                 while not (ready := is_ready(address)) and process.poll() is None:
-                    pass
+                    time.sleep(0.2)
                 assert ready or tries_left, log.read_text()[-5_000:]
                 if ready:
                     yield process, address
@@ -124,7 +125,7 @@ def test_every_request_in_flight_is_answered(
             "replicas.http=2",
             *small,
             # A search takes as long.
-            "batch.wait_ms=10000",
+            "batch.wait_ms=5000",
             "limits.timeout_s=300",
             "limits.body_s=300",
         ) as (process, address),
@@ -140,10 +141,11 @@ def test_every_request_in_flight_is_answered(
         while in_progress(address) < 8:
             while sum(not one.done() for one in searches) < 8:
                 searches.append(pool.submit(search))
+            time.sleep(0.05)
         process.send_signal(number)
         # Until now nobody was refused.
         while is_ready(address):
-            pass
+            time.sleep(0.05)
         for upload in uploads:
             status, body = upload.finish()
             assert status == 200, body
