@@ -65,8 +65,8 @@ def test_a_tiny_tower_learns_what_a_probe_of_it_does_not_see(tmp_path: Path) -> 
     data, folder = striped(train=64, test=64), save_ours(tmp_path / "model")
     config = TuningConfig(lrs=(1e-3,), epochs=1, least_steps=150, batch=16)
     one = tuner(folder, data, config, lr=1e-3, held=1 << 30)
-    while one.epochs_done < one.epochs:
-        one.epoch()
+    while one.training.epochs_done < one.training.epochs:
+        one.training.epoch()
     test = np.flatnonzero(data.splits == "test")
     accuracy, _ = accuracy_and_likelihood(one.predict(test), data.labels[test].tolist())
     vectors = embedded(vectors_of(encoders.load(str(folder)), data))
@@ -79,10 +79,10 @@ def test_a_tiny_tower_learns_what_a_probe_of_it_does_not_see(tmp_path: Path) -> 
 def test_every_kind_of_model_learns_with_all_of_its_image_tower(save, tmp_path: Path) -> None:
     data = striped()
     one = tuner(save(tmp_path / "model"), data)
-    before = one.state()
-    one.epoch()
-    one.epoch()
-    after = one.state()
+    before = one.training.state()
+    one.training.epoch()
+    one.training.epoch()
+    after = one.training.state()
     moved = [
         name for name in before["tower"] if not before["tower"][name].equal(after["tower"][name])
     ]
@@ -93,13 +93,13 @@ def test_every_kind_of_model_learns_with_all_of_its_image_tower(save, tmp_path: 
 def test_a_training_goes_on_from_a_state_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     data, folder = striped(), save_dinov2(tmp_path / "dino")
     whole, first, second = (tuner(folder, data, held=held) for held in (0, 1 << 30, 20_000))
-    losses = [whole.epoch() for _ in range(3)]
-    first.epoch()
+    losses = [whole.training.epoch() for _ in range(3)]
+    first.training.epoch()
     stream = io.BytesIO()
-    torch.save(first.state(), stream)
+    torch.save(first.training.state(), stream)
     stream.seek(0)
-    second.load(torch.load(stream, weights_only=True))
-    assert [second.epoch(), second.epoch()] == losses[1:]
+    second.training.load(torch.load(stream, weights_only=True))
+    assert [second.training.epoch(), second.training.epoch()] == losses[1:]
     rows = np.arange(len(data.ids))
     np.testing.assert_array_equal(second.predict(rows), whole.predict(rows))
 
@@ -108,7 +108,7 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
     one = tuner(save_dinov2(tmp_path / "dino"), striped(), lr=1e30)
     with pytest.raises(TrainingError, match=r"epoch \d.* (nan|inf)"):
         for _ in range(3):
-            one.epoch()
+            one.training.epoch()
 
 
 def task(**settings: object) -> fine_tune.FineTune:

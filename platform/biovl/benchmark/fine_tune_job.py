@@ -7,7 +7,6 @@ PLACE/<training>/.draft/checkpoints/    checkpoints of an unfinished training
 """
 
 import io
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import BiovlError, ConfigError, TrainingError
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import raise_task_error, run_task
+from biovl.runtime.training import EpochTraining
 
 Say = Callable[[str], None]
 
@@ -139,8 +139,8 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
         precision=run.precision,
     )
     draft, receipt = Draft(place), f"trained/{training.name}"
-    loss = _learn(tuner, f"{place}/{training.name}", config.save_every_s)
-    found: dict[str, Any] = {"images": len(train), "epochs": tuner.epochs, "val": None}
+    loss = _learn(tuner.training, f"{place}/{training.name}", config.save_every_s)
+    found: dict[str, Any] = {"images": len(train), "epochs": tuner.training.epochs, "val": None}
     if loss is not None:
         if len(val):
             found["val"] = fine_tuning.accuracy_and_likelihood(
@@ -155,24 +155,16 @@ def _tuned(task: FineTune, run: LearningRun, training: FineTuneRun) -> dict[str,
     return stored
 
 
-def _learn(tuner: Tuner, place: str, save_every_s: float) -> float | None:
+def _learn(training: EpochTraining, place: str, save_every_s: float) -> float | None:
     """Train from the last checkpoint to the last epoch; return the loss, None if NaN or Inf."""
     checkpoints = Checkpoints(place)
     if done := checkpoints.last_good():
-        tuner.load(checkpoints.load(done))
-    saved, loss = time.monotonic(), 0.0
-    while tuner.epochs_done < tuner.epochs:
-        try:
-            loss = tuner.epoch()
-        except TrainingError:
-            checkpoints.wait()
-            return None
-        now = time.monotonic()
-        if now - saved >= save_every_s and tuner.epochs_done < tuner.epochs:
-            saved = now
-            checkpoints.save(tuner.state())
-    checkpoints.wait()
-    return loss
+        training.load(checkpoints.load(done))
+    try:
+        losses = list(training.remaining(checkpoints, save_every_s=save_every_s))
+    except TrainingError:
+        return None
+    return losses[-1] if losses else 0.0
 
 
 def _logits(training: FineTuneRun) -> str:

@@ -4,11 +4,9 @@ The head takes unit embeddings, scaled as for the linear probe, and starts at ze
 what a probe learns. Images are preprocessed as for inference, without augmentation.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +16,10 @@ from torch import Tensor, nn
 from biovl.benchmark import encoders
 from biovl.benchmark.datasets import Images
 from biovl.benchmark.encoders import BenchmarkModel
-from biovl.benchmark.fusion.learning import on_host, rate
 from biovl.benchmark.open_clip_models import computing
 from biovl.benchmark.probe import Scaling
-from biovl.core.errors import TrainingError
 from biovl.models.encoder import Precision
+from biovl.runtime.training import EpochTraining, StepLoss, TrainedParameter, decay_matrices
 
 # Shapes: B images of a step, T training images, N images, C classes, D features.
 
@@ -138,74 +135,48 @@ class Tuner:
         device: str,
         precision: Precision,
     ) -> None:
-        self._crops, self._labels_N, self._train, self._config = crops, labels_N, train, config
-        self._device, self._precision, self._seed = torch.device(device), precision, seed
+        self._crops, self._labels_N, self._batch = crops, labels_N, config.batch
+        self._device, self._precision = torch.device(device), precision
         self._tower = model.image_tower()
         self._mean_D = torch.tensor(scaling.mean_D, dtype=torch.float32, device=device)
         self._deviation = scaling.deviation
         self._head = nn.Linear(len(scaling.mean_D), classes, device=device)
         nn.init.zeros_(self._head.weight)
         nn.init.zeros_(self._head.bias)
-        self._learning = self._tower.learning(self._pixels(train[:1]))
-        self._optimizer = _optimizer(self._learning, self._head, lr, config)
-        self._steps_of_epoch = -(-len(train) // config.batch)
-        self.epochs = max(config.epochs, -(-config.least_steps // self._steps_of_epoch))
-        """Number of epochs to train."""
-        self.epochs_done = 0
-
-    def epoch(self) -> float:
-        """Train for one epoch, and return the mean loss.
-
-        Raises:
-            TrainingError: If the loss is NaN or Inf.
-        """
-        rng = np.random.default_rng((self._seed, self.epochs_done))
-        order, batch = rng.permutation(self._train), self._config.batch
-        summed = torch.zeros((), dtype=torch.float64, device=self._device)
-        for step in range(self._steps_of_epoch):
-            rows = order[step * batch : (step + 1) * batch]
-            done = self.epochs_done * self._steps_of_epoch + step
-            factor = rate(done, self.epochs * self._steps_of_epoch, self._config.warmup_share)
-            for group in self._optimizer.param_groups:
-                group["lr"] = group["peak"] * factor
-            self._optimizer.zero_grad(set_to_none=True)
-            label_B = torch.from_numpy(self._labels_N[rows].astype(np.int64)).to(self._device)
-            loss = F.cross_entropy(self._logits(rows), label_B)
-            loss.backward()
-            self._optimizer.step()
-            summed += loss.detach().double() * len(rows)
-        self.epochs_done += 1
-        mean = float(summed) / len(order)
-        if not math.isfinite(mean):
-            raise TrainingError(f"the loss of epoch {self.epochs_done} is {mean}")
-        return mean
+        tower = self._tower.learning(self._pixels(train[:1]))
+        steps_of_epoch = -(-len(train) // config.batch)
+        self.training = EpochTraining(
+            {
+                "tower": {name: one.data for name, one in tower.items()},
+                "head": self._head.state_dict(),
+            },
+            [
+                *_matrices_first(tower.values(), lr, config),
+                *_matrices_first(self._head.parameters(), lr * config.head_times, config),
+            ],
+            train,
+            self._loss,
+            epochs=max(config.epochs, -(-config.least_steps // steps_of_epoch)),
+            batch=config.batch,
+            seed=seed,
+            warmup_share=config.warmup_share,
+            lr_setting="tuning.lrs",
+        )
+        """Training of tower and head."""
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
         """Return the logits of each class for some images. float64, [N, C]."""
         logits = [np.empty((0, self._head.out_features))]
         with torch.no_grad():
-            for start in range(0, len(rows), self._config.batch):
-                logits_BC = self._logits(rows[start : start + self._config.batch])
+            for start in range(0, len(rows), self._batch):
+                logits_BC = self._logits(rows[start : start + self._batch])
                 logits.append(logits_BC.double().cpu().numpy())
         return np.concatenate(logits)
 
-    def state(self) -> dict[str, Any]:
-        """Return a copy of the training state on the CPU, to resume from."""
-        return {
-            "steps_done": self.epochs_done,
-            "tower": on_host({name: one.data for name, one in self._learning.items()}),
-            "head": on_host(self._head.state_dict()),
-            "optimizer": on_host(self._optimizer.state_dict()),
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Resume from the result of ``state``."""
-        with torch.no_grad():
-            for name, values in state["tower"].items():
-                self._learning[name].copy_(values)
-        self._head.load_state_dict(state["head"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        self.epochs_done = state["steps_done"]
+    def _loss(self, rows: np.ndarray, step: int) -> StepLoss:
+        label_B = torch.from_numpy(self._labels_N[rows].astype(np.int64)).to(self._device)
+        loss = F.cross_entropy(self._logits(rows), label_B)
+        return StepLoss(loss, loss.detach().double() * len(rows))
 
     def _logits(self, rows: np.ndarray) -> Tensor:
         with computing(self._device, self._precision):
@@ -225,18 +196,9 @@ def accuracy_and_likelihood(logits_VC: np.ndarray, labels_V: Sequence[int]) -> t
     return right, -float(F.cross_entropy(torch.from_numpy(logits_VC), target_V))
 
 
-def _optimizer(
-    tower: dict[str, nn.Parameter], head: nn.Linear, lr: float, config: TuningConfig
-) -> torch.optim.AdamW:
-    groups = []
-    for parameters, peak in (
-        (list(tower.values()), lr),
-        (list(head.parameters()), lr * config.head_times),
-    ):
-        for is_matrix in (True, False):
-            # Vectors are biases and norms.
-            own = [one for one in parameters if (one.ndim > 1) == is_matrix]
-            if own:
-                decay = config.weight_decay if is_matrix else 0.0
-                groups.append({"params": own, "lr": peak, "peak": peak, "weight_decay": decay})
-    return torch.optim.AdamW(groups)
+def _matrices_first(
+    parameters: Iterable[Tensor], lr: float, config: TuningConfig
+) -> list[TrainedParameter]:
+    # The order of checkpoints.
+    ordered = sorted(parameters, key=lambda one: one.ndim <= 1)
+    return decay_matrices(ordered, lr, config.weight_decay)

@@ -137,27 +137,23 @@ def _learn(learner: Learner, arguments: dict[str, Any]) -> None:
             if is_first:
                 queue.put(line)
 
-    draft, checkpoints = Draft(place), Checkpoints(place)
+    draft, checkpoints, training = Draft(place), Checkpoints(place), learner.training
     # Worker 0 decides, as a folder may look different from elsewhere.
     intact = checkpoints.last_good(say) if is_first else 0
     device = ray.train.torch.get_device()
     if done := int(Workers.current().sum(torch.tensor(intact, device=device))):
-        learner.load(checkpoints.load(done))
+        training.load(checkpoints.load(done))
         say(f"resumes after epoch {done} of {epochs}")
     losses = draft.read_note("losses") or {}
-    saved = said = time.monotonic()
-    while learner.epochs_done < epochs:
-        loss = learner.epoch()
-        done, now = learner.epochs_done, time.monotonic()
+    said, save_every_s = time.monotonic(), arguments["learning"]["save_every_s"]
+    for loss in training.remaining(checkpoints, save_every_s=save_every_s, saves=is_first):
+        done, now = training.epochs_done, time.monotonic()
         losses[str(done)] = loss
+        if is_first:
+            draft.note("losses", losses)
         if now - said > 2 or done == epochs:
             said = now
             say(f"epoch {done}/{epochs}, loss {loss:.3f}")
-        if is_first and now - saved >= arguments["learning"]["save_every_s"] and done < epochs:
-            saved = now
-            draft.note("losses", losses)
-            checkpoints.save(learner.state())
-    checkpoints.wait()
     can_be_asked = ~np.isin(data.image_of, list(learner.unreadable))
     rows = np.flatnonzero(can_be_asked & np.isin(data.splits, ("val", "test")))
     index, probability = learner.predict(rows)

@@ -18,6 +18,7 @@ from biovl.pretrain.losses import LOSSES
 from biovl.pretrain.optimizer import clamp_logit_scale, clip, make_optimizer
 from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 from biovl.pretrain.step import Towers, gradients
+from biovl.runtime.checkpoints import on_host
 from biovl.runtime.workers import Workers
 
 
@@ -157,8 +158,8 @@ class Trainer:
         """Return a copy of the training state on the host: later steps do not change it."""
         return {
             "steps_done": self.steps_done,
-            "model": _on_host(self._model.state_dict()),
-            "optimizer": _on_host(self._optimizer.state_dict()),
+            "model": on_host(self._model.state_dict()),
+            "optimizer": on_host(self._optimizer.state_dict()),
             "guard": self.guard.state(),
         }
 
@@ -237,13 +238,3 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     if not uses_bf16(precision, device):
         return contextlib.nullcontext()
     return torch.autocast(device.type, torch.bfloat16)
-
-
-def _on_host(values: Any) -> Any:
-    if isinstance(values, Tensor):
-        return values.detach().to("cpu", copy=True)
-    if isinstance(values, dict):
-        return {key: _on_host(value) for key, value in values.items()}
-    if isinstance(values, list | tuple):
-        return type(values)(_on_host(value) for value in values)
-    return values

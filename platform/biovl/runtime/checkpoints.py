@@ -206,6 +206,17 @@ class Checkpoints:
                 self._folder.filesystem.delete_file(self._folder.at(_name(steps_done)))
 
 
+def on_host(values: Any) -> Any:
+    """Return a copy of a training state on the CPU, which later steps do not change."""
+    if isinstance(values, torch.Tensor):
+        return values.detach().to("cpu", copy=True)
+    if isinstance(values, dict):
+        return {key: on_host(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(on_host(value) for value in values)
+    return values
+
+
 def _name(steps_done: int) -> str:
     return f"{_FOLDER}/{steps_done:09d}.pt"
 

@@ -5,7 +5,6 @@ share by each worker, and cached. For towers that are trained, only preprocessed
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,6 +14,8 @@ from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.tokens import TokenTowers
 from biovl.images.decode import decode_rgb
 from biovl.models.encoder import Preparation
+from biovl.runtime import workers
+from biovl.runtime.workers import Workers
 
 # Shapes: B questions of a batch, Q of the set, N images, H pixels of a side, P tokens of an image,
 # L tokens of a question, S of all questions, I and T widths of the towers.
@@ -23,26 +24,10 @@ _CHUNK = 64
 """Images or questions per forward pass of frozen towers."""
 
 
-class Group(Protocol):
-    """Group of workers that train together, in lockstep."""
-
-    @property
-    def rank(self) -> int:
-        """Number of this worker, from 0."""
-
-    @property
-    def count(self) -> int:
-        """Number of workers."""
-
-    def sum(self, values: Tensor) -> Tensor:
-        """Return the sum over the workers; may change ``values``."""
-        ...
-
-
-def share(items: np.ndarray, group: Group) -> np.ndarray:
+def share(items: np.ndarray, group: Workers) -> np.ndarray:
     """Return this worker's share of the items: a contiguous range, equal in size to within one."""
-    total, rank = len(items), group.rank
-    return items[rank * total // group.count : (rank + 1) * total // group.count]
+    own = workers.share(len(items), group.rank, group.count)
+    return items[own.start : own.stop]
 
 
 class Inputs:
@@ -66,7 +51,7 @@ class Inputs:
         *,
         frozen: bool,
         device: torch.device,
-        group: Group,
+        group: Workers,
         held_bytes: int,
     ) -> None:
         self._towers, self._preparation, self._data = towers, preparation, data

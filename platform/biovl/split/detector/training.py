@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from biovl.core.errors import TrainingError
 from biovl.runtime.checkpoints import Checkpoints
+from biovl.runtime.training import ScheduledAdamW, decay_matrices
 from biovl.split.detector.config import DetectorConfig, Optimisation
 from biovl.split.detector.detector import Detector
 from biovl.split.detector.figures import Drawer, Rounds, held_out
@@ -47,8 +47,10 @@ class DetectorTrainer:
         torch.set_num_threads(config.workers.cpus)
         torch.manual_seed(config.seed)
         self.network = PanelNetwork(config.design, pretrained=config.pretrained).to(self.device)
-        self.optimiser = torch.optim.AdamW(
-            _groups(self.network, config.optim.weight_decay), lr=config.optim.peak_lr
+        self.optimiser = ScheduledAdamW(
+            decay_matrices(self.network.parameters(), 1.0, config.optim.weight_decay),
+            lambda step: learning_rate(config.optim, step),
+            clip_norm=config.optim.clip_norm,
         )
         self.checkpoints = Checkpoints(config.out)
         self.steps = 0
@@ -92,21 +94,16 @@ class DetectorTrainer:
             TrainingError: If the loss is NaN or Inf.
         """
         self.network.train()
-        for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(self.config.optim, self.steps)
         on_device = Targets(*(tensor.to(self.device) for tensor in vars(targets).values()))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             output = self.network(to_tensor(pages, self.device))
         loss = loss_of(output, on_device)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optim.clip_norm)
         value = float(loss.detach())
         if not math.isfinite(value):
             raise TrainingError(
                 f"the loss is {value} after {self.steps} steps: try a lower optim.peak_lr"
             )
-        self.optimiser.step()
+        self.optimiser.step(self.steps, loss)
         return value
 
     def _state(self) -> dict[str, Any]:
@@ -129,15 +126,3 @@ def learning_rate(optim: Optimisation, step: int) -> float:
         return optim.peak_lr * (step + 1) / optim.warmup_steps
     gone = min((step - optim.warmup_steps) / max(optim.steps - optim.warmup_steps, 1), 1.0)
     return optim.peak_lr * (0.01 + 0.99 * (1 + math.cos(math.pi * gone)) / 2)
-
-
-def _groups(network: PanelNetwork, weight_decay: float) -> list[dict[str, Any]]:
-    """Return the parameter groups; biases and norms are not decayed."""
-    decayed: list[Tensor] = []
-    others: list[Tensor] = []
-    for parameter in network.parameters():
-        (decayed if parameter.ndim > 1 else others).append(parameter)
-    return [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
