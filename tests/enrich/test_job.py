@@ -315,13 +315,15 @@ def test_a_cache_answers_later_jobs_until_it_is_too_old(service, tmp_path):
 
 
 class AnsweredUpTo:
-    """So many answers are sent, and the next held back."""
+    """So many answers that contain a text are sent, and the next held back."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, text: bytes) -> None:
         self.is_held, self.is_over = threading.Semaphore(0), threading.Event()
-        self._left, self._lock = count, threading.Lock()
+        self._left, self._text, self._lock = count, text, threading.Lock()
 
     def __call__(self, due: Answer) -> Answer:
+        if self._text not in due.body:
+            return due
         with self._lock:
             self._left -= 1
             is_held = self._left < 0
@@ -332,21 +334,22 @@ class AnsweredUpTo:
 
 
 def test_a_killed_job_asks_for_nothing_twice_and_ends_in_the_same_bytes(service, tmp_path):
-    numbers = range(1, 2001)
+    numbers = range(1, 1201)
     service.add(
         *(article(pmid, mesh=[("Lung", "D1", "N")], doi=f"10.1/{pmid}") for pmid in numbers)
     )
     service.merged = {3001: 7}
     service.cited_by = {pmid: [pmid + 1, 5] for pmid in numbers}
     rows = [row(pmid, str(pmid)) for pmid in [*numbers, 3001, 3002]]
-    articles = harvest_of(tmp_path / "figures", rows[:700], rows[700:1400], rows[1400:])
+    articles = harvest_of(tmp_path / "figures", rows[:400], rows[400:800], rows[800:])
     run(service, articles, out=str(tmp_path / "whole"))
     undisturbed = len(service.requests)
     service.requests.clear()
     out = tmp_path / "killed"
     killed = config_of(service, articles, out=str(out), **{"entrez.connections": 2})
-    for wanted in (3, 9):
-        held = service.always = AnsweredUpTo(wanted)
+    # Amid the records, then amid the citations: so early that each connection has one to ask for.
+    for text in (b"<PubmedArticleSet>", b"<eLinkResult>"):
+        held = service.always = AnsweredUpTo(3, text)
         # A fork, so that nothing is imported again.
         process = multiprocessing.get_context("fork").Process(
             target=enrich, args=(killed,), kwargs={"progress": io.StringIO()}
