@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -333,17 +334,26 @@ def test_a_pair_without_a_usable_image_is_left_out_and_shifts_no_other(
     np.testing.assert_allclose(np.load(tmp_path / "i/images.f16.npy"), expected, atol=1e-3)
 
 
+@pytest.fixture(scope="module")
+def first(
+    model: Path, ray_session: None, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """A corpus of 24 figures, and its index."""
+    folder = tmp_path_factory.mktemp("first")
+    corpus = write_corpus(folder / "corpus", [made_up(number) for number in range(24)])
+    run(model, corpus, folder / "index")
+    return corpus, folder / "index"
+
+
 def test_a_new_version_embeds_only_what_changed_and_finds_as_a_fresh_one(
-    model: Path, ray_session: None, tmp_path: Path
+    first: tuple[Path, Path], model: Path, tmp_path: Path
 ) -> None:
     old = [made_up(number) for number in range(24)]
-    first = write_corpus(tmp_path / "c1", old)
-    run(model, first, tmp_path / "i1")
     # Three are taken down, four are new, one has another caption and one another image.
     new = [made_up(100), *old[3:10], made_up(10, "another caption"), made_up(11, seed=99)]
     new += [*old[12:], *(made_up(number) for number in (101, 102, 103))]
     second = write_corpus(tmp_path / "c2", new)
-    said = run(model, second, tmp_path / "i2", previous=str(tmp_path / "i1"))
+    said = run(model, second, tmp_path / "i2", previous=str(first[1]))
     counts = {k: said.counts[k] for k in ("rows", "embedded", "reused", "removed")}
     assert counts == {"rows": 25, "embedded": 6, "reused": 19, "removed": 3}
     run(model, second, tmp_path / "fresh")
@@ -402,20 +412,19 @@ def test_cells_are_taken_over_until_the_corpus_has_doubled(
         assert (cells(out) == cells(tmp_path / "i1")).all() == is_same
 
 
-def test_nothing_is_reused_of_another_model(model: Path, ray_session: None, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "c", [made_up(number) for number in range(12)])
-    run(model, corpus, tmp_path / "i1")
+def test_nothing_is_reused_of_another_model(first: tuple[Path, Path], tmp_path: Path) -> None:
+    corpus, previous = first
     other = save_model(tmp_path / "other", seed=2)
-    said = run(other, corpus, tmp_path / "i2", previous=str(tmp_path / "i1"))
+    said = run(other, corpus, tmp_path / "i2", previous=str(previous))
     assert said.counts["reused"] == 0
     assert said.notes["not_reused"] == "it was made with another model"
 
 
 def test_nothing_is_reused_of_what_another_version_prepared(
-    model: Path, ray_session: None, tmp_path: Path
+    first: tuple[Path, Path], model: Path, tmp_path: Path
 ) -> None:
-    corpus = write_corpus(tmp_path / "c", [made_up(number) for number in range(12)])
-    run(model, corpus, tmp_path / "i1")
+    corpus, previous = first
+    shutil.copytree(previous, tmp_path / "i1")
     manifest = tmp_path / "i1" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"prepared": 1', '"prepared": 0'))
     said = run(model, corpus, tmp_path / "i2", previous=str(tmp_path / "i1"))
