@@ -1,19 +1,27 @@
 """Setup hook of worker processes. Imports as little as possible, since all of them run it."""
 
+import gc
 import logging
 import os
 
 import ray
 
+_YOUNG_COLLECTIONS = 100
+"""Of the second generation, before the garbage collector looks at all objects; Python's is 10."""
+
 _CLEANER = "ray.train.v2._internal.execution.controller.placement_group_cleaner"
 
 
 def begin() -> None:
-    """Bind Ray Train's placement group cleaner to this Ray, and silence its connection errors.
+    """Collect all garbage less often, and bind Ray Train's placement group cleaner to this Ray.
+
+    Importing PyTorch and open_clip creates a million objects that stay. Looking at all of them
+    takes a quarter of a second each time, and a fifth of a worker's start.
 
     The cleaner checks every second whether its controller is alive. Without an address it queries
     any Ray on this machine that has a dashboard; another Ray does not know the controller, and the
     cleaner then ends the workers of a healthy run. Without a dashboard it logs an error each time.
     """
+    gc.set_threshold(*gc.get_threshold()[:2], _YOUNG_COLLECTIONS)
     os.environ.setdefault("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
     logging.getLogger(_CLEANER).setLevel(logging.ERROR)
