@@ -1,11 +1,13 @@
 """The named spaces: each is a table of a paper, whose rows are runs that pretrain takes."""
 
+import functools
+
 import pytest
 
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.sweep.config import COLUMNS, SweepConfig
-from biovl.sweep.trials import trials_of
+from biovl.sweep.trials import Trial, trials_of
 from tests.sweep.corpora import index_only
 from tune.spaces import SPACES
 
@@ -22,10 +24,15 @@ def space(name: str, corpus: str) -> SweepConfig:
     return configs.override(SPACES[name](), {"corpus": corpus, "out": "sweep"})
 
 
+@functools.cache
+def trials_in(name: str, corpus: str) -> list[Trial]:
+    """Return the rows of a table: to count what its models compute takes seconds."""
+    return trials_of(space(name, corpus))
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_of_every_table_is_a_run_of_pretrain(name: str, corpus: str) -> None:
-    config = space(name, corpus)
-    trials = trials_of(config)
+    config, trials = space(name, corpus), trials_in(name, corpus)
     assert len({trial.name for trial in trials}) == len(trials) > 1
     plain = [configs.to_plain(trial.config) for trial in trials]
     assert all(configs.differences(plain[0], other) for other in plain[1:])
@@ -34,16 +41,16 @@ def test_every_row_of_every_table_is_a_run_of_pretrain(name: str, corpus: str) -
 
 
 def test_the_numbers_beside_ours_are_those_of_the_papers(corpus: str) -> None:
-    longest = trials_of(space("context_length", corpus))[-1]
+    longest = trials_in("context_length", corpus)[-1]
     assert longest.context == 512
     assert longest.paper == {"T2I R@1": 68.9, "T2I R@5": 84.3, "T2I R@10": 89.3, "I2T R@1": 71.2}
-    small, *_ = trials_of(space("vit_size", corpus))
+    small, *_ = trials_in("vit_size", corpus)
     assert small.paper == {"loss": 0.5342, "img2txt R@1": 69.45, "txt2img R@1": 68.02}
     assert small.config.epochs == 8
 
 
 def test_context_and_batch_vary_with_each_other(corpus: str) -> None:
-    trials = trials_of(space("context_x_batch", corpus))
+    trials = trials_in("context_x_batch", corpus)
     points = {(trial.context, trial.config.batch.pairs) for trial in trials}
     assert len(trials) == len(points) == 16
 
