@@ -18,7 +18,8 @@ class BenchmarkWorkers:
     """Number and resources of the actors that embed, and of the workers of tasks that train."""
 
     count: int = 1
-    """Number of workers, each with a copy of the model."""
+    """Number of workers, each with a copy of the model. On a single machine without GPUs, 1 embeds
+    in the job's own process."""
     cpus: float = 1
     """CPU cores per worker, and threads that decode images."""
     gpus: float = 0

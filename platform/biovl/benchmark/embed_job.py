@@ -12,7 +12,7 @@ from biovl.benchmark.encoders import ModelDescription
 from biovl.core.artifacts import Draft
 from biovl.core.leases import acquire_lease
 from biovl.runtime.progress import Progress
-from biovl.runtime.units import run_in_actors
+from biovl.runtime.units import run_with_model
 
 
 def _load(
@@ -53,7 +53,7 @@ def embed(
             pending += [{"uri": uri, "number": n} for n in range(item.units) if n not in finished]
             total += item.units
         say.stage(f"embedding with {name}: unit", total, done_before=total - len(pending))
-        run_in_actors(
+        run_with_model(
             *(functools.partial(_load, config, tasks[0].model, todo), pending, say),
             workers=config.workers,
             uri=config.cache_uri(),

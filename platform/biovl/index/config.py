@@ -14,7 +14,7 @@ class IndexWorkers(WorkerConfig):
     """Actors that embed, each with a copy of the model. Their number affects speed, not results."""
 
     count: int = 1
-    """Number of actors that embed."""
+    """Number of actors that embed. On a single machine without GPUs, 1 is the job's own process."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

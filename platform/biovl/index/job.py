@@ -29,7 +29,7 @@ from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
-from biovl.runtime.units import Stages, run_in_actors
+from biovl.runtime.units import Stages, run_with_model
 
 KIND = "index"
 FORMAT = 2
@@ -237,8 +237,9 @@ class _Stages(Stages):
 
     def embed(self, config: IndexConfig, reuses: bool, total: int) -> list[dict[str, Any]]:
         """Embed the remaining units; return the receipts of all units."""
-        pending = self.pending("embedding unit", "embedded", total)
-        run_in_actors(
+        numbers = self.pending("embedding unit", "embedded", total)
+        pending = [{"item": number} for number in numbers]
+        run_with_model(
             *(functools.partial(_load, config, reuses), pending, self._report),
             workers=config.workers,
             uri=config.out,

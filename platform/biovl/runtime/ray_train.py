@@ -6,12 +6,11 @@ consecutive failures without a new checkpoint count. The function itself resumes
 draft.
 """
 
-import contextlib
 import logging
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -29,6 +28,7 @@ from biovl.core.artifacts import Draft
 from biovl.core.errors import ConfigError, StorageError, TrainingError
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.failures import worker_error
+from biovl.runtime.in_process import as_worker
 
 RESTARTS = 3
 """Restarts after consecutive failures without a new checkpoint."""
@@ -90,7 +90,7 @@ def fit(
 
     def attempt() -> dict[str, Any]:
         if most == 0:
-            with _restored_settings(cpus):
+            with as_worker(cpus):
                 return work(dict(arguments))
         # A fresh name: Ray would resume from files under the same name; biovl resumes by itself.
         folder.delete_folder(".draft/ray")
@@ -303,21 +303,6 @@ def drain_queue(queue: Any) -> list[Any]:
     except ray.util.queue.Empty:
         return []
     return items
-
-
-@contextlib.contextmanager
-def _restored_settings(cpus: float) -> Iterator[None]:
-    """Compute with so many threads in the block; then restore PyTorch's settings and seed."""
-    threads = torch.get_num_threads()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    # As many as Ray gives a worker: sums of floats depend on it.
-    torch.set_num_threads(max(1, int(cpus)))
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic)
 
 
 def _begin(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Stages of a job: numbered tasks on workers, each with a receipt that lets a job resume."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import ray
@@ -75,9 +75,9 @@ class Stages:
         return [self._draft.read_note(f"{key}/{number:06d}") or {} for number in range(total)]
 
 
-def run_in_actors(
+def run_with_model(
     load: Callable[[], Callable[[dict[str, Any]], int]],
-    items: list[Any],
+    items: list[dict[str, Any]],
     report: Progress,
     *,
     workers: Any,
@@ -86,9 +86,12 @@ def run_in_actors(
 ) -> None:
     """Run ``load()(row)`` for every item, in actors that each load a model once.
 
+    A single actor on the CPU of a single machine would be a second process with all imports: there
+    the job's own process computes.
+
     Args:
         load: Returns the function that processes a row and returns its number of results.
-        items: Rows for ``ray.data.from_items``, one per unit without a receipt.
+        items: Rows, one per unit without a receipt.
         report: Progress, whose current stage counts the items.
         workers: Settings with ``count`` of actors, and ``cpus`` and ``gpus`` of each.
         uri: Location of the output, for errors of its storage.
@@ -96,16 +99,28 @@ def run_in_actors(
     """
     if not items:
         return
+    shared, count = [ray.put(load)], min(workers.count, len(items))
+    if count == 1 and not workers.gpus and len(ray.nodes()) == 1:
+        # Imported here: most jobs compute nothing with PyTorch.
+        from biovl.runtime.in_process import as_worker
+
+        with as_worker(workers.cpus):
+            _add_rows(map(_Embed(uri, shared), items), report, unit)
+        return
     actor: Any = _Embed
     done = ray.data.from_items(items, override_num_blocks=len(items)).map(
         actor,
-        fn_constructor_args=(uri, [ray.put(load)]),
-        compute=ActorPoolStrategy(size=min(workers.count, len(items))),
+        fn_constructor_args=(uri, shared),
+        compute=ActorPoolStrategy(size=count),
         num_cpus=workers.cpus,
         num_gpus=workers.gpus,
     )
+    _add_rows(done.iter_rows(), report, unit)
+
+
+def _add_rows(done: Iterable[dict[str, Any]], report: Progress, unit: str) -> None:
     total = 0
-    for row in done.iter_rows():
+    for row in done:
         total += raise_task_error(row)["rows"]
         report.add(f"{total:,} {unit} ({total / report.seconds:.0f}/s)")
 
