@@ -25,10 +25,10 @@ def test_from_packages_in_a_bucket_to_a_model_in_a_bucket(
     for path in packages:
         for file in path.rglob("*") if path.is_dir() else [path]:
             if file.is_file():
-                bucket(f"in/{file.relative_to(sample_packages)}", file.read_bytes())
-    figures, corpus = f"{bucket_uri}/figures", f"{bucket_uri}/corpus"
+                bucket(f"chain/in/{file.relative_to(sample_packages)}", file.read_bytes())
+    figures, corpus = f"{bucket_uri}/chain/figures", f"{bucket_uri}/chain/corpus"
     harvested = run_command(
-        "pipelines/harvest.py", "packages", **{"source.path": f"{bucket_uri}/in"}, out=figures
+        "pipelines/harvest.py", "packages", **{"source.path": f"{bucket_uri}/chain/in"}, out=figures
     )
     # A bucket has no empty folders.
     empty = sum(path.is_dir() and not any(path.iterdir()) for path in packages)
@@ -40,7 +40,7 @@ def test_from_packages_in_a_bucket_to_a_model_in_a_bucket(
     for pair in pairs[::5]:
         files = read_pair(f"{corpus}/{pair['shard']}", pair["offset"], pair["size"])
         assert json.loads(files["json"])["figure_id"] == pair["pair_id"]
-    model = f"{bucket_uri}/model"
+    model = f"{bucket_uri}/chain/model"
     trained = run_command(
         "pipelines/pretrain.py",
         "tiny",
