@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -50,12 +51,17 @@ def test_rows_of_one_article_are_one_package(tmp_path: Path) -> None:
     assert first.name == "A1"
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "xlsx"])
 def test_every_form_of_table(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"t.{kind}"
     rows = [{"image": "a.png", "caption": "One", "article_id": 7}]
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
+    elif kind == "xlsx":
+        book = openpyxl.Workbook()
+        for cells in (list(rows[0]), list(rows[0].values())):
+            book.active.append(cells)
+        book.save(path)
     elif kind == "jsonl":
         path.write_text(json.dumps(rows[0]) + "\n")
     else:
@@ -106,6 +112,26 @@ def test_a_table_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"image,caption\n\xff\xfe,x\n")
     with pytest.raises(SourceError, match="0xff"):
         read(tmp_path / "t.csv")
+
+
+def test_a_workbook_is_read_from_the_sheet_that_is_named(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["image", "caption"])
+    cells = ["image", "text", "published", "group_id"]
+    book.create_sheet("2024").append(cells)
+    book["2024"].append(["a.png", "One", datetime.datetime(2024, 3, 4, 5, 6), 7])
+    book.save(tmp_path / "t.xlsx")
+    (package,) = read(tmp_path / "t.xlsx", sheet="2024", columns={"caption": "text"})
+    assert package.content is not None
+    assert package.content.published == "2024-03-04"
+    assert package.content.figures[0].group_id == "7"
+    with pytest.raises(SourceError, match=r"source\.path: .*no sheet 2025, only Sheet, 2024"):
+        read(tmp_path / "t.xlsx", sheet="2025")
+    (tmp_path / "t.csv").write_text("image,caption\n")
+    with pytest.raises(SourceError, match=r"source\.sheet"):
+        read(tmp_path / "t.csv", sheet="2024")
+    with pytest.raises(SourceError, match=r"t\.xls: save it as \.xlsx"):
+        read(tmp_path / "t.xls")
 
 
 def test_a_pipe_or_a_link_out_of_the_folder_is_no_image(tmp_path: Path) -> None:
@@ -233,7 +259,8 @@ def test_names_differ_where_articles_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xlsx", b"PK", r"t\.xlsx.*\.csv"),
+        ("t.ods", b"PK", r"t\.ods.*csv"),
+        ("t.xlsx", b"PK", r"t\.xlsx cannot be read: .* Excel workbook"),
         ("t.csv", b"image,image,caption\na,b,c\n", "t.csv.* column image"),
         ("t.csv", b"image/caption\na/b\n", "image/caption"),
         ("t.csv", b'image,caption\na,"' + b"x" * 100_000_001, "field"),

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.graphics import FileLookup
 from biovl.articles.licenses import license_from_text
-from biovl.core import spreadsheets
+from biovl.core import spreadsheets, workbooks
 from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.filesystems import Tree, translate_storage_errors
 from biovl.harvest.sources import Address, Package
@@ -46,6 +46,8 @@ _GROUPS = re.compile(
 )
 """Names of columns whose images look alike, and so belong into one split."""
 _IDS = re.compile(r"(?:^|[^A-Za-z])(?:id|uid|no|nr|number)$|[a-z]I[Dd]$|[a-z]Uid$", re.IGNORECASE)
+_WORKBOOKS = ("xlsx", "xlsm")
+_KINDS = ("csv", "tsv", *_WORKBOOKS, "jsonl", "ndjson", "parquet")
 _SPILLED = "\0more"
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -58,12 +60,12 @@ class Config:
     """Location of the table and its images."""
 
     path: str
-    """A .csv, .tsv, .jsonl or .parquet file, local or ``s3://``. Needs the columns image (a path
-    below ``images``) and caption; rows that share an article_id are one article, whose title and so
-    on are those of the first row. Also read: figure_label, title, abstract, journal, license,
-    published (2011, 2011-07 or 2011-07-18) or year, language, doi, pmid, article_type, and group:
-    rows that must be in the same split, such as those of a patient (``columns.group=patient_id``;
-    without this setting, only a column group_id is used)."""
+    """A .csv, .tsv, .xlsx, .jsonl or .parquet file, local or ``s3://``. Needs the columns image (a
+    path below ``images``) and caption; rows that share an article_id are one article, whose title
+    and so on are those of the first row. Also read: figure_label, title, abstract, journal,
+    license, published (2011, 2011-07 or 2011-07-18) or year, language, doi, pmid, article_type, and
+    group: rows that must be in the same split, such as those of a patient
+    (``columns.group=patient_id``; without this setting, only a column group_id is used)."""
 
     images: str = ""
     """The folder that image paths are relative to; the table's own folder if empty."""
@@ -74,6 +76,9 @@ class Config:
     encoding: str = "utf-8"
     """Encoding of a .csv, .tsv or .jsonl file without a byte-order mark: cp1252 for Excel's plain
     "CSV" of Western Europe and America. Semicolons and tabs as delimiters are detected."""
+
+    sheet: str = ""
+    """Sheet of an .xlsx file; empty: the only visible one that has the needed columns."""
 
 
 def build(config: Config) -> "TableSource":
@@ -362,13 +367,22 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
 def _raw_rows(table: Tree, config: Config) -> Iterator[dict[str, Any]]:
     path = config.path
     kind = table.path.rpartition(".")[2].lower()
-    if kind not in ("csv", "tsv", "jsonl", "ndjson", "parquet"):
-        raise SourceError(f"source.path: {path} is not a .csv, .tsv, .jsonl or .parquet file")
+    if kind == "xls":
+        raise SourceError(f"source.path: {path}: save it as .xlsx (Excel Workbook) or CSV")
+    if kind not in _KINDS:
+        raise SourceError(f"source.path: {path} is not a {', '.join(_KINDS)} file")
+    if config.sheet and kind not in _WORKBOOKS:
+        raise SourceError(f"source.sheet: {path} is not an .xlsx file")
+    needed = [config.columns.get(ours, ours) for ours in _NEEDED]
     try:
         with table.filesystem.open_input_file(table.path) as stream:
             if kind == "parquet":
                 for batch in pq.ParquetFile(stream).iter_batches(batch_size=1_000):
                     yield from batch.to_pylist()
+                return
+            if kind in _WORKBOOKS:
+                cells = workbooks.rows(stream.read(), sheet=config.sheet, needed=needed)
+                yield from _named_rows(path, cells)
                 return
             encoding = spreadsheets.encoding_of(stream.read(4), config.encoding)
             stream.seek(0)
@@ -380,9 +394,10 @@ def _raw_rows(table: Tree, config: Config) -> Iterator[dict[str, Any]]:
                     if line.strip():
                         yield _json_object(path, number, line)
                 return
-            needed = [config.columns.get(ours, ours) for ours in _NEEDED]
             delimiter = "\t" if kind == "tsv" else ","
-            yield from _csv_rows(path, spreadsheets.rows(text, delimiter=delimiter, needed=needed))
+            yield from _named_rows(
+                path, spreadsheets.rows(text, delimiter=delimiter, needed=needed)
+            )
     except UnicodeDecodeError as error:
         hint = spreadsheets.encoding_hint(error, "source.encoding")
         raise SourceError(f"source.path: {path} cannot be read: {hint}") from error
@@ -390,7 +405,7 @@ def _raw_rows(table: Tree, config: Config) -> Iterator[dict[str, Any]]:
         raise SourceError(f"source.path: {path} cannot be read: {error}") from error
 
 
-def _csv_rows(path: str, lines: Iterator[tuple[int, list[str]]]) -> Iterator[dict[str, Any]]:
+def _named_rows(path: str, lines: Iterator[tuple[int, list[Any]]]) -> Iterator[dict[str, Any]]:
     header = [name.strip() for name in next(lines, (1, []))[1]]
     twice = sorted(name for name, count in Counter(header).items() if name and count > 1)
     if twice:
