@@ -87,7 +87,7 @@ def check_assemble(config: AssembleConfig, made: Made) -> None:
 
 def check_pretrain(config: PretrainConfig, made: Made) -> None:
     """Check the settings of the model, weights and trackers, and that they match the corpus."""
-    described = describe(config.model)
+    described = describe(config.model, config.optim)
     if config.corpus in made:
         plain = configs.to_plain(made[config.corpus])
         check_settings(config, plain, image_px=described.image_size)

@@ -84,7 +84,19 @@ class OptimConfig:
     clip_grad_norm: float | None = None
     """Maximum norm of the gradient of all parameters together; None: no clipping."""
 
+    locked: Literal["none", "image", "text"] = "none"
+    """Tower that is not trained: it keeps its weights, without dropout and with its batch-norm
+    statistics (LiT, arXiv:2111.07991, locks the image tower)."""
+
+    layer_decay: float = 1.0
+    """Factor on the learning rate from each transformer block to the one before it, in (0, 1], in
+    both towers; 1: the same rate everywhere. Layers after the last block have the full rate,
+    embeddings the lowest. Fine-tuning with 0.6 to 0.9 changes early layers little (BEiT,
+    arXiv:2106.08254)."""
+
     def __post_init__(self) -> None:
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay must be in (0, 1], got {self.layer_decay}")
         if self.peak_lr <= 0 or self.eps <= 0:
             raise ValueError("peak_lr and eps must be positive")
         if self.warmup_steps < 0 or self.weight_decay < 0:

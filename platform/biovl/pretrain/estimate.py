@@ -105,7 +105,7 @@ def estimate(
     shares = counts / counts.sum()
     mean_tokens = float(lengths @ shares)
     texts = float(info.cost.text(lengths) @ shares)
-    flops = TRAINING_PER_FORWARD * (info.cost.image + texts)
+    flops = float(info.cost.training(lengths) @ shares)
     deviation = math.sqrt(float((lengths - mean_tokens) ** 2 @ shares))
     computed = _Computed(config, info, mean_tokens, deviation, texts)
     batch = max(size for size, _ in plan.epochs)
@@ -161,6 +161,13 @@ class _Computed:
         again = (micro < local) + self._config.step.checkpoint_activations
         return TRAINING_PER_FORWARD + again
 
+    def _flops(self, passes: int) -> float:
+        """Return the operations per pair; a locked tower runs forward once."""
+        cost = self._info.cost
+        image = passes if cost.image_passes == TRAINING_PER_FORWARD else 1
+        text = passes if cost.text_passes == TRAINING_PER_FORWARD else 1
+        return image * cost.image + text * self._texts
+
     def held(
         self, batch: int, local: int, micro: int, *, autocast: bool, fullest: bool = False
     ) -> Memory:
@@ -199,11 +206,11 @@ class _Computed:
         hours: dict[bool, float | None] = {True: None, False: None}
         if micro is not None and peak is not None:
             # Epochs of small batches may fit in one pass, without recomputation.
-            passes = sum(
-                size * steps * self.passes(micro, math.ceil(size / workers))
+            flops = sum(
+                size * steps * self._flops(self.passes(micro, math.ceil(size / workers)))
                 for size, steps in plan.epochs
             )
-            at_peak = passes * (self._info.cost.image + self._texts) / (workers * peak) / 3600
+            at_peak = flops / (workers * peak) / 3600
             for compiled in hours:
                 share = accelerator.utilisation(compiled=compiled)
                 hours[compiled] = None if share is None else at_peak / share

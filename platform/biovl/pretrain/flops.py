@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 TRAINING_PER_FORWARD = 3
 """The backward pass multiplies every matrix twice. Recomputation to save memory does not count: it
-is not work of the model."""
+is not work of the model. A locked tower has no backward pass."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,14 @@ class ForwardCost:
 
     text: TextCost
 
+    image_passes: int = TRAINING_PER_FORWARD
+    text_passes: int = TRAINING_PER_FORWARD
+    """FLOPs of a training step of the tower, as a multiple of its forward pass."""
+
+    def training(self, lengths_B: np.ndarray | Sequence[int]) -> np.ndarray:
+        """Return the operations of a training step on pairs with these caption lengths. [B]."""
+        return self.image_passes * self.image + self.text_passes * self.text(lengths_B)
+
 
 def seen_pairs(tokens_B: np.ndarray, reach: int) -> np.ndarray:
     """Return the number of token pairs at most ``reach`` apart in a caption. Shape [B]."""
@@ -85,13 +93,23 @@ def forward_cost(model: nn.Module) -> ForwardCost:
     """
     # In training mode: patch dropout is on, and attention uses no fused path that is not counted.
     counted: Any = on_meta(model)
-    return ForwardCost(image_cost(counted.visual), text_cost(counted.text))
+    towers: Any = model
+    return ForwardCost(
+        image_cost(counted.visual),
+        text_cost(counted.text),
+        image_passes=_passes(towers.visual),
+        text_passes=_passes(towers.text),
+    )
+
+
+def _passes(tower: nn.Module) -> int:
+    is_trained = any(parameter.requires_grad for parameter in tower.parameters())
+    return TRAINING_PER_FORWARD if is_trained else 1
 
 
 def training_flops(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> float:
     """Return the operations of a training step on pairs with these caption lengths."""
-    texts = float(cost.text(lengths_B).sum())
-    return TRAINING_PER_FORWARD * (cost.image * len(lengths_B) + texts)
+    return float(cost.training(lengths_B).sum())
 
 
 def training_flops_per_pair(cost: ForwardCost, lengths_B: np.ndarray | Sequence[int]) -> float:

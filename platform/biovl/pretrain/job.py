@@ -25,7 +25,7 @@ from biovl.pretrain.batches import Batch
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.journal import Journal
-from biovl.pretrain.models import build, check_weights, describe
+from biovl.pretrain.models import build, check_optimizer, check_weights, describe
 from biovl.pretrain.order import read_places
 from biovl.pretrain.publishing import write_model, write_report_files
 from biovl.pretrain.run import Callbacks, read_failures, run
@@ -100,6 +100,7 @@ def _pretrained(
     # Before anything is written or started, so that mistakes are reported early.
     built = build(config.model, with_weights=False)
     plan = check_run(config, corpus, image_px=built.image_size)
+    check_optimizer(built, config.optim)
     if not Checkpoints(config.out).steps():
         check_weights(config.model)
 
@@ -226,7 +227,7 @@ def estimated(config: PretrainConfig) -> str:
         ArtifactError: If ``corpus`` is not a corpus.
     """
     corpus = read_manifest(config.corpus, "corpus")
-    described = describe(config.model)
+    described = describe(config.model, config.optim)
     check_run(config, corpus, image_px=described.image_size)
     info = memory.describe(
         described.model,

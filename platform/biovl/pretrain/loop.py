@@ -15,7 +15,7 @@ from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig, TroubleConfig
 from biovl.pretrain.guard import Guard
 from biovl.pretrain.losses import LOSSES
-from biovl.pretrain.optimizer import clamp_logit_scale, clip, make_optimizer
+from biovl.pretrain.optimizer import LR_SCALE, clamp_logit_scale, clip, make_optimizer
 from biovl.pretrain.schedule import Plan, StepPosition, learning_rate
 from biovl.pretrain.step import Towers, gradients
 from biovl.runtime.checkpoints import on_host
@@ -134,7 +134,8 @@ class Trainer:
         norm = clip(self._parameters, self._config.optim.clip_grad_norm)
         lr = learning_rate(self._config.optim, self._plan, self.place)
         for group in self._optimizer.param_groups:
-            group["lr"] = lr
+            # Checkpoints of earlier versions have no factors.
+            group["lr"] = lr * group.get(LR_SCALE, 1.0)
         scale = self._towers.logit_scale.detach().exp().reshape(())
         # The one point of a step where the host synchronizes with the device.
         loss_value, norm_value, scale_value = torch.stack(

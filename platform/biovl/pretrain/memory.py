@@ -21,6 +21,9 @@ from biovl.pretrain.flops import ForwardCost, copied_to, forward_cost
 STATE_BYTES = 16
 """Bytes per parameter: itself, its gradient and Adam's two moments, all float32."""
 
+LOCKED_BYTES = 4
+"""Bytes per parameter of a locked tower."""
+
 RESERVE_BYTES = 1.5e9
 """The CUDA context, cuBLAS workspace, gradient buckets of DDP."""
 
@@ -36,6 +39,9 @@ class ModelInfo:
     text_parameters: int
     other_parameters: int
     """Parameters outside the towers, such as ``logit_scale``."""
+
+    locked_parameters: int = 0
+    """Parameters of a locked tower, which are among those above."""
 
     cost: ForwardCost
     image_size: int
@@ -107,6 +113,7 @@ def describe(model: nn.Module, *, image_size: int, context: int, embed_dim: int)
         image_parameters=of_image,
         text_parameters=of_text,
         other_parameters=_parameters(empty) - of_image - of_text,
+        locked_parameters=sum(p.numel() for p in model.parameters() if not p.requires_grad),
         cost=forward_cost(model),
         image_size=image_size,
         context=context,
@@ -155,7 +162,8 @@ def memory(
     if local < batch:
         loss += exchange_bytes(batch=batch, embed_dim=info.embed_dim)
     return Memory(
-        weights=info.parameters * STATE_BYTES,
+        weights=info.parameters * STATE_BYTES
+        - info.locked_parameters * (STATE_BYTES - LOCKED_BYTES),
         activations=kept,
         working=working,
         loss=loss,

@@ -5,6 +5,8 @@ from biovl.core.errors import ArtifactError
 from biovl.core.plugins import Plugin
 from biovl.models import weight_files
 from biovl.models.builders.open_clip import Built, Described
+from biovl.pretrain.config import OptimConfig
+from biovl.pretrain.optimizer import layer_scales, lock
 
 _WEIGHTS = ("weights", "image_weights", "text_weights")
 
@@ -48,12 +50,23 @@ def check_weights(model: Plugin, *, ask_hub: bool = True) -> None:
             raise ArtifactError(f"model.{name}: {error}") from error
 
 
-def describe(model: Plugin) -> Described:
-    """Return the model of a configuration without data, for counting.
+def describe(model: Plugin, optim: OptimConfig | None = None) -> Described:
+    """Return the model of a configuration without data, for counting; a locked tower is locked.
 
     Raises:
-        ConfigError: If the settings do not define a model.
+        ConfigError: If the settings do not define a model, or those of the optimizer do not fit it.
     """
     module, settings = plugins.resolve("models.builders", model)
     described: Described = module.describe(settings)
+    check_optimizer(described, optim or OptimConfig())
     return described
+
+
+def check_optimizer(described: Described, optim: OptimConfig) -> None:
+    """Lock the tower that is not trained, and check the factors on the learning rate.
+
+    Raises:
+        ConfigError: If ``layer_decay`` has no meaning for a tower.
+    """
+    lock(described.model, optim)
+    layer_scales(described.model, optim)

@@ -1,10 +1,16 @@
-"""AdamW as in the papers, with weight decay for matrices only, and gradient clipping."""
+"""AdamW as in the papers, with weight decay for matrices only, and gradient clipping.
 
+For fine-tuning, a tower can be locked, and early blocks can have lower learning rates.
+"""
+
+import re
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from biovl.core.errors import ConfigError
 from biovl.pretrain.config import OptimConfig
 from biovl.pretrain.step import MAX_LOGIT_SCALE, Towers
 
@@ -17,6 +23,63 @@ _EMBEDDINGS = (
     "position_embeddings",
     "token_type_embeddings",
 )
+
+_BLOCK = re.compile(r"\.(?:resblocks|blocks|layers?)\.(\d+)\.")
+"""Number of a transformer block in the name of a parameter: open_clip, timm, transformers."""
+
+_INPUT = (
+    *("conv1", "patch_embed", "cls_token", "class_embedding", "pos_embed", "positional_embedding"),
+    *("token_embedding", "embeddings", "ln_pre", "norm_pre"),
+)
+"""Parts of names of parameters in front of the first block."""
+
+LR_SCALE = "lr_scale"
+"""Entry of a parameter group: factor on the learning rate of the step."""
+
+
+def lock(model: Any, optim: OptimConfig) -> None:
+    """Freeze the parameters of the locked tower of an open_clip ``CustomTextCLIP``.
+
+    To call again after ``model.train()``, which would turn its dropout on.
+    """
+    if optim.locked != "none":
+        tower = model.visual if optim.locked == "image" else model.text
+        tower.requires_grad_(False).eval()
+
+
+def layer_scales(model: nn.Module, optim: OptimConfig) -> dict[str, float]:
+    """Return the factor on the learning rate of every trainable parameter, by name.
+
+    Raises:
+        ConfigError: If a tower has no numbered blocks, so that ``layer_decay`` has no meaning.
+    """
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    if optim.layer_decay == 1:
+        return dict.fromkeys(names, 1.0)
+    scales: dict[str, float] = {}
+    for tower in ("visual.", "text."):
+        own = [name for name in names if name.startswith(tower)]
+        blocks = [int(found[1]) for name in own if (found := _BLOCK.search(name))]
+        if own and not blocks:
+            raise ConfigError(
+                f"optim.layer_decay={optim.layer_decay:g}: the tower {tower.rstrip('.')!r} has no "
+                "transformer blocks; set optim.layer_decay=1"
+            )
+        depth = max(blocks, default=-1) + 1
+        for name in own:
+            scales[name] = optim.layer_decay ** (depth - _layer(name, depth))
+    return {name: scales.get(name, 1.0) for name in names}
+
+
+def _layer(name: str, depth: int) -> int:
+    """Return the position of a parameter in its tower: 0 in front of all blocks, then 1 to depth.
+
+    What follows the last block has the position of that block.
+    """
+    block = _BLOCK.search(name)
+    if block is not None:
+        return int(block[1]) + 1
+    return 0 if any(part in name for part in _INPUT) else depth
 
 
 def decays(name: str, parameter: nn.Parameter, optim: OptimConfig) -> bool:
@@ -32,15 +95,21 @@ def decays(name: str, parameter: nn.Parameter, optim: OptimConfig) -> bool:
 
 
 def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.AdamW:
-    """Return AdamW over the trainable parameters, in the order of their names."""
+    """Return AdamW over the trainable parameters, in the order of their names.
+
+    A group for each factor on the learning rate, with and without weight decay.
+    """
+    scales = layer_scales(model, optim)
     named = [(name, p) for name, p in sorted(model.named_parameters()) if p.requires_grad]
-    groups = [
-        {
-            "params": [p for n, p in named if decays(n, p, optim)],
-            "weight_decay": optim.weight_decay,
-        },
-        {"params": [p for n, p in named if not decays(n, p, optim)], "weight_decay": 0.0},
-    ]
+    groups: list[dict[str, Any]] = []
+    for scale in sorted(set(scales.values()), reverse=True):
+        own = [(name, p) for name, p in named if scales[name] == scale]
+        decayed = [p for name, p in own if decays(name, p, optim)]
+        others = [p for name, p in own if not decays(name, p, optim)]
+        groups += [
+            {"params": decayed, "weight_decay": optim.weight_decay, LR_SCALE: scale},
+            {"params": others, "weight_decay": 0.0, LR_SCALE: scale},
+        ]
     return torch.optim.AdamW(groups, lr=optim.peak_lr, betas=optim.betas, eps=optim.eps, fused=True)
 
 

@@ -9,17 +9,21 @@ from torch import nn
 from biovl.models.builders.open_clip import Built
 from biovl.models.towers import ImageTower, TextTower
 from biovl.pretrain.compiling import compile_blocks, compile_text
-from biovl.pretrain.config import StepConfig
+from biovl.pretrain.config import OptimConfig, StepConfig
+from biovl.pretrain.optimizer import lock
 from biovl.pretrain.step import Towers
 
 
-def towers_of(built: Built, step: StepConfig, device: torch.device) -> Towers:
-    """Return the towers of a model on a device, in training mode.
+def towers_of(
+    built: Built, step: StepConfig, device: torch.device, optim: OptimConfig | None = None
+) -> Towers:
+    """Return the towers of a model on a device, in training mode but for a locked one.
 
     Raises:
         ConfigError: If the text tower does not support ``step.text``.
     """
     model = built.model.to(device).train()
+    lock(model, optim or OptimConfig())
     if step.checkpoint_activations:
         checkpoint_activations(model.visual)
         checkpoint_activations(model.text)

@@ -93,7 +93,7 @@ def run(
     steps_done = int(workers.sum(torch.tensor(last_good, device=device)))
     torch.manual_seed(seed_of(config.seed))
     built = build(config.model, with_weights=steps_done == 0)
-    towers = towers_of(built, config.step, device)
+    towers = towers_of(built, config.step, device, config.optim)
     trainer = Trainer(towers, built.model, config, plan, device=device, workers=workers)
     if steps_done:
         trainer.load(checkpoints.load(steps_done))
@@ -105,7 +105,7 @@ def run(
     if steps_done == plan.steps:
         return
 
-    cost = flops.forward_cost(describe(config.model).model)
+    cost = flops.forward_cost(describe(config.model, config.optim).model)
     accelerator = hardware.detect(device)
     precision = "bf16" if uses_bf16(config.step.precision, device) else "fp32"
     meter = Meter(

@@ -63,6 +63,8 @@ class Towers:
             return self
 
         def wrap(tower: nn.Module) -> nn.Module:
+            if not _is_trained(tower):
+                return tower
             # Without device_ids, also on GPUs: with them DDP copies every input to the GPU, and
             # caption lengths must stay on the host. DDP takes the device from the parameters.
             return DistributedDataParallel(tower, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC)
@@ -130,18 +132,21 @@ class _Pass:
         seed: tuple[int, ...],
     ) -> None:
         self._tower, self._pieces, self._autocast, self._seed = tower, pieces, autocast, seed
+        self._is_trained = _is_trained(tower)
         self._kept: Tensor | None = None
 
     def forward(self) -> Tensor:
         """Return the features of all micro-batches, without a graph. Shape [b, D]."""
-        if len(self._pieces) == 1:
+        if len(self._pieces) == 1 and self._is_trained:
             self._kept = self._features(0)
             return self._kept.detach()
         with torch.no_grad(), _frozen_batch_norm(self._tower):
             return torch.cat([self._features(number) for number in range(len(self._pieces))])
 
     def backward(self, grad_bD: Tensor) -> None:
-        """Add the gradients of the parameters, from those of the features."""
+        """Add the gradients of the parameters, from those of the features; none if locked."""
+        if not self._is_trained:
+            return
         if self._kept is not None:
             self._kept.backward(grad_bD)
             self._kept = None
@@ -166,6 +171,10 @@ def seed_of(*numbers: int) -> int:
         np.random.SeedSequence([len(numbers), *numbers]).generate_state(1, np.uint64)[0]
         >> np.uint64(1)
     )
+
+
+def _is_trained(tower: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in tower.parameters())
 
 
 @contextlib.contextmanager

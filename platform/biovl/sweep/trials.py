@@ -222,9 +222,10 @@ class _Known:
         Raises:
             ConfigError: If the settings do not define a model.
         """
-        key = json.dumps(configs.to_plain(config)["model"], sort_keys=True)
+        plain = configs.to_plain(config)
+        key = json.dumps([plain["model"], plain["optim"]], sort_keys=True)
         if key not in self._models:
-            described = describe(config.model)
+            described = describe(config.model, config.optim)
             self._models[key] = memory.describe(
                 described.model,
                 image_size=described.image_size,
