@@ -4,8 +4,8 @@ python pipelines/merge.py wise_ft --set base=MODEL --set tuned=MODEL --set alpha
 python pipelines/merge.py sweep --set base=MODEL --set tuned=MODEL --set corpus=DIR --set out=DIR
 """
 
-from biovl.merge.config import RECIPES, MergeConfig
-from biovl.merge.job import merge
+from biovl.finetune.merge_config import RECIPES, MergeConfig
+from biovl.finetune.merge_job import merge
 from biovl.runtime import command_line
 
 if __name__ == "__main__":

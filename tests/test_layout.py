@@ -31,7 +31,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": {*KERNEL, "assemble", "index"},
     # Validation reports the benchmark's metric; a refused corpus names the recipe that fits.
     "pretrain": {*KERNEL, "assemble", "benchmark"},
-    "merge": {*KERNEL, "benchmark"},  # Merged models are scored by the benchmark's metric.
+    # Fine-tuning is a run of pretrain, judged by the benchmark; merged models are scored by its
+    # metric, too.
+    "finetune": {*KERNEL, "benchmark", "pretrain"},
     "index": {*KERNEL},
     # These know other stages.
     "publish": {*KERNEL, "assemble"},

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from biovl.core import config
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.merge.config import MergeConfig
+from biovl.finetune.merge_config import MergeConfig
 from biovl.models import encoder
 from biovl.models.builders import open_clip
 from biovl.models.wise_ft import check_same_architecture, interpolate, read_model

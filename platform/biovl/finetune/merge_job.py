@@ -33,7 +33,7 @@ from biovl.core.artifacts import (
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import read_shard
-from biovl.merge.config import MergeConfig
+from biovl.finetune.merge_config import MergeConfig
 from biovl.models import encoder
 from biovl.models.builders.open_clip import Built
 from biovl.models.encoder import Encoder

@@ -17,8 +17,8 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Folder, Manifest, fingerprint
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import ShardWriter
-from biovl.merge.config import MergeConfig
-from biovl.merge.job import merge
+from biovl.finetune.merge_config import MergeConfig
+from biovl.finetune.merge_job import merge
 from biovl.models import encoder
 from biovl.models.builders import open_clip
 from tests.runtime.folders import content

@@ -1,1 +1,0 @@
-"""The job ``merge``: interpolation of the weights of two models (WiSE-FT)."""
