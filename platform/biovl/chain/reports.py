@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from biovl.chain import Chain, Link
-from biovl.chain.page.flow import flows
+from biovl.chain.page.flow import flows, warnings_by_step
 from biovl.chain.page.page import render
 from biovl.chain.page.reading import Notes, read_notes, read_story
 from biovl.core import config as configs
@@ -71,13 +71,24 @@ def outcome(chain: Chain, links: Sequence[Link]) -> str:
                 lines.append(f"  {'':<{width}}  {'':>7}  {flow.line}")
             for reason, count in sorted(flow.dropped.items(), key=lambda item: -item[1]):
                 lines.append(f"  {'':<{width}}  {'':>7}    {count:>7,}  {reason}")
+    lines += [f"  warning: {warning}" for warning in _warnings(links)]
     return "\n".join(lines) + "\n"
 
 
 def summary(chain: Chain, links: Sequence[Link], page: str) -> str:
-    """Return the counts of every step as a line of JSON."""
+    """Return the counts and warnings of all steps as a line of JSON."""
     steps = {link.step.name: link.manifest.counts for link in links if link.manifest is not None}
-    return json.dumps({"out": chain.folder, "summary": page, "steps": steps})
+    return json.dumps(
+        {"out": chain.folder, "summary": page, "steps": steps, "warnings": _warnings(links)}
+    )
+
+
+def _warnings(links: Sequence[Link]) -> list[str]:
+    """Return the warnings of all steps, each with the step that first gave it."""
+    found = warnings_by_step(
+        (link.step.name, link.manifest) for link in links if link.manifest is not None
+    )
+    return [f"{step}: {warning}" for step, warnings in found.items() for warning in warnings]
 
 
 def _took(notes: Notes, step: str) -> str:

@@ -69,6 +69,11 @@ class Manifest:
     """Further information for readers of the folder: versions, measurements, conventions."""
     code: str = f"biovl {biovl.__version__}"
 
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about a result that is doubtful though valid, in ``notes``."""
+        return list(self.notes.get("warnings", []))
+
 
 class Folder:
     """A local or remote folder. Files are written atomically.

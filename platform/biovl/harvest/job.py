@@ -132,8 +132,7 @@ def _harvest(config: HarvestConfig, report: Progress) -> Manifest:
     with job.begin() as draft:
         units: list[list[dict[str, Any]]] = draft.once("plan", lambda: planned)
         warnings: list[str] = draft.once("warnings", lambda: warnings_of(config))
-        for warning in warnings:
-            report.say(f"warning: {warning}")
+        report.warn(warnings)
 
         def read(task: Mapping[str, Any]) -> dict[str, int]:
             return read_unit(config, task["unit"], task["addresses"])
@@ -194,8 +193,8 @@ def manifest_of(job: Job, draft: Draft, units: int, warnings: Sequence[str] = ()
         notes={
             "offsets": "code points of the text they belong to, end exclusive",
             "phash": "ImageHash phash, 64 bits",
-            **({"warnings": list(warnings)} if warnings else {}),
         },
+        warnings=warnings,
     )
 
 

@@ -22,6 +22,9 @@ def main(
 ) -> None:
     """Run a job from the command line. The last line on standard output is its summary as JSON.
 
+    The summary has the counts of the manifest, and its warnings, also if the folder was published
+    before.
+
     If a request cannot be met, ends the process with status 2 and prints the reason last.
 
     Args:
@@ -44,6 +47,7 @@ def main(
     except BiovlError as error:
         sys.exit(_failed(error))
     summary = {"out": config.out, "kind": manifest.kind, **manifest.counts}
+    summary["warnings"] = manifest.warnings
     sys.stdout.write(json.dumps(summary) + "\n")
 
 

@@ -136,13 +136,22 @@ class Job:
         counts: Mapping[str, Any],
         files: Mapping[str, Mapping[str, Any]] | None = None,
         notes: Mapping[str, Any] | None = None,
+        warnings: Sequence[str] = (),
     ) -> Manifest:
-        """Return the manifest of the published folder."""
+        """Return the manifest of the published folder.
+
+        Args:
+            counts: Row counts, with the reason of every dropped row.
+            files: Rows and size of each file.
+            notes: Further information for readers of the folder.
+            warnings: Sentences about a result that is doubtful though valid. The command's last
+                line and the summary of a chain list them; see ``Manifest.warnings``.
+        """
         return Manifest(
             kind=self.kind,
             config=self.config,
             inputs=self.inputs,
             counts=counts,
             files=files or {},
-            notes=notes or {},
+            notes={**(notes or {}), **({"warnings": list(warnings)} if warnings else {})},
         )

@@ -1,6 +1,7 @@
 """Progress messages of a job on standard error."""
 
 import time
+from collections.abc import Iterable
 from typing import TextIO
 
 
@@ -31,6 +32,11 @@ class Progress:
     def say(self, text: str) -> None:
         """Log an additional message at once."""
         print(f"{self._job}: {text}", file=self._stream, flush=True)
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Log warnings about the result, which the manifest also lists."""
+        for warning in warnings:
+            self.say(f"warning: {warning}")
 
     @property
     def seconds(self) -> float:

@@ -138,6 +138,20 @@ def test_what_is_not_published_yet_is_left_out(tmp_path: Path) -> None:
     assert "Nothing is published yet." in render(Story(str(tmp_path), ()))
 
 
+def test_warnings_of_all_steps_are_listed_once_and_escaped(story: Story) -> None:
+    own, again = "val has 12 <b>pairs</b>: few", "patients may be in several splits"
+    noted = [{"warnings": [again]}, {"warnings": [again, own]}, {}, {}]
+    chapters = []
+    for chapter, more in zip(story.chapters, noted, strict=True):
+        manifest = dataclasses.replace(chapter.manifest, notes={**chapter.manifest.notes, **more})
+        chapters.append(dataclasses.replace(chapter, manifest=manifest))
+    told = Parsed(render(dataclasses.replace(story, chapters=tuple(chapters))))
+    assert "warnings" in [a.get("id") for a in told.tags("section")]
+    assert told.text.count(again) == 1
+    assert own in told.text
+    assert "warnings" not in [a.get("id") for a in Parsed(render(story)).tags("section")]
+
+
 def test_long_histograms_are_drawn_with_few_bars_and_lose_nothing() -> None:
     bars = corpus_section.coarser([1] * 100 + [0] * 28, 8)
     assert len(bars) == 25

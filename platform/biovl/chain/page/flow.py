@@ -1,6 +1,6 @@
-"""Input and output counts of each step, with the reasons of dropped rows."""
+"""Input and output counts of each step, with the reasons of dropped rows, and its warnings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,21 @@ def flows(manifest: Manifest) -> list[Flow]:
     """Return the row counts of a published folder; empty for unknown kinds."""
     of = _OF_KIND.get(manifest.kind)
     return of(manifest.counts) if of else []
+
+
+def warnings_by_step(steps: Iterable[tuple[str, Manifest]]) -> dict[str, list[str]]:
+    """Return the warnings of published folders by step; steps without any are left out.
+
+    A corpus repeats the warnings of its figures: they are listed once, under the first step.
+    """
+    found: dict[str, list[str]] = {}
+    listed: set[str] = set()
+    for step, manifest in steps:
+        new = [warning for warning in manifest.warnings if warning not in listed]
+        listed.update(new)
+        if new:
+            found[step] = new
+    return found
 
 
 def _figures(counts: Mapping[str, Any]) -> list[Flow]:

@@ -14,9 +14,11 @@ from biovl.chain.page.sections import (
     searches,
     shown,
     training,
+    warnings,
 )
 
 SECTIONS: tuple[ModuleType, ...] = (
+    warnings,
     journey,
     figures,
     panels,
