@@ -76,6 +76,9 @@ def test_every_step_is_published_and_the_page_tells_it(
     assert "image missing" in told
     summary = json.loads(reports.summary(chain, links(STEPS, chain), "p"))
     assert summary["steps"]["harvest"]["articles"]["seen"] == articles
+    assert any(line.startswith("assemble: val has ") for line in summary["warnings"])
+    assert "warning: assemble: val has " in told
+    assert 'id="warnings"' in page
 
 
 def test_the_page_calls_the_sample_synthetic_and_nobody_its_author(published: Path) -> None:

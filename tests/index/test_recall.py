@@ -5,9 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from biovl.core.chance import retrieval_warning
 from biovl.index.opened import Index
 from biovl.index.query import Query, QueryPart
-from biovl.index.recall import choose_and_score, halves, interval, measure_settings, recall_of
+from biovl.index.recall import (
+    choose_and_score,
+    halves,
+    interval,
+    measure_settings,
+    recall_of,
+    recall_of_own_images,
+)
 from biovl.index.vectors import VectorIndex
 from tests.index.small_index import publish, unit
 
@@ -87,3 +95,21 @@ def test_the_interval_is_that_of_wilson() -> None:
     assert interval(81 / 263, 263) == (0.2553, 0.3662)
     assert interval(15 / 148, 148) == (0.0624, 0.1605)
     assert interval(0, 20) == (0.0, 0.1611)
+
+
+def test_a_model_that_does_not_know_its_images_is_warned_about() -> None:
+    rng = np.random.default_rng(7)
+    image_QD = unit(rng, 300, 32)
+    known = recall_of_own_images(image_QD, image_QD + 0.1 * unit(rng, 300, 32))
+    assert (known["pairs"], known["text_to_image_recall_at_1"]) == (300, 1.0)
+    assert known["chance_recall_at_10"] == pytest.approx(1 / 30)
+    assert retrieval_warning(known, "of a sample") is None
+    foreign = recall_of_own_images(image_QD, unit(rng, 300, 32))
+    assert retrieval_warning(foreign, "of a sample") is not None
+    # A collapsed model: all images are tied.
+    collapsed = recall_of_own_images(np.repeat(image_QD[:1], 300, 0), image_QD)
+    assert collapsed["text_to_image_recall_at_10"] == pytest.approx(1 / 30)
+    assert retrieval_warning(collapsed, "of a sample") is not None
+    assert recall_of_own_images(image_QD[:3], image_QD[:3]).keys() == {
+        *("pairs", "text_to_image_recall_at_1", "chance_recall_at_1")
+    }

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.assemble import balance, card, plots, rules, statistics, steps
+from biovl.assemble import balance, card, plots, rules, statistics, steps, warn
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.tally import merge, tally
@@ -129,9 +129,8 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             may_be_empty=config.may_be_empty,
             hint="Look at rules, and at the defects that the manifest of figures counts.",
         )
-        warnings = [*_warnings(sources), *_too_small(kept, config)]
-        for warning in warnings:
-            report.say(f"warning: {warning}")
+        warnings = [*_warnings(sources), *warn.warnings_of(config, stats, kept)]
+        report.warn(warnings)
         manifest = job.manifest(
             counts={
                 "figures": {"seen": harvested["figures"]["seen"], "kept": sum(kept.values())},
@@ -146,8 +145,8 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 if config.image.short_side_px is None
                 else f"RGB JPEG, quality {config.image.jpeg_quality}, 4:4:4",
                 **({"cap": decided["cap"]} if config.balance.is_set else {}),
-                **({"warnings": warnings} if warnings else {}),
             },
+            warnings=warnings,
         )
         _describe(draft.folder, manifest, stats, pairing.pair_schema(columns.names))
         return draft.publish(manifest)
@@ -157,20 +156,8 @@ def _warnings(sources: Sequence[Harvest]) -> list[str]:
     """Return the warnings in the manifests of the harvests."""
     found: dict[str, None] = {}
     for harvest in sources:
-        found.update(dict.fromkeys(harvest.manifest.notes.get("warnings", [])))
+        found.update(dict.fromkeys(harvest.manifest.warnings))
     return list(found)
-
-
-def _too_small(kept: Mapping[str, int], config: AssembleConfig) -> list[str]:
-    """Return a warning for each requested split with fewer than two pairs."""
-    shares = {"val": config.split.val_permyriad, "test": config.split.test_permyriad, "train": 1}
-    return [
-        f"{split} has {kept[split]} pairs: split.least_articles and split.{split}_permyriad decide"
-        if split != "train"
-        else f"train has {kept[split]} pairs"
-        for split, share in shares.items()
-        if share and kept[split] < 2
-    ]
 
 
 def _write_and_yield(folder: Folder, name: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -111,6 +111,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
                 TaskResult(model="", task=task, skipped=why) for task, why in skipped + refused
             ]
             manifest = report_files.write_report(config, job, draft, judged)
+            say.warn(manifest.warnings)
             draft.publish(manifest)
     whole, _, parts = Folder(config.out).read("table.md").decode().partition(report.BROKEN_DOWN)
     more = f"Broken down by parts: {config.out}/table.md\n" if parts else ""

@@ -15,6 +15,7 @@ from biovl.benchmark.interpolated import WiseFt, name_of
 from biovl.benchmark.merge_plots import between_plot
 from biovl.benchmark.report import TaskResult
 from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome
+from biovl.benchmark.warn import warnings_of
 from biovl.core.artifacts import Draft, Folder, Manifest, to_json
 from biovl.core.errors import NothingUsable
 from biovl.runtime.job import Job
@@ -132,6 +133,7 @@ def write_report(
         },
         files=files,
         notes={"versions": {name: version(name) for name in _VERSIONS}},
+        warnings=warnings_of(scored),
     )
 
 

@@ -31,6 +31,7 @@ from biovl.core.artifacts import (
     read_manifest,
     to_json,
 )
+from biovl.core.chance import retrieval_warning
 from biovl.core.errors import ArtifactError
 from biovl.core.shards import read_shard
 from biovl.finetune.merge_config import MergeConfig
@@ -94,14 +95,18 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
             return published
         merger = _Merger(base, tuned)
         draft = stack.enter_context(job.begin())
-        found = _sweep(config, merger, draft, Progress("merge", progress))
+        report = Progress("merge", progress)
+        found = _sweep(config, merger, draft, report)
         alpha = config.points[0] if found is None else found["chosen"]
         weights_sha256 = merger.save(alpha, draft.folder)
-        scores = None
+        scores, warning = None, None
         if found is not None:
             draft.folder.write("sweep.json", to_json(found))
             draft.folder.write("plots/sweep.png", sweep_plot(found))
             scores = next(point for point in found["points"] if point["alpha"] == alpha)
+            warning = retrieval_warning(scores, f"of {config.split}")
+        warnings = [warning] if warning else []
+        report.warn(warnings)
         manifest = job.manifest(
             counts={"alpha": alpha, "parameters": merger.parameters},
             notes={
@@ -110,6 +115,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
                 "validation": scores,
                 "weights_sha256": weights_sha256,
             },
+            warnings=warnings,
         )
         draft.folder.write("README.md", model_card(manifest, found).encode())
         return draft.publish(manifest)

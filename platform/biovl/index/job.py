@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
+from biovl.core.chance import retrieval_warning
 from biovl.core.errors import ConfigError
 from biovl.core.harvests import open_harvests
 from biovl.index import copies, corpus, files, previous, recall, rows, units
@@ -124,6 +125,9 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
         else:
             del totals["present"]
         _say_what_is_missing(report, without_values)
+        warning = retrieval_warning(found["captions_to_own_images"], "of a sample of the corpus")
+        warnings = [warning] if warning else []
+        report.warn(warnings)
         manifest = job.manifest(
             counts={
                 **planned,
@@ -142,6 +146,7 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
                 **({"not_reused": reason} if reason else {}),
                 **({corpus.NOTE: from_index} if from_index else {}),
             },
+            warnings=warnings,
         )
         return draft.publish(copies.with_checksum(manifest))
 

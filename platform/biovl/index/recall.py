@@ -42,6 +42,7 @@ from biovl.models.encoder import load
 # Shapes: Q queries, N rows, K results, B rows of a block, D embedding.
 
 K = 10
+_KS = (1, 5, 10)
 _BLOCK = 65_536
 _MOST_CELLS = 1_024
 """Maximum ``nprobe``: probing more cells costs more than any recall target is worth."""
@@ -132,7 +133,35 @@ def evaluate(config: IndexConfig, place: Path) -> dict[str, Any]:
         )
     choosing, scoring = halves(len(rows_Q))
     counts = {"queries": len(scoring), "queries_chosen_with": len(choosing)}
-    return {**notes, **counts, "queries_are": _ABOUT}
+    own = recall_of_own_images(queries["image"], queries["text"])
+    return {**notes, **counts, "queries_are": _ABOUT, "captions_to_own_images": own}
+
+
+def recall_of_own_images(image_QD: np.ndarray, text_QD: np.ndarray) -> dict[str, float]:
+    """Return how often the model finds the own image of a caption among the images of the sample.
+
+    The recall of an index compares it with exhaustive search, and so says nothing about the model:
+    this does. Ties count as random order, as in ``benchmark.metrics``.
+
+    Args:
+        image_QD: Image vectors of the sample, unit length.
+        text_QD: Caption vectors of the same pairs.
+
+    Returns:
+        ``text_to_image_recall_at_k`` and ``chance_recall_at_k`` for k of 1, 5 and 10, if there are
+        so many pairs, and ``pairs``.
+    """
+    similarity_QQ = text_QD @ image_QD.T
+    own_Q1 = similarity_QQ.diagonal()[:, None]
+    nearer_Q = (similarity_QQ > own_Q1 + _TIE).sum(1)
+    tied_Q = (np.abs(similarity_QQ - own_Q1) <= _TIE).sum(1) - 1
+    scores: dict[str, float] = {"pairs": len(text_QD)}
+    for k in _KS:
+        if k <= len(text_QD):
+            hit_Q = np.clip((k - nearer_Q) / (tied_Q + 1), 0, 1)
+            scores[f"text_to_image_recall_at_{k}"] = float(hit_Q.mean())
+            scores[f"chance_recall_at_{k}"] = k / len(text_QD)
+    return scores
 
 
 _ABOUT = (

@@ -27,11 +27,12 @@ from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.journal import Journal
 from biovl.pretrain.models import build, check_optimizer, check_weights, describe
 from biovl.pretrain.order import read_places
-from biovl.pretrain.publishing import write_model, write_report_files
+from biovl.pretrain.publishing import read_steps, write_model, write_report_files
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
 from biovl.pretrain.scores import epoch_to_publish, note_name, read_scores, steps_waiting
 from biovl.pretrain.validation import validate
+from biovl.pretrain.warn import warnings_of
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
 from biovl.runtime.connection import connect_ray
@@ -165,6 +166,15 @@ def _publish(
         )
     state = checkpoints.load(plan.ends()[chosen])
     weights_sha256 = write_model(draft.folder, built, state["model"])
+    warnings = warnings_of(
+        scores,
+        read_steps(draft.folder),
+        loss=config.step.loss,
+        published=chosen,
+        val_pairs=pairs["val"],
+    )
+    for warning in warnings:
+        say(f"warning: {warning}")
     manifest = job.manifest(
         counts={
             "epochs": config.epochs,
@@ -180,6 +190,7 @@ def _publish(
             "validation": scores.get(chosen),
             "weights_sha256": weights_sha256,
         },
+        warnings=warnings,
     )
     write_report_files(config, manifest, built, scores, chosen)
     return draft.publish(manifest)

@@ -52,7 +52,7 @@ def write_report_files(
         epoch: Epoch whose weights are published, from 0.
     """
     folder = Draft(config.out).folder
-    rows = _rows(folder)
+    rows = read_steps(folder)
     drawn = plots.plots(rows, scores)
     for name, png in drawn.items():
         folder.write(f"plots/{name}", png)
@@ -74,7 +74,7 @@ def write_report_files(
     folder.write("README.md", text.encode())
 
 
-def _rows(folder: Folder) -> list[dict[str, Any]]:
+def read_steps(folder: Folder) -> list[dict[str, Any]]:
     """Return the logged records, one per step."""
     with tempfile.TemporaryDirectory() as local:
         path = Path(local, METRICS)

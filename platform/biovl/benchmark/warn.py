@@ -1,0 +1,47 @@
+"""Warnings about models that are no better than chance on a task."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from biovl.benchmark.report import TaskResult
+
+
+def warnings_of(results: Sequence[TaskResult]) -> list[str]:
+    """Return a warning for each model and task whose scores are not above chance.
+
+    A score is above chance if chance is below its 95 % interval (that of the report): so is a score
+    of guessing in 2.5 % of cases. One such score of a task is enough. Tasks whose chance level is
+    unknown (vqa, proxy) are left out.
+    """
+    return [warning for item in results for warning in _of_task(item)]
+
+
+def _of_task(item: TaskResult) -> Iterator[str]:
+    compared = list(_compared(item))
+    if compared and all(score["low"] <= chance for score, chance in compared):
+        scores = ", ".join(
+            f"{score['name'].replace('_', ' ')} {score['value']:.2%} "
+            f"({score['low']:.2%} to {score['high']:.2%}; chance {chance:.2%})"
+            for score, chance in compared
+        )
+        yield (
+            f"{item.model} is no better than chance on {item.task}, by its 95 % interval: {scores}"
+        )
+
+
+def _compared(item: TaskResult) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Yield the scores of a task that have a known chance level, with this level."""
+    notes = item.notes or {}
+    chance = notes.get("chance")
+    scores = {score["name"]: score for score in item.scores}
+    if isinstance(chance, Mapping):
+        for metric, level in chance.items():
+            for direction in ("image_to_text", "text_to_image"):
+                # Recall at k of a pool of at most k is 1, also by guessing.
+                if f"{direction}_{metric}" in scores and level < 1:
+                    yield scores[f"{direction}_{metric}"], level
+    elif "balanced_accuracy" in scores and notes.get("classes"):
+        # Not the accuracy: a model that always answers the most frequent class exceeds 1 / classes.
+        yield scores["balanced_accuracy"], 1 / len(notes["classes"])
+    elif isinstance(chance, float) and item.scores:
+        yield item.scores[0], chance
