@@ -83,7 +83,7 @@ class Figure:
     image_name: str | None
     """Name of the file chosen for the graphic, relative to its package."""
     image: bytes | None
-    """The published bytes, never re-encoded."""
+    """The published bytes, never re-encoded; of a DICOM file a frame as PNG, without its header."""
     image_format: str | None
     """Detected from the content: jpeg, png, gif, tiff, webp, bmp, svg, eps, pdf, video …"""
     image_mode: str | None

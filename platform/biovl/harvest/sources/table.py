@@ -1,5 +1,6 @@
 """A folder of images and a table of captions: private data, or any data that is not JATS."""
 
+import contextlib
 import csv
 import datetime
 import functools
@@ -13,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -24,7 +25,8 @@ from biovl.articles.licenses import license_from_text
 from biovl.core import spreadsheets, workbooks
 from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.filesystems import Tree, translate_storage_errors
-from biovl.harvest.sources import Address, Package
+from biovl.harvest.sources import Address, FileError, Package
+from biovl.images import decode, dicom
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,18 @@ class Config:
     sheet: str = ""
     """Sheet of an .xlsx file; empty: the only visible one that has the needed columns."""
 
+    dicom_frame: int | Literal["middle", "all"] = "middle"
+    """Frame of a DICOM image with several: ``middle``, a number from 1, or ``all``, each as a
+    figure with the same caption."""
+
+    dicom_burned_in: bool = False
+    """Whether to read DICOM images that state that annotations are burned into their pixels:
+    these may name the patient. Otherwise they are defects."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dicom_frame, int) and self.dicom_frame < 1:
+            raise ValueError("dicom_frame counts from 1")
+
 
 def build(config: Config) -> "TableSource":
     """Return the source for a configuration."""
@@ -128,7 +142,8 @@ class TableSource:
             name = _NOT_IN_NAME.sub("-", article_id).strip("-")[:100] or "article"
             if name != article_id:
                 name = f"{name}-{hashlib.sha256(article_id.encode()).hexdigest()[:12]}"
-            yield _package(name, self._uri(number), article_id, rows, *self._images)
+            uri = self._uri(number)
+            yield _package(self._config, name, uri, article_id, rows, *self._images)
 
     def folders(self) -> list[str]:
         """Return the folders with images, except that of the table."""
@@ -247,6 +262,7 @@ def _join_groups(articles: Iterable[list[dict[str, str]]]) -> None:
 
 
 def _package(
+    config: Config,
     name: str,
     uri: str,
     article_id: str,
@@ -260,7 +276,9 @@ def _package(
         return Package(name=name, uri=uri, defect=SPILLS, defect_detail=spilled[:300])
     sizes = {path: _size(images, folder, path) for path in {row["image"] for row in rows} - {""}}
     found = FileLookup(path for path, size_bytes in sizes.items() if size_bytes is not None)
-    figures, files, paths = [], {}, {}
+    figures: list[FigureContent] = []
+    files: dict[str, int] = {}
+    chosen: dict[str, tuple[str, dicom.Frame]] = {}
     for number, row in enumerate(rows, start=1):
         path = row["image"]
         graphics = []
@@ -268,10 +286,18 @@ def _package(
             # A table refers to this exact file, not to others with the same stem or name.
             is_plain = all(other == path for other in found.candidates([path]))
             image_name = path if is_plain else f"{path}#{number}"
-            graphics = [Graphic([image_name])]
             size_bytes = sizes[path]
+            frames: dict[str, dicom.Frame]
+            if config.dicom_frame != "all":
+                frames = {image_name: config.dicom_frame}
+            elif size_bytes is None:
+                frames = {image_name: 1}
+            else:
+                frames = _all_frames(image_name, path, images, folder)
+            graphics = [Graphic([name]) for name in frames]
             if size_bytes is not None:
-                files[image_name], paths[image_name] = size_bytes, path
+                files |= dict.fromkeys(frames, size_bytes)
+                chosen |= {name: (path, frame) for name, frame in frames.items()}
         figures.append(
             FigureContent(
                 key=str(number),
@@ -285,10 +311,16 @@ def _package(
             )
         )
 
+    # A file is read once for all of its frames.
+    @functools.lru_cache(maxsize=1 if config.dicom_frame == "all" else 0)
+    def read_file(path: str) -> bytes:
+        return images.read(f"{folder}/{path}")
+
     def read(image_name: str) -> bytes:
-        if image_name not in paths:
+        if image_name not in chosen:
             raise FileNotFoundError(f"{image_name} is not among the images below {folder}")
-        return images.read(f"{folder}/{paths[image_name]}")
+        path, frame = chosen[image_name]
+        return _image(read_file(path), path, frame, config)
 
     def first(*columns: str) -> str | None:
         return next((row[column] for column in columns for row in rows if row[column]), None)
@@ -309,6 +341,32 @@ def _package(
     )
     place = images.uri(folder)
     return Package(name=name, uri=uri, content=content, files=files, place=place, read=read)
+
+
+def _all_frames(name: str, path: str, images: Tree, folder: str) -> dict[str, dicom.Frame]:
+    """Return the frames of an image by the names of their figures."""
+    with contextlib.suppress(OSError):
+        data = images.read(f"{folder}/{path}")
+        count = dicom.frame_count(data) if dicom.is_dicom(data, path) else 1
+        if count > 1:
+            return {f"{name}#frame-{number}": number for number in range(1, count + 1)}
+    return {name: 1}
+
+
+def _image(data: bytes, path: str, frame: dicom.Frame, config: Config) -> bytes:
+    """Return an image file as it is; of a DICOM file a frame as PNG, without its header.
+
+    Raises:
+        FileError: If a DICOM file is unusable: nothing of it is stored.
+    """
+    if dicom.is_dicom(data, path):
+        converted = dicom.to_png(data, frame=frame, burned_in=config.dicom_burned_in)
+        if converted.png is None:
+            raise FileError(converted.defect or dicom.UNREADABLE, converted.detail or "")
+        return converted.png
+    if decode.image_format(data) == "dicom":
+        raise FileError(dicom.UNREADABLE, "it is compressed as a whole (gzip): unpack it")
+    return data
 
 
 def _size(images: Tree, folder: str, path: str) -> int | None:
