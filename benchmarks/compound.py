@@ -27,7 +27,7 @@ from biovl.images.boxes import Box, PanelFound
 from biovl.images.labels.reading import Label, read_labels
 from biovl.images.matching import match
 from biovl.images.panels.splitting import split_figure
-from biovl.sample.compound.figures import STRATA, make_compound
+from biovl.sample.compound.figures import make_compound
 from biovl.sample.compound.metrics import (
     Counts,
     Scored,
@@ -36,6 +36,7 @@ from biovl.sample.compound.metrics import (
     box_counts,
     imageclef_accuracy,
 )
+from biovl.sample.compound.strata import STRATA
 
 COLUMNS = (
     *("figures", "F1@.5", "mAP@.5", "ImageCLEF", "count exact", "all right", "alignment F1"),

@@ -22,7 +22,8 @@ from PIL import Image
 
 from biovl.images.boxes import Box
 from biovl.images.labels.reading import Label, read_labels
-from biovl.sample.compound.figures import STRATA, make_compound
+from biovl.sample.compound.figures import make_compound
+from biovl.sample.compound.strata import STRATA
 
 
 @dataclass(frozen=True)

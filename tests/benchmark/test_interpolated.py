@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from biovl.benchmark import encoders
-from biovl.benchmark.config import BenchmarkConfig
-from biovl.benchmark.interpolated import WiseFt
+from biovl.benchmark.config import BenchmarkConfig, WiseFt
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.models import encoder

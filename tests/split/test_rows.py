@@ -12,6 +12,7 @@ from biovl.core import records
 from biovl.core.records import Figure, Panel, Span
 from biovl.images.boxes import Box, iou
 from biovl.images.decode import decode_rgb
+from biovl.split.config import Splitting
 from biovl.split.rows import (
     DISAGREE,
     NO_LABELS,
@@ -19,7 +20,6 @@ from biovl.split.rows import (
     NOT_ALLOWED,
     UNSURE,
     UNUSABLE,
-    Splitting,
     figure_of,
     split,
 )

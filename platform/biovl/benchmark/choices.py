@@ -18,7 +18,6 @@ import numpy as np
 
 from biovl.benchmark import class_names
 from biovl.benchmark.datasets import Images, LabelledImages
-from biovl.benchmark.metrics import TIE
 from biovl.core.errors import ConfigError
 
 # Shapes: N images, M texts, D embedding, E examples, V variations, O options (of the longest list).
@@ -203,6 +202,9 @@ def nearest_options(data: Choices, image_ND: np.ndarray, text_MD: np.ndarray) ->
         image_ND: Unit embeddings of ``data.images``; NaN if unreadable.
         text_MD: Unit embeddings of ``data.texts``.
     """
+    # Imports PyTorch, which the command line does without: it lists datasets.
+    from biovl.benchmark.metrics import TIE
+
     variations, examples, options = data.option_VEO.shape
     chosen_VE = np.full((variations, examples), -1, np.int64)
     rows = max(1, _AT_ONCE // (options * text_MD.shape[1]))

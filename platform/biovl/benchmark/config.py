@@ -1,16 +1,49 @@
 """Settings of benchmark: which models are evaluated on which tasks."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from biovl.benchmark.interpolated import WiseFt
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.plugins import Plugin
-from biovl.models.encoder import Precision
+from biovl.core.workers import Precision
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+SCHEME = "wise-ft:"
+"""Prefix of the name of an interpolated model, followed by JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WiseFt:
+    """Two models and the coefficients of the interpolations to evaluate."""
+
+    base: str
+    """The model before fine-tuning: a folder in open_clip's layout, local or ``s3://``."""
+    tuned: str
+    """The fine-tuned model, a folder in the same layout."""
+    alphas: tuple[float, ...] = tuple(step / 10 for step in range(11))
+    """Interpolation coefficients: 0 is ``base``, 1 is ``tuned``."""
+
+    def __post_init__(self) -> None:
+        if not self.alphas or not all(0 <= alpha <= 1 for alpha in self.alphas):
+            raise ValueError(f"alphas must be in [0, 1], one at least, got {self.alphas}")
+
+    def models(self) -> dict[str, str]:
+        """Return the names of the interpolated models for loading, by their names in the report."""
+        return {
+            name_of(alpha): SCHEME
+            + json.dumps({"alpha": alpha, "base": self.base, "tuned": self.tuned})
+            for alpha in sorted(set(self.alphas))
+        }
+
+
+def name_of(alpha: float) -> str:
+    """Return the name of an interpolated model in the report."""
+    return f"alpha-{alpha:g}"
 
 
 @dataclass(frozen=True, kw_only=True)

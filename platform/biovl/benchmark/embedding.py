@@ -26,7 +26,7 @@ from biovl.benchmark.encoders import BenchmarkModel, ModelDescription
 from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.core.artifacts import MANIFEST, Draft, Folder, Input, Manifest, find_manifest, to_json
 from biovl.core.errors import BiovlError
-from biovl.models.encoder import Precision
+from biovl.core.workers import Precision
 
 # Shapes: N images or texts, D embedding.
 

@@ -22,12 +22,13 @@ import torch
 from torch import Tensor
 
 from biovl.benchmark import interpolated, open_clip_models, transformers_models
+from biovl.benchmark.config import SCHEME
 from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.core.artifacts import MANIFEST, Folder, fingerprint
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.workers import Precision
 from biovl.images.decode import MIN_SIDE_PX, TOO_SMALL, decode_rgb
 from biovl.models import encoder as ours
-from biovl.models.encoder import Precision
 from biovl.models.weight_files import local_copy
 
 # Shapes: B images or texts of a batch, D embedding.
@@ -107,7 +108,7 @@ def describe(uri: str) -> ModelDescription:
         ArtifactError: If a folder does not contain a supported model.
         ConfigError: If a name is unknown to open_clip, or has no weights.
     """
-    if uri.startswith(interpolated.SCHEME):
+    if uri.startswith(SCHEME):
         ends = [describe(folder) for folder in interpolated.folders(uri)]
         whole = interpolated.fingerprint(uri, [end.fingerprint for end in ends])
         return ModelDescription(uri=uri, kind="between", has_text=True, fingerprint=whole)

@@ -18,7 +18,7 @@ from biovl.benchmark.datasets import Images
 from biovl.benchmark.encoders import BenchmarkModel
 from biovl.benchmark.open_clip_models import computing
 from biovl.benchmark.probe import Scaling
-from biovl.models.encoder import Precision
+from biovl.core.workers import Precision
 from biovl.runtime.training import EpochTraining, StepLoss, TrainedParameter, decay_matrices
 
 # Shapes: B images of a step, T training images, N images, C classes, D features.

@@ -7,46 +7,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
+from biovl.benchmark.config import SCHEME
 from biovl.core.errors import ArtifactError
+from biovl.core.workers import Precision
 from biovl.models import encoder as ours
-from biovl.models.encoder import Encoder, Precision
+from biovl.models.encoder import Encoder
 from biovl.models.weight_files import local_copy
 from biovl.models.wise_ft import check_same_architecture, interpolate, read_model
-
-SCHEME = "wise-ft:"
-"""Prefix of the name of an interpolated model, followed by JSON."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WiseFt:
-    """Two models and the coefficients of the interpolations to evaluate."""
-
-    base: str
-    """The model before fine-tuning: a folder in open_clip's layout, local or ``s3://``."""
-    tuned: str
-    """The fine-tuned model, a folder in the same layout."""
-    alphas: tuple[float, ...] = tuple(step / 10 for step in range(11))
-    """Interpolation coefficients: 0 is ``base``, 1 is ``tuned``."""
-
-    def __post_init__(self) -> None:
-        if not self.alphas or not all(0 <= alpha <= 1 for alpha in self.alphas):
-            raise ValueError(f"alphas must be in [0, 1], one at least, got {self.alphas}")
-
-    def models(self) -> dict[str, str]:
-        """Return the names of the interpolated models for loading, by their names in the report."""
-        return {
-            name_of(alpha): SCHEME
-            + json.dumps({"alpha": alpha, "base": self.base, "tuned": self.tuned})
-            for alpha in sorted(set(self.alphas))
-        }
-
-
-def name_of(alpha: float) -> str:
-    """Return the name of an interpolated model in the report."""
-    return f"alpha-{alpha:g}"
 
 
 def folders(uri: str) -> tuple[str, str]:

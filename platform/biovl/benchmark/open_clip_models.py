@@ -11,7 +11,7 @@ from PIL import Image
 
 from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.models.encoder import Precision
+from biovl.core.workers import Precision
 from biovl.models.weight_files import local_copy
 
 _TEXTS = 64

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from biovl.benchmark import comparison, leak_report, report
-from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.config import BenchmarkConfig, WiseFt, name_of
 from biovl.benchmark.encoders import ModelDescription
-from biovl.benchmark.interpolated import WiseFt, name_of
 from biovl.benchmark.merge_plots import between_plot
 from biovl.benchmark.report import TaskResult
 from biovl.benchmark.tasks import EmbeddedBenchmark, TaskOutcome

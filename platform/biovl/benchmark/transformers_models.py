@@ -16,8 +16,8 @@ from PIL import Image
 from biovl.benchmark.image_tower import TrainableImageTower
 from biovl.benchmark.open_clip_models import computing, unit
 from biovl.core.errors import ArtifactError
+from biovl.core.workers import Precision
 from biovl.images import dinov2
-from biovl.models.encoder import Precision
 
 WITH_TEXT = ("clip", "siglip", "siglip2")
 DINOV2 = ("dinov2", "dinov2_with_registers")

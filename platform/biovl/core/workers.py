@@ -1,6 +1,10 @@
 """The setting ``workers`` of jobs: resources of the processes that compute."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+Precision = Literal["float32", "bfloat16", "auto"]
+"""Compute dtype of a model; auto is bfloat16 on GPUs that support it. Vectors are float32."""
 
 
 @dataclass(frozen=True, kw_only=True)

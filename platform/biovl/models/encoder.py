@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from biovl.core.errors import ArtifactError, BiovlError
+from biovl.core.workers import Precision
 from biovl.images.decode import decode_rgb
 from biovl.models import tokenization
 from biovl.models.builders import open_clip
@@ -34,9 +35,6 @@ CONFIG = "open_clip_config.json"
 WEIGHTS = "open_clip_model.safetensors"
 SHAPE = "config.json"
 """The configuration of a transformers text tower; transformers looks for the same file name."""
-
-Precision = Literal["float32", "bfloat16", "auto"]
-"""Compute dtype of the towers; auto is bfloat16 on GPUs that support it. Vectors are float32."""
 
 Item = TypeVar("Item")
 

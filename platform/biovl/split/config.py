@@ -1,10 +1,24 @@
 """Settings of split."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.workers import WorkerConfig
-from biovl.split.rows import Derivatives, Splitting
+
+Derivatives = Literal["all", "allowed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splitting:
+    """Settings that apply to every figure."""
+
+    confidence: float
+    """Minimum confidence for splitting a figure, 0..1; other figures stay whole."""
+    derivatives: Derivatives
+    """``allowed``: figures whose licence does not allow changes stay whole."""
+    jpeg_quality: int
+    """Quality of panels cropped from a JPEG, on Pillow's scale, without chroma subsampling."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ import io
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -31,6 +31,7 @@ from biovl.images.boxes import Box, Proposal
 from biovl.images.labels.reading import Label, read_labels
 from biovl.images.matching import MatchedPanel, match
 from biovl.images.panels.splitting import split_figure
+from biovl.split.config import Splitting
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,6 @@ NO_PANELS = "image shows no panels"
 DISAGREE = "labels and panels disagree"
 UNSURE = "below confidence"
 FAILED = "splitter failed"
-Derivatives = Literal["all", "allowed"]
-
 Propose = Callable[[np.ndarray], Sequence[Proposal]]
 """Detector: maps an image, RGB, uint8, shape [H, W, 3], to panel proposals."""
 
@@ -51,18 +50,6 @@ _SURE = 0.7
 
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 _AS_PUBLISHED = "as published"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Splitting:
-    """Settings that apply to every figure."""
-
-    confidence: float
-    """Minimum confidence for splitting a figure, 0..1; other figures stay whole."""
-    derivatives: Derivatives
-    """``allowed``: figures whose licence does not allow changes stay whole."""
-    jpeg_quality: int
-    """Quality of panels cropped from a JPEG, on Pillow's scale, without chroma subsampling."""
 
 
 def figure_of(row: Mapping[str, Any]) -> Figure:

@@ -5,7 +5,8 @@ import pytest
 
 from biovl.core.errors import ConfigError
 from biovl.images.boxes import Box, enclosing
-from biovl.sample.compound.figures import STRATA, make_compound
+from biovl.sample.compound.figures import make_compound
+from biovl.sample.compound.strata import STRATA
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from biovl.benchmark.datasets import LabelledImages, Pairs, Questions
-from biovl.models.encoder import Precision
+from biovl.core.workers import Precision
 
 if TYPE_CHECKING:
     from biovl.benchmark.config import BenchmarkWorkers

@@ -27,11 +27,8 @@ from biovl.sample.compound.layouts import (
     drawn_from,
     make_layout,
 )
-from biovl.sample.compound.strata import STRATA_PLANS, Stratum
+from biovl.sample.compound.strata import STRATA, STRATA_PLANS, Stratum
 from biovl.sample.words import TOPICS, pick
-
-STRATA: tuple[str, ...] = tuple(STRATA_PLANS)
-"""Names of the kinds of figures that ``make_compound`` draws."""
 
 _MIN_SIDE_PX = 24
 _LABEL_FACES = tuple(typeface(name) for name in TYPEFACES)

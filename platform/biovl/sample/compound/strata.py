@@ -62,3 +62,6 @@ STRATA_PLANS: dict[str, Stratum] = {
     "headings": Stratum(headings=True, missing="all", rows=((2,), (3,), (2, 2), (3, 3), (4,))),
     "damaged": Stratum(quality=(28, 45), shrink=(0.5, 0.8)),
 }
+
+STRATA: tuple[str, ...] = tuple(STRATA_PLANS)
+"""Names of the kinds of figures that ``make_compound`` draws."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.workers import WorkerConfig
-from biovl.sample.compound.figures import STRATA
+from biovl.sample.compound.strata import STRATA
 
 KIND = "detector"
 """Kind of the published folder, in its manifest."""
