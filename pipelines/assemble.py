@@ -1,12 +1,6 @@
-"""Filter image-text pairs for training, and publish them as WebDataset shards with an index.
+"""``biovl assemble`` in a checkout that is not installed."""
 
-python pipelines/assemble.py default --set figures=DIR --set out=DIR
-ray job submit -- python pipelines/assemble.py training --set figures=s3://… --set out=s3://…
-"""
-
-from biovl.assemble.config import RECIPES, AssembleConfig
-from biovl.assemble.job import assemble
-from biovl.runtime import command_line
+from biovl.__main__ import run
 
 if __name__ == "__main__":
-    command_line.main(AssembleConfig, RECIPES, assemble, about=__doc__)
+    run("assemble")

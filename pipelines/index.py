@@ -1,12 +1,6 @@
-"""Embed a corpus, and publish a search index for images, texts, words and filters.
+"""``biovl index`` in a checkout that is not installed."""
 
-python pipelines/index.py default --set model=DIR --set corpus=DIR --set out=DIR
-ray job submit -- python pipelines/index.py default --set model=s3://… --set corpus=s3://… …
-"""
-
-from biovl.index.config import RECIPES, IndexConfig
-from biovl.index.job import index
-from biovl.runtime import command_line
+from biovl.__main__ import run
 
 if __name__ == "__main__":
-    command_line.main(IndexConfig, RECIPES, index, about=__doc__)
+    run("index")

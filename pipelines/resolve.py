@@ -1,11 +1,6 @@
-"""Label clusters by the majority of their reviewers, and images by their clusters.
+"""``biovl resolve`` in a checkout that is not installed."""
 
-python pipelines/resolve.py default --set concepts=DIR --set votes=votes.csv --set out=DIR
-"""
-
-from biovl.concepts.resolve_config import RECIPES, ResolveConfig
-from biovl.concepts.resolve_job import resolve
-from biovl.runtime import command_line
+from biovl.__main__ import run
 
 if __name__ == "__main__":
-    command_line.main(ResolveConfig, RECIPES, resolve, about=__doc__)
+    run("resolve")

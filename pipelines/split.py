@@ -1,12 +1,6 @@
-"""Split compound figures into panels with their own captions and citations.
+"""``biovl split`` in a checkout that is not installed."""
 
-python pipelines/split.py --set figures=DIR --set out=DIR
-ray job submit -- python pipelines/split.py --set figures=s3://… --set out=s3://…
-"""
-
-from biovl.runtime import command_line
-from biovl.split.config import RECIPES, SplitConfig
-from biovl.split.job import split_figures
+from biovl.__main__ import run
 
 if __name__ == "__main__":
-    command_line.main(SplitConfig, RECIPES, split_figures, about=__doc__)
+    run("split")

@@ -1,12 +1,6 @@
-"""Train a panel detector on synthetic figures, for additional proposals in the split job.
+"""``biovl train_detector`` in a checkout that is not installed."""
 
-python pipelines/train_detector.py default --set out=DIR --set workers.gpus=1
-ray job submit -- python pipelines/train_detector.py default --set out=s3://… --set workers.gpus=1
-"""
-
-from biovl.runtime import command_line
-from biovl.split.detector.config import RECIPES, DetectorConfig
-from biovl.split.detector_job import train_detector
+from biovl.__main__ import run
 
 if __name__ == "__main__":
-    command_line.main(DetectorConfig, RECIPES, train_detector, about=__doc__)
+    run("train_detector")

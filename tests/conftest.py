@@ -27,7 +27,7 @@ SLOW = (
     *("pretrain/test_loop.py", "pretrain/test_losses.py", "pretrain/test_pairs.py"),
     *("pretrain/test_resolution.py", "pretrain/test_run.py", "pretrain/test_training_plots.py"),
     *("publish/test_hub.py", "sample/test_sample.py", "sweep/test_sweep_report.py"),
-    "sweep/test_trials.py",
+    *("sweep/test_trials.py", "test_wheel.py"),
 )
 """Tests that ``make check`` leaves to ``make test``: folders, and ends of file names."""
 

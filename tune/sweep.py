@@ -1,21 +1,6 @@
-r"""Run a hyperparameter sweep of pretrain, and publish its tables, plots and best recipe.
+"""``biovl sweep`` in a checkout that is not installed."""
 
-python tune/sweep.py context_length --set corpus=DIR --set out=DIR --dry-run
-python tune/sweep.py context_length --set corpus=DIR --set out=DIR --set base.recipe=tiny
-python tune/sweep.py grid --set corpus=DIR --set out=DIR --set base.recipe=tiny \
-    --set grid.model.context_length=[77,256] --set grid.batch.pairs=[16,32] --set seeds=3
-ray job submit -- python tune/sweep.py batch_size --set corpus=s3://… --set out=s3://… \
-    --set base.workers.count=16 --set base.workers.gpus=1 --set asha.reduction=3
-
-An interrupted sweep resumes with the same command: finished trials are not repeated, and the others
-resume from their checkpoints.
-"""
-
-from spaces import SPACES
-
-from biovl.runtime import command_line
-from biovl.sweep.config import SweepConfig
-from biovl.sweep.job import estimated, sweep
+from biovl.__main__ import run
 
 if __name__ == "__main__":
-    command_line.main(SweepConfig, SPACES, sweep, about=__doc__, estimate=estimated)
+    run("sweep")

@@ -14,7 +14,7 @@ from biovl.assemble.rules import known_rules, make_rules
 from biovl.chain import links
 from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
-from biovl.chain.job import STEPS
+from biovl.chain.steps import STEPS
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 

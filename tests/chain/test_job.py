@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from biovl import __main__ as program
 from biovl.chain import Link, StepFailed, links, read_chain, reports
 from biovl.chain import recipes as chain_recipes
-from biovl.chain.job import STEPS, run_chain
+from biovl.chain.job import run_chain
+from biovl.chain.steps import STEPS
 from tests.docs.checking import check
 from tests.docs.pages import words
 from tests.runtime.folders import content, nothing_done_to
@@ -100,8 +101,8 @@ def test_every_command_on_the_page_can_be_typed(
             continue
         check(words(command))
         if "--dry-run" in command:
-            monkeypatch.setattr("sys.argv", words(command)[1:])
-            runpy.run_path(str(ROOT / words(command)[1]), run_name="__main__")
+            monkeypatch.setattr("sys.argv", words(command))
+            program.main()
             assert "parameters" in capsys.readouterr().out
 
 

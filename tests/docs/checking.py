@@ -1,7 +1,6 @@
 """Whether a command could be run: its script, recipe and settings are there."""
 
-import runpy
-import sys
+import importlib
 from collections.abc import Mapping
 from typing import Any
 from unittest import mock
@@ -10,6 +9,7 @@ import yaml
 from ray.scripts.scripts import cli as ray_cli
 from ray.serve.scripts import cli as serve_cli
 
+from biovl.__main__ import COMMANDS
 from biovl.core import config
 from biovl.runtime import command_line
 from serve.app import settings_of
@@ -34,11 +34,25 @@ def check(command: list[str]) -> None:
     elif command[0] == "make":
         targets = (ROOT / "Makefile").read_text()
         assert f"\n{command[1]}:" in targets, f"make has no target {command[1]}"
-    elif command[0] in ("python", "python3") and command[1].endswith(".py"):
-        _check_script(command[1:])
+    elif (job := job_of(command)) is not None:
+        _check_job(*job)
     for word in command[1:] if command[0] in ("ray", "serve", "kubectl") else ():
         if word.endswith(".yaml") and "://" not in word:
             assert (ROOT / word).is_file(), f"there is no {word}"
+
+
+def job_of(command: list[str]) -> tuple[str, list[str]] | None:
+    """Return the command of biovl that is run, and its arguments; None if it is another program.
+
+    ``python pipelines/harvest.py …`` is ``biovl harvest …``.
+    """
+    if command[0] == "biovl":
+        return command[1], command[2:]
+    if command[0] not in ("python", "python3") or not command[1].endswith(".py"):
+        return None
+    path = ROOT / command[1]
+    assert path.is_file(), f"there is no {command[1]}"
+    return (path.stem, command[2:]) if path.parent.name in ("pipelines", "tune") else None
 
 
 def _check_subcommand(cli: Any, command: list[str]) -> None:
@@ -58,27 +72,24 @@ def _check_service(command: list[str]) -> None:
             settings_of(application["args"])
 
 
-def _check_script(command: list[str]) -> None:
-    path = ROOT / command[0]
-    assert path.is_file(), f"there is no {command[0]}"
-    if "drivers.main(" not in path.read_text():
+def _check_job(name: str, arguments: list[str]) -> None:
+    if name == "--help":
+        return
+    assert name in COMMANDS, f"biovl has no command {name}"
+    module = importlib.import_module(COMMANDS[name][0])
+    if not hasattr(module, "command_line") or {"--help", "--list"} & set(arguments):
         return
     taken: dict[str, Any] = {}
 
     def take(config_class: Any, recipes: Any, job: Any, **options: Any) -> None:
         taken.update(cls=config_class, recipes=recipes, **options)
 
-    # As Python does: a script finds what lies beside it.
-    beside = [str(path.parent), *sys.path]
-    with mock.patch.object(command_line, "main", take), mock.patch.object(sys, "path", beside):
-        runpy.run_path(str(path), run_name="__main__")
-    if {"--help", "--list"} & set(command):
-        return
+    with mock.patch.object(command_line, "main", take):
+        module.main()
     flags = {"dry-run": ""} if taken.get("estimate") else None
     # A recipe may be a file that another job makes: its settings are those of any other.
-    arguments = command[1:]
     if arguments and arguments[0].endswith(".yaml"):
-        arguments[0] = next(iter(taken["recipes"]))
+        arguments = [next(iter(taken["recipes"])), *arguments[1:]]
     # Ends the test with what is not valid.
     config.from_command_line(
         taken["cls"], taken["recipes"], about=None, flags=flags, arguments=arguments

@@ -1,6 +1,6 @@
 """Pages and their fenced blocks, with what a comment right above a block says of it.
 
-<!-- needs: cloud -->            (or gpu) its commands are looked at, and not run
+<!-- needs: cloud -->            (or gpu, network) its commands are looked at, and not run
 <!-- file: PATH -->              a whole file of an example
 <!-- after: PATH: LINE -->       lines to be put into a file, after the one that reads LINE
 """
@@ -17,7 +17,7 @@ _FENCED = re.compile(
     r"^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_COMMAND = re.compile(r"^(?:\$ )?(?:python|ray|serve|make|curl|pip|kubectl) \S", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:\$ )?(?:biovl|python|ray|serve|make|curl|pip|kubectl) \S", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,22 @@ Jobs run in it one after the other on one Ray: starting both anew for each would
 import contextlib
 import itertools
 import os
-import runpy
 import socket
 import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
 
-from tests.docs.pages import ROOT, words
+from biovl import __main__
+from tests.docs.checking import job_of
+from tests.docs.pages import words
 
 SMALLER = {
-    ("pipelines/sample.py",): ["--articles", "12"],
+    ("sample",): ["--articles", "12"],
     # There is no hub: a small model of random weights, in the newcomer's folder.
-    ("pipelines/annotate.py", "dinov2"): ["--set", "weights=dinov2"],
-    ("pipelines/pretrain.py", "tiny"): ["--set", "epochs=1", "--set", "batch.pairs=8"],
-    ("tune/sweep.py", "grid"): ["--set", "base.batch.pairs=8"],
+    ("annotate", "dinov2"): ["--set", "weights=dinov2"],
+    ("pretrain", "tiny"): ["--set", "epochs=1", "--set", "batch.pairs=8"],
+    ("sweep", "grid"): ["--set", "base.batch.pairs=8"],
 }
 """Added to commands that begin so, for tests alone: what they do takes seconds, not minutes."""
 
@@ -54,25 +55,21 @@ def run(command: str) -> None:
     if command in _done or typed[0] in _ELSEWHERE:
         return
     _done.add(command)
-    if typed[0] == "python" and typed[1].endswith(".py"):
-        _job(typed[1:])
+    if (job := job_of(typed)) is not None:
+        _job(*job)
     else:
         shell(command.replace("python ", f"{sys.executable} ", 1))
 
 
-def _job(arguments: list[str]) -> None:
-    smaller = [more for start, more in SMALLER.items() if arguments[: len(start)] == [*start]]
-    script = ROOT / arguments[0]
-    with (
-        mock.patch.object(sys, "argv", [*arguments, *itertools.chain(*smaller)]),
-        # As Python does: a script finds what lies beside it.
-        mock.patch.object(sys, "path", [str(script.parent), *sys.path]),
-    ):
+def _job(name: str, arguments: list[str]) -> None:
+    typed = (name, *arguments)
+    smaller = [more for start, more in SMALLER.items() if typed[: len(start)] == start]
+    with mock.patch.object(sys, "argv", []):
         try:
-            runpy.run_path(str(script), run_name="__main__")
+            __main__.run(name, [*arguments, *itertools.chain(*smaller)])
         except SystemExit as exit_:
             if exit_.code:
-                raise RuntimeError(f"{' '.join(arguments)} ended with {exit_.code}") from exit_
+                raise RuntimeError(f"{' '.join(typed)} ended with {exit_.code}") from exit_
 
 
 def shell(command: str) -> str:

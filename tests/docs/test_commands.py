@@ -5,6 +5,7 @@ Each page's blocks run in one folder, in which what the README's first steps mak
 
 import json
 import multiprocessing
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -29,7 +30,7 @@ BLOCKS = [block for page in pages() for block in blocks(page) if block.language 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_commands_stand_in_blocks_of_bash_and_name_what_is_there(block: Block) -> None:
-    assert block.needs in (None, "cloud", "gpu")
+    assert block.needs in (None, "cloud", "gpu", "network")
     if block.language != "bash":
         assert block.language in ("console", "json", "yaml") or not block.has_commands
         return
@@ -41,8 +42,7 @@ def test_commands_stand_in_blocks_of_bash_and_name_what_is_there(block: Block) -
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return where everything is run: a clone, as far as commands look at it."""
     path = tmp_path_factory.mktemp("newcomer")
-    for name in ("pipelines", "serve", "tune"):
-        (path / name).symlink_to(ROOT / name)
+    (path / "serve").symlink_to(ROOT / "serve")
     (path / "figure.png").write_bytes(png(drawn("red", "circle")))
     (path / "figure.jpg").write_bytes(jpeg(drawn("red", "circle")))
     save_dinov2(path / "dinov2")
@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def in_terminal(folder: Path) -> Iterator[Callable[..., Any]]:
     """Call a function of ``terminal`` in its process, where the README's first steps were made."""
-    steps = next(b for b in blocks("README.md") if "pipelines/sample.py" in b.text)
+    steps = next(b for b in blocks("README.md") if re.search(r"sample(\.py)? packages", b.text))
     with ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), terminal.begin, (folder,)
     ) as process:

@@ -18,9 +18,7 @@ from tests.docs.pages import blocks
 
 def run(capsys, monkeypatch, *arguments) -> tuple[str, dict]:
     monkeypatch.setattr(sys, "argv", ["plan.py", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path("pipelines/plan.py", run_name="__main__")
-    assert ended.value.code == 0
+    runpy.run_path("pipelines/plan.py", run_name="__main__")
     text = capsys.readouterr().out
     return text, json.loads(text.splitlines()[-1])
 

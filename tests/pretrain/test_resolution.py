@@ -91,7 +91,7 @@ def test_the_command_in_the_message_makes_the_same_corpus_with_larger_images() -
     made["selected"] = {"license_groups": ["commercial"]}
     with pytest.raises(ConfigError) as refused:
         check_resolution("s3://b/corpus/", made, image_px=384, crop_scale=(0.9, 1.0))
-    (line,) = re.findall(r"python pipelines/assemble\.py.*", str(refused.value))
+    (line,) = re.findall(r"biovl assemble.*", str(refused.value))
     words = shlex.split(line)
     assert words[2] == "concept_filtered"
     config, _ = configs.from_command_line(
@@ -119,7 +119,7 @@ def test_a_run_and_its_dry_run_refuse_a_corpus_that_is_stored_too_small(
     corpus = index_only(tmp_path / "corpus", [20] * 64, config=config)
     out = tmp_path / "model"
     given = run(corpus, str(out), recipe="biomedclip_384", **{"batch.pairs": 32})
-    with pytest.raises(ConfigError, match=r"pipelines/assemble\.py default .*short_side_px=416"):
+    with pytest.raises(ConfigError, match=r"biovl assemble default .*short_side_px=416"):
         estimated(given)
     small = run(corpus, str(out), **{"model.image_size": 384, "data.crop_scale": [0.9, 1]})
     for job in (estimated, pretrain):

@@ -1,13 +1,46 @@
-"""The command line of a chain."""
+"""Run all jobs from PMC packages to a search index; published steps are not repeated.
+
+biovl all laptop --set folder=DIR --set source.path=PACKAGES
+biovl all pmc --set folder=s3://… --set source.path=s3://… --dry-run
+ray job submit -- biovl all pmc --set folder=s3://… --set source.path=s3://…
+"""
 
 import argparse
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from biovl.chain import Chain, Step, read_chain, reject_unused
-from biovl.chain.recipes import ChainRecipe
+from biovl.chain import Chain, Step, check, links, read_chain, reject_unused
+from biovl.chain.recipes import RECIPES, ChainRecipe
+from biovl.chain.steps import STEPS
 from biovl.core import config as configs
-from biovl.core.errors import ConfigError
+from biovl.core.errors import BiovlError, ConfigError
+
+
+def main() -> None:
+    """Run the chain of the command line. The last line of standard output is a summary as JSON."""
+    chain, only_shown = from_command_line(STEPS, RECIPES, about=__doc__)
+    # Import the jobs only when something is to be done.
+    from biovl.chain import reports
+    from biovl.chain.job import run_chain
+    from biovl.runtime.terminal import filter_false_alarms
+
+    try:
+        if only_shown:
+            steps = links(STEPS, chain)
+            print(reports.plan(chain, steps), end="")
+            check(steps)
+            return
+        with filter_false_alarms():
+            published = run_chain(
+                chain, after=lambda links, seconds: reports.note(chain, links, seconds)
+            )
+    except BiovlError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    page = reports.note(chain, published, {})
+    print(f"\n{reports.outcome(chain, published)}\nThe page about it: {page}\n")
+    print(reports.summary(chain, published, page))
 
 
 def from_command_line(
@@ -78,7 +111,7 @@ def _manual(steps: Sequence[Step], recipes: Mapping[str, ChainRecipe]) -> str:
     for step in steps:
         text = (
             f"of {step.name}, which publishes {step.folder}/: "
-            f"see pipelines/{step.name}.py --help; recipe is one of {', '.join(step.recipes)}, "
+            f"see biovl {step.name} --help; recipe is one of {', '.join(step.recipes)}, "
             "null leaves the step out"
         )
         lines += textwrap.wrap(

@@ -6,105 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
-from biovl.annotate import config as annotate_config
-from biovl.annotate.job import annotate
-from biovl.assemble import config as assemble_config
-from biovl.assemble.job import assemble
-from biovl.benchmark import config as benchmark_config
-from biovl.benchmark.job import benchmark
-from biovl.chain import Chain, FirstOf, Link, Step, StepFailed, check, link, links, refusal
-from biovl.chain import checks as chain_checks
-from biovl.concepts import cluster_config, resolve_config
-from biovl.concepts.cluster_job import cluster
-from biovl.concepts.resolve_job import resolve
+from biovl.chain import Chain, Link, Step, StepFailed, check, link, links, refusal
+from biovl.chain.steps import STEPS
 from biovl.core.errors import BiovlError
-from biovl.harvest import config as harvest_config
-from biovl.harvest.job import harvest
-from biovl.index import config as index_config
-from biovl.index.job import index
-from biovl.pretrain import config as pretrain_config
-from biovl.pretrain.job import pretrain
 from biovl.runtime.connection import connect_ray
-from biovl.split import config as split_config
-from biovl.split.job import split_figures
-
-_IMAGES = FirstOf(("split", "harvest"))
-"""Panels if the chain includes split, otherwise figures."""
-
-STEPS: tuple[Step, ...] = (
-    Step(
-        name="harvest",
-        folder="figures",
-        recipes=harvest_config.RECIPES,
-        job=harvest,
-        check=chain_checks.check_harvest,
-    ),
-    Step(
-        name="split",
-        folder="panels",
-        recipes=split_config.RECIPES,
-        job=split_figures,
-        check=chain_checks.check_split,
-        reads={"figures": "harvest"},
-    ),
-    Step(
-        name="annotate",
-        folder="embedding",
-        recipes=annotate_config.RECIPES,
-        job=annotate,
-        check=chain_checks.check_annotate,
-        reads={"table": _IMAGES},
-    ),
-    Step(
-        name="cluster",
-        folder="concepts",
-        recipes=cluster_config.RECIPES,
-        job=cluster,
-        check=chain_checks.check_cluster,
-        reads={"table": _IMAGES, "embedding": "annotate"},
-    ),
-    Step(
-        name="resolve",
-        folder="labels",
-        recipes=resolve_config.RECIPES,
-        job=resolve,
-        check=chain_checks.check_resolve,
-        reads={"concepts": "cluster"},
-    ),
-    Step(
-        name="assemble",
-        folder="corpus",
-        recipes=assemble_config.RECIPES,
-        job=assemble,
-        check=chain_checks.check_assemble,
-        reads={"figures": _IMAGES, "columns": ("annotate", "resolve")},
-    ),
-    Step(
-        name="pretrain",
-        folder="model",
-        recipes=pretrain_config.RECIPES,
-        job=pretrain,
-        check=chain_checks.check_pretrain,
-        reads={"corpus": "assemble"},
-    ),
-    Step(
-        name="index",
-        folder="index",
-        recipes=index_config.RECIPES,
-        job=index,
-        check=chain_checks.check_index,
-        reads={"model": "pretrain", "corpus": "assemble"},
-    ),
-    Step(
-        name="benchmark",
-        folder="report",
-        recipes=benchmark_config.RECIPES,
-        job=benchmark,
-        check=chain_checks.check_benchmark,
-        reads={"model": "pretrain", "corpus": "assemble"},
-    ),
-)
-"""The steps in the order in which they run. To add a step, add an entry."""
 
 
 def run_chain(
@@ -112,7 +17,7 @@ def run_chain(
     steps: Sequence[Step] = STEPS,
     *,
     progress: TextIO = sys.stderr,
-    after: Callable[[Sequence[Link], dict[str, float]], None] = lambda done, seconds: None,
+    after: Callable[[Sequence[Link], dict[str, float]], object] = lambda done, seconds: None,
 ) -> list[Link]:
     """Run every step of a chain that is not published yet, and return all steps with their folders.
 

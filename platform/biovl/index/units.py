@@ -79,7 +79,7 @@ def check_columns(config: IndexConfig) -> None:
             raise ConfigError(
                 f"{setting}: {config.corpus} has no column {', '.join(absent)}; of columns with "
                 f"labels it has {', '.join(labels) or 'none'}. Give the folder that has the column "
-                "to pipelines/assemble.py: columns=[…]"
+                "to biovl assemble: columns=[…]"
             )
 
 

@@ -91,7 +91,7 @@ class HarvestPlan:
     """Settings of the estimated harvest."""
 
     recipe: str = "pmc_open_data"
-    """A recipe of ``pipelines/harvest.py``. Its request limit applies to all machines together."""
+    """A recipe of ``biovl harvest``. Its request limit applies to all machines together."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that replace those of the recipe: ``{"source.requests_per_s": 400}``."""
@@ -102,7 +102,7 @@ class PretrainPlan:
     """Settings of the estimated pretraining run."""
 
     recipe: str
-    """A recipe of ``pipelines/pretrain.py``."""
+    """A recipe of ``biovl pretrain``."""
 
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that replace those of the recipe: ``{"step.text": "padded"}``."""

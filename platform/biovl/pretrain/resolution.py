@@ -99,7 +99,7 @@ def assemble_command(uri: str, config: Mapping[str, Any], needed: int) -> str:
         key=lambda found: len(found[1]),
     )
     words = [f"--set {shlex.quote(f'{name}={_text(value)}')}" for name, value in changes.items()]
-    return " ".join([f"python pipelines/assemble.py {recipe}", *words])
+    return " ".join([f"biovl assemble {recipe}", *words])
 
 
 def _changes(recipe: str, wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Shared main function of the scripts in ``pipelines/``: parse, run the job, print the summary."""
+"""Shared main function of the commands: parse, run the job, print the summary."""
 
 import json
 import sys

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import site
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,9 +28,11 @@ def connect_ray() -> Iterator[None]:
     # A single machine is not preempted, and the preemption watcher logs an error at startup.
     if "RAY_ADDRESS" not in os.environ:
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
-    # If biovl is not installed (a checkout on PYTHONPATH), workers need its path.
     root = str(Path(biovl.__file__).parents[1])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    # If biovl is not installed (a checkout on PYTHONPATH), workers need its path. The path of
+    # installed packages would come before the standard library.
+    is_installed = root in (*site.getsitepackages(), site.getusersitepackages())
+    paths = filter(None, [None if is_installed else root, os.environ.get("PYTHONPATH")])
     try:
         ray.init(
             runtime_env={

@@ -1,1 +1,1 @@
-"""The job of ``tune/sweep.py``: many runs of pretrain with different settings."""
+"""The job of ``biovl sweep``: many runs of pretrain with different settings."""

@@ -46,7 +46,7 @@ def recipe_file(config: PretrainConfig) -> str:
     plain = configs.to_plain(config)
     values = {name: value for name, value in plain.items() if name not in ("corpus", "out")}
     dumped: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-    return "# python pipelines/pretrain.py best.yaml --set corpus=DIR --set out=DIR\n" + dumped
+    return "# biovl pretrain best.yaml --set corpus=DIR --set out=DIR\n" + dumped
 
 
 def dry_run(config: SweepConfig, trials: Sequence[Trial]) -> str:
@@ -123,7 +123,7 @@ def _readme(
         lines += [
             "",
             f"Best by the mean of both R@1: [`{best.name}`](trials/{best.name}/README.md). Its "
-            f"settings are a recipe: `python pipelines/pretrain.py {BEST} --set corpus=DIR "
+            f"settings are a recipe: `biovl pretrain {BEST} --set corpus=DIR "
             "--set out=DIR`.",
         ]
     lines += ["", *(f"![{name.removesuffix('.png')}](plots/{name})" for name in drawn)]

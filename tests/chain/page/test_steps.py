@@ -13,7 +13,8 @@ import pytest
 from biovl.chain import Chain, Step, StepFailed, links, read_chain, refusal, reports
 from biovl.chain import recipes as chain_recipes
 from biovl.chain.command import from_command_line
-from biovl.chain.job import STEPS, run_chain
+from biovl.chain.job import run_chain
+from biovl.chain.steps import STEPS
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest, find_published, fingerprint
 from biovl.core.errors import ConfigError

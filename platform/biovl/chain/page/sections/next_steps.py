@@ -60,14 +60,14 @@ def _commands(story: Story) -> list[tuple[str, str]]:
             commands.append(
                 (
                     "See what training a real model on this corpus would take",
-                    f"python pipelines/pretrain.py biomedclip --set corpus={corpus.uri} "
+                    f"biovl pretrain biomedclip --set corpus={corpus.uri} "
                     f"{smaller}--set out={story.folder}/biomedclip --dry-run",
                 )
             )
         commands.append(
             (
                 "Do the same with articles of your own",
-                "python pipelines/all.py laptop --set folder=DIR --set source.path=PACKAGES",
+                "biovl all laptop --set folder=DIR --set source.path=PACKAGES",
             )
         )
     return commands

@@ -21,8 +21,8 @@ import httpx
 import yaml
 
 from biovl.client import Client
+from biovl.core.errors import ConfigError
 
-ROOT = Path(__file__).parents[1]
 _PATIENCE_S = 240
 _TEXT = "Phase map of a cell treated with carvedilol"
 _WIDTH = 64
@@ -106,18 +106,19 @@ def _report(
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Run the service for the duration of the block, and yield its URL."""
-    settings = yaml.safe_load((ROOT / "serve" / "dev.yaml").read_text())
+    package = _serve_package()
+    settings = yaml.safe_load((package / "dev.yaml").read_text())
     port = _free_port(8000)
     settings["http_options"]["port"] = port
     for part in ("model", "index"):
         settings["applications"][0]["args"][part] = str((folder / part).resolve())
     config = folder / "serve.yaml"
-    config.write_text("# serve run, in the repository's folder\n" + yaml.safe_dump(settings))
+    config.write_text("# serve run serve.yaml\n" + yaml.safe_dump(settings))
     address = f"http://127.0.0.1:{port}"
     with (folder / "serve.log").open("wb") as log:
         process = subprocess.Popen(
             [_program("serve"), "run", "--address", "local", str(config.resolve())],
-            cwd=ROOT,
+            cwd=package.parent,
             stdout=log,
             stderr=subprocess.STDOUT,
             env=os.environ | {"RAY_SERVE_LOG_TO_STDERR": "0"},
@@ -135,7 +136,7 @@ def serving(folder: Path) -> Iterator[str]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _await_ready(address: str, process: subprocess.Popen, log: Path) -> None:
+def _await_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     until = time.monotonic() + _PATIENCE_S
     while process.poll() is None and time.monotonic() < until:
         with suppress(httpx.TransportError):
@@ -172,6 +173,14 @@ def screenshot(address: str, target: Path) -> str:
         return ""
     print(f"The page that searches: {target}\n")
     return target.name
+
+
+def _serve_package() -> Path:
+    """Return the folder of the package ``serve``, which is next to biovl or in a checkout."""
+    spec = importlib.util.find_spec("serve")
+    if spec is None or spec.origin is None:
+        raise ConfigError("the package serve was not found: install biovl, or run make setup")
+    return Path(spec.origin).parent
 
 
 def _program(name: str) -> str:

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.chain import Link, read_chain
-from biovl.chain.job import STEPS, run_chain
+from biovl.chain.job import run_chain
+from biovl.chain.steps import STEPS
 from biovl.concepts.votes import ReviewVote, write_votes
 from biovl.sample.kinds import CONCEPTS, kind_of, make_kinds
 

@@ -7,9 +7,9 @@ import pytest
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.sweep.config import COLUMNS, SweepConfig
+from biovl.sweep.spaces import SPACES
 from biovl.sweep.trials import Trial, trials_of
 from tests.sweep.corpora import index_only
-from tune.spaces import SPACES
 
 TABLES = sorted(set(SPACES) - {"grid"})
 

@@ -1,0 +1,22 @@
+"""Run all jobs on a synthetic sample, serve the results, and write an HTML summary.
+
+biovl demo [FOLDER] [--serve]
+"""
+
+import argparse
+from pathlib import Path
+
+
+def main() -> None:
+    """Run the demo."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("demo"))
+    parser.add_argument("--articles", type=int, default=48)
+    parser.add_argument("--serve", action="store_true", help="go on serving until Ctrl-C")
+    arguments = parser.parse_args()
+    # All jobs, with Ray and PyTorch.
+    from biovl.chain.demo.run import run
+
+    run(arguments.folder, arguments.articles, arguments.serve)

@@ -1,0 +1,129 @@
+"""The demo: packages are generated, all jobs run, and the results are searched."""
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from biovl.chain import Link, read_chain, reports
+from biovl.chain.demo import concepts as demo_concepts
+from biovl.chain.demo import service as demo_service
+from biovl.chain.job import run_chain
+from biovl.chain.recipes import demo
+from biovl.chain.steps import STEPS
+from biovl.core.artifacts import Folder
+from biovl.core.errors import BiovlError
+from biovl.runtime.terminal import filter_false_alarms
+from biovl.sample import make_damaged_packages, make_packages
+
+
+def run(folder: Path, articles: int, serve: bool) -> None:
+    """Generate packages, run the chain on them, search, and print the path of the HTML summary.
+
+    Args:
+        folder: Working folder; what is published there is not repeated.
+        articles: Number of articles to generate.
+        serve: Keep the service running until Ctrl-C.
+    """
+    started = time.monotonic()
+    try:
+        _generate(folder / "packages", articles)
+    except BiovlError as error:
+        sys.exit(_refused(error))
+    values = {
+        **demo(),
+        "folder": str(folder),
+        "source.path": str(folder / "packages"),
+        # Panels are shown on the page only; the model is trained on whole figures.
+        "split.recipe": "default",
+        "assemble.figures": str(folder / "figures"),
+    }
+    chain = read_chain(STEPS, "demo", values)
+    try:
+        with filter_false_alarms():
+            done = run_chain(chain, after=lambda links, took: reports.note(chain, links, took))
+    except BiovlError as error:
+        sys.exit(_refused(error))
+    print(f"\nDone in {time.monotonic() - started:.0f} s. Published folders:\n")
+    print(reports.outcome(chain, done))
+    _example(folder / "corpus")
+    _scores(done)
+    with filter_false_alarms():
+        concepts, took = _concepts(folder)
+    print("Serving model and index on this machine …", flush=True)
+    with demo_service.serving(folder) as address:
+        searches = demo_service.searches(address, _unseen(folder / "corpus"))
+        shot = demo_service.screenshot(address, folder / "page.png")
+        shown = [*done, *concepts]
+        page = reports.note(chain, shown, took, searches=searches, screenshot=shot)
+        if serve:
+            print(f"\nAll of it on a page: {page}")
+            demo_service.wait(address)
+    print(
+        f"The service was at {address}/; to have it again: biovl demo {folder} --serve, or "
+        f"serve run {folder}/serve.yaml\n\n"
+        f"All of it on a page, to open in a browser: {page}\n"
+    )
+    print(reports.summary(chain, done, page))
+
+
+def _refused(error: BiovlError) -> int:
+    print(error, file=sys.stderr)
+    return 2
+
+
+def _generate(packages: Path, articles: int) -> None:
+    if packages.exists():
+        return
+    print(f"Generating {articles} synthetic articles, and damaging a few …", flush=True)
+    # Renamed when complete, so that an interrupted run leaves no partial sample.
+    unfinished = packages.with_name(".packages-unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    Folder(str(unfinished)).create()
+    make_packages(unfinished, articles=articles)
+    make_damaged_packages(unfinished)
+    unfinished.rename(packages)
+
+
+def _example(corpus: Path) -> None:
+    columns = ["pair_id", "figure_label", "caption", "license", "shard", "offset", "size"]
+    pair = pq.read_table(corpus / "index.parquet", columns=columns).slice(0, 1).to_pylist()[0]
+    print("One pair, and how to read just it:")
+    print(f"  {pair['pair_id']}, {pair['figure_label']}, {pair['license']}")
+    print(f"  {pair['caption'].splitlines()[0][:90]} …")
+    print(
+        "  >>> from biovl.core.shards import read_pair\n"
+        f"  >>> read_pair('{corpus}/{pair['shard']}', {pair['offset']}, {pair['size']}).keys()\n"
+    )
+
+
+def _unseen(corpus: Path) -> dict[str, str]:
+    """Return a figure and its caption, of an article that the model was not trained on."""
+    columns = ["pair_id", "caption", "split"]
+    table = pq.read_table(corpus / "index.parquet", columns=columns)
+    pair = table.filter(pc.equal(table["split"], "test")).slice(0, 1).to_pylist()[0]
+    return {"figure_id": pair["pair_id"], "caption": pair["caption"]}
+
+
+def _concepts(folder: Path) -> tuple[list[Link], dict[str, float]]:
+    """Cluster and label images of known kinds; return the steps and their durations."""
+    print("Images of known kinds into clusters, and votes into labels …", flush=True)
+    done, seconds = demo_concepts.run(folder / "kinds", folder / "model")
+    labels = folder / "kinds" / "labels"
+    print(f"{demo_concepts.summary(labels)} Some clusters as a picture: {labels}/sheets.png\n")
+    return done, seconds
+
+
+def _scores(done: list[Link]) -> None:
+    notes = [
+        link.manifest.notes for link in done if link.manifest and link.manifest.kind == "model"
+    ]
+    scores = notes[0]["validation"]
+    right, chance = scores["text_to_image_recall_at_1"], scores["chance_recall_at_1"]
+    print(
+        f"By the caption of an article it has not seen, the model finds the right image of "
+        f"{scores['pairs']} at once for {right:.0%}; by chance it would be {chance:.0%}.\n"
+    )

@@ -1,0 +1,22 @@
+"""Functions whose modules are imported when they are called.
+
+``--help`` and wrong settings are answered without Ray and PyTorch, whose import takes seconds.
+"""
+
+import functools
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+
+def function(name: str) -> Callable[..., Any]:
+    """Return a function that imports another one and calls it.
+
+    Args:
+        name: ``module:function``.
+    """
+    return functools.partial(_call, name)
+
+
+def _call(name: str, *arguments: Any) -> Any:
+    return pkgutil.resolve_name(name)(*arguments)

@@ -1,0 +1,33 @@
+"""Serve a model and an index over HTTP, with a web page, on this machine.
+
+biovl serve model=DIR index=DIR
+biovl serve model=DIR index=DIR limits.k_max=500 replicas.encoder_gpus=1
+
+The same as `serve run serve.app:build …`, of Ray Serve; Ctrl-C ends it. Settings are those of
+serve.search.settings and serve.http.settings.
+"""
+
+import argparse
+import sys
+
+
+def main() -> None:
+    """Run the search service."""
+    run_application("serve.app:build", __doc__)
+
+
+def run_application(builder: str, about: str | None) -> None:
+    """Run an application of Ray Serve until it is interrupted.
+
+    Args:
+        builder: Function that builds it, ``module:function``.
+        about: Description of the command.
+    """
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("settings", metavar="NAME=VALUE", nargs="+", help="a setting")
+    parser.parse_known_args()
+    from ray.serve.scripts import cli
+
+    cli.main(args=["run", builder, *sys.argv[1:]], prog_name="serve")
