@@ -16,6 +16,10 @@ COMMANDS = {
     "resolve": ("biovl.concepts.resolve_command", "votes on clusters: labels of every image"),
     "assemble": ("biovl.assemble.command", "filter pairs into a corpus of WebDataset shards"),
     "pretrain": ("biovl.pretrain.command", "train a CLIP model on a corpus"),
+    "finetune": (
+        "biovl.finetune.command",
+        "adapt a given model to a corpus, judged before and after",
+    ),
     "merge": ("biovl.finetune.merge_command", "interpolate two models (WiSE-FT)"),
     "benchmark": ("biovl.benchmark.command", "evaluate models, with confidence intervals"),
     "index": ("biovl.index.command", "embed a corpus into a search index"),

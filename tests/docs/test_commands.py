@@ -113,6 +113,7 @@ def test_the_commands_of_a_page_do_what_they_say(
         ("docs/labels.md", "labels"),
         ("docs/assemble.md", "corpus"),
         ("docs/pretrain.md", "model"),
+        ("docs/finetune.md", "adapted"),
         ("docs/index.md", "index"),
     ],
 )

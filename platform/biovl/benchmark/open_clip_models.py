@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import open_clip
 import torch
+from open_clip.pretrained import get_pretrained_cfg
 from PIL import Image
 
 from biovl.benchmark.image_tower import TrainableImageTower
@@ -38,6 +39,21 @@ def check(name: str, weights: str, untrained: str) -> None:
         f"{name} has {lack}: write {name}/TAG with a tag of open_clip ({', '.join(tags) or 'none'})"
         f", {name}/FILE with a file of weights, or {name}/{untrained} to see what guessing scores"
     )
+
+
+def inputs_of(name: str, weights: str) -> dict[str, Any]:
+    """Return the settings that weights of open_clip need, by the names of ``models.builders``.
+
+    The activation, and mean and standard deviation of the pixels; empty for a file of weights.
+    """
+    tag = get_pretrained_cfg(name, weights)
+    if not tag:
+        return {}
+    return {
+        "quick_gelu": bool(tag.get("quick_gelu")),
+        "image_mean": list(tag["mean"]),
+        "image_std": list(tag["std"]),
+    }
 
 
 def load(uri: str, untrained: str, *, device: str, precision: Precision) -> "OpenClip":

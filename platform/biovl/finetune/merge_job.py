@@ -93,7 +93,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         published = job.find_published()
         if published is not None:
             return published
-        merger = _Merger(base, tuned)
+        merger = Merger(base, tuned)
         draft = stack.enter_context(job.begin())
         report = Progress("merge", progress)
         found = _sweep(config, merger, draft, report)
@@ -121,7 +121,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         return draft.publish(manifest)
 
 
-class _Merger:
+class Merger:
     """The weights of two models, and one model that receives interpolated weights."""
 
     def __init__(self, base: Path, tuned: Path) -> None:
@@ -170,7 +170,7 @@ def _save(
 
 
 def _sweep(
-    config: MergeConfig, merger: _Merger, draft: Draft, report: Progress
+    config: MergeConfig, merger: Merger, draft: Draft, report: Progress
 ) -> dict[str, Any] | None:
     """Return the scores of every alpha and the chosen one; None without a corpus."""
     if config.corpus is None:

@@ -80,6 +80,17 @@ def pretrain(
         return _pretrained(config, progress, validated)
 
 
+def check(config: PretrainConfig) -> None:
+    """Check the settings of a run against its corpus and model, without starting it.
+
+    Raises:
+        ConfigError: If a setting does not fit.
+        ArtifactError: If ``corpus`` is not a corpus, or the weights do not exist.
+    """
+    described = describe(config.model, config.optim)
+    check_run(config, read_manifest(config.corpus, "corpus"), image_px=described.image_size)
+
+
 def _pretrained(
     config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
 ) -> Manifest:
@@ -237,9 +248,8 @@ def estimated(config: PretrainConfig) -> str:
         ConfigError: If a setting does not fit the corpus or the model.
         ArtifactError: If ``corpus`` is not a corpus.
     """
-    corpus = read_manifest(config.corpus, "corpus")
     described = describe(config.model, config.optim)
-    check_run(config, corpus, image_px=described.image_size)
+    check_run(config, read_manifest(config.corpus, "corpus"), image_px=described.image_size)
     info = memory.describe(
         described.model,
         image_size=described.image_size,

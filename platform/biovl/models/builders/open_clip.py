@@ -4,8 +4,11 @@ Settings have open_clip's names, so that published configurations can be copied.
 download, every model is built offline, including transformers towers.
 """
 
+import atexit
+import functools
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from open_clip.pretrained import get_pretrained_cfg
 
 from biovl.core import config as configs
 from biovl.core.errors import ArtifactError, ConfigError
-from biovl.models import text_configs, tokenization, weights
+from biovl.models import text_configs, tokenization, weight_files, weights
 from biovl.models.tokenization import Tokenizer
 
 _OLD_NAMES = {"proj": "hf_proj_type", "pooler_type": "hf_pooler_type"}
@@ -32,8 +35,8 @@ class Config:
     """Settings of the two towers. They override those of the architecture."""
 
     architecture: str = ""
-    """Model name in open_clip (``ViT-L-14``), or a folder or Hugging Face name (``hf-hub:…``) with
-    ``open_clip_config.json``. Empty: the other settings define the model."""
+    """Model name in open_clip (``ViT-L-14``), or a folder, also ``s3://``, or Hugging Face name
+    (``hf-hub:…``) with ``open_clip_config.json``. Empty: the other settings define the model."""
 
     embed_dim: int | None = None
     """Embedding dimension; None: that of the architecture."""
@@ -257,7 +260,7 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
     known = open_clip.get_model_config(name) if name in open_clip.list_models() else None
     if known is not None:
         return None, {"model_cfg": known}
-    path = Path(name.removeprefix("local-dir:")).expanduser() / "open_clip_config.json"
+    path = _folder_of(name) / "open_clip_config.json"
     if not path.is_file() and name.startswith("hf-hub:"):
         import huggingface_hub
 
@@ -281,6 +284,19 @@ def _architecture(name: str) -> tuple[Path | None, dict[str, Any]]:
     except (ValueError, KeyError, TypeError) as error:
         raise ArtifactError(f"{path} is not an open_clip configuration: {error}") from error
     return path.parent, found
+
+
+_COPIES = ExitStack()
+atexit.register(_COPIES.close)
+
+
+@functools.cache
+def _folder_of(name: str) -> Path:
+    """Return the local folder of an architecture; a copy without weights if it is in a bucket."""
+    if "://" in name:
+        copied = _COPIES.enter_context(weight_files.local_copy(name, with_weights=False))
+        return copied or Path(name)
+    return Path(name.removeprefix("local-dir:")).expanduser()
 
 
 def _refuse_what_ragged_text_cannot_be(text: Mapping[str, Any]) -> None:

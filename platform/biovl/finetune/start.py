@@ -1,0 +1,56 @@
+"""The model that fine-tuning begins with, as a folder in open_clip's layout."""
+
+from typing import Any
+
+from biovl.benchmark import open_clip_models
+from biovl.benchmark.encoders import UNTRAINED, ModelDescription
+from biovl.core.artifacts import Draft, Folder
+from biovl.core.errors import ConfigError
+from biovl.core.plugins import Plugin
+from biovl.models import encoder
+from biovl.pretrain import models
+from biovl.pretrain.publishing import write_model
+
+
+def settings_of(known: ModelDescription) -> dict[str, Any]:
+    """Return the settings of the builder ``open_clip`` for a model with its weights.
+
+    Raises:
+        ConfigError: If it is a model of transformers, or a name without weights.
+    """
+    uri = known.uri
+    if known.kind == "transformers":
+        raise ConfigError(
+            f"model: {uri} is a model of transformers; finetune trains models in open_clip's "
+            f"layout, with {encoder.CONFIG}"
+        )
+    if not _is_tag(known):
+        place = uri.removeprefix("local-dir:")
+        return {"architecture": place, "weights": place}
+    name, _, weights = uri.partition("/")
+    if weights == UNTRAINED:
+        raise ConfigError(
+            f"model: {uri} has no weights to begin with; pretrain begins from scratch"
+        )
+    return {"architecture": name, "weights": weights, **open_clip_models.inputs_of(name, weights)}
+
+
+def base_folder(known: ModelDescription, draft: Draft) -> str:
+    """Return the folder of the model; one that is given by name is first copied to ``base/``.
+
+    Raises:
+        ArtifactError: If its weights are unavailable or do not fit.
+    """
+    settings = settings_of(known)
+    if not _is_tag(known) and not known.uri.startswith("hf-hub:"):
+        return str(settings["architecture"])
+    copied = f"{draft.folder.uri.rstrip('/')}/base"
+    if draft.read_note("base") is None:
+        built = models.build(Plugin("open_clip", settings), with_weights=True)
+        draft.note("base", {"sha256": write_model(Folder(copied), built, built.model.state_dict())})
+    return copied
+
+
+def _is_tag(known: ModelDescription) -> bool:
+    is_stock = known.kind == "open_clip"
+    return is_stock and not known.uri.startswith(("local-dir:", "hf-hub:"))
