@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-DEMO ?= demo
+# make demo DATA=pmc downloads articles of PMC and BiomedCLIP.
+DATA ?= synthetic
+DEMO ?= $(if $(filter pmc,$(DATA)),demo-pmc,demo)
 # Processes that test side by side; each has a Ray of its own.
 TESTERS ?= 2
 READY := $(VENV)/.ready
@@ -12,6 +14,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make demo    set up; harvest, assemble, train, judge, index, search and label the embedded sample: $(DEMO)/"
 	@echo "             SERVE=1 goes on serving, with a page to search in"
+	@echo "             DATA=pmc takes 100 real articles and BiomedCLIP, and needs internet"
 	@echo "make test    set up, then check and run every test"
 	@echo "make check   format, lint, types and the fast tests"
 	@echo "make bench   measure us against peers (minutes)"
@@ -28,7 +31,7 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 demo: $(READY)
-	$(BIN)/python pipelines/demo.py $(DEMO) $(if $(SERVE),--serve)
+	$(BIN)/python pipelines/demo.py $(DEMO) --data $(DATA) $(if $(SERVE),--serve)
 
 test: $(READY)
 	$(BIN)/ruff format --check

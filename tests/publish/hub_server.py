@@ -88,6 +88,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._handle()
 
+    def do_HEAD(self) -> None:
+        self._handle()
+
     def do_POST(self) -> None:
         self._handle()
 
@@ -141,7 +144,31 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, {"error": "none"}, {"X-Error-Code": "RepoNotFound"})
             return
         about = {"id": name.partition("/")[2], "private": repo.private, "sha": "0" * 40}
-        self._answer(200, {**about, "siblings": [], "tags": [], "downloads": 0, "likes": 0})
+        self._answer(
+            200,
+            {
+                **about,
+                "siblings": [{"rfilename": path} for path in repo.files],
+                "tags": [],
+                "downloads": 0,
+                "likes": 0,
+            },
+        )
+
+    def resolve(self, body: bytes, name: str, path: str) -> None:
+        repo = self.hub.repos.get(f"models/{name}")
+        content = None if repo is None else repo.files.get(path)
+        if content is None:
+            code = "RepoNotFound" if repo is None else "EntryNotFound"
+            self._answer(404, {"error": "none"}, {"X-Error-Code": code})
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", f'"{_git(content)}"')
+        self.send_header("X-Repo-Commit", "0" * 40)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
 
     def create(self, body: bytes) -> None:
         asked = json.loads(body)
@@ -230,9 +257,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 _NAME = r"/api/((?:datasets|models)/[^/]+/[^/]+)"
 _ROUTES = [
-    (f"GET {_NAME}(?:/revision/main)?", "info"),
+    (f"GET {_NAME}(?:/revision/\\w+)?", "info"),
+    (r"(?:GET|HEAD) /([^/]+/[^/]+)/resolve/\w+/(.+)", "resolve"),
     ("POST /api/repos/create", "create"),
-    (f"GET {_NAME}/tree/main", "tree"),
+    (f"GET {_NAME}/tree/\\w+", "tree"),
     ("POST /api/validate-yaml", "yaml"),
     (f"POST {_NAME}/preupload/main", "preupload"),
     (r"POST /(.+)\.git/info/lfs/objects/batch", "batch"),

@@ -24,6 +24,19 @@ def demo() -> dict[str, Any]:
     }
 
 
+def demo_pmc() -> dict[str, Any]:
+    """A hundred articles of PMC and a given model, not trained (needs folder, index.model …)."""
+    return {
+        "harvest.recipe": "pmc_sample",
+        # Panels are shown on the page only.
+        "split.recipe": "default",
+        "assemble.recipe": "small",
+        "assemble.image.short_side_px": 288,
+        "index.recipe": "default",
+        "benchmark.recipe": "retrieval",
+    }
+
+
 def laptop() -> dict[str, Any]:
     """Some hundred articles of your own and a small CLIP, on CPUs (needs folder, source.path)."""
     return {

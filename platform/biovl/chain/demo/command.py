@@ -1,6 +1,7 @@
 """Run all jobs on a synthetic sample, serve the results, and write an HTML summary.
 
 biovl demo [FOLDER] [--serve]
+biovl demo [FOLDER] --data pmc       100 open-access articles of PMC and BiomedCLIP, downloaded
 """
 
 import argparse
@@ -12,11 +13,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("demo"))
+    parser.add_argument("folder", type=Path, nargs="?", help="demo, or demo-pmc")
+    parser.add_argument(
+        "--data", choices=("synthetic", "pmc"), default="synthetic", help="pmc needs internet"
+    )
     parser.add_argument("--articles", type=int, default=48)
     parser.add_argument("--serve", action="store_true", help="go on serving until Ctrl-C")
     arguments = parser.parse_args()
     # All jobs, with Ray and PyTorch.
     from biovl.chain.demo.run import run
 
-    run(arguments.folder, arguments.articles, arguments.serve)
+    folder = arguments.folder or Path("demo-pmc" if arguments.data == "pmc" else "demo")
+    run(folder, arguments.articles, arguments.serve, arguments.data)

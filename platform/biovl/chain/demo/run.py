@@ -1,46 +1,49 @@
-"""The demo: packages are generated, all jobs run, and the results are searched."""
+"""The demo: articles are generated or downloaded, all jobs run, and the results are searched."""
 
 import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.chain import Link, read_chain, reports
 from biovl.chain.demo import concepts as demo_concepts
+from biovl.chain.demo import pretrained
 from biovl.chain.demo import service as demo_service
 from biovl.chain.job import run_chain
-from biovl.chain.recipes import demo
+from biovl.chain.recipes import demo, demo_pmc
 from biovl.chain.steps import STEPS
-from biovl.core.artifacts import Folder
+from biovl.core.artifacts import Folder, find_manifest
 from biovl.core.errors import BiovlError
 from biovl.runtime.terminal import filter_false_alarms
 from biovl.sample import make_damaged_packages, make_packages
 
+_TEXTS = {
+    "synthetic": "Phase map of a cell treated with carvedilol",
+    "pmc": "chest radiograph with pleural effusion",
+}
+"""What the searches ask for, by data."""
 
-def run(folder: Path, articles: int, serve: bool) -> None:
-    """Generate packages, run the chain on them, search, and print the path of the HTML summary.
+
+def run(folder: Path, articles: int, serve: bool, data: str = "synthetic") -> None:
+    """Make or download articles, run the chain on them, search, and print where the page is.
 
     Args:
         folder: Working folder; what is published there is not repeated.
         articles: Number of articles to generate.
         serve: Keep the service running until Ctrl-C.
+        data: ``synthetic``: generated articles, and a model trained on them; ``pmc``: articles of
+            PMC and BiomedCLIP, both downloaded.
     """
+    is_synthetic = data == "synthetic"
     started = time.monotonic()
     try:
-        _generate(folder / "packages", articles)
+        values = _synthetic(folder, articles) if is_synthetic else _of_pmc(folder)
     except BiovlError as error:
         sys.exit(_refused(error))
-    values = {
-        **demo(),
-        "folder": str(folder),
-        "source.path": str(folder / "packages"),
-        # Panels are shown on the page only; the model is trained on whole figures.
-        "split.recipe": "default",
-        "assemble.figures": str(folder / "figures"),
-    }
     chain = read_chain(STEPS, "demo", values)
     try:
         with filter_false_alarms():
@@ -50,13 +53,16 @@ def run(folder: Path, articles: int, serve: bool) -> None:
     print(f"\nDone in {time.monotonic() - started:.0f} s. Published folders:\n")
     print(reports.outcome(chain, done))
     _example(folder / "corpus")
-    _scores(done)
-    with filter_false_alarms():
-        concepts, took = _concepts(folder)
+    concepts, took = list[Link](), dict[str, float]()
+    if is_synthetic:
+        _scores(done)
+        with filter_false_alarms():
+            concepts, took = _concepts(folder)
     print("Serving model and index on this machine …", flush=True)
     with demo_service.serving(folder) as address:
-        searches = demo_service.searches(address, _unseen(folder / "corpus"))
-        shot = demo_service.screenshot(address, folder / "page.png")
+        text = _TEXTS[data]
+        searches = demo_service.searches(address, text, _unseen(folder / "corpus"))
+        shot = demo_service.screenshot(address, text, folder / "page.png")
         shown = [*done, *concepts]
         page = reports.note(chain, shown, took, searches=searches, screenshot=shot)
         if serve:
@@ -68,6 +74,37 @@ def run(folder: Path, articles: int, serve: bool) -> None:
         f"All of it on a page, to open in a browser: {page}\n"
     )
     print(reports.summary(chain, done, page))
+
+
+def _synthetic(folder: Path, articles: int) -> dict[str, Any]:
+    """Generate packages, and return the settings of the chain."""
+    _generate(folder / "packages", articles)
+    return {
+        **demo(),
+        "folder": str(folder),
+        "source.path": str(folder / "packages"),
+        # Panels are shown on the page only; the model is trained on whole figures.
+        "split.recipe": "default",
+        "assemble.figures": str(folder / "figures"),
+    }
+
+
+def _of_pmc(folder: Path) -> dict[str, Any]:
+    """Download the model, and return the settings of the chain, which downloads the articles."""
+    model = str(folder / "model")
+    if find_manifest(model) is None:
+        print(f"Downloading {pretrained.NAME.removeprefix('hf-hub:')} (800 MB) …", flush=True)
+    try:
+        pretrained.publish_pretrained(model)
+    except BiovlError as error:
+        raise type(error)(f"{error}\nWithout internet: make demo, on synthetic articles") from error
+    return {
+        **demo_pmc(),
+        "folder": str(folder),
+        "assemble.figures": str(folder / "figures"),
+        "index.model": model,
+        "benchmark.model": model,
+    }
 
 
 def _refused(error: BiovlError) -> int:

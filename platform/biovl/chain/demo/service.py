@@ -24,28 +24,28 @@ from biovl.client import Client
 from biovl.core.errors import ConfigError
 
 _PATIENCE_S = 240
-_TEXT = "Phase map of a cell treated with carvedilol"
 _WIDTH = 64
 _HITS, _PRINTED, _DEEP = 4, 3, 100
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
-def searches(address: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
+def searches(address: str, text: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
     """Search by text, by image and by the caption of a figure; print and return the results.
 
-    The model is trained for one minute only and rarely finds a figure by a few words. The first
-    search therefore also matches the words of captions, and the last one reports the rank of its
-    own image.
+    The model of the synthetic demo is trained for one minute only and rarely finds a figure by a
+    few words. The first search therefore also matches the words of captions, and the last one
+    reports the rank of its own image.
 
     Args:
         address: URL of the service.
+        text: Text of the first search.
         unseen: ``figure_id`` and ``caption`` of a figure that the model was not trained on.
 
     Returns:
         The searches in the format of ``biovl.chain.page.reading.Notes``.
     """
     with Client(address) as client:
-        first = client.search(_TEXT, k=_HITS, words=True)
+        first = client.search(text, k=_HITS, words=True)
         best = first["results"][0]
         image = client.image(best["figure_id"])
         group = best["license_group"]
@@ -54,7 +54,7 @@ def searches(address: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
         ids = [hit["figure_id"] for hit in by_caption["results"]]
         rank = f"{ids.index(unseen['figure_id']) + 1}" if unseen["figure_id"] in ids else "lower"
         return [
-            _report("With a text, by vectors and words", {"text": _TEXT}, first),
+            _report("With a text, by vectors and words", {"text": text}, first),
             _report(
                 "With the image of a figure",
                 {"figure_id": best["figure_id"]},
@@ -62,8 +62,8 @@ def searches(address: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
             ),
             _report(
                 f"The same text, where the licence is {group}",
-                {"text": _TEXT},
-                client.search(_TEXT, k=_HITS, words=True, filter=only),
+                {"text": text},
+                client.search(text, k=_HITS, words=True, filter=only),
             ),
             _report(
                 "With the caption of an article it has not seen, by vectors alone",
@@ -147,7 +147,7 @@ def _await_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> N
     sys.exit(f"{end}\nThe service did not start; the above is the end of {log}")
 
 
-def screenshot(address: str, target: Path) -> str:
+def screenshot(address: str, text: str, target: Path) -> str:
     """Search in a headless browser, if one is installed, and save a screenshot of the page.
 
     Returns:
@@ -164,7 +164,7 @@ def screenshot(address: str, target: Path) -> str:
         with sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=browser, args=arguments)
             page = chromium.new_page(viewport={"width": 1280, "height": 960})
-            page.goto(f"{address}/?{urlencode({'q': _TEXT, 'words': 1})}")
+            page.goto(f"{address}/?{urlencode({'q': text, 'words': 1})}")
             page.locator(".card img").first.wait_for()
             page.wait_for_load_state("networkidle")
             page.screenshot(path=target)
