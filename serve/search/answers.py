@@ -76,6 +76,8 @@ def figure_json(about: Mapping[str, Any], shown: Rights, prefix: str = "") -> di
     withheld = rights.reason_to_withhold(about, shown.accepted)
     return {
         **figure,
+        # Indexes of earlier versions have none.
+        "labels": about.get("labels") or [],
         "license": terms.license,
         "license_group": terms.group,
         "license_url": terms.url,

@@ -98,6 +98,7 @@ class FigureAbout(BaseModel):
     image_type: str | None
     concepts: list[str]
     mesh_terms: list[str]
+    labels: list[str] = Field(description="values of a private table's columns: finding=nodule")
     width_px: int | None
     height_px: int | None
     split: str

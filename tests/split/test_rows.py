@@ -178,7 +178,7 @@ def test_rows_travel_through_tables() -> None:
     panels = records.table(Panel, rows_of(figure))
     assert panels.schema.equals(records.schema(Panel))
     # What reads figures finds their columns.
-    assert panels.schema.names[: len(fields(Figure))] == records.schema(Figure).names
+    assert panels.schema.names[: len(records.schema(Figure))] == records.schema(Figure).names
 
 
 def test_a_turned_photograph_is_cut_as_it_is_displayed() -> None:

@@ -1,5 +1,6 @@
 """The content of an article, parsed from its XML or a table, before its images are read."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from biovl.core.records import LicenseGroup, Mention, Span
@@ -48,6 +49,8 @@ class FigureContent:
     has_video: bool = False
     group_id: str | None = None
     """Rows that must be in the same split, if the source defines them: a patient, a study."""
+    extra_columns: Mapping[str, str | None] = field(default_factory=dict)
+    """Other columns of the figure's rows, see ``records.Figure``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

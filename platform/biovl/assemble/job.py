@@ -25,6 +25,7 @@ from biovl.assemble import balance, card, plots, rules, statistics, steps, warn
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.tally import merge, tally
+from biovl.core import records
 from biovl.core.artifacts import (
     Folder,
     Input,
@@ -310,7 +311,7 @@ def _parts(
 
 def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
     """Return the columns of one harvest's candidates; reject folders that do not fit it."""
-    columns = list(pairing.CANDIDATE_SCHEMA)
+    columns = [*pairing.CANDIDATE_SCHEMA, *_extra_columns(parts[0])]
     for uri in parts[0].columns:
         folder = Folder(uri)
         missing = {part.name for part in parts} - set(folder.names("", ".parquet"))
@@ -328,6 +329,21 @@ def _columns(parts: Sequence[HarvestPart]) -> pa.Schema:
             raise ArtifactError(f"{uri} has columns that already exist: {', '.join(doubled)}")
         columns += list(added)
     return pa.schema(columns)
+
+
+def _extra_columns(part: HarvestPart) -> list[pa.Field]:
+    """Return the columns of a harvest that its source was told to keep."""
+    folder = Folder(part.uri)
+    with folder.filesystem.open_input_file(folder.at(part.path)) as file:
+        schema = pq.read_schema(file)
+    taken = {*pairing.CANDIDATE_SCHEMA.names, *steps.RESERVED_COLUMNS}
+    doubled = sorted(set(records.extra_columns(schema)) & taken)
+    if doubled:
+        raise ArtifactError(
+            f"{part.uri} keeps columns whose names are those of others: {', '.join(doubled)}; "
+            "rename them in the table, and harvest it again"
+        )
+    return [schema.field(name) for name in records.extra_columns(schema)]
 
 
 def _harvested_counts(sources: Sequence[Harvest]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from biovl.assemble import balance, duplicates, rules, splits
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
-from biovl.core import shards
+from biovl.core import records, shards
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.harvests import HarvestPart, Tombstones
@@ -68,7 +68,8 @@ def join_columns(config: AssembleConfig, part: HarvestPart, number: int) -> None
         for name in source.names("articles", ".parquet")
         if name.startswith(f"part-{unit}-")
     )
-    tables = []
+    extra = records.extra_columns(figures.schema)
+    tables = [figures.select(extra)] if extra else []
     for folder in part.columns:
         added = _read(Folder(folder), part.name)
         if len(added) != len(figures):
@@ -96,7 +97,8 @@ def _figures(source: Folder, path: str) -> pa.Table:
         parquet = pq.ParquetFile(stream)
         existing = set(parquet.schema_arrow.names)
         absent = [name for name in pairing.FIGURE_COLUMNS if name not in existing]
-        figures = parquet.read([name for name in pairing.FIGURE_COLUMNS if name in existing])
+        names = [*pairing.FIGURE_COLUMNS, *records.extra_columns(parquet.schema_arrow)]
+        figures = parquet.read([name for name in names if name in existing])
     if set(absent) - {pairing.GROUP}:
         raise ArtifactError(
             f"{source.uri}/{path} has no column {', '.join(absent)}: it was not written by harvest"

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -38,6 +38,7 @@ class PartWriter:
         part_bytes: int,
         *,
         first: int = 0,
+        extra: Sequence[str] = (),
     ) -> None:
         """Write rows of a record as parts of a table.
 
@@ -48,9 +49,10 @@ class PartWriter:
             record: A class of ``records``.
             part_bytes: A part is closed when its rows reach this size.
             first: The number of the first part in its name.
+            extra: Names of ``extra_columns`` of the rows that are written.
         """
         self._folder, self._table, self._unit = folder, table, unit
-        self._first = first
+        self._first, self._extra = first, extra
         self._record, self._part_bytes = record, part_bytes
         self._rows: list[Any] = []
         self._held_bytes = self._written_bytes = self._part_rows = 0
@@ -101,9 +103,10 @@ class PartWriter:
         if self._writer is None:
             self._open = contextlib.ExitStack()
             name = self._next_name()
+            schema = records.schema_with(self._record, self._extra)
             stream = self._open.enter_context(self._folder.writer(name))
-            self._writer = self._open.enter_context(_parquet_writer(stream, self._record))
-        self._writer.write_table(records.table(self._record, self._rows))
+            self._writer = self._open.enter_context(_parquet_writer(stream, schema))
+        self._writer.write_table(records.table(self._record, self._rows, self._extra))
         self._part_rows += len(self._rows)
         self._written_bytes += self._held_bytes
         self._rows, self._held_bytes = [], 0
@@ -123,8 +126,7 @@ class PartWriter:
 
 
 @contextlib.contextmanager
-def _parquet_writer(stream: BinaryIO, record: type) -> Iterator[pq.ParquetWriter]:
-    schema: pa.Schema = records.schema(record)
+def _parquet_writer(stream: BinaryIO, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     # Images are compressed already and unique: dictionaries and statistics would only add cost.
     plain = [name for name in schema.names if name != "image"]
     with pq.ParquetWriter(

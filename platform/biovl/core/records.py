@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -112,6 +112,9 @@ class Figure:
     """Group whose rows must be in the same split, if it is not the article: a patient, a study."""
     defect: str | None
     defect_detail: str | None
+    extra_columns: Mapping[str, str | None] = field(default_factory=dict)
+    """Columns of a private table that a source was told to keep, such as a finding. Each is a
+    column of the Parquet file, which ``schema`` does not include."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +234,7 @@ class Article:
     defect_detail: str | None
 
 
+_EXTRA = "extra_columns"
 _ARROW: dict[Any, pa.DataType] = {
     str: pa.string(),
     bytes: pa.binary(),
@@ -243,17 +247,30 @@ _ARROW: dict[Any, pa.DataType] = {
 @functools.cache
 def schema(record: type) -> pa.Schema:
     """Return the Arrow schema of a record class; fields that may be ``None`` are nullable."""
-    return pa.schema([_field(name, hint) for name, hint in typing.get_type_hints(record).items()])
+    hints = typing.get_type_hints(record)
+    return pa.schema([_field(name, hint) for name, hint in hints.items() if name != _EXTRA])
 
 
-def table(record: type, rows: Sequence[Any]) -> pa.Table:
-    """Return records of one class as a table with its schema."""
+def schema_with(record: type, extra: Iterable[str]) -> pa.Schema:
+    """Return the schema of a record class with ``extra_columns`` of these names."""
+    return pa.schema([*schema(record), *(pa.field(name, pa.string()) for name in extra)])
+
+
+def extra_columns(columns: pa.Schema) -> list[str]:
+    """Return the names of the ``extra_columns`` in the schema of figures or panels."""
+    return [name for name in columns.names if name not in schema(Panel).names]
+
+
+def table(record: type, rows: Sequence[Any], extra: Sequence[str] = ()) -> pa.Table:
+    """Return records of one class as a table with its schema, and the named ``extra_columns``."""
     columns = schema(record)
     arrays = [
         pa.array([_plain(getattr(row, column.name)) for row in rows], column.type)
         for column in columns
     ]
-    return pa.Table.from_arrays(arrays, schema=columns)
+    for name in extra:
+        arrays.append(pa.array([row.extra_columns.get(name) for row in rows], pa.string()))
+    return pa.Table.from_arrays(arrays, schema=schema_with(record, extra))
 
 
 def _field(name: str, hint: Any) -> pa.Field:

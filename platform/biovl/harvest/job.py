@@ -21,7 +21,7 @@ from biovl.core.parts import PartWriter
 from biovl.core.records import Article, Figure
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.rows import rows
-from biovl.harvest.sources import Address, HasJob, Package, Source, SourceJob, Warns
+from biovl.harvest.sources import Address, HasJob, Keeps, Package, Source, SourceJob, Warns
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import (
     check_usable,
@@ -255,11 +255,20 @@ def read_unit(
     """Read a unit's packages and write their rows; see ``write_unit``."""
     source: Source = plugins.make("harvest.sources", config.source)
     read = (source.read(Address(address["uri"], address["name"])) for address in addresses)
-    return write_unit(config, unit, itertools.chain.from_iterable(read))
+    extra = source.extra_columns() if isinstance(source, Keeps) else []
+    return write_unit(config, unit, itertools.chain.from_iterable(read), extra)
 
 
-def write_unit(config: HarvestConfig, unit: int, packages: Iterable[Package]) -> dict[str, int]:
+def write_unit(
+    config: HarvestConfig, unit: int, packages: Iterable[Package], extra: Sequence[str] = ()
+) -> dict[str, int]:
     """Write the parts of a unit, then its receipt. Independent of Ray.
+
+    Args:
+        config: Configuration of the job.
+        unit: Number of the unit.
+        packages: The packages to read.
+        extra: Names of the ``extra_columns`` of figures.
 
     Returns:
         Row counts by ``articles/<defect>`` and ``figures/<defect>``.
@@ -269,7 +278,7 @@ def write_unit(config: HarvestConfig, unit: int, packages: Iterable[Package]) ->
     seen: Counter[str] = Counter()
     with (
         PartWriter(folder, "articles", unit, Article, part_bytes) as articles,
-        PartWriter(folder, "figures", unit, Figure, part_bytes) as figures,
+        PartWriter(folder, "figures", unit, Figure, part_bytes, extra=extra) as figures,
     ):
         for row in itertools.chain.from_iterable(map(rows, packages)):
             if isinstance(row, Figure):

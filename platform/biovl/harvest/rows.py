@@ -206,6 +206,7 @@ def _figures(package: Package, content: ArticleContent) -> Iterator[Figure]:
                 image_sha256=hashing.sha256_hex(image.data) if image.data is not None else None,
                 phash=found.phash if found else None,
                 group_id=figure.group_id,
+                extra_columns=figure.extra_columns,
                 third_party=licenses.is_of_others(figure.caption, figure.credit),
                 defect=image.defect or (None if figure.caption else NO_CAPTION),
                 defect_detail=image.detail,

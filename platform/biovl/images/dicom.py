@@ -10,7 +10,7 @@ import logging
 import struct
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ import pydicom
 import pydicom.config
 from PIL import Image
 from pydicom import uid
+from pydicom.datadict import dictionary_VR, tag_for_keyword
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import get_frame
 from pydicom.pixels.decoders.base import get_decoder
@@ -59,6 +60,8 @@ _BROKEN = (
 )
 
 
+_SHORT = "AE AS CS DA DS DT FD FL IS LO LT PN SH SL SS ST SV TM UC UI UL UR US UT UV".split()
+"""Value representations of texts and numbers."""
 _SOF3, _SOS = 0xC3, 0xDA
 _SEGMENTS = (_SOF3, 0xC4, _SOS, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE)
 """Markers before the data of a lossless JPEG: frame, tables, scan, restarts, application, text."""
@@ -135,6 +138,26 @@ def frame_count(data: bytes) -> int:
             return int(_read(data, pixels=False).get("NumberOfFrames") or 1)
         except _BROKEN:
             return 1
+
+
+def is_keyword(name: str) -> bool:
+    """Return whether DICOM has an attribute of this keyword that is a text or a number."""
+    tag = tag_for_keyword(name)
+    return tag is not None and dictionary_VR(tag) in _SHORT
+
+
+def values(data: bytes, keywords: Sequence[str]) -> dict[str, str | None]:
+    """Return attributes of a DICOM file as text, None where there are none.
+
+    These may be those of a patient.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            file = _read(data, pixels=False)
+            return {name: str(file.get(name, "") or "").strip() or None for name in keywords}
+        except _BROKEN:
+            return dict.fromkeys(keywords)
 
 
 def _read(data: bytes, *, pixels: bool = True) -> Dataset:

@@ -77,6 +77,10 @@ class IndexConfig:
     """Column of the corpus with image types to filter by; an error if it is missing. None:
     ``image_type``, published by annotate, if it exists."""
 
+    label_columns: tuple[str, ...] = ()
+    """Columns of the corpus to filter by as labels (``finding=nodule``), such as those that harvest
+    kept of a table with ``source.keep``. The service sends them with every figure."""
+
     factory: str = ""
     """A faiss factory string, such as ``IVF1024,SQ8``; empty: chosen by the number of pairs and
     ``profile``."""

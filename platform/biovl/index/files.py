@@ -145,6 +145,7 @@ def _table(config: IndexConfig, about: pa.Table, here: np.ndarray, first: int) -
         about,
         concepts=metadata.CONCEPTS if config.concept_columns is None else config.concept_columns,
         image_type=config.image_type_column or metadata.IMAGE_TYPE,
+        labels=config.label_columns,
     )
     for row, (figure_id, pair) in enumerate(
         zip(table["figure_id"].to_pylist(), here["pair"], strict=True)

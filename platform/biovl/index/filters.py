@@ -14,7 +14,7 @@ import json
 import os
 import threading
 from bisect import bisect_left
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -30,9 +30,9 @@ from biovl.index.postings import ArrayFile, Runs, pieces, write_texts
 from biovl.index.query import Filter, Years
 
 FIELDS = tuple(field.name for field in fields(Filter) if field.name != "year")
-COLUMNS = {"concept": "concepts", "mesh_term": "mesh_terms"}
+COLUMNS = {"concept": "concepts", "mesh_term": "mesh_terms", "label": "labels"}
 """Columns of the metadata table for ``Filter`` fields with another name."""
-LATER = frozenset({"panel_type", "panel_subtype"})
+LATER = frozenset({"panel_type", "panel_subtype", "label"})
 """Fields that indexes of earlier versions lack: there they are null for all figures."""
 FACET_VALUES = 50
 """Number of most frequent values listed per field; years are listed completely."""
@@ -166,8 +166,7 @@ class FilterTable:
     def _computed(self, condition: Filter) -> Selection:
         fits_N = np.ones(self.count, bool)
         for name in FIELDS:
-            values: tuple[str, ...] = getattr(condition, name)
-            if values:
+            for values in _alternatives(name, getattr(condition, name)):
                 try:
                     field = self._fields.get(name)
                     fits_N &= field.fitting(values) if field else False
@@ -183,6 +182,16 @@ class FilterTable:
         if count == self.count:
             return Selection(count)
         return Selection(count, np.packbits(fits_N, bitorder="little"))
+
+
+def _alternatives(name: str, values: Sequence[str]) -> list[Sequence[str]]:
+    """Return the values of which a figure must have one each: for labels, those of each column."""
+    if name != "label":
+        return [values] if values else []
+    by_column: dict[str, list[str]] = {}
+    for value in values:
+        by_column.setdefault(value.partition("=")[0], []).append(value)
+    return list(by_column.values())
 
 
 class _Codes:
@@ -256,8 +265,22 @@ def _write_field(
                 for stretch in stretches:
                     file.write(stretch.rows_M)
     write_texts(values, folder / f"{name}.values.arrow")
-    most = np.argsort(-counts, kind="stable")[:FACET_VALUES]
-    return stored, {values[int(place)].as_py(): int(counts[place]) for place in most}
+    return stored, _facets(name, values, counts)
+
+
+def _facets(name: str, values: pa.Array, counts: np.ndarray) -> dict[str, int]:
+    """Return the most frequent values of a field with their counts; of labels, of each column."""
+    facets: dict[str, int] = {}
+    listed: Counter[str] = Counter()
+    for place in np.argsort(-counts, kind="stable"):
+        value = values[int(place)].as_py()
+        column = value.partition("=")[0] if name == "label" else ""
+        listed[column] += 1
+        if listed[column] <= FACET_VALUES:
+            facets[value] = int(counts[place])
+        elif name != "label":
+            break
+    return facets
 
 
 def _few_values(column: pa.ChunkedArray) -> pa.Array | None:

@@ -33,7 +33,7 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages, run_with_model
 
 KIND = "index"
-FORMAT = 2
+FORMAT = 3
 """Version of the output format: increase it when published bytes change. See ``Draft.begin``."""
 
 _WRITTEN_BY = {
@@ -42,6 +42,7 @@ _WRITTEN_BY = {
     "panel_subtype": "resolve",
     "image_type": "annotate image_type",
     "mesh_term": "enrich",
+    "label": "harvest table (source.keep, and label_columns here)",
 }
 """Optional filters and the job that writes their columns."""
 

@@ -82,12 +82,14 @@ class IndexedFigure:
     license_code: str | None
     """Licence code of the article in the metadata of its source."""
     derivatives_allowed: bool | None
+    labels: list[str] | None
+    """Values of columns of the corpus that a private table brought along: ``finding=nodule``."""
 
 
 SCHEMA = records.schema(IndexedFigure)
 LATER = frozenset(
     "redistributable third_party stated_license "
-    "panel_type panel_subtype license_code derivatives_allowed".split()
+    "panel_type panel_subtype license_code derivatives_allowed labels".split()
 )
 """Columns that tables of earlier versions may lack."""
 
@@ -98,7 +100,11 @@ IMAGE_TYPE = "image_type"
 
 
 def from_index_rows(
-    rows: pa.Table, *, concepts: Sequence[str] = CONCEPTS, image_type: str = IMAGE_TYPE
+    rows: pa.Table,
+    *,
+    concepts: Sequence[str] = CONCEPTS,
+    image_type: str = IMAGE_TYPE,
+    labels: Sequence[str] = (),
 ) -> pa.Table:
     """Convert rows of ``index.parquet`` of a corpus to rows of an index with ``SCHEMA``, in order.
 
@@ -108,6 +114,7 @@ def from_index_rows(
             if absent.
         concepts: Columns with concepts, lists or single strings; absent columns are ignored.
         image_type: Column with image types; the first value is used.
+        labels: Columns whose values become labels, ``column=value``.
 
     The positions of thumbnails are null; they are filled in when thumbnails are written.
     """
@@ -119,6 +126,7 @@ def from_index_rows(
         "image_type": _first(_lists(rows, [image_type])),
         "concepts": _lists(rows, concepts),
         "mesh_terms": _lists(rows, ["mesh_terms"]),
+        "labels": _lists(_labelled(rows, labels) if labels else rows, labels),
         "url": _links(_column(rows, "article_id"), _column(rows, "doi")),
         "thumbnail_offset": pa.nulls(count),
         "thumbnail_size": pa.nulls(count),
@@ -197,11 +205,12 @@ class MetadataTable:
         path = Path(folder)
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path / "table.arrow")))
+            names = reader.schema.names
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ArtifactError(f"{path}: the table cannot be read: {error}") from error
         hashes_N = map_array(path / "lookup/hashes.npy", "u", (None,))
         rows_N = map_array(path / "lookup/rows.npy", "i", (None,))
-        expected = [c for c in SCHEMA if c.name not in LATER or c.name in reader.schema.names]
+        expected = [c for c in SCHEMA if c.name not in LATER or c.name in names]
         if not reader.schema.equals(pa.schema(expected)):
             raise ArtifactError(f"{path}/table.arrow has other columns than this version reads")
         table = cls(reader, hashes_N, rows_N)
@@ -362,6 +371,16 @@ def _lists(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     order = np.argsort(row_M, kind="stable")
     starts = np.searchsorted(row_M[order], np.arange(len(rows) + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(starts, pa.concat_arrays(texts).take(pa.array(order)))
+
+
+def _labelled(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return columns of strings, numbers or lists of them, with the name before each value."""
+    columns = []
+    for name in names:
+        lists = _lists(rows, [name])
+        values = pc.binary_join_element_wise(name, lists.values, "=")
+        columns.append(pa.ListArray.from_arrays(lists.offsets, values))
+    return pa.table(columns, names=list(names))
 
 
 def _first(lists: pa.ListArray) -> pa.Array:

@@ -42,6 +42,9 @@ class Filter:
     journal: tuple[str, ...] = ()
     article_id: tuple[str, ...] = ()
     mesh_term: tuple[str, ...] = ()
+    label: tuple[str, ...] = ()
+    """Values of a private table's columns: ``finding=nodule``. Values of one column are combined by
+    OR, columns by AND."""
     split: tuple[str, ...] = ()
     year: Years | None = None
 

@@ -70,6 +70,7 @@ def check_columns(config: IndexConfig) -> None:
         schema = pq.read_schema(stream)
     for setting, names in (
         ("concept_columns", config.concept_columns or ()),
+        ("label_columns", config.label_columns),
         ("image_type_column", filter(None, [config.image_type_column])),
     ):
         absent = [name for name in names if name not in schema.names]

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import pyarrow.parquet as pq
 
-from biovl.core import tombstones
+from biovl.core import records, tombstones
 from biovl.core.artifacts import (
     Draft,
     Folder,
@@ -128,19 +128,20 @@ def _split_part(config: SplitConfig, names: Sequence[str], number: int) -> dict[
     source, folder = Folder(config.figures), Draft(config.out).folder
     how, propose = config.splitting(), _proposer(config) if config.detector else None
     seen: Counter[str] = Counter()
-    with (
-        source.filesystem.open_input_file(source.at(name)) as stream,
-        # One output part per input part, of any size.
-        PartWriter(folder, "figures", int(unit), Panel, sys.maxsize, first=int(first)) as panels,
-    ):
+    with source.filesystem.open_input_file(source.at(name)) as stream:
         parts = pq.ParquetFile(stream)
+        extra = records.extra_columns(parts.schema_arrow)
         taken = set(parts.read(columns=["figure_id"])["figure_id"].to_pylist())
-        for group in range(parts.num_row_groups):
-            for row in parts.read_row_group(group).to_pylist():
-                rows = split(figure_of(row), how, taken, propose)
-                _count(seen, rows)
-                for panel in rows:
-                    panels.add(panel)
+        size = sys.maxsize  # One output part per input part.
+        with PartWriter(
+            folder, "figures", int(unit), Panel, size, first=int(first), extra=extra
+        ) as panels:
+            for group in range(parts.num_row_groups):
+                for row in parts.read_row_group(group).to_pylist():
+                    rows = split(figure_of(row, extra), how, taken, propose)
+                    _count(seen, rows)
+                    for panel in rows:
+                        panels.add(panel)
     return {"file": panels.files[name], "seen": dict(seen)}
 
 

@@ -52,9 +52,15 @@ _NOT_IN_ID = re.compile(r"[^A-Za-z0-9]+")
 _AS_PUBLISHED = "as published"
 
 
-def figure_of(row: Mapping[str, Any]) -> Figure:
-    """Return a row of ``figures/`` as a record. Missing columns become None or empty."""
+def figure_of(row: Mapping[str, Any], extra: Sequence[str] = ()) -> Figure:
+    """Return a row of ``figures/`` as a record. Missing columns become None or empty.
+
+    Args:
+        row: The row.
+        extra: Names of its ``extra_columns``.
+    """
     values: dict[str, Any] = {item.name: row.get(item.name) for item in fields(Figure)}
+    values["extra_columns"] = {name: row[name] for name in extra}
     values["mentions"] = [
         Mention(
             text=found["text"],

@@ -62,6 +62,7 @@ function facts(figure) {
     terms.length ? row("Concepts", el("ul", { class: "terms" }, terms)) : null,
     figure.image_type ? row("Image type", figure.image_type) : null,
     figure.mesh_terms.length ? row("MeSH", figure.mesh_terms.join(" · ")) : null,
+    figure.labels.length ? row("Labels", figure.labels.join(" · ")) : null,
     figure.width_px ? row("Published at", `${figure.width_px} × ${figure.height_px} px`) : null,
     row("Figure id", el("code", {}, figure.figure_id)),
   );

@@ -6,7 +6,7 @@ import { el, icon } from "./dom.js";
 const COLUMNS = [
   "rank", "score", "figure_id", "article_id", "figure_label", "caption", "title", "journal", "year", "license",
   "license_group", "license_url", "stated_license", "third_party", "credit", "retracted", "citation", "doi", "pmid",
-  "url", "image_url", "withheld", "concepts",
+  "url", "image_url", "withheld", "concepts", "labels",
 ];
 
 function cell(value) {

@@ -9,6 +9,7 @@ const FIELDS = {
   panel_type: "Panels",
   panel_subtype: "What the panels hold",
   mesh_term: "MeSH term",
+  label: "Label",
   journal: "Journal",
   kind: "Kind",
 };

@@ -134,6 +134,23 @@ def test_a_workbook_is_read_from_the_sheet_that_is_named(tmp_path: Path) -> None
         read(tmp_path / "t.xls")
 
 
+def test_columns_to_keep_must_exist_and_not_hide_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "t.csv").write_text("image,caption,sex,scanner\na.png,One,F,3T\n")
+    (package,) = read(tmp_path / "t.csv", keep=["sex"])
+    assert package.content is not None
+    assert package.content.figures[0].extra_columns == {"sex": "F"}
+    assert "t.csv: scanner; source.keep publishes" in caplog.text
+    with pytest.raises(SourceError, match=r"source\.keep: .* age; it has .*sex"):
+        read(tmp_path / "t.csv", keep=["sex", "age"])
+    for wrong in (["caption"], ["split"], ["a=b"], ["sex", "sex"]):
+        with pytest.raises(ConfigError, match="already a name"):
+            read(tmp_path / "t.csv", keep=wrong)
+    with pytest.raises(ConfigError, match="Modalty is not a keyword"):
+        read(tmp_path / "t.csv", dicom_columns=["Modalty"])
+
+
 def test_a_pipe_or_a_link_out_of_the_folder_is_no_image(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(b"secret")
     folder = tmp_path / "in"

@@ -1,4 +1,4 @@
-"""Pairs of a published corpus, by default those of its test split."""
+"""Pairs of a published corpus, by default those of its test split; or its images with labels."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.benchmark import selection
-from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.datasets import LabelledImages, Pairs
 from biovl.benchmark.stored_images import Ranges, hash_of
 from biovl.core.artifacts import Folder, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError
@@ -18,6 +18,7 @@ from biovl.core.shards import parse_pair
 
 _ABOUT = ("caption_tokens", "license_group", "global_concepts", "journal", "published")
 _AT_ONCE = 1_024
+NO_LABEL = "no label"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +32,32 @@ class Config:
     text: Literal["stored", "caption"] = "stored"
     """Text of a pair: ``stored``, the one that models are trained on, or ``caption``, the caption
     alone."""
+    label: str = ""
+    """Column of the corpus with classes, such as one that harvest kept of a table; if set, the
+    dataset is the labelled images of all splits, instead of pairs."""
+    classes: tuple[str, ...] = ()
+    """Values of ``label`` to use, in the order of the classes; empty: all, sorted."""
 
 
-def build(config: Config) -> Pairs:
-    """Return the pairs of the split, in the order of the shards.
+def build(config: Config) -> Pairs | LabelledImages:
+    """Return the pairs of the split, or labelled images, in the order of the shards.
 
     Raises:
-        ArtifactError: If the corpus does not exist, or the split has no pairs.
+        ArtifactError: If the corpus or the column does not exist, or the split has no pairs.
     """
     read_manifest(config.path, "corpus")
     folder = Folder(config.path)
     with folder.filesystem.open_input_file(folder.at("index.parquet")) as stream:
         file = pq.ParquetFile(stream)
         names = file.schema_arrow.names
-        read = ["pair_id", "split", "shard", "offset", "size", "caption", *_ABOUT]
-        pairs = file.read(columns=[name for name in read if name in names])
+        if config.label and config.label not in names:
+            raise ArtifactError(
+                f"{config.path} has no column {config.label}; it has {', '.join(sorted(names))}"
+            )
+        read = ["pair_id", "split", "shard", "offset", "size", "caption", *_ABOUT, config.label]
+        pairs = file.read(columns=[name for name in dict.fromkeys(read) if name in names])
+    if config.label:
+        return _labelled(config, pairs)
     by_split = Counter(pairs["split"].to_pylist())
     pairs = pairs.filter(pc.equal(pairs["split"], config.split))
     if not len(pairs):
@@ -53,17 +65,8 @@ def build(config: Config) -> Pairs:
         raise ArtifactError(
             f"{config.path} has no pairs in the split {config.split!r}, only {existing or 'none'}"
         )
-    pairs = pairs.sort_by([("shard", "ascending"), ("offset", "ascending")])
-    shards = pairs["shard"].cast(pa.string()).combine_chunks().dictionary_encode()
-    images = Ranges(
-        uri=config.path,
-        names=tuple(shards.dictionary.to_pylist()),
-        file_N=shards.indices.to_numpy().astype(np.int64),
-        offset_N=pairs["offset"].to_numpy().astype(np.int64),
-        size_N=pairs["size"].to_numpy().astype(np.int64),
-        fingerprint=hash_of(fingerprint(config.path), config.split),
-        is_pair=True,
-    )
+    pairs = _in_order(pairs)
+    images = _images(config, pairs, config.split)
     # The index has captions as published, with 106 for a superscript; shards have 10^6.
     texts = pairs["caption"].to_pylist() if config.text == "caption" else _texts(images)
     return selection.pairs(
@@ -72,6 +75,51 @@ def build(config: Config) -> Pairs:
         texts=texts,
         ids=pairs["pair_id"].to_pylist(),
         about=pairs.select([name for name in _ABOUT if name in pairs.column_names]),
+    )
+
+
+def _labelled(config: Config, pairs: pa.Table) -> LabelledImages:
+    """Return the images of all splits that have one of the classes."""
+    column = pairs[config.label]
+    if pa.types.is_list(column.type):
+        raise ArtifactError(f"{config.path}: {config.label} has lists, expected one class each")
+    values = pc.fill_null(column.cast(pa.string()), "")
+    found = sorted(set(values.to_pylist()) - {""})
+    missing = [name for name in config.classes if name not in found]
+    if missing:
+        raise ArtifactError(
+            f"{config.path}: no {config.label} is {missing[0]!r}, which classes names; found "
+            f"{', '.join(found[:40])}"
+        )
+    classes = config.classes or tuple(found)
+    pairs = pairs.append_column("_class", values)
+    kept = _in_order(pairs.filter(pc.is_in(values, pa.array(classes, pa.string()))))
+    return selection.labelled(
+        name=f"{config.path.rstrip('/').rpartition('/')[2]}-{config.label}",
+        images=_images(config, kept, config.label, *classes),
+        labels=pc.index_in(kept["_class"], pa.array(classes, pa.string())).to_numpy(),
+        classes=classes,
+        splits=kept["split"].to_pylist(),
+        ids=kept["pair_id"].to_pylist(),
+        left_out={NO_LABEL: len(pairs) - len(kept)} if len(kept) < len(pairs) else {},
+    )
+
+
+def _in_order(pairs: pa.Table) -> pa.Table:
+    return pairs.sort_by([("shard", "ascending"), ("offset", "ascending")])
+
+
+def _images(config: Config, pairs: pa.Table, *what: str) -> Ranges:
+    """Return the images of rows of the corpus' index, which ``what`` identifies."""
+    shards = pairs["shard"].cast(pa.string()).combine_chunks().dictionary_encode()
+    return Ranges(
+        uri=config.path,
+        names=tuple(shards.dictionary.to_pylist()),
+        file_N=shards.indices.to_numpy().astype(np.int64),
+        offset_N=pairs["offset"].to_numpy().astype(np.int64),
+        size_N=pairs["size"].to_numpy().astype(np.int64),
+        fingerprint=hash_of(fingerprint(config.path), *what),
+        is_pair=True,
     )
 
 

@@ -84,6 +84,14 @@ class Warns(Protocol):
         """Return warnings for the user, one per line. Runs on the driver."""
 
 
+@runtime_checkable
+class Keeps(Protocol):
+    """A source whose figures have ``extra_columns``."""
+
+    def extra_columns(self) -> list[str]:
+        """Return the names of the extra columns, the same for all figures."""
+
+
 class Source(Protocol):
     """A source of packages, returned by the ``build(config)`` of a plug-in."""
 

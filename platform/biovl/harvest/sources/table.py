@@ -12,7 +12,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,9 +22,10 @@ import pyarrow.parquet as pq
 from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.graphics import FileLookup
 from biovl.articles.licenses import license_from_text
-from biovl.core import spreadsheets, workbooks
+from biovl.core import records, spreadsheets, workbooks
 from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.filesystems import Tree, translate_storage_errors
+from biovl.core.records import Article, Panel
 from biovl.harvest.sources import Address, FileError, Package
 from biovl.images import decode, dicom
 
@@ -51,6 +52,13 @@ _IDS = re.compile(r"(?:^|[^A-Za-z])(?:id|uid|no|nr|number)$|[a-z]I[Dd]$|[a-z]Uid
 _WORKBOOKS = ("xlsx", "xlsm")
 _KINDS = ("csv", "tsv", *_WORKBOOKS, "jsonl", "ndjson", "parquet")
 _SPILLED = "\0more"
+_TAKEN = frozenset(
+    [
+        *(*records.schema(Panel).names, *records.schema(Article).names),
+        # Columns that later jobs add.
+        *("pair_id", "split", "shard", "offset", "size", "text", "superseded"),
+    ]
+)
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _PER_ADDRESS = 64
@@ -82,6 +90,10 @@ class Config:
     sheet: str = ""
     """Sheet of an .xlsx file; empty: the only visible one that has the needed columns."""
 
+    keep: tuple[str, ...] = ()
+    """Other columns of the table to publish as columns of figures, and of the corpus: labels for
+    filters and benchmarks, such as ``finding``. None by default: columns may name patients."""
+
     dicom_frame: int | Literal["middle", "all"] = "middle"
     """Frame of a DICOM image with several: ``middle``, a number from 1, or ``all``, each as a
     figure with the same caption."""
@@ -90,9 +102,23 @@ class Config:
     """Whether to read DICOM images that state that annotations are burned into their pixels:
     these may name the patient. Otherwise they are defects."""
 
+    dicom_columns: tuple[str, ...] = ()
+    """Attributes of DICOM images to publish as columns of figures, by keyword, such as
+    ``Modality``. None by default: no value of a DICOM header is published."""
+
     def __post_init__(self) -> None:
         if isinstance(self.dicom_frame, int) and self.dicom_frame < 1:
             raise ValueError("dicom_frame counts from 1")
+        extra = [*self.keep, *self.dicom_columns]
+        taken = [name for name in extra if name in _TAKEN or "=" in name or extra.count(name) > 1]
+        if taken:
+            raise ValueError(
+                f"keep, dicom_columns: {taken[0]} is already a name of a column, or contains =; "
+                "rename it in the table"
+            )
+        unknown = [name for name in self.dicom_columns if not dicom.is_keyword(name)]
+        if unknown:
+            raise ValueError(f"dicom_columns: {unknown[0]} is not a keyword of DICOM")
 
 
 def build(config: Config) -> "TableSource":
@@ -125,6 +151,10 @@ class TableSource:
         """Return warnings about the splits: without groups, a patient may be in several splits."""
         self._read_table()
         return self._columns.warnings(self._config)
+
+    def extra_columns(self) -> list[str]:
+        """Return the names of the columns to keep."""
+        return [*self._config.keep, *self._config.dicom_columns]
 
     def addresses(self) -> Iterator[Address]:
         """Yield ranges of articles, in the order of their first rows."""
@@ -276,11 +306,17 @@ def _package(
         return Package(name=name, uri=uri, defect=SPILLS, defect_detail=spilled[:300])
     sizes = {path: _size(images, folder, path) for path in {row["image"] for row in rows} - {""}}
     found = FileLookup(path for path, size_bytes in sizes.items() if size_bytes is not None)
+
+    # A file is read once for all of its frames.
+    @functools.lru_cache(maxsize=1 if config.dicom_frame == "all" else 0)
+    def read_file(path: str) -> bytes:
+        return images.read(f"{folder}/{path}")
+
     figures: list[FigureContent] = []
     files: dict[str, int] = {}
     chosen: dict[str, tuple[str, dicom.Frame]] = {}
     for number, row in enumerate(rows, start=1):
-        path = row["image"]
+        path, size_bytes = row["image"], None
         graphics = []
         if path:
             # A table refers to this exact file, not to others with the same stem or name.
@@ -293,7 +329,7 @@ def _package(
             elif size_bytes is None:
                 frames = {image_name: 1}
             else:
-                frames = _all_frames(image_name, path, images, folder)
+                frames = _all_frames(image_name, path, read_file)
             graphics = [Graphic([name]) for name in frames]
             if size_bytes is not None:
                 files |= dict.fromkeys(frames, size_bytes)
@@ -308,13 +344,12 @@ def _package(
                 license=license_from_text(row["license"]),
                 graphics=graphics,
                 group_id=row["group"] or None,
+                extra_columns={
+                    **{name: row[_kept(name)] or None for name in config.keep},
+                    **_dicom_values(path if size_bytes is not None else "", read_file, config),
+                },
             )
         )
-
-    # A file is read once for all of its frames.
-    @functools.lru_cache(maxsize=1 if config.dicom_frame == "all" else 0)
-    def read_file(path: str) -> bytes:
-        return images.read(f"{folder}/{path}")
 
     def read(image_name: str) -> bytes:
         if image_name not in chosen:
@@ -343,10 +378,28 @@ def _package(
     return Package(name=name, uri=uri, content=content, files=files, place=place, read=read)
 
 
-def _all_frames(name: str, path: str, images: Tree, folder: str) -> dict[str, dicom.Frame]:
+def _dicom_values(
+    path: str, read_file: Callable[[str], bytes], config: Config
+) -> dict[str, str | None]:
+    """Return the values of ``dicom_columns``, None where there are none."""
+    if not config.dicom_columns:
+        return {}
+    with contextlib.suppress(OSError):
+        data = read_file(path) if path else b""
+        if path and dicom.is_dicom(data, path):
+            return dicom.values(data, config.dicom_columns)
+    return dict.fromkeys(config.dicom_columns)
+
+
+def _kept(name: str) -> str:
+    """Return the key of a kept column among the columns of a row, which are named by us."""
+    return f"keep.{name}"
+
+
+def _all_frames(name: str, path: str, read_file: Callable[[str], bytes]) -> dict[str, dicom.Frame]:
     """Return the frames of an image by the names of their figures."""
     with contextlib.suppress(OSError):
-        data = images.read(f"{folder}/{path}")
+        data = read_file(path)
         count = dicom.frame_count(data) if dicom.is_dicom(data, path) else 1
         if count > 1:
             return {f"{name}#frame-{number}": number for number in range(1, count + 1)}
@@ -396,6 +449,7 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
     if first is None:
         return
     names = {ours: _called(config, ours) for ours in _KNOWN}
+    names |= {_kept(name): name for name in config.keep}
     there = [name for name in first if name != _SPILLED]
     absent = [names[ours] for ours in _NEEDED if names[ours] not in first]
     if absent:
@@ -403,23 +457,26 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
             f"{config.path} has no column {', '.join(absent)}; it has {', '.join(there)}. "
             "Name yours with --set source.columns.caption=…"
         )
-    ignored = sorted(set(there) - set(names.values()))
+    ignored = sorted(set(there) - {*names.values(), ""})
     if ignored:
-        log.warning("unused columns of %s: %s", config.path, ", ".join(ignored))
+        log.warning(
+            "unused columns of %s: %s; source.keep publishes columns that it names",
+            *(config.path, ", ".join(ignored)),
+        )
     names[_SPILLED] = _SPILLED
     read = set(names.values())
     for row in itertools.chain([first], raw):
         columns.add(row, read)
         yield {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
     # In JSON Lines, any row may be the first that has a column.
-    lacking = [
-        f"{ours}={name}" for ours, name in config.columns.items() if name not in columns.names
-    ]
-    if lacking:
-        raise SourceError(
-            f"source.columns: {config.path} has no column for {', '.join(lacking)}; it has "
-            f"{', '.join(columns.names)}"
-        )
+    columns_of = {f"{ours}={theirs}": theirs for ours, theirs in config.columns.items()}
+    for setting, wanted in (("columns", columns_of), ("keep", {n: n for n in config.keep})):
+        lacking = [shown for shown, name in wanted.items() if name not in columns.names]
+        if lacking:
+            raise SourceError(
+                f"source.{setting}: {config.path} has no column for {', '.join(lacking)}; it has "
+                f"{', '.join(columns.names)}"
+            )
 
 
 def _raw_rows(table: Tree, config: Config) -> Iterator[dict[str, Any]]:
