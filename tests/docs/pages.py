@@ -17,7 +17,9 @@ _FENCED = re.compile(
     r"^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_COMMAND = re.compile(r"^(?:\$ )?(?:biovl|python|ray|serve|make|curl|pip|kubectl|docker) \S", re.MULTILINE)
+_COMMAND = re.compile(
+    r"^(?:\$ )?(?:biovl|python|ray|serve|make|curl|pip|kubectl|docker) \S", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
