@@ -28,7 +28,8 @@ def labelled_png(concepts: Concepts, resolved: Iterable[Resolved]) -> bytes:
             title=", ".join(item.global_concepts),
             lines=[
                 f"cluster {item.cluster_id}: {concepts.sizes_K[item.cluster_id]:,} images",
-                *item.local_concepts[:3],
+                _agreement(item),
+                *item.local_concepts[:2],
                 item.panel_subtype or item.panel_type or "",
             ],
             images=read_cluster(concepts.uri, item.cluster_id)["thumbnail"].to_pylist(),
@@ -36,3 +37,9 @@ def labelled_png(concepts: Concepts, resolved: Iterable[Resolved]) -> bytes:
         for item in sorted(shown, key=lambda item: item.global_concepts)
     ]
     return contact_sheet(rows, heading=f"{len(rows):,} of {len(labelled):,} labelled clusters")
+
+
+def _agreement(item: Resolved) -> str:
+    """Return how many reviewers gave this topic: reviewers of a mixed cluster disagree."""
+    same = sum(set(vote.global_concepts) == set(item.global_concepts) for vote in item.votes)
+    return f"{same} of {len(item.votes)} votes agree"

@@ -30,7 +30,7 @@ from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
-FORMAT = 1
+FORMAT = 2
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 

@@ -20,6 +20,7 @@ LABELS = {
     "clusters": {"labelled": 30, "tied": 6, "without votes": 0},
     "votes": {"counted": 108, "refused": {}},
 }
+AGREED = {"agreement": {"global_concepts": {"clusters": 36, "mean": 12.04}}}
 ANNOTATED = {"rows": 240, "annotated": 238, "defective": 2, "defects": {"no image": 2}}
 REPORT = {"tasks": 2, "models": 1, "skipped": 1, "unreadable": 3, "first_scores": {}}
 
@@ -46,7 +47,7 @@ def story(folder: Path) -> Story:
         draft = Draft(str(folder / name))
         for file, data in files.items():
             draft.folder.write(file.replace("__", "."), data)
-        draft.publish(Manifest(kind=kind, config={}, counts=counts))
+        draft.publish(Manifest(kind=kind, config={}, counts=counts, notes=AGREED))
         return str(folder / name)
 
     scores = [
@@ -71,6 +72,8 @@ def test_clusters_are_shown_with_their_labels_and_scores_with_their_intervals(
     page = render(story(tmp_path))
     assert "238 images in 36 clusters" in page
     assert "108 votes give them their names" in page
+    assert "36 clusters with several votes" in page
+    assert "12 % of the votes" in page
     assert "11.4%" in page
     assert "2.0% to 25.0%" in page
     assert "5.0 to 13.0" in page

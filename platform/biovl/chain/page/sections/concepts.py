@@ -31,7 +31,14 @@ def body(story: Story) -> Markup | None:
     )
     if labels is not None:
         votes = labels.manifest.counts["votes"]["counted"]
-        lead += f"{votes:,} votes give them their names, and every image inherits them."
+        lead += f"{votes:,} votes give them their names, and every image inherits them. "
+        agreed = labels.manifest.notes.get("agreement", {}).get("global_concepts", {})
+        if agreed.get("clusters"):
+            lead += (
+                f"Of {agreed['clusters']:,} clusters with several votes, on average "
+                f"{agreed['mean']:.0f} % of the votes name another topic than most: such clusters "
+                "are mixed."
+            )
     shot = parts.shot(sheet, "Some clusters and their labels", tall=True)
     section: Markup = parts.lead(lead, shot)
     return section
