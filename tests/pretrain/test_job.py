@@ -28,7 +28,7 @@ from biovl.models import encoder
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain import job as pretraining
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.job import estimated, pretrain, report_missing_resources
+from biovl.pretrain.job import check_resources, estimated, pretrain
 from biovl.pretrain.trackers import read_metrics
 from tests.runtime.folders import nothing_done_to
 from tests.runtime.interrupting import killing, process_of
@@ -331,8 +331,21 @@ def test_gpus_that_nobody_asked_for_are_told(
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 64.0, "GPU": 8.0})
     heard: list[str] = []
     given = settings(sample_corpus, tmp_path, **{"workers.gpus": gpus})
-    report_missing_resources(configs.build(PretrainConfig, given), heard.append)
+    check_resources(configs.build(PretrainConfig, given), heard.append)
     assert heard == said
+
+
+@pytest.mark.ray
+def test_workers_that_never_fit_on_this_machine_are_refused(
+    sample_corpus: Path, tmp_path: Path, ray_session: None
+) -> None:
+    cpus = ray.cluster_resources()["CPU"]
+    # The workers alone would fit, but nothing would prepare their data.
+    changes = {"workers.count": 1, "workers.cpus": cpus}
+    with pytest.raises(ConfigError, match=f"needs {cpus + 1:g} CPU"):
+        run(sample_corpus, tmp_path / "out", **changes)
+    # The corrected command may use the folder.
+    run(sample_corpus, tmp_path / "out", **{"workers.count": 0, "epochs": 1})
 
 
 def test_what_a_run_takes_is_told_without_starting_it(sample_corpus: Path) -> None:

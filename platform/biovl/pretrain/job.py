@@ -35,7 +35,7 @@ from biovl.pretrain.validation import validate
 from biovl.pretrain.warn import warnings_of
 from biovl.runtime import ray_train
 from biovl.runtime.checkpoints import Checkpoints
-from biovl.runtime.connection import connect_ray
+from biovl.runtime.connection import check_room, connect_ray
 from biovl.runtime.failures import explain_resume
 from biovl.runtime.job import Job
 from biovl.runtime.workers import Workers
@@ -142,7 +142,7 @@ def _train(
     checkpoints = Checkpoints(config.out)
     with connect_ray(), contextlib.closing(_Listener(config, say, validated)) as listener:
         if not checkpoints.is_whole(plan.steps):
-            report_missing_resources(config, say)
+            check_resources(config, say)
             _fit(config, plan, every, built, listener.queue, say)
         listener.finish()
         for steps_done, epoch in steps_waiting(draft, plan, every).items():
@@ -207,23 +207,20 @@ def _publish(
     return draft.publish(manifest)
 
 
-def report_missing_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:
-    """Report resources that the cluster lacks for the minimum number of workers.
+def check_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:
+    """Reject workers that do not fit on a single machine, and report unused GPUs.
 
-    Ray would wait for them silently. Also report unused GPUs: a run on CPUs would take weeks.
+    Ray would wait for the missing resources; a run on CPUs beside GPUs would take weeks.
+
+    Raises:
+        ConfigError: If this machine has too few CPUs or GPUs for the minimum number of workers.
     """
     workers = config.workers
     fewest, _ = workers.bounds
-    resources = ray.cluster_resources()
+    what = "the workers and their data" if fewest != 1 else "a worker and its data"
     # At least one more CPU prepares the data.
-    needed = {"CPU": fewest * workers.cpus + 1, "GPU": fewest * workers.gpus}
-    for name, count in needed.items():
-        if resources.get(name, 0) < count:
-            say(
-                f"waits for more {name}s: {fewest} workers and their data need {count:g}, the "
-                f"cluster has {resources.get(name, 0):g}; add nodes, or set workers.count, "
-                "workers.cpus or workers.gpus"
-            )
+    check_room(fewest * workers.cpus + 1, fewest * workers.gpus, say, what=what)
+    resources = ray.cluster_resources()
     if resources.get("GPU", 0) and not workers.gpus:
         say(
             f"trains on CPUs, and the cluster has {resources['GPU']:g} GPUs: "

@@ -69,15 +69,18 @@ def _not_started(error: Exception) -> str:
     )
 
 
-def check_room(cpus: float, gpus: float, say: Callable[[str], object]) -> None:
+def check_room(
+    cpus: float, gpus: float, say: Callable[[str], object], *, what: str = "a worker"
+) -> None:
     """Reject workers that do not fit on this single machine: Ray would wait indefinitely.
 
     A cluster may grow: there, only a message is logged.
 
     Args:
-        cpus: CPUs of a worker and of its helper tasks.
-        gpus: GPUs of a worker.
+        cpus: CPUs that are needed at the same time.
+        gpus: GPUs that are needed at the same time.
         say: Called with a line for the user.
+        what: What needs them.
 
     Raises:
         ConfigError: If the machine has too few CPUs or GPUs.
@@ -87,12 +90,21 @@ def check_room(cpus: float, gpus: float, say: Callable[[str], object]) -> None:
         found = resources.get(name, 0)
         if found >= count:
             continue
-        lacks = f"a worker needs {count:g} {name}, and Ray here has {found:g}"
-        if os.environ.get("RAY_ADDRESS", "local") != "local" or len(ray.nodes()) > 1:
+        lacks = f"{what} needs {count:g} {name}, and Ray here has {found:g}"
+        if _may_grow():
             say(f"{lacks}: waits until there are more")
             continue
-        setting = "workers.gpus=0 computes on the CPU" if name == "GPU" else "lower workers.cpus"
-        raise ConfigError(f"{lacks}: {setting}, or submit the job to a cluster that has them")
+        less = "workers.gpus=0 computes on the CPU" if name == "GPU" else "lower workers.cpus"
+        raise ConfigError(
+            f"{lacks}: {less} or workers.count, or submit the job to a cluster that has them"
+        )
+
+
+def _may_grow() -> bool:
+    """Return whether nodes may be added, as far as this process knows: a trial knows nothing."""
+    is_driver = ray.get_runtime_context().get_actor_id() is None
+    is_local = os.environ.get("RAY_ADDRESS", "local") == "local"
+    return not (is_driver and is_local and len(ray.nodes()) == 1)
 
 
 def _quiet() -> None:
