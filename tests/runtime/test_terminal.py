@@ -51,3 +51,19 @@ def test_a_terminal_stays_a_terminal() -> None:
     os.close(ours)
     os.close(theirs)
     assert done.stdout == b"True"
+
+
+def test_what_was_imported_in_the_block_can_be_used_after_it() -> None:
+    program = (
+        "import sys; from biovl.runtime.terminal import filter_false_alarms\n"
+        "with filter_false_alarms():\n"
+        "    def job(progress=sys.stderr): print('progress', file=progress, flush=True)\n"
+        "    job()\n"
+        "with filter_false_alarms(): job()\n"
+        "job()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "platform")},
+    )  # fmt: skip
+    assert done.stderr.splitlines() == ["progress"] * 3

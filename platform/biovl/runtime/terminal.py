@@ -30,24 +30,25 @@ def filter_false_alarms() -> Iterator[None]:
     patterns = [part for alarm in FALSE_ALARMS for part in ("-e", alarm)]
     before = sys.stderr
     before.flush()
-    with open(os.dup(2), "w", buffering=1, errors="backslashreplace") as terminal:
-        process = subprocess.Popen(
-            [grep, "--line-buffered", "--text", "-v", "-F", *patterns],
-            stdin=subprocess.PIPE,
-            stdout=terminal,
-            # Ctrl-C is for this process; the filter ends when the last writer closes the pipe.
-            start_new_session=True,
-        )
-        assert process.stdin is not None
-        os.dup2(process.stdin.fileno(), 2)
-        process.stdin.close()
-        sys.stderr = terminal
-        try:
-            yield
-        finally:
-            terminal.flush()
-            sys.stderr = before
-            os.dup2(terminal.fileno(), 2)
-            # With a timeout: a process that outlives this one may still hold the pipe.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
+    # Not closed: jobs that are imported in the block have it as their default for progress.
+    terminal = open(os.dup(2), "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
+    process = subprocess.Popen(
+        [grep, "--line-buffered", "--text", "-v", "-F", *patterns],
+        stdin=subprocess.PIPE,
+        stdout=terminal,
+        # Ctrl-C is for this process; the filter ends when the last writer closes the pipe.
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    os.dup2(process.stdin.fileno(), 2)
+    process.stdin.close()
+    sys.stderr = terminal
+    try:
+        yield
+    finally:
+        terminal.flush()
+        sys.stderr = before
+        os.dup2(terminal.fileno(), 2)
+        # With a timeout: a process that outlives this one may still hold the pipe.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
