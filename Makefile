@@ -56,7 +56,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cluster.py speed --vectors 250000 --folder "$$(mktemp -d)"
 
 lock:
-	uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header --output-file requirements.txt
+	uv pip compile pyproject.toml --extra serve --extra test --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header --output-file requirements.txt
 
 clean:
 	rm -rf $(VENV) $(DEMO) .pytest_cache .mypy_cache .ruff_cache

@@ -8,6 +8,7 @@ serve.search.settings and serve.http.settings.
 """
 
 import argparse
+import importlib.util
 import sys
 
 
@@ -28,6 +29,8 @@ def run_application(builder: str, about: str | None) -> None:
     )
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="+", help="a setting")
     parser.parse_known_args()
+    if importlib.util.find_spec("fastapi") is None:
+        parser.exit(2, "serving needs more packages: pip install 'biovl[serve]'\n")
     from ray.serve.scripts import cli
 
     cli.main(args=["run", builder, *sys.argv[1:]], prog_name="serve")

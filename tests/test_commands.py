@@ -73,6 +73,17 @@ def test_help_starts_neither_ray_nor_a_job() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_without_the_packages_for_serving_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.setattr(sys, "argv", ["biovl", "serve", "model=model"])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 2
+    assert "biovl[serve]" in capsys.readouterr().err
+
+
 def test_functions_that_are_imported_when_called_exist() -> None:
     named = re.compile(r'lazy\.function\(\s*"([\w.]+):(\w+)"')
     names = [found for path in PACKAGE.rglob("*.py") for found in named.findall(path.read_text())]

@@ -119,6 +119,14 @@ def test_nobody_imports_a_driver() -> None:
         assert not {name.split(".")[0] for name in imported(path)} & {"pipelines", "serve", "tune"}
 
 
+def test_the_package_imports_nothing_that_only_the_extra_serve_installs() -> None:
+    extra = {"fastapi", "multipart", "prometheus_client", "sqlalchemy", "starlette", "uvicorn"}
+    for path in modules():
+        names = imported(path)
+        assert not {name.split(".")[0] for name in names} & extra, path
+        assert not any(name.startswith("ray.serve") for name in names), path
+
+
 def test_http_imports_neither_service() -> None:
     for path in sorted((ROOT / "serve" / "http").glob("*.py")):
         services = {

@@ -41,6 +41,8 @@ def run(folder: Path, articles: int, serve: bool, data: str = "synthetic") -> No
     is_synthetic = data == "synthetic"
     started = time.monotonic()
     try:
+        # Reports missing packages before anything is run.
+        demo_service.serve_package()
         values = _synthetic(folder, articles) if is_synthetic else _of_pmc(folder)
     except BiovlError as error:
         sys.exit(_refused(error))

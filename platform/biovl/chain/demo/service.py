@@ -29,6 +29,20 @@ _HITS, _PRINTED, _DEEP = 4, 3, 100
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
+def serve_package() -> Path:
+    """Return the folder of the package ``serve``, which is next to biovl or in a checkout.
+
+    Raises:
+        ConfigError: If it, or the packages that it needs, are not installed.
+    """
+    spec = importlib.util.find_spec("serve")
+    if spec is None or spec.origin is None:
+        raise ConfigError("the package serve was not found: install biovl, or run make setup")
+    if importlib.util.find_spec("fastapi") is None:
+        raise ConfigError("the demo needs the packages for serving: pip install 'biovl[serve]'")
+    return Path(spec.origin).parent
+
+
 def searches(address: str, text: str, unseen: Mapping[str, str]) -> list[dict[str, Any]]:
     """Search by text, by image and by the caption of a figure; print and return the results.
 
@@ -106,7 +120,7 @@ def _report(
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Run the service for the duration of the block, and yield its URL."""
-    package = _serve_package()
+    package = serve_package()
     settings = yaml.safe_load((package / "dev.yaml").read_text())
     port = _free_port(8000)
     settings["http_options"]["port"] = port
@@ -173,14 +187,6 @@ def screenshot(address: str, text: str, target: Path) -> str:
         return ""
     print(f"The page that searches: {target}\n")
     return target.name
-
-
-def _serve_package() -> Path:
-    """Return the folder of the package ``serve``, which is next to biovl or in a checkout."""
-    spec = importlib.util.find_spec("serve")
-    if spec is None or spec.origin is None:
-        raise ConfigError("the package serve was not found: install biovl, or run make setup")
-    return Path(spec.origin).parent
 
 
 def _program(name: str) -> str:
