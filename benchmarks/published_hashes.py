@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "pipelines")]
+sys.path.insert(0, str(ROOT))
 
 TIMED = ("tensorboard", "metrics.jsonl", "throughput.png")
 KINDS = ("bars", "heat_map", "histology", "brain_scan", "electrocardiogram", "fundus")
@@ -96,8 +96,7 @@ def _enrich(folder: Path) -> None:
 
 
 def _concepts(folder: Path) -> None:
-    from demo_concepts import planted_votes
-
+    from biovl.chain.demo.concepts import planted_votes
     from biovl.concepts.votes import write_votes
     from biovl.sample.kinds import make_kinds
 
