@@ -32,7 +32,7 @@ class ReviewSettings(BaseModel):
     """Maximum number of clusters per reviewer; None: no limit. In the paper: 1,000 of 2,000."""
     practice: int = Field(default=20, ge=0)
     """Number of practice clusters for each reviewer at the start; their votes are not counted. 20
-    in the paper."""
+    in the paper. At most half of all clusters."""
     seed: int = 0
     """Seed of the cluster order and of the practice clusters."""
     reservation_s: float = Field(default=900, gt=0)

@@ -175,7 +175,7 @@ class ClassifyAnswer(Answer):
 
 
 class ProxyRequest(Message):
-    """A private image, and the classes that its public neighbours vote on."""
+    """A private image, and the classes that its indexed neighbours vote on."""
 
     image: str
     k: int = Field(default=10, ge=1)
@@ -191,11 +191,11 @@ class Vote(BaseModel):
 
     name: str
     share: float = Field(description="share of the similarity-weighted votes, 0 to 1")
-    figures: list[str] = Field(description="ids of the public figures with this label")
+    figures: list[str] = Field(description="ids of the figures with this label")
 
 
 class ProxyAnswer(Answer):
-    """Labels of a private image, and the public figures they come from.
+    """Labels of a private image, and the indexed figures they come from.
 
     Contains nothing of the private image.
     """

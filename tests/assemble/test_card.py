@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -259,3 +260,10 @@ def test_long_lists_are_cut_and_say_where_the_rest_is() -> None:
     assert text.count("| Journal ") == 20
     assert "and 40 more (`stats.json` lists the first 50)" in text
     assert "and 40 more (`stats.json` lists all)" in text
+
+
+def test_a_card_of_a_table_of_ones_own_does_not_speak_of_articles() -> None:
+    text = card([pair(str(number), journal=None, license=None) for number in range(3)])
+    prose = re.sub(r"`[^`]*`|!\[.*", "", text)
+    found = [line for line in prose.splitlines() if re.search("article|literature|PMC", line)]
+    assert found == []

@@ -74,7 +74,9 @@ def test_a_private_image_gets_votes_their_figures_and_what_left_the_service(
     assert address.split("/")[2] in page.inner_text(".promise")
     page.set_input_files("#panel-private input[type=file]", red_circle)
     page.wait_for_selector(".disclosure")
-    assert "The image never left this service" in page.inner_text(".disclosure")
+    assert "Images are never kept, logged or sent outside this service" in page.inner_text(
+        ".disclosure"
+    )
     assert page.locator("#panel-private .card").count() == 10
     page.click("#panel-private .bars .link >> nth=0")
     marked = page.locator("#panel-private .card:not(.dim)").count()

@@ -97,7 +97,10 @@ def test_a_harvest_whose_images_are_all_missing_says_where_it_looked_and_can_be_
     with pytest.raises(NothingUsable) as refused:
         harvested(folder, out)
     assert "90 x image missing" in str(refused.value)
-    assert f"{folder}/000.png" in str(refused.value)
+    for image in ("000.png", "001.png", "002.png"):
+        assert f"{folder}/{image}" in str(refused.value)
+    assert "003.png" not in str(refused.value)
+    assert "relative to source.images" in str(refused.value)
     assert not out.exists()
     group = {"images": str(folder / "images"), "columns": {"group": "patient"}}
     manifest = harvested(folder, out, source=group)

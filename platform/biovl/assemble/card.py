@@ -22,7 +22,7 @@ _LENGTHS = {
     "text_tokens": "text of the pair, CLIP tokens",
     "text_chars": "text of the pair, characters",
     "mention_chars": "paragraphs that cite an image, characters",
-    "full_text_chars": "full text of an article, characters",
+    "full_text_chars": "full text, characters",
     "width_px": "image width, px",
     "height_px": "image height, px",
     "area_px": "image area, px²",
@@ -30,11 +30,11 @@ _LENGTHS = {
 _HAVE_A_TOTAL = [name for name in _LENGTHS if not name.endswith("_px")]
 
 _CAPTIONS_OF_PLOTS = {
-    "cohort.png": "From the articles seen to the pairs of each split, and what was left out",
+    "cohort.png": "From all that was seen to the pairs of each split, and what was left out",
     "caption_lengths.png": "Tokens of captions by length, and what each context window wastes",
     "text_lengths.png": "Tokens of the pairs' texts by length, and what each context window wastes",
     "image_sizes.png": "Images by size",
-    "figures_per_article.png": "Images of an article",
+    "figures_per_article.png": "Images that belong together: of one article or record",
     "licenses.png": "Images by licence",
     "years.png": "Images by year of publication",
     "drops.png": "Figures left out, by reason",
@@ -66,6 +66,16 @@ _RECORDS: dict[Origin, tuple[str, str]] = {
 }
 """What a group of images is, and what an image is, by kind of source."""
 
+_WHOLES: dict[Origin, str] = {"literature": "articles", "own": "records", "synthetic": "articles"}
+"""Short name of groups of images, by kind of source."""
+
+_LICENCES = """Every pair is under the licence of its own row. The groups are PMC's: commercial \
+use allowed (CC0, CC BY, CC BY-SA, CC BY-ND), noncommercial use only (CC BY-NC and its variants), \
+other (custom, reserved or none stated). An article whose images carry two licences counts under \
+both."""
+
+_OWN_LICENCES = """Every pair is under the licence that the table states for its row. Where it \
+states none, nothing permits passing the image on."""
 _SYNTHETIC = """**All of it is synthetic.** biovl has generated these articles, figures, captions \
 and licences to show and to test itself. They report no study, show no patient and teach a model \
 nothing about medicine."""
@@ -133,11 +143,11 @@ def dataset_card(
         front_matter(stats, record=record, image_kinds=kinds, name=name),
         f"# {name}",
         _SYNTHETIC if of == "synthetic" else "",
-        _contents(manifest, stats, kinds, record, *_RECORDS[of]),
+        _contents(manifest, stats, kinds, record, of),
         _loading(manifest["counts"]["shards"], stats["splits"], kinds),
-        _making(manifest, stats),
-        _licences(stats),
-        _statistics(stats),
+        _making(manifest, stats, _WHOLES[of]),
+        _licences(stats, of),
+        _statistics(stats, of),
         _pictures(plots),
         biomedica_section() if of == "literature" else "",
         _LIMITATIONS[of],
@@ -150,9 +160,9 @@ def _contents(
     stats: Mapping[str, Any],
     kinds: Sequence[str],
     record: pa.Schema,
-    records: str,
-    image: str,
+    of: Origin,
 ) -> str:
+    records, image = _RECORDS[of]
     corpus, splits = stats["corpus"], stats["splits"]
     text = _TEXT_CHOICES[manifest["config"]["text"]]
     shards = manifest["counts"]["shards"]
@@ -165,10 +175,10 @@ def _contents(
     return f"""{corpus["images"]:,} pairs of an image and a text, from {corpus["articles"]:,} \
 {records}. An image is {image}; the text is {text}.
 
-{table(["split", "pairs", "articles", "shards", "size"], rows)}
+{table(["split", "pairs", _WHOLES[of], "shards", "size"], rows)}
 
-All figures of an article are in the same split. Pairs are shuffled, the figures of an article \
-apart.
+Images of one of the {_WHOLES[of]}, or of a group that the source names, are in the same split. \
+Pairs are shuffled, these images apart.
 
 * `train/`, `val/`, `test/`: WebDataset shards. A pair is `<pair_id>` with {suffixes} (the \
 image), `.txt` (the text) and `.json` (what is known of it).
@@ -215,7 +225,7 @@ python -m open_clip_train.main --dataset-type webdataset --train-data 'corpus/{t
 ```"""
 
 
-def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
+def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any], wholes: str) -> str:
     config = manifest["config"]
     inputs = [[f"`{item['name']}`", f"`{item['fingerprint']}`"] for item in manifest["inputs"]]
     rules = [
@@ -232,25 +242,25 @@ def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
     least, most = split["least_articles"], split["most_articles"]
     bounds = [f"at least {least:,}, as far as a tenth of all gives them"] if least else []
     bounds += [f"at most {most:,}"] if most is not None else []
-    each = f" ({'; '.join(bounds)} articles each)" if bounds else ""
+    each = f" ({'; '.join(bounds)} {wholes} each)" if bounds else ""
     parts = [
         "## How it was made",
-        f"By {manifest['code']}, from {seen['articles']['seen']:,} articles with "
-        f"{seen['figures']['seen']:,} figure images. The inputs, by the hash of their manifests:",
+        f"By {manifest['code']}, from {seen['articles']['seen']:,} {wholes} with "
+        f"{seen['figures']['seen']:,} images. The inputs, by the hash of their manifests:",
         table(["input", "SHA-256"], inputs),
-        "A figure is kept if it passes these rules, in this order:",
+        "An image is kept if it passes these rules, in this order:",
         "\n".join(rules) or "(no rules)",
-        f"Of {duplicates} one is kept, across splits too. Articles go to splits by a hash "
-        f"of their id, or of the group that the source names: {val} of them to val, {test} to "
+        f"Of {duplicates} one is kept, across splits too. {wholes.capitalize()} go to splits by a "
+        f"hash of their id, or of the group that the source names: {val} of them to val, {test} to "
         f"test{each}, the rest to train.",
-        "What was left out, each figure under the first reason that applied:",
-        table(["reason", "figures"], dropped) if dropped else "(nothing)",
+        "What was left out, each image under the first reason that applied:",
+        table(["reason", "images"], dropped) if dropped else "(nothing)",
         "\n".join(notes),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _licences(stats: Mapping[str, Any]) -> str:
+def _licences(stats: Mapping[str, Any], of: Origin) -> str:
     rows = [
         [row["license"] or "none stated", row["license_group"], row["articles"], row["images"]]
         for row in stats["licenses"]
@@ -260,19 +270,17 @@ def _licences(stats: Mapping[str, Any]) -> str:
     ]
     return f"""## Licences
 
-Every pair is under the licence of its own row. The groups are PMC's: commercial use allowed (CC0, \
-CC BY, CC BY-SA, CC BY-ND), noncommercial use only (CC BY-NC and its variants), other (custom, \
-reserved or none stated). An article whose images carry two licences counts under both.
+{_OWN_LICENCES if of == "own" else _LICENCES}
 
-{table(["group", "articles", "images"], groups)}
+{table(["group", _WHOLES[of], "images"], groups)}
 
-{table(["licence", "group", "articles", "images"], rows)}"""
+{table(["licence", "group", _WHOLES[of], "images"], rows)}"""
 
 
-def _statistics(stats: Mapping[str, Any]) -> str:
-    harvested, corpus, terms = stats["harvested"], stats["corpus"], stats["mesh_terms"]
+def _statistics(stats: Mapping[str, Any], of: Origin) -> str:
+    harvested, corpus = stats["harvested"], stats["corpus"]
     counts = [
-        ["articles", harvested["articles"]["seen"], corpus["articles"]],
+        [_WHOLES[of], harvested["articles"]["seen"], corpus["articles"]],
         ["images", harvested["figures"]["seen"], corpus["images"]],
         ["captions", "", corpus["captions"]],
         [
@@ -305,19 +313,21 @@ def _statistics(stats: Mapping[str, Any]) -> str:
         "Tokens are CLIP's, without start and end token. A window of n tokens holds these two and "
         "n − 2 tokens of a text: a longer text is truncated, and its other tokens are wasted.",
         table(["window", *heads], windows),
-        *(
-            _ranking(title, stats[key], fact)
-            for title, key, fact in (
-                ("language", "languages", "language"),
-                ("article type", "article_types", "article_type"),
-            )
-        ),
-        _ranking("journal", stats["journals"]["top"], "journal", of=stats["journals"]["distinct"]),
-        _ranking("MeSH term", terms["top"], "term", of=terms["distinct"])
+        _ranking("language", _WHOLES[of], stats["languages"], "language"),
+        *(_rankings_of_articles(stats) if of != "own" else ()),
+    ]
+    return "\n\n".join(parts)
+
+
+def _rankings_of_articles(stats: Mapping[str, Any]) -> list[str]:
+    journals, terms = stats["journals"], stats["mesh_terms"]
+    return [
+        _ranking("article type", "articles", stats["article_types"], "article_type"),
+        _ranking("journal", "articles", journals["top"], "journal", of=journals["distinct"]),
+        _ranking("MeSH term", "articles", terms["top"], "term", of=terms["distinct"])
         if terms["top"]
         else "MeSH terms are not filled in.",
     ]
-    return "\n\n".join(parts)
 
 
 _LOSSES = [
@@ -326,11 +336,15 @@ _LOSSES = [
 
 
 def _ranking(
-    title: str, rows: Sequence[Mapping[str, Any]], fact: str, of: int | None = None
+    title: str,
+    wholes: str,
+    rows: Sequence[Mapping[str, Any]],
+    fact: str,
+    of: int | None = None,
 ) -> str:
     """Return a table of the most frequent values, with a line about those left out."""
     shown = [[row[fact] or "not stated", row["articles"]] for row in rows[:_IN_CARD]]
-    ranking = table([title, "articles"], shown)
+    ranking = table([title, wholes], shown)
     distinct = of or len(rows)
     listed = "all" if len(rows) == distinct else f"the first {len(rows)}"
     more = f"\n\nand {distinct - len(shown):,} more (`stats.json` lists {listed})"

@@ -33,6 +33,12 @@ from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
 
 KIND = "figures"
+_HINTS = {
+    "table": "Paths in the column image are relative to source.images, or else to the folder of "
+    "the table. Look at these settings of source."
+}
+"""Advice by source for a harvest without usable figures."""
+
 FORMAT = 2
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
@@ -157,8 +163,8 @@ def check_figures(config: HarvestConfig, manifest: Manifest) -> None:
         f"{figures['seen']:,} figures of {articles['seen']:,} articles",
         {**_prefixed("article: ", articles["defects"]), **figures["defects"]},
         may_be_empty=config.may_be_empty,
-        first=_first_defect(config.out, manifest.files),
-        hint="Look at the settings of source.",
+        first="\n  ".join(_first_defects(config.out, manifest.files)),
+        hint=_HINTS.get(config.source.name, "Look at the settings of source."),
     )
 
 
@@ -166,20 +172,21 @@ def _prefixed(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
     return {f"{prefix}{name}": count for name, count in counts.items()}
 
 
-def _first_defect(out: str, files: Iterable[str]) -> str:
-    """Return the first defect of a figure, or of an article, with the location of its source."""
-    folder = Folder(out)
+def _first_defects(out: str, files: Iterable[str], most: int = 3) -> list[str]:
+    """Return the first defects of figures, or of articles, with the locations of their sources."""
+    folder, found = Folder(out), list[str]()
     for kind, name in (("figures/", "figure_id"), ("articles/", "article_id")):
         for path in sorted(path for path in files if path.startswith(kind)):
             columns = [name, "source_uri", "defect", "defect_detail"]
             with folder.filesystem.open_input_file(folder.at(path)) as stream:
                 rows = pq.read_table(stream, columns=columns)
             rows = rows.filter(pc.is_valid(rows["defect"]))
-            if len(rows):
-                row = rows.slice(0, 1).to_pylist()[0]
+            for row in rows.slice(0, most - len(found)).to_pylist():
                 detail = f": {row['defect_detail']}" if row["defect_detail"] else ""
-                return f"{row[name]}, {row['defect']}{detail} (of {row['source_uri']})"
-    return ""
+                found.append(f"{row[name]}, {row['defect']}{detail} (of {row['source_uri']})")
+        if found:
+            break
+    return found
 
 
 def manifest_of(job: Job, draft: Draft, units: int, warnings: Sequence[str] = ()) -> Manifest:

@@ -231,11 +231,19 @@ def _image(package: Package, files: FileLookup, graphic: Graphic, figure: Figure
             break
     if best is None:
         href = (graphic.hrefs + graphic.lesser)[0]
-        at = f"{package.place.rstrip('/')}/{href}" if package.place else href
-        return _Image(defect=IMAGE_MISSING, detail=at[:300])
+        return _Image(defect=IMAGE_MISSING, detail=_looked_at(package.place, href)[:300])
     if best.data is None and best.defect is None and best.name is not None:
         return _inspected(package, best.name)
     return best
+
+
+def _looked_at(place: str, href: str) -> str:
+    """Return the location of a missing file, or why there is none."""
+    if not place:
+        return href
+    if href.startswith(("/", "\\")) or ".." in href.replace("\\", "/").split("/"):
+        return f"{href} is not a path below {place}"
+    return f"{place.rstrip('/')}/{href}"
 
 
 def _inspected(package: Package, name: str) -> _Image:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from biovl.assemble.origin import origin
 from biovl.core import config as configs
 from biovl.core.markdown import percent, table
 from biovl.models.builders.open_clip import Described
@@ -22,6 +23,15 @@ _CAPTIONS_OF_PLOTS = {
     "throughput.png": "Speed, and the use made of time and hardware",
 }
 
+_ARTICLES = """* **It has learned what articles print.** Figures are chosen to show a finding; by \
+country, language, disease, modality and age the literature is biased, and so is the model. It was \
+not tested for differences between groups of patients."""
+
+_OWN_IMAGES = """* **It has learned what its table holds**, and is biased as that is. It was not \
+tested for differences between groups of patients, nor on images of other places.
+* **Privacy.** It was trained on images and texts that may be private. Nobody tested what it \
+reveals of single ones: treat it as you treat them."""
+
 _LIMITS = """## Intended use and limits
 
 For research on biomedical images and text: finding images by text and texts by image, \
@@ -29,13 +39,11 @@ classification without training, and as a start for models of a narrower task.
 
 * **Not a medical device.** It was not tested on patients and must not be used for diagnosis or \
 treatment.
-* **It has learned what articles print.** Figures are chosen to show a finding; by country, \
-language, disease, modality and age the literature is biased, and so is the model. It was not \
-tested for differences between groups of patients.
+{data}
 * **Texts are captions.** They name what cannot be seen and leave out what can. The model compares \
 an image with a text; it does not tell whether the text is true.
-* **Scores are of validation** on articles like those of training. They say little about images \
-from a clinic, and depend on how many pairs are searched: compare only with the same number.
+* **Scores are of validation** on data like that of training. They say little about images from \
+elsewhere, and depend on how many pairs are searched: compare only with the same number.
 * **Images of public benchmarks** may be among the training data."""
 
 
@@ -60,8 +68,8 @@ def model_card(
         config: Configuration of the run.
         model: Description of the trained model.
         corpus: ``manifest.json`` of the corpus: ``counts.pairs`` is used.
-        stats: ``stats.json`` of the corpus: ``licenses``, ``license_groups`` and ``corpus`` are
-            used.
+        stats: ``stats.json`` of the corpus: ``licenses``, ``license_groups``, ``journals`` and
+            ``corpus`` are used.
         fingerprint: Fingerprint of the corpus.
         rows: Rows of ``metrics.jsonl``.
         scores: Scores of ``benchmark.retrieval``, by epoch from 0; may be empty.
@@ -80,7 +88,7 @@ def model_card(
         _pictures(plots),
         _training(config, corpus, rows, hardware, code),
         data_sections(config, corpus, stats, fingerprint),
-        _LIMITS,
+        _LIMITS.format(data=_OWN_IMAGES if origin(stats) == "own" else _ARTICLES),
         _settings(config),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"

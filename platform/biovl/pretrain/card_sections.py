@@ -48,8 +48,8 @@ def scores_section(scores: Mapping[int, Mapping[str, float]], epoch: int) -> str
 
 How often the text of an image is the nearest of all texts (R@1), or among the nearest 5 or 10, \
 and the image of a text likewise. It depends on how many pairs there are to choose from: fewer is \
-easier. Pairs are of articles that are not in training. The loss is the mean over batches of \
-{last["loss_block"]:,.0f} pairs.
+easier. Pairs share no article and no group with those of training. The loss is the mean over \
+batches of {last["loss_block"]:,.0f} pairs.
 
 {table(["epoch", "pairs", "loss", *heads], rows)}"""
 
@@ -85,8 +85,8 @@ def data_sections(
     texts = ", ".join(f"`{name}` {percent(share)}" for name, share in config.data.text.items())
     return f"""## Data
 
-{stats["corpus"]["images"]:,} pairs from {stats["corpus"]["articles"]:,} articles: {counts}. Texts \
-of the pairs that were trained on: {texts}. The corpus by the hash of its manifest:
+{stats["corpus"]["images"]:,} pairs from {stats["corpus"]["articles"]:,} articles or records: \
+{counts}. Texts of the pairs that were trained on: {texts}. The corpus by the hash of its manifest:
 
     {fingerprint}
 
@@ -94,7 +94,7 @@ of the pairs that were trained on: {texts}. The corpus by the hash of its manife
 
 {_warning(stats)}
 
-{table(["licence", "group", "articles", "images"], rows)}"""
+{table(["licence", "group", "articles or records", "images"], rows)}"""
 
 
 def _warning(stats: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""POST /v1/proxy: analyse a private image by its most similar public figures.
+"""POST /v1/proxy: analyse a private image by its most similar indexed figures.
 
 The image is decoded and embedded in this service, and only its embedding is compared. Neither is
 stored, logged, cached or forwarded, and the response contains nothing of either: labels and
@@ -24,7 +24,7 @@ from serve.search.uploads import image_of
 from serve.search.votes import labels_of, votes
 
 DISCLOSURE = (
-    "The image never left this service: it was not stored, not logged, not cached and not sent on."
+    "Images are never kept, logged or sent outside this service."
     " Labels and evidence are those of indexed figures."
 )
 
@@ -53,7 +53,7 @@ def router(context: Context) -> APIRouter:
 
     @routes.post(
         "/v1/proxy",
-        summary="Label a private image by its most similar public figures",
+        summary="Label a private image by its most similar indexed figures",
         response_model=ProxyAnswer,
         responses=refusals(404, 409),
         openapi_extra=body_documentation(ProxyRequest, form=False),

@@ -40,6 +40,7 @@ function licenceNote(figure) {
     const stated = figure.stated_license ? ` The licence of the article, ${figure.stated_license}, may not cover it.` : "";
     return `This figure credits a third party.${stated} Ask the rights holder, or look at the article.`;
   }
+  if (!figure.license && !figure.stated_license) return "Nothing says that it may be passed on.";
   return `${GROUPS[figure.license_group] ?? GROUPS.other}, by the licence of the article. A figure may carry terms of its own.`;
 }
 
@@ -63,7 +64,7 @@ function facts(figure) {
     figure.image_type ? row("Image type", figure.image_type) : null,
     figure.mesh_terms.length ? row("MeSH", figure.mesh_terms.join(" · ")) : null,
     figure.labels.length ? row("Labels", figure.labels.join(" · ")) : null,
-    figure.width_px ? row("Published at", `${figure.width_px} × ${figure.height_px} px`) : null,
+    figure.width_px ? row("Size", `${figure.width_px} × ${figure.height_px} px`) : null,
     row("Figure id", el("code", {}, figure.figure_id)),
   );
 }

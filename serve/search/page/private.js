@@ -1,4 +1,4 @@
-// The private tab: what public figures say about an image that is not to be kept.
+// The private tab: what indexed figures say about an image that is not to be kept.
 
 import { card, grid } from "./card.js";
 import { el, icon } from "./dom.js";
@@ -41,7 +41,7 @@ function drawn({ votes, evidence, disclosure }, result) {
     el("p", { class: "disclosure" }, icon("shield"), el("span", {}, disclosure)),
     el("h2", {}, votes.length ? "What its neighbours are" : "Its neighbours vote for none of the classes"),
     ...(votes.length ? [barTable(["Label", "Share of votes", "Figures"], rows)] : []),
-    el("h2", {}, evidence.length ? "The public figures that voted" : "No public figure was found"),
+    el("h2", {}, evidence.length ? "The figures that voted" : "No figure was found"),
     list,
   ];
 }
@@ -63,7 +63,7 @@ export function start(take, openFigure) {
     title: "Compare a private image",
     lead: "The most similar indexed figures stand in for your image: their labels vote, and only they are shown.",
     fields: [
-      el("p", { class: "promise" }, icon("shield"), el("span", {}, `The image goes to the service at ${location.host}, is compared in memory there, and is never stored, never logged and never sent to another host.`)),
+      el("p", { class: "promise" }, icon("shield"), el("span", {}, `The image is sent to the service at ${location.host} and compared there in memory. Images are never kept, logged or sent outside this service.`)),
       el("div", { class: "field" }, el("label", { for: "neighbours" }, "Neighbours that vote"), node.k),
       details,
     ],

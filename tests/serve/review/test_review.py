@@ -148,6 +148,17 @@ def test_practice_comes_first_and_does_not_count(make: Any) -> None:
     assert export.count(",true,") == 3
 
 
+def test_practice_is_at_most_half_of_all_clusters(make: Any, tmp_path: Path) -> None:
+    folder = publish_concepts(tmp_path / "few", clusters=3)
+    ann = Reviewer(review(folder, practice=20), "ann")
+    kinds = []
+    for _ in range(4):
+        sheet = ann.take()
+        kinds.append(sheet["kind"])
+        assert ann.vote(sheet).status_code == 200
+    assert kinds == ["practice", "vote", "vote", "vote"]
+
+
 def test_practice_that_was_skipped_comes_again_at_its_end(make: Any) -> None:
     ann = Reviewer(make(practice=3), "ann")
     order = []

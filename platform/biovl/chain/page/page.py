@@ -67,9 +67,10 @@ def _id(module: ModuleType) -> str:
 
 def _title(story: Story) -> str:
     kinds = {chapter.manifest.kind for chapter in story.chapters}
+    start = "images and texts" if _origin(story) == "own" else "articles"
     if "index" in kinds:
-        return "From articles to a search engine for figures"
-    return "From articles to a model" if "model" in kinds else "From articles to pairs"
+        return f"From {start} to a search engine for figures"
+    return f"From {start} to a model" if "model" in kinds else f"From {start} to pairs"
 
 
 def _lead(story: Story) -> str:
