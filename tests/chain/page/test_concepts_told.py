@@ -63,7 +63,7 @@ def story(folder: Path) -> Story:
         "resolve": publish("labels", "columns", LABELS, sheets__png=a_picture(2)),
         "benchmark": publish("report", "report", REPORT, scores__json=to_json({"scores": scores})),
     }
-    return read_story(str(folder), uris, Notes())
+    return read_story(str(folder), uris, Notes(labels="70% of the images have the topic drawn."))
 
 
 def test_clusters_are_shown_with_their_labels_and_scores_with_their_intervals(
@@ -74,6 +74,7 @@ def test_clusters_are_shown_with_their_labels_and_scores_with_their_intervals(
     assert "108 votes give them their names" in page
     assert "36 clusters with several votes" in page
     assert "12 % of the votes" in page
+    assert "70% of the images have the topic drawn." in page
     assert "11.4%" in page
     assert "2.0% to 25.0%" in page
     assert "5.0 to 13.0" in page

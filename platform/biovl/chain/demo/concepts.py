@@ -107,5 +107,6 @@ def summary(labels: Path) -> str:
     )
     return (
         f"{len(names)} images of {len(_KINDS)} kinds in {_CLUSTERS} clusters, three votes for "
-        f"each: {right / len(names):.0%} of the images have the global concept that was drawn."
+        f"each: {right / len(names):.0%} of the images have the topic that was drawn; the others "
+        "are in clusters of several kinds, since the model has seen a hundred images only."
     )

@@ -55,18 +55,18 @@ def run(folder: Path, articles: int, serve: bool, data: str = "synthetic") -> No
     print(f"\nDone in {time.monotonic() - started:.0f} s. Published folders:\n")
     print(reports.outcome(chain, done))
     _example(folder / "corpus")
-    concepts, took = list[Link](), dict[str, float]()
+    concepts, took, labels = list[Link](), dict[str, float](), ""
     if is_synthetic:
         _scores(done)
         with filter_false_alarms():
-            concepts, took = _concepts(folder)
+            concepts, took, labels = _concepts(folder)
     print("Serving model and index on this machine …", flush=True)
     with demo_service.serving(folder) as address:
         text = _TEXTS[data]
         searches = demo_service.searches(address, text, _unseen(folder / "corpus"))
         shot = demo_service.screenshot(address, text, folder / "page.png")
         shown = [*done, *concepts]
-        page = reports.note(chain, shown, took, searches=searches, screenshot=shot)
+        page = reports.note(chain, shown, took, searches=searches, screenshot=shot, labels=labels)
         if serve:
             print(f"\nAll of it on a page: {page}")
             demo_service.wait(address)
@@ -147,13 +147,14 @@ def _unseen(corpus: Path) -> dict[str, str]:
     return {"figure_id": pair["pair_id"], "caption": pair["caption"]}
 
 
-def _concepts(folder: Path) -> tuple[list[Link], dict[str, float]]:
-    """Cluster and label images of known kinds; return the steps and their durations."""
+def _concepts(folder: Path) -> tuple[list[Link], dict[str, float], str]:
+    """Cluster and label images of known kinds; return the steps, their durations, and how well."""
     print("Images of known kinds into clusters, and votes into labels …", flush=True)
     done, seconds = demo_concepts.run(folder / "kinds", folder / "model")
     labels = folder / "kinds" / "labels"
-    print(f"{demo_concepts.summary(labels)} Some clusters as a picture: {labels}/sheets.png\n")
-    return done, seconds
+    said = demo_concepts.summary(labels)
+    print(f"{said} Some clusters as a picture: {labels}/sheets.png\n")
+    return done, seconds, said
 
 
 def _scores(done: list[Link]) -> None:

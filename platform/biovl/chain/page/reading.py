@@ -31,6 +31,8 @@ class Notes:
     ``matching`` figures, ``took_ms``, and ``results`` with ``figure_id`` and ``score``."""
     screenshot: str = ""
     """File name of a screenshot of the search page, in the folder of the chain."""
+    labels: str = ""
+    """Sentence about the share of correct labels, where it is known."""
 
 
 @dataclass(frozen=True)

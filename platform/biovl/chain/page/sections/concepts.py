@@ -37,8 +37,9 @@ def body(story: Story) -> Markup | None:
             lead += (
                 f"Of {agreed['clusters']:,} clusters with several votes, on average "
                 f"{agreed['mean']:.0f} % of the votes name another topic than most: such clusters "
-                "are mixed."
+                "are mixed. "
             )
+        lead += story.notes.labels
     shot = parts.shot(sheet, "Some clusters and their labels", tall=True)
     section: Markup = parts.lead(lead, shot)
     return section
