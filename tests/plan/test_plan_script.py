@@ -37,8 +37,8 @@ def test_a_preset_is_a_table_and_json(preset, capsys, monkeypatch) -> None:
     "command", [c for block in blocks("docs/plan.md") for c in block.commands()]
 )
 def test_the_commands_of_its_page_run(command, capsys, monkeypatch) -> None:
-    python, script, *arguments = shlex.split(command)
-    assert (python, script) == ("python", "pipelines/plan.py")
+    program, name, *arguments = shlex.split(command)
+    assert (program, name) == ("biovl", "plan")
     _, found = run(capsys, monkeypatch, *arguments)
     assert len(found["papers"]) == (4 if "--compare" in arguments else len(found["papers"]))
 

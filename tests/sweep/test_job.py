@@ -186,12 +186,11 @@ def test_gpus_limit_trials_where_they_take_them(corpus: Path) -> None:
 
 def test_the_commands_of_its_page_do_what_they_say(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus").symlink_to(corpus)
-    (tmp_path / "tune").symlink_to(ROOT / "tune")
     here = [b for b in blocks("docs/sweep.md") if b.language == "bash" and b.needs is None]
     assert here
     for command in (command for block in here for command in block.commands()):
         done = subprocess.run(
-            [sys.executable, *words(command)[1:]],
+            [sys.executable, "-m", *words(command)],
             capture_output=True,
             text=True,
             cwd=tmp_path,

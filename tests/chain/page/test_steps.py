@@ -188,7 +188,7 @@ def test_a_setting_on_the_command_line_means_what_it_means_to_its_job(tmp_path: 
 
 def test_the_commands_of_the_page_about_it_are_valid(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "all.md").read_text().replace("\\\n", " ")
-    commands = re.findall(r"python pipelines/all\.py (.+)", text)
+    commands = re.findall(r"biovl all (.+)", text)
     assert len(commands) >= 4
     for command in commands:
         chain, _ = from_command_line(
