@@ -59,14 +59,14 @@ def test_help_of_a_command_is_that_of_its_script(
     assert of_script.startswith(f"usage: biovl {script.stem} ")
 
 
-def test_help_starts_neither_ray_nor_a_job() -> None:
+def test_help_imports_neither_ray_nor_pytorch_nor_a_job() -> None:
     code = (
         "import contextlib, os, sys\n"
         "from biovl.__main__ import COMMANDS, run\n"
         "for name in COMMANDS:\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):\n"
         "        run(name, ['--help'])\n"
-        "heavy = [n for n in sys.modules if n == 'ray' or n.startswith('biovl.') "
+        "heavy = [n for n in sys.modules if n in ('ray', 'torch') or n.startswith('biovl.') "
         "and n.endswith('job')]\n"
         "assert not heavy, heavy\n"
     )
