@@ -52,6 +52,16 @@ def test_every_benchmark_says_what_it_takes() -> None:
     assert {name for names in SUITES.values() for name in names} <= BENCHMARKS.keys()
 
 
+def test_benchmarks_without_a_folder_of_data_say_which_setting_is_missing(tmp_path: Path) -> None:
+    asked = {"benchmarks": ["dresden_liver"]}
+    with pytest.raises(ConfigError, match="data_root is required for dresden_liver"):
+        benchmarks.check_data_root(config(**asked))
+    with pytest.raises(ConfigError, match=r"data_root: .*nowhere is no folder"):
+        benchmarks.check_data_root(config(**asked, data_root=str(tmp_path / "nowhere")))
+    benchmarks.check_data_root(config(**asked, data_root=str(tmp_path)))
+    benchmarks.check_data_root(config(tasks={"t": "retrieval"}))
+
+
 def test_the_list_tells_what_is_there(tmp_path: Path) -> None:
     class_folders(tmp_path / "dresden/liver")
     text = benchmarks.listing_for(["--list", "--set", f"data_root={tmp_path}"])

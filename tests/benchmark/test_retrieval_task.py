@@ -40,6 +40,13 @@ def test_a_perfect_model_scores_one_also_where_images_share_a_text() -> None:
     assert {found[name] for name in found if "median" in name and "/" not in name} == {1.0}
 
 
+def test_ks_that_all_exceed_the_pool_are_rejected() -> None:
+    data, text_MD = pairs(["a", "b", "c"]), random_rows(3)
+    assert "image_to_text_recall_at_1" in scores(judged(data, text_MD, text_MD, ks=(1, 1_000)))
+    with pytest.raises(ConfigError, match="has 3 readable images, fewer than the least k, 1000"):
+        judged(data, text_MD, text_MD, ks=(1_000,))
+
+
 def test_a_random_model_scores_chance_within_its_interval() -> None:
     data = pairs([f"text {row}" for row in range(400)])
     outcome = judged(data, random_rows(400, seed=1), random_rows(400, seed=2), ks=(1, 10, 50))

@@ -73,8 +73,34 @@ def test_another_configuration_or_input_is_refused_by_name(uri: str) -> None:
     assert find_published(uri, "figures", same, [read]) is not None
     with pytest.raises(ArtifactError, match="'1' -> '2'"):
         find_published(uri, "figures", same, [Input(name="figures", uri="x", fingerprint="2")])
-    with pytest.raises(ArtifactError, match="kind: 'figures' -> 'corpus'"):
+    with pytest.raises(ArtifactError, match="published as figures, and this job publishes corpus"):
         find_published(uri, "corpus", same, [read])
+
+
+def test_a_folder_without_a_manifest_says_what_is_there_instead(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    Draft.begin(str(tmp_path / "draft"), "corpus", {})
+    for name, reason in (
+        ("nowhere", "it does not exist. Expected a published folder of kind corpus"),
+        ("file", "it is a file"),
+        ("folder", "it is a folder that biovl did not publish"),
+        ("draft", "the job that writes it has not finished; run it again"),
+    ):
+        with pytest.raises(ArtifactError, match=f"{name} has no manifest.json: {reason}"):
+            read_manifest(str(tmp_path / name), "corpus")
+
+
+def test_files_of_a_plan_do_not_block_the_corrected_command(uri: str) -> None:
+    wrong = Draft.begin(uri, "index", {"model": "wrong"}, plans=["dim", "plans/"])
+    wrong.note("dim", 64)
+    wrong.folder.write(".draft/plans/000000.parquet", b"pairs of a unit")
+    right = Draft.begin(uri, "index", {"model": "right"}, plans=["dim", "plans/"])
+    assert right.read_note("dim") is None
+    assert right.folder.names(".draft/plans") == []
+    right.folder.write(".draft/units/rows/000000.bin", b"embedded")
+    with pytest.raises(ArtifactError, match="'right' -> 'wrong'"):
+        Draft.begin(uri, "index", {"model": "wrong"}, plans=["dim", "plans/"])
 
 
 def begun_by_an_earlier_version(uri: str, plain: dict[str, object]) -> Draft:

@@ -40,8 +40,13 @@ def test_a_model_is_warned_about_if_no_recall_exceeds_chance() -> None:
     assert "no better than chance on the 100 pairs of val" in warning
     assert "text to image R@1 1.00% (chance 1.00%)" in warning
     assert retrieval_warning({**at_chance, "image_to_text_recall_at_10": 0.2}, "of val") is None
-    assert retrieval_warning({"pairs": 3, "text_to_image_recall_at_1": 0.0}, "of val") is None
+    assert retrieval_warning(recalls(3, text_to_image_recall_at_1=0.0), "of val") is None
     assert retrieval_warning({"pairs": 0}, "of val") is None
+    all_found = {"pairs": 10, "text_to_image_recall_at_10": 1.0, "chance_recall_at_10": 1.0}
+    few = {**all_found, "text_to_image_recall_at_1": 0.1, "chance_recall_at_1": 0.1}
+    warning = retrieval_warning(few, "of val")
+    assert warning is not None
+    assert "R@10" not in warning
 
 
 def test_guessing_is_warned_about_and_knowing_a_tenth_is_not() -> None:

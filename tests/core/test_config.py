@@ -237,6 +237,15 @@ def test_a_mapping_of_a_recipe_is_replaced_on_the_command_line(
         (["plain"], "out: Field required"),
         (["plain", "--set", "out"], "--set takes NAME=VALUE, got 'out'"),
         (["plain", "--set", "names=[x"], "'[x' is not JSON"),
+        (["plain", "--set", "names=[x]"], "Texts in it take double quotes"),
+        (
+            ["plain", "--set", "out=o", "--set", "names=x"],
+            """expected a list; for one item: --set 'names=["x"]'""",
+        ),
+        (
+            ["plain", "--set", "out=o", "--set", "optim.peak_lr=-1"],
+            "\n  optim: peak_lr must be positive, got -1.0\n",
+        ),
         (["other", "--set", "out=x"], "no recipe called 'other'"),
     ],
 )

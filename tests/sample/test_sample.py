@@ -15,6 +15,7 @@ from biovl.core.records import Article, Figure
 from biovl.harvest.rows import rows
 from biovl.harvest.sources.packages import Config, PackageSource
 from biovl.images.decode import inspect
+from biovl.sample import command as sample_command
 from biovl.sample import make_damaged_packages, make_packages
 from biovl.sample.canvas import WIDTH
 from biovl.sample.figures import PHOTOGRAPHS, PLOTS
@@ -320,3 +321,14 @@ def test_the_command_says_what_it_wrote(
     runpy.run_path(str(ROOT / "pipelines" / "sample.py"), run_name="__main__")
     assert capsys.readouterr().out.splitlines()[-1].endswith('"packages": 1, "damaged": 12}')
     assert len(list(tmp_path.iterdir())) == 13
+
+
+def test_a_sample_without_articles_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["biovl sample", str(tmp_path / "new"), "--articles", "-3"])
+    with pytest.raises(SystemExit) as ended:
+        sample_command.main()
+    assert ended.value.code == 2
+    assert "--articles is at least 1" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

@@ -52,6 +52,24 @@ def data_exists(benchmark: Benchmark, data_root: str) -> bool:
     return bool(kind != pafs.FileType.NotFound)
 
 
+def check_data_root(config: BenchmarkConfig) -> None:
+    """Reject benchmarks without a folder with their data.
+
+    Raises:
+        ConfigError: If ``data_root`` is not set, or does not exist.
+    """
+    if not config.benchmarks:
+        return
+    hint = "the folder with the data of benchmarks; benchmark --list says where it has each"
+    if not config.data_root:
+        raise ConfigError(f"data_root is required for {', '.join(config.benchmarks)}: {hint}")
+    filesystem, path = open_location(config.data_root)
+    with translate_storage_errors(config.data_root):
+        kind = filesystem.get_file_info(path).type
+    if kind != pafs.FileType.Directory:
+        raise ConfigError(f"data_root: {config.data_root} is no folder; expected {hint}")
+
+
 def resolve_tasks(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tuple[str, str]]]:
     """Return the tasks of a run by name with all settings, and skipped benchmarks with the reason.
 

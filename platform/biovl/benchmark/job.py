@@ -81,6 +81,7 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
     described, skipped = benchmarks.resolve_tasks(config)
     asked, refused = _opened(described, say)
     if not asked:
+        benchmarks.check_data_root(config)
         raise BiovlError(report_files.reasons([*skipped, *refused]))
     job = Job(
         out=config.out,

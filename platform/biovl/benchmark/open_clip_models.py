@@ -11,6 +11,7 @@ from open_clip.pretrained import get_pretrained_cfg
 from PIL import Image
 
 from biovl.benchmark.image_tower import TrainableImageTower
+from biovl.core.config import nearest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.workers import Precision
 from biovl.models.weight_files import local_copy
@@ -22,14 +23,14 @@ def check(name: str, weights: str, untrained: str) -> None:
     """Check that open_clip knows a model name and its weights.
 
     Raises:
-        ConfigError: If not; the message lists the known ones.
+        ConfigError: If not; the message has known names.
     """
     if name not in open_clip.list_models():
-        near = [known for known in open_clip.list_models() if known.startswith(name[:5])]
-        known = ", ".join(near or open_clip.list_models())
+        names = open_clip.list_models()
+        near = [known for known in names if known.startswith(name[:5])] or names[:3]
         raise ConfigError(
-            f"there is no folder and no model of open_clip called {name!r}; of the latter choose "
-            f"from {known}"
+            f"there is no folder and no model of open_clip called {name!r}; names of models are "
+            f"{', '.join(near)} …{nearest(name, names)}"
         )
     tags = open_clip.list_pretrained_tags_by_model(name)
     if weights == untrained or weights in tags or (weights and Path(weights).is_file()):

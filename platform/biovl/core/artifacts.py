@@ -29,6 +29,7 @@ from biovl.core.filesystems import (
     open_location,
     storage_problem,
     translate_storage_errors,
+    without_credentials,
 )
 
 MANIFEST = "manifest.json"
@@ -258,7 +259,7 @@ def read_manifest(uri: str, *kinds: str) -> Manifest:
     """
     manifest = find_manifest(uri)
     if manifest is None:
-        raise _unpublished(uri)
+        raise unpublished(uri, *kinds)
     if manifest.kind not in kinds:
         raise ArtifactError(f"{uri} holds {manifest.kind}, expected {' or '.join(kinds)}")
     return manifest
@@ -271,7 +272,7 @@ def fingerprint(uri: str) -> str:
         ArtifactError: If the folder is not published.
     """
     if not Folder(uri).exists(MANIFEST):
-        raise _unpublished(uri)
+        raise unpublished(uri)
     return hashlib.sha256(Folder(uri).read(MANIFEST)).hexdigest()
 
 
@@ -309,7 +310,8 @@ class Draft:
                 did not have counts as its default.
             output_format: Version of the output format. Increment it with a code change that alters
                 the published bytes, so that no folder mixes the output of two versions.
-            plans: Notes that are cheap to recompute and do not count as finished work.
+            plans: Notes that are cheap to recompute and do not count as finished work. A name that
+                ends in a slash is a folder of the draft.
 
         Raises:
             ArtifactError: If the folder was begun or published with another configuration, or holds
@@ -325,7 +327,9 @@ class Draft:
                 if not draft._is_untouched(plans):
                     raise
                 for name in plans:
-                    if draft.folder.exists(f"{_DRAFT}/{name}.json"):
+                    if name.endswith("/"):
+                        draft.folder.delete_folder(f"{_DRAFT}/{name}".rstrip("/"))
+                    elif draft.folder.exists(f"{_DRAFT}/{name}.json"):
                         draft.folder.filesystem.delete_file(
                             draft.folder.at(f"{_DRAFT}/{name}.json")
                         )
@@ -347,10 +351,11 @@ class Draft:
         with translate_storage_errors(self.folder.described):
             present = self.folder.filesystem.get_file_info(selector)
         made_by_starting = {f"{_DRAFT}/{name}.json" for name in (*_STARTED, *plans)}
+        scratch = (*_SCRATCH, *(f"{_DRAFT}/{name}" for name in plans if name.endswith("/")))
         for info in present:
             name = info.path.removeprefix(self.folder.path.rstrip("/") + "/")
             if info.type == pafs.FileType.File and not (
-                name in made_by_starting or name.startswith(_SCRATCH)
+                name in made_by_starting or name.startswith(scratch)
             ):
                 return False
         return True
@@ -463,10 +468,26 @@ def _identity(
     return {"kind": kind, "config": config, "inputs": read, "output_format": output_format}
 
 
-def _unpublished(uri: str) -> ArtifactError:
-    return ArtifactError(
-        f"{uri} has no {MANIFEST}: it is not there, or the job that writes it has not finished"
-    )
+def unpublished(uri: str, *kinds: str) -> ArtifactError:
+    """Return the error about a folder without a manifest, with what is there instead.
+
+    Args:
+        uri: The folder.
+        kinds: Expected kinds of the folder; none if any kind will do.
+    """
+    folder = Folder(uri)
+    with translate_storage_errors(folder.described):
+        found = folder.filesystem.get_file_info(folder.path).type
+    if found == pafs.FileType.NotFound:
+        reason = "it does not exist"
+    elif found != pafs.FileType.Directory:
+        reason = "it is a file"
+    elif folder.exists(f"{_DRAFT}/begun.json"):
+        reason = "the job that writes it has not finished; run it again"
+    else:
+        reason = "it is a folder that biovl did not publish"
+    expected = f". Expected a published folder of kind {' or '.join(kinds)}" if kinds else ""
+    return ArtifactError(f"{without_credentials(uri)} has no {MANIFEST}: {reason}{expected}")
 
 
 def _refuse_changes(
@@ -477,6 +498,11 @@ def _refuse_changes(
     defaults: configs.Defaults | None,
 ) -> None:
     # Drafts of the first versions record the version that began them, not their format.
+    if found["kind"] != expected["kind"]:
+        raise ArtifactError(
+            f"{uri} {happened} as {found['kind']}, and this job publishes {expected['kind']}: "
+            "choose another folder for out, or remove this one"
+        )
     found = {"output_format": 1, **found}
     found.pop("code", None)
     found["config"] = configs.with_defaults(found["config"], expected["config"], defaults or {})

@@ -58,7 +58,12 @@ def retrieval_warning(scores: Mapping[str, float], pool: str) -> str | None:
         pool: The pairs, for the message, such as ``of val``.
     """
     pairs = int(scores["pairs"])
-    recalls = {name: match for name in scores if (match := _RECALL.fullmatch(name))}
+    recalls = {
+        name: match
+        for name in scores
+        # Recall at k among k items is 1, also by guessing.
+        if (match := _RECALL.fullmatch(name)) and scores[f"chance_recall_at_{match[2]}"] < 1
+    }
     if pairs < LEAST_PAIRS or not recalls:
         return None
     parts = []

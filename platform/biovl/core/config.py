@@ -58,13 +58,24 @@ def build(cls: type[Config], values: Mapping[str, Any], *, name: str | None = No
         return _adapter(cls).validate_python(_changed(cls, {}, values))
     except ValidationError as error:
         lines = [f"{name or cls.__name__} is not valid:"]
-        for problem in error.errors(include_url=False):
-            where = ".".join(str(part) for part in problem["loc"]) or "(whole)"
-            got = "" if problem["type"] == "missing" else f" (got {problem['input']!r:.100})"
-            is_unknown = problem["type"] in ("unexpected_keyword_argument", "extra_forbidden")
-            meant = nearest(where, _setting_names(cls)) if is_unknown else ""
-            lines.append(f"  {where}: {problem['msg']}{got}{meant}")
+        lines += [f"  {_problem(cls, problem)}" for problem in error.errors(include_url=False)]
         raise ConfigError("\n".join(lines)) from error
+
+
+def _problem(cls: type, problem: Mapping[str, Any]) -> str:
+    """Return a line about an invalid setting: its name, the reason, and its value."""
+    where, kind = ".".join(str(part) for part in problem["loc"]), problem["type"]
+    if kind == "value_error":
+        # Our own sentence, about the settings of a section.
+        section = f"{where}: " if where else ""
+        return f"{section}{str(problem['msg']).removeprefix('Value error, ')}"
+    got = "" if kind == "missing" else f" (got {problem['input']!r:.100})"
+    if kind in ("tuple_type", "list_type") and isinstance(problem["input"], str):
+        example = json.dumps([problem["input"]])
+        return f"{where}: expected a list; for one item: --set '{where}={example}'{got}"
+    is_unknown = kind in ("unexpected_keyword_argument", "extra_forbidden")
+    meant = nearest(where, _setting_names(cls)) if is_unknown else ""
+    return f"{where}: {problem['msg']}{got}{meant}"
 
 
 def to_plain(config: Any) -> dict[str, Any]:
@@ -332,7 +343,10 @@ def value_of(name: str, text: str) -> Any:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise ConfigError(f"{name}: {text!r} is not JSON: {error}") from error
+            raise ConfigError(
+                f"{name}: {text!r} is not JSON: {error}. Texts in it take double quotes, and the "
+                'whole single ones for the shell: \'["a", "b"]\''
+            ) from error
     return text
 
 

@@ -17,6 +17,10 @@ class NothingUsable(ArtifactError):
     """A job produced no usable row; its draft is deleted."""
 
 
+class DamagedTable(ArtifactError):
+    """A Parquet file of an input cannot be read; the job's inputs are searched for it."""
+
+
 class SourceError(BiovlError):
     """A source as a whole cannot be read (one bad package is a row, not an error)."""
 

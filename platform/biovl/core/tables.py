@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from biovl.core.artifacts import COLUMNS, Folder, Input, find_manifest, fingerprint
 from biovl.core.errors import ArtifactError
 
-__all__ = ["COLUMNS", "Table", "TablePart", "columns_of", "open_table"]
+__all__ = ["COLUMNS", "Table", "TablePart", "columns_of", "damaged_tables", "open_table"]
 
 _TABLES = {"figures": "figures/", "panels": "figures/"}
 """Published kinds that are tables, and the folder of their parts."""
@@ -94,6 +94,19 @@ def open_table(uri: str) -> Table:
 def columns_of(table: Table, name: str) -> str:
     """Return the default folder of additional columns with a given name."""
     return f"{table.uri.rstrip('/')}/{COLUMNS}/{name}"
+
+
+def damaged_tables(uri: str) -> list[str]:
+    """Return the Parquet files of a published folder whose footer cannot be read."""
+    manifest, folder = find_manifest(uri), Folder(uri)
+    listed = [] if manifest is None else [n for n in manifest.files if n.endswith(".parquet")]
+    found = []
+    for name in sorted({*listed, *folder.names("", ".parquet")}):
+        try:
+            _metadata(folder, name)
+        except (pa.ArrowInvalid, FileNotFoundError):
+            found.append(f"{folder.described}/{name}")
+    return found
 
 
 def _plain_table(folder: Folder) -> Table:

@@ -82,7 +82,8 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
     if config.factory:
         check_factory(config.factory, _dim(config.model))
     with job.begin(
-        plans=["planned", "dim"], accepts=functools.partial(_accepts_settings, config.over)
+        plans=["planned", "dim", f"{units.PLANS}/"],
+        accepts=functools.partial(_accepts_settings, config.over),
     ) as draft:
         if reason:
             report.say(f"nothing of {config.previous} is reused: {reason}")

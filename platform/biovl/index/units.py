@@ -43,7 +43,8 @@ ROW = np.dtype(
 """Record stored with the vectors of a pair: its row in ``index.parquet``, the position of its
 thumbnail in the unit (size 0: none), and hashes of its id and of its content."""
 
-_PLANS = "plans"
+PLANS = "plans"
+"""Subfolder of the draft with the pairs of each unit."""
 _PLANNED = ["pair_id", "shard", "offset", "size"]
 
 Item = TypeVar("Item")
@@ -126,7 +127,7 @@ def plan(config: IndexConfig) -> dict[str, Any]:
     pairs = pairs.sort_by([("shard", "ascending"), ("offset", "ascending")])
     draft = Draft(config.out).folder
     for number, start in enumerate(range(0, len(pairs), config.pairs_per_unit)):
-        with draft.writer(f".draft/{_PLANS}/{number:06d}.parquet") as stream:
+        with draft.writer(f".draft/{PLANS}/{number:06d}.parquet") as stream:
             pq.write_table(pairs.slice(start, config.pairs_per_unit), stream, compression="zstd")
     return {"pairs": len(pairs), **({"ended": dict(sorted(over.items()))} if over else {})}
 
@@ -151,7 +152,7 @@ def embed_unit(
         previous index, changed or not), ``left_out`` by reason, ``thumbnail_bytes``.
     """
     folder = Draft(config.out).folder
-    with folder.filesystem.open_input_file(folder.at(f".draft/{_PLANS}/{number:06d}.parquet")) as f:
+    with folder.filesystem.open_input_file(folder.at(f".draft/{PLANS}/{number:06d}.parquet")) as f:
         planned = pq.read_table(f)
     unit = _Unit(config, encoder, previous, planned["position"].to_numpy())
     with (

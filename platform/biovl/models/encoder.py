@@ -116,8 +116,11 @@ def load_preparation(uri: str) -> "Preparation":
 def _preprocessing(folder: Path | None, uri: str) -> dict[str, Any]:
     if folder is None or not (folder / CONFIG).is_file():
         raise ArtifactError(f"{uri} has no {CONFIG}: it is not a model, or not finished")
-    whole = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    return dict(whole.get("preprocess_cfg", {}))
+    try:
+        whole = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return dict(whole.get("preprocess_cfg", {}))
+    except (ValueError, AttributeError) as error:
+        raise ArtifactError(f"{uri}/{CONFIG} is not an open_clip configuration: {error}") from error
 
 
 class Preparation:

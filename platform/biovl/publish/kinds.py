@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from biovl.core.artifacts import MANIFEST, find_manifest
+from biovl.core.artifacts import MANIFEST, find_manifest, unpublished
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree, without_credentials
 
@@ -94,10 +94,7 @@ def kind_of(uri: str) -> tuple[str, Kind]:
     """
     manifest, where = find_manifest(uri), without_credentials(uri)
     if manifest is None:
-        raise ArtifactError(
-            f"{where} has no {MANIFEST}: it is not there, or the job that writes it has not "
-            "finished"
-        )
+        raise unpublished(uri)
     kind = manifest.kind
     if kind == "index":
         raise ArtifactError(

@@ -9,10 +9,11 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 import ray.exceptions
 import ray.train
 
-from biovl.core.errors import BiovlError, NothingUsable, StorageError
+from biovl.core.errors import BiovlError, DamagedTable, NothingUsable, StorageError
 from biovl.core.filesystems import storage_problem, translate_storage_errors, without_credentials
 
 _FAILED = "failed"
@@ -29,7 +30,7 @@ def run_task(where: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         work: The task.
     """
     try:
-        with translate_storage_errors(without_credentials(where)):
+        with translate_storage_errors(without_credentials(where)), _explain_damage():
             return work()
     except BiovlError as error:
         return {_FAILED: pickle.dumps(error)}
@@ -59,10 +60,27 @@ def explain_resume(where: str) -> Iterator[None]:
         StorageError: If a disk or bucket fails.
     """
     try:
-        with translate_storage_errors(without_credentials(where)):
+        with translate_storage_errors(without_credentials(where)), _explain_damage():
             yield
     except StorageError as error:
         raise StorageError(f"{error}\n{_RESUMES}") from error
+
+
+@contextlib.contextmanager
+def _explain_damage() -> Iterator[None]:
+    """Translate Arrow's error about a Parquet file that is truncated or something else.
+
+    Raises:
+        DamagedTable: If such a file is read in the block.
+    """
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        if not any(name in str(error).lower() for name in ("parquet", "thrift")):
+            raise
+        raise DamagedTable(
+            f"a Parquet file of an input is truncated or corrupt: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def check_usable(

@@ -18,8 +18,9 @@ from typing import Any
 
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Input, Manifest, find_published
-from biovl.core.errors import NothingUsable
+from biovl.core.errors import ArtifactError, DamagedTable, NothingUsable
 from biovl.core.leases import acquire_lease
+from biovl.core.tables import damaged_tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +119,10 @@ class Job:
         except NothingUsable:
             Draft(self.out).abandon()
             raise
+        except DamagedTable as error:
+            damaged = [path for item in self.inputs for path in damaged_tables(item.uri)]
+            where = f"\nCopy or publish it again: {', '.join(damaged[:3])}" if damaged else ""
+            raise ArtifactError(f"{error}{where}") from error
 
     def _change_settings(self, accepts: Callable[[Draft, set[str]], bool]) -> None:
         draft = Draft(self.out)

@@ -17,6 +17,8 @@ def main() -> None:
     parser.add_argument("--articles", type=int, default=24)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    if args.articles < 1 or args.seed < 0:
+        parser.error("--articles is at least 1, --seed not negative")
     try:
         refuse_a_full_folder(args.out)
     except BiovlError as error:

@@ -93,6 +93,7 @@ class Retrieval:
 
         Raises:
             ArtifactError: If no image is readable.
+            ConfigError: If all ks exceed the number of images.
         """
         rows = np.array([n for n in range(len(data.ids)) if n not in embedded.unreadable])
         if not len(rows):
@@ -101,6 +102,11 @@ class Retrieval:
         texts = [data.texts[number] for number in own_texts]
         text_MD = embedded.text(data.texts)[own_texts]
         ranks = shared_texts.places(embedded.image_ND[rows], text_MD, text_of_image_N)
+        if min(self.config.ks) > len(rows):
+            raise ConfigError(
+                f"ks: {data.name} has {len(rows)} readable images, fewer than the least k, "
+                f"{min(self.config.ks)}"
+            )
         first_of_text = np.unique(text_of_image_N, return_index=True)[1]
         ids = [[data.ids[row] for row in rows], [data.ids[rows[row]] for row in first_of_text]]
         tables = [

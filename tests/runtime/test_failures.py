@@ -1,0 +1,43 @@
+"""Damaged inputs end a job with one reason, and name the file."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from biovl.core.artifacts import Draft, Input, Manifest
+from biovl.core.errors import ArtifactError, DamagedTable
+from biovl.core.tables import damaged_tables
+from biovl.runtime.failures import explain_resume, raise_task_error, run_task
+from biovl.runtime.job import Job
+
+
+def test_a_damaged_table_of_an_input_is_named(tmp_path: Path) -> None:
+    figures = tmp_path / "figures"
+    draft = Draft(str(figures))
+    draft.folder.create()
+    names = ("part-0.parquet", "part-1.parquet", "part-2.parquet")
+    for name in names:
+        pq.write_table(pa.table({"a": [1]}), figures / name)
+    files = {name: {"rows": 1} for name in names}
+    draft.publish(Manifest(kind="figures", config={}, counts={}, files=files))
+    assert damaged_tables(str(figures)) == []
+    whole = (figures / names[1]).read_bytes()
+    (figures / names[1]).write_bytes(whole[:-20])
+    (figures / names[2]).unlink()
+    assert damaged_tables(str(figures)) == [f"{figures}/{name}" for name in names[1:]]
+
+    def read() -> dict[str, int]:
+        return {"rows": len(pq.read_table(figures / names[1]))}
+
+    given = Input(name="figures", uri=str(figures), fingerprint="f")
+    job = Job(out=str(tmp_path / "out"), kind="corpus", config={}, inputs=[given], defaults={})
+    with pytest.raises(ArtifactError, match="truncated or corrupt") as refused, job.begin():
+        raise_task_error(run_task(job.out, read))
+    assert str(refused.value).endswith(f"{figures}/{names[1]}, {figures}/{names[2]}")
+    # Also outside of a draft; and other errors of Arrow are bugs.
+    with pytest.raises(DamagedTable), explain_resume(job.out):
+        read()
+    with pytest.raises(pa.ArrowInvalid), explain_resume(job.out):
+        pa.array(["a"]).cast(pa.int64())
