@@ -146,6 +146,7 @@ def figure(number: int) -> dict[str, Any]:
         "image_type": TYPES[shape],
         "concepts": [colour, shape],
         "mesh_terms": ["Humans"] if number % 2 else [],
+        "labels": [f"finding={'nodule' if number % 3 else 'none'}"],
         "width_px": 96,
         "height_px": 96,
         "split": "train",
@@ -293,6 +294,7 @@ class SmallEngine:
             "split": "split",
             "concept": "concepts",
             "mesh_term": "mesh_terms",
+            "label": "labels",
         }
         return {
             name: dict(Counter(value for row in self.rows for value in _values(row[column])))
@@ -341,7 +343,7 @@ def _values(value: Any) -> list[Any]:
 
 
 def _fits(row: Mapping[str, Any], wanted: Filter) -> bool:
-    columns = {"concept": "concepts", "mesh_term": "mesh_terms"}
+    columns = {"concept": "concepts", "mesh_term": "mesh_terms", "label": "labels"}
     for name, values in vars(wanted).items():
         if name == "year" or not values:
             continue

@@ -192,6 +192,12 @@ def test_filters_hold_for_every_hit_and_all_that_fit_are_found(client: TestClien
     assert answer["next_cursor"] is None
 
 
+def test_labels_of_a_table_are_filters_and_sent_with_each_figure(client: TestClient) -> None:
+    answer = found(client, text="circle", filter={"label": ["finding=nodule"]}, k=COUNT)
+    assert answer["matching"] == sum(1 for number in range(COUNT) if number % 3)
+    assert {tuple(hit["labels"]) for hit in answer["results"]} == {("finding=nodule",)}
+
+
 def test_a_filter_that_nothing_fits_gives_an_empty_page(client: TestClient) -> None:
     answer = found(client, text="circle", filter={"journal": ["no such journal"]})
     assert (answer["results"], answer["matching"], answer["next_cursor"]) == ([], 0, None)
