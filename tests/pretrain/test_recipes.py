@@ -4,12 +4,12 @@ import dataclasses
 
 import open_clip as stock
 import pytest
-from tune.spaces import SPACES
 
 from biovl.core import config
 from biovl.models.builders import open_clip
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import OptimConfig, PretrainConfig
+from biovl.sweep.spaces import SPACES
 
 BIOMEDCLIP = [name for name in pretrain_config.RECIPES if name.startswith("biomedclip")]
 BMCA = [name for name in pretrain_config.RECIPES if name.startswith("bmca")]

@@ -57,6 +57,13 @@ def test_no_word_of_a_part_is_invented(caption: str) -> None:
         assert set(re.findall(r"\w+", part.text)) <= words
 
 
+@pytest.mark.parametrize("space", [" ", "\n\n"])
+def test_a_caption_may_begin_with_spaces(space: str) -> None:
+    caption = f"{space}A femur B tibia C skull"
+    assert split_caption(caption).labels() == ("A", "B", "C")
+    assert covers(split_caption(caption), caption)
+
+
 @settings(max_examples=50, deadline=None)
 @given(_CAPTIONS, st.sets(st.sampled_from(string.ascii_letters)), st.sets(st.text(max_size=3)))
 def test_any_hint_is_accepted(caption: str, cited: set[str], seen: set[str]) -> None:

@@ -208,7 +208,8 @@ def _loose_chain(caption: str, group: Sequence[Marker]) -> list[Marker]:
             chain and index == chain[-1].labels[-1].index + 1 and (marker.starts or not has_points)
         ):
             chain.append(marker)
-    before = {caption[: marker.start].rsplit(None, 1)[-1:][0] for marker in chain if marker.start}
+    # The word before each label; none where only spaces are.
+    before = {words[-1] for m in chain if (words := caption[: m.start].rsplit(None, 1))}
     is_sure = chain and chain[0].kind == "lower" and (chain[0].starts or has_points)
     least = 2 if is_sure else 3
     if len(chain) < least or len(before) == 1 < len(chain) - chain[0].starts:
