@@ -26,8 +26,8 @@ setup: $(READY)
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("biovl needs Python 3.11 or newer, found " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-deps --editable .
+	@$(BIN)/python install.py -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --compile --no-deps --editable .
 	@touch $(READY)
 
 demo: $(READY)
