@@ -11,7 +11,7 @@ from pathlib import Path
 EVERY = 20
 """Packages per line, if the output is not a terminal."""
 
-_COLLECTING = re.compile(r"(?:Collecting|Requirement already satisfied:) (\S+)")
+_COLLECTING = re.compile(r"(?:Collecting|Processing|Requirement already satisfied:) (?:\S*/)?(\S+)")
 _DOWNLOADING = re.compile(r"\s+Downloading (\S+)-\S+ \((\S+ [GM]B)\)")
 
 
