@@ -9,6 +9,8 @@ serve.search.settings and serve.http.settings.
 
 import argparse
 import importlib.util
+import os
+import socket
 import sys
 
 
@@ -31,6 +33,28 @@ def run_application(builder: str, about: str | None) -> None:
     parser.parse_known_args()
     if importlib.util.find_spec("fastapi") is None:
         parser.exit(2, "serving needs more packages: pip install 'biovl[serve]'\n")
+    if busy := port_in_use():
+        parser.exit(2, f"{busy}\n")
     from ray.serve.scripts import cli
 
     cli.main(args=["run", builder, *sys.argv[1:]], prog_name="serve")
+
+
+def port_in_use(port: int = 8000) -> str | None:
+    """Return a message if another process listens on the port of Ray Serve; None if it is free.
+
+    On a running cluster, the port may be that of Ray Serve itself, which is then updated.
+    """
+    if os.environ.get("RAY_ADDRESS") or os.path.exists("/tmp/ray/ray_current_cluster"):
+        return None
+    with socket.socket() as taken:
+        # As servers do: a port whose connections were just closed is free.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", port))
+        except OSError as error:
+            return (
+                f"127.0.0.1:{port} cannot be used: {error.strerror}. End the process that listens "
+                "there; http_options of a configuration (serve/config.yaml) set another port"
+            )
+    return None
