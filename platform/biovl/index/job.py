@@ -116,6 +116,9 @@ def _index(config: IndexConfig, report: Progress) -> Manifest:
                 report.stage("finishing", 2)
                 groups = files.write_rows(config, place, count, unit_count)
                 without_values = files.write_filters_and_words(place)
+                if not config.label_columns:
+                    # Nobody asked for labels.
+                    without_values = [name for name in without_values if name != "label"]
                 report.add("filters and words")
                 found = recall.evaluate(config, place)
                 report.add("recall measured")
