@@ -115,7 +115,9 @@ def test_filters_are_those_of_the_index_and_narrow_the_search(opened: Opened, ad
     page = opened(address + "?q=circle")
     captions(page)
     legends = page.locator("#filters legend").all_inner_texts()
-    assert legends == ["Licence", "Image type", "Concept", "MeSH term", "Year", "Journal", "Kind"]
+    assert legends == [
+        *("Licence", "Image type", "Concept", "MeSH term", "Label", "Year", "Journal", "Kind")
+    ]
     page.check("#filters input[value=noncommercial]")
     page.wait_for_selector("text=18 figures that match")
     page.fill("#filters [name=year-gte]", "2015")
