@@ -10,18 +10,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from biovl.benchmark import encoders
+from biovl.benchmark import encoders, open_clip_models
 from biovl.core import config as configs
 from biovl.core.artifacts import Draft, Manifest, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
 from biovl.finetune import config as finetune_config
-from biovl.finetune import start
-from biovl.finetune.config import FinetuneConfig
+from biovl.finetune import job, start
+from biovl.finetune.config import FinetuneConfig, FinetuneOptim
 from biovl.finetune.job import estimated, finetune
 from biovl.models import encoder
 from biovl.models.builders import open_clip
 from biovl.models.wise_ft import interpolate
+from biovl.pretrain.config import PretrainWorkers
 from biovl.sample.kinds import make_kinds
 from tests.runtime.interrupting import interrupted
 
@@ -195,10 +196,60 @@ def test_a_model_in_a_bucket_can_be_built(
         {"alphas": (0.0, 0.5)},
         {"gain_share": 0.0},
         {"retained_loss": -0.1},
+        {"resamples": 0},
+        {"seed": -1},
+        {"retained": {"chest x-ray": Plugin("zero_shot")}},
+        {"workers": PretrainWorkers(cpus=0)},
         {"retained": {"test": Plugin("zero_shot")}},
         {"tasks": {"a": Plugin("zero_shot")}, "retained": {"a": Plugin("zero_shot")}},
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(changes: dict) -> None:
-    with pytest.raises(ValueError, match=r"alphas|gain_share|retained_loss|twice"):
+    with pytest.raises(ValueError, match=r"alpha|gain|retained|twice|resamples|seed|names|cpus"):
         FinetuneConfig(model="m", corpus="c", out="o", **changes)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"peak_lr": 0}, {"layer_decay": 0}, {"weight_decay": -1}, {"clip_grad_norm": 0}]
+)
+def test_settings_that_pretrain_refuses_are_refused_at_once(wrong: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        FinetuneOptim(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("changes", "accepted"),
+    [
+        ({"step.micro_batch": 8}, True),
+        ({"data.unreadable": "replace"}, True),
+        ({"step.loss": "siglip"}, False),
+        ({"epochs": 3}, False),
+    ],
+)
+def test_a_begun_run_accepts_what_pretrain_resumes_with(
+    changes: dict, accepted: bool, base: Path, tmp_path: Path
+) -> None:
+    before = settings(base, tmp_path / "corpus", tmp_path / "out")
+    draft = Draft.begin(str(tmp_path / "out"), "model", configs.to_plain(before))
+    now = configs.override(before, changes)
+    plain, changed = configs.to_plain(now), configs.to_plain(before)
+    names = {name for name in plain if plain[name] != changed[name]}
+    assert job._accepts(now, draft, names) is accepted
+
+
+def test_the_preparation_of_images_stays_that_of_the_given_model(
+    base: Path, tmp_path: Path
+) -> None:
+    given = json.loads((base / encoder.CONFIG).read_text())
+    given["preprocess_cfg"] |= {"resize_mode": "squash", "interpolation": "bilinear"}
+    for path in base.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / encoder.CONFIG).write_text(json.dumps(given))
+    built = open_clip.build(open_clip.Config(architecture=str(tmp_path)))
+    encoder.save(tmp_path / "tuned", built, built.model.state_dict())
+    tuned = json.loads((tmp_path / "tuned" / encoder.CONFIG).read_text())
+    assert tuned["preprocess_cfg"] == given["preprocess_cfg"]
+    tag = {"architecture": "ViT-H-14-quickgelu", "weights": "dfn5b"}
+    tag |= open_clip_models.inputs_of(*tag.values())
+    described = open_clip.describe(configs.build(open_clip.Config, tag))
+    assert described.preprocess["resize_mode"] == "squash"

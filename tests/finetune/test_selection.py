@@ -29,6 +29,8 @@ def points(on_val: list[float], retained: list[float] | None = None) -> list[Poi
         ([0.2, 0.25, 0.29, 0.35, 0.40], [0.9, 0.895, 0.88, 0.7, 0.5], 0.25),
         # A retained task that improves is no loss.
         ([0.2, 0.25, 0.29, 0.35, 0.40], [0.5, 0.6, 0.7, 0.8, 0.9], 1.0),
+        # A loss of just what is allowed: one image of a hundred.
+        ([0.2, 0.25, 0.29, 0.35, 0.40], [0.80, 0.79, 0.79, 0.79, 0.79], 1.0),
         # All but the given model forget.
         ([0.2, 0.25, 0.29, 0.35, 0.40], [0.9, 0.8, 0.8, 0.8, 0.8], 0.0),
     ],

@@ -170,8 +170,10 @@ def test_the_layers_of_each_familys_towers_are_recognised_by_their_names() -> No
 def test_a_tower_without_blocks_is_refused() -> None:
     resnet = Named("visual.conv1.weight", "visual.layer1.0.conv1.weight", "logit_scale")
     assert set(layer_scales(resnet, OptimConfig()).values()) == {1.0}
-    with pytest.raises(ConfigError):
-        layer_scales(resnet, OptimConfig(layer_decay=0.9))
+    stages = Named("visual.trunk.stages.0.blocks.0.norm.weight", "visual.trunk.stages.1.blocks.0.x")
+    for tower in (resnet, stages):
+        with pytest.raises(ConfigError):
+            layer_scales(tower, OptimConfig(layer_decay=0.9))
 
 
 def test_without_a_decay_of_layers_there_are_two_groups() -> None:

@@ -13,13 +13,18 @@ import sys
 from biovl.benchmark.benchmarks import listing_for, with_benchmarks
 from biovl.benchmark.config import RECIPES, BenchmarkConfig
 from biovl.core import lazy
+from biovl.core.errors import BiovlError
 from biovl.runtime import command_line
 
 
 def main() -> None:
     """Run the command line."""
     if "--list" in sys.argv[1:]:
-        print(listing_for(sys.argv[1:]))
+        try:
+            print(listing_for(sys.argv[1:]))
+        except BiovlError as error:
+            print(error, file=sys.stderr)
+            sys.exit(2)
     else:
         known = with_benchmarks(RECIPES)
         command_line.main(

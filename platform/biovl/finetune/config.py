@@ -4,9 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from biovl.benchmark.config import BenchmarkConfig, BenchmarkWorkers
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.plugins import Plugin
-from biovl.pretrain.config import BatchConfig, DataConfig, PretrainWorkers, StepConfig
+from biovl.pretrain.config import (
+    BatchConfig,
+    DataConfig,
+    OptimConfig,
+    PretrainWorkers,
+    StepConfig,
+)
 
 VAL, TEST = "val", "test"
 """Names of the two retrieval tasks on the corpus."""
@@ -37,6 +44,13 @@ class FinetuneOptim:
     def __post_init__(self) -> None:
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup must be in [0, 1), got {self.warmup}")
+        # Checks the settings that it shares with pretrain.
+        OptimConfig(
+            peak_lr=self.peak_lr,
+            weight_decay=self.weight_decay,
+            clip_grad_norm=self.clip_grad_norm,
+            layer_decay=self.layer_decay,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +128,16 @@ class FinetuneConfig:
                 f"tasks and retained: {', '.join(twice)} occurs twice ({VAL} and {TEST} are the "
                 "splits of the corpus); give each task a name of its own"
             )
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
+        # The benchmarks begin after training; what they would refuse is refused before it.
+        BenchmarkConfig(
+            out=self.out,
+            model=self.model,
+            tasks={**self.retained, **self.tasks, TEST: Plugin("retrieval")},
+            resamples=self.resamples,
+            workers=BenchmarkWorkers(cpus=self.workers.cpus, gpus=self.workers.gpus),
+        )
 
 
 # Learning rates and decay by layer are those of the literature for CLIP towers: 1e-5 for both

@@ -8,6 +8,7 @@
 Each step is the job of its own command, with a folder in ``out``: an interrupted run resumes.
 """
 
+import functools
 import json
 import sys
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from biovl.benchmark import benchmarks, encoders
 from biovl.benchmark.config import BenchmarkConfig, BenchmarkWorkers, WiseFt
 from biovl.benchmark.job import benchmark
 from biovl.benchmark.report_files import predictions
+from biovl.core import config as configs
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Input, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, BiovlError
@@ -32,7 +34,7 @@ from biovl.finetune.merge_job import Merger
 from biovl.finetune.selection import Judgement, Selection, judge, points_of, select
 from biovl.models.weight_files import local_copy
 from biovl.pretrain import job as pretrain_job
-from biovl.pretrain.config import OptimConfig, PretrainConfig, ValidationConfig
+from biovl.pretrain.config import MAY_CHANGE, OptimConfig, PretrainConfig, ValidationConfig
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume
 from biovl.runtime.job import Job
@@ -100,7 +102,7 @@ def _finetuned(config: FinetuneConfig, progress: TextIO) -> Manifest:
     # All that can be wrong, before hours of training.
     pretrain_job.check(_training(config, settings, pairs))
     _open_tasks(config)
-    with job.begin() as draft, connect_ray():
+    with job.begin(accepts=functools.partial(_accepts, config)) as draft, connect_ray():
         base = start.base_folder(known, draft)
         given = {"architecture": base, "weights": base}
         tuned = pretrain_job.pretrain(_training(config, given, pairs), progress=progress)
@@ -110,6 +112,18 @@ def _finetuned(config: FinetuneConfig, progress: TextIO) -> Manifest:
         report = _judged(config, base, uri, progress)
         draft.check_lease()
         return _publish(config, job, draft, base, tuned, selection, report, pairs, progress)
+
+
+def _accepts(config: FinetuneConfig, draft: Draft, changed: set[str]) -> bool:
+    """Return whether only settings changed with which a run of pretrain resumes."""
+    before, now = (draft.read_note("begun") or {})["config"], configs.to_plain(config)
+
+    def fixed(plain: Mapping[str, Any], section: str) -> dict[str, Any]:
+        return {k: v for k, v in plain[section].items() if k not in MAY_CHANGE[section]}
+
+    return changed <= {"step", "data"} and all(
+        fixed(before, section) == fixed(now, section) for section in changed
+    )
 
 
 def _pairs(config: FinetuneConfig) -> dict[str, int]:
@@ -123,7 +137,7 @@ def _pairs(config: FinetuneConfig) -> dict[str, int]:
         if pairs[split] < 2:
             raise ArtifactError(
                 f"{config.corpus} has {pairs[split]} {split} pairs to {use} on; assemble with a "
-                f"larger splits.{split}"
+                f"larger split.{split}_permyriad"
             )
     return pairs
 

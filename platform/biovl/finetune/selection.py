@@ -28,6 +28,9 @@ class Point:
     """First score of each retained task."""
 
 
+_ROUNDING = 1e-9
+"""0.80 - 0.79 is above 0.01 in floats."""
+
 SIGNIFICANT = 0.05
 """Largest p-value that counts as a difference; with few pairs the interval alone is too narrow."""
 
@@ -98,7 +101,8 @@ def select(points: Sequence[Point], *, retained_loss: float, gain_share: float) 
         point
         for point in points
         if all(
-            given.retained[task] - value <= retained_loss for task, value in point.retained.items()
+            given.retained[task] - value <= retained_loss + _ROUNDING
+            for task, value in point.retained.items()
         )
     ]
     gains = {point.alpha: point.on_val - given.on_val for point in allowed}

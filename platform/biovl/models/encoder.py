@@ -65,7 +65,8 @@ def save(folder: Path, built: Built, state_dict: Mapping[str, Tensor]) -> None:
     config = getattr(built.model.text, "config", None)
     if config is not None:
         (folder / SHAPE).write_text(json.dumps(config.to_dict(), indent=1, sort_keys=True) + "\n")
-    preprocess = asdict(PreprocessCfg(size=built.image_size, mean=built.mean, std=built.std))
+    own = {"size": built.image_size, "mean": built.mean, "std": built.std}
+    preprocess = asdict(PreprocessCfg(**{**built.preprocess, **own}))
     values = {"model_cfg": _published(built), "preprocess_cfg": preprocess}
     (folder / CONFIG).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     # Copies: the format rejects tensors that share memory, such as tied weights.

@@ -328,12 +328,13 @@ class PretrainConfig:
             raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
 
 
-_MAY_CHANGE = {
+MAY_CHANGE = {
     "": ("out", "workers", "save", "trackers", "trouble"),
     "step": ("loss_tile", "micro_batch", "text", "checkpoint_activations", "compile"),
     "data": ("unreadable", "small_images"),
     "validation": ("gpus", "cpus"),
 }
+"""Settings by section that a resumed run may change, since they do not define it."""
 
 
 def identity(plain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -343,7 +344,7 @@ def identity(plain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     micro-batches. They may change when the run is resumed; those of the first part may not.
     """
     what, how = dict(plain), dict[str, Any]()
-    for section, names in _MAY_CHANGE.items():
+    for section, names in MAY_CHANGE.items():
         inner = what if not section else dict(what[section])
         moved = {name: inner.pop(name) for name in names}
         if section:

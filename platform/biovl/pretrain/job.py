@@ -220,6 +220,8 @@ def check_resources(config: PretrainConfig, say: Callable[[str], None]) -> None:
     what = "the workers and their data" if fewest != 1 else "a worker and its data"
     # At least one more CPU prepares the data.
     check_room(fewest * workers.cpus + 1, fewest * workers.gpus, say, what=what)
+    # It may wait for the training to end, but not for what this machine does not have.
+    check_room(config.validation.cpus, config.validation.gpus, say, what="validation")
     resources = ray.cluster_resources()
     if resources.get("GPU", 0) and not workers.gpus:
         say(

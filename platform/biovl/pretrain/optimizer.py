@@ -59,11 +59,13 @@ def layer_scales(model: nn.Module, optim: OptimConfig) -> dict[str, float]:
     scales: dict[str, float] = {}
     for tower in ("visual.", "text."):
         own = [name for name in names if name.startswith(tower)]
-        blocks = [int(found[1]) for name in own if (found := _BLOCK.search(name))]
-        if own and not blocks:
+        found = [match for name in own if (match := _BLOCK.search(name))]
+        blocks = [int(match[1]) for match in found]
+        stages = {match.string[: match.start(1)] for match in found}
+        if own and len(stages) != 1:
             raise ConfigError(
                 f"optim.layer_decay={optim.layer_decay:g}: the tower {tower.rstrip('.')!r} has no "
-                "transformer blocks; set optim.layer_decay=1"
+                "single row of transformer blocks; set optim.layer_decay=1"
             )
         depth = max(blocks, default=-1) + 1
         for name in own:

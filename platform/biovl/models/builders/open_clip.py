@@ -27,6 +27,7 @@ from biovl.models.tokenization import Tokenizer
 
 _OLD_NAMES = {"proj": "hf_proj_type", "pooler_type": "hf_pooler_type"}
 """Option names of the first releases of BiomedCLIP, which open_clip no longer accepts."""
+_PREPROCESS = ("interpolation", "resize_mode", "fill_color")
 _PLACEHOLDER = {"context_length": 1, "vocab_size": 1, "width": 64, "heads": 1, "layers": 1}
 
 
@@ -110,6 +111,9 @@ class Described:
     context_length: int
     model_cfg: dict[str, Any]
     """Value of ``model_cfg`` in ``open_clip_config.json``."""
+    preprocess: dict[str, Any] = field(default_factory=dict)
+    """Further values of ``preprocess_cfg`` that the architecture or its weights came with:
+    ``interpolation``, ``resize_mode``, ``fill_color``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +133,7 @@ class _Plan:
     tokenizer: str
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    preprocess: dict[str, Any]
 
 
 def build(config: Config) -> Built:
@@ -171,6 +176,7 @@ def _common(plan: _Plan) -> dict[str, Any]:
         "mean": plan.mean,
         "std": plan.std,
         "model_cfg": cfg,
+        "preprocess": plan.preprocess,
     }
 
 
@@ -215,7 +221,9 @@ def _plan(config: Config) -> _Plan:
     seen = found.get("preprocess_cfg", {})
     mean = config.image_mean or seen.get("mean") or OPENAI_DATASET_MEAN
     std = config.image_std or seen.get("std") or OPENAI_DATASET_STD
-    plan = _Plan(cfg, transformer, tokenizer, _three(mean), _three(std))
+    tag = get_pretrained_cfg(config.architecture, config.weights) if config.weights else {}
+    preprocess = {name: v for name, v in {**(tag or {}), **seen}.items() if name in _PREPROCESS}
+    plan = _Plan(cfg, transformer, tokenizer, _three(mean), _three(std), preprocess)
     _refuse_another_tags_inputs(config, plan)
     return plan
 
