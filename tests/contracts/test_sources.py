@@ -36,7 +36,7 @@ def example(tmp_path: Path, open_data: Server) -> dict[str, Plugin]:
     for name, content in (("PMC1", xml), ("PMC2", "broken <")):
         (tmp_path / "packages" / name).mkdir(parents=True)
         (tmp_path / "packages" / name / "x.xml").write_text(content)
-        (tmp_path / "packages" / name / "a.jpg").write_bytes(b"a")
+        (tmp_path / "packages" / name / "a.jpg").write_bytes(b"\xff\xd8\xff")
     (tmp_path / "packages" / "PMC3.tar.gz").write_bytes(b"no archive")
     (tmp_path / "t.csv").write_text("image,caption\npackages/PMC1/a.jpg,One\nabsent.png,\n")
     return {

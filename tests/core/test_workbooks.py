@@ -63,6 +63,19 @@ def test_a_cell_merged_over_rows_holds_for_each() -> None:
     assert [row[0] for row in read(book)] == ["patient", "P1", "P1", "P2"]
 
 
+def test_a_cell_merged_over_rows_and_columns_holds_for_each_row() -> None:
+    book = openpyxl.Workbook()
+    for row in (
+        ["image", "caption", "patient", "ward"],
+        ["a.png", "One", "P1", None],
+        ["b.png", "Two", None, None],
+        ["c.png", "Three", None, None],
+    ):
+        book.active.append(row)
+    book.active.merge_cells("C2:D4")
+    assert [row[2] for row in read(book)] == ["patient", "P1", "P1", "P1"]
+
+
 def test_the_sheet_is_the_only_one_that_fits_or_the_one_named() -> None:
     book = openpyxl.Workbook()
     book.active.title = "Read me"

@@ -238,3 +238,9 @@ def test_nothing_of_the_header_is_in_the_result_or_printed(
         assert not [value for value in PATIENT.values() if value.encode() in text]
     assert caplog.text == ""
     assert "".join(capfd.readouterr()) == ""
+
+
+def test_an_attribute_that_is_zero_is_no_missing_one() -> None:
+    data = dicom(CT, InstanceNumber=0, Modality="CT")
+    found = dicoms.values(data, ["InstanceNumber", "Modality", "SeriesNumber"])
+    assert found == {"InstanceNumber": "0", "Modality": "CT", "SeriesNumber": None}

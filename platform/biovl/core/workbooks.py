@@ -109,10 +109,11 @@ def _merged(
     headings, origin = set[int](), dict[tuple[int, int], int]()
     for (top, left), (bottom, right) in sheet.merged_cell_ranges or ():
         for number in range(top, min(bottom + 1, len(table))):
-            if left == right:
-                origin[number, left] = top
-            elif not any(map(_is_filled, table[number][:left] + table[number][left + 1 :])):
+            others = table[number][:left] + table[number][right + 1 :]
+            if left < right and not any(map(_is_filled, others)):
                 headings.add(number)
+            else:
+                origin[number, left] = top
     return headings, origin
 
 

@@ -155,7 +155,12 @@ def values(data: bytes, keywords: Sequence[str]) -> dict[str, str | None]:
         warnings.simplefilter("ignore")
         try:
             file = _read(data, pixels=False)
-            return {name: str(file.get(name, "") or "").strip() or None for name in keywords}
+            found = {name: file.get(name) for name in keywords}
+            # 0 is a value.
+            return {
+                name: None if value is None else str(value).strip() or None
+                for name, value in found.items()
+            }
         except _BROKEN:
             return dict.fromkeys(keywords)
 

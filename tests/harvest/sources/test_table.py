@@ -19,6 +19,9 @@ from biovl.core.records import Figure
 from biovl.harvest.rows import rows
 from biovl.harvest.sources import Package, Warns, table
 
+PNG = b"\x89PNG\r\n\x1a\n"
+"""What a file of this format begins with."""
+
 HEADER = "image,caption,article_id,figure_label,license,published"
 
 
@@ -37,7 +40,7 @@ def test_rows_of_one_article_are_one_package(tmp_path: Path) -> None:
     )
     (tmp_path / "sub").mkdir()
     for name in ("a.png", "sub/b.png"):
-        (tmp_path / name).write_bytes(name.encode())
+        (tmp_path / name).write_bytes(PNG + name.encode())
     first, second = read(tmp_path / "t.csv")
     assert first.content is not None
     assert second.content is not None
@@ -45,7 +48,7 @@ def test_rows_of_one_article_are_one_package(tmp_path: Path) -> None:
     assert [f.label for f in first.content.figures] == ["Fig. 1", "Fig. 2"]
     assert first.content.license.spdx == "CC-BY-4.0"
     assert first.content.published == "2020-03"
-    assert first.read("sub/b.png") == b"sub/b.png"
+    assert first.read("sub/b.png") == PNG + b"sub/b.png"
     assert second.content.figures[0].graphics == [Graphic(["c.png"])]
     assert second.files == {}
     assert first.name == "A1"
@@ -173,13 +176,13 @@ def test_a_row_has_the_very_image_it_names_or_none(tmp_path: Path) -> None:
     # In a PMC package each of these would be found by its stem or its name in another folder.
     (tmp_path / "y").mkdir()
     for name in ("y/1.png", "b.png", "b.jpg"):
-        (tmp_path / name).write_bytes(name.encode())
+        (tmp_path / name).write_bytes(PNG + name.encode())
     (tmp_path / "t.csv").write_text(
         "image,caption,article_id\nx/1.png,,A\ny/1.png,,A\nb.png,,A\nb.jpg,,A\nc.png,,A\n"
     )
     (package,) = read(tmp_path / "t.csv")
     found = [row.image for row in rows(package) if isinstance(row, Figure)]
-    assert found == [None, b"y/1.png", b"b.png", b"b.jpg", None]
+    assert found == [None, PNG + b"y/1.png", PNG + b"b.png", PNG + b"b.jpg", None]
 
 
 def test_a_row_with_a_comma_too_many_is_a_defect_and_spares_the_others(tmp_path: Path) -> None:
@@ -302,10 +305,10 @@ def test_a_folder_of_images_that_is_not_there_is_an_error(tmp_path: Path) -> Non
 
 def test_a_table_in_a_bucket(bucket: Callable[[str, bytes], None], bucket_uri: str) -> None:
     bucket("private/t.csv", b"image,caption\nsub/a.png,One\n../t.csv,Two\nabsent.png,Three\n")
-    bucket("private/sub/a.png", b"pixels")
+    bucket("private/sub/a.png", PNG)
     packages = read(f"{bucket_uri}/private/t.csv")
-    assert [package.files for package in packages] == [{"sub/a.png": 6}, {}, {}]
-    assert packages[0].read("sub/a.png") == b"pixels"
+    assert [package.files for package in packages] == [{"sub/a.png": 8}, {}, {}]
+    assert packages[0].read("sub/a.png") == PNG
     assert packages[0].uri == "s3://corpora/private/t.csv#0"
 
 
@@ -410,6 +413,8 @@ def test_a_column_that_repeats_and_is_not_the_group_is_warned_of(
     assert "LEAK" in loud
     assert f"source.columns.group={column}" in loud
     assert warnings_of(path, columns={"group": column}) == []
+    # A column that is only kept groups nothing.
+    assert warnings_of(path, keep=[column]) == [quiet, loud]
 
 
 def test_no_group_is_warned_of_more_quietly_where_nothing_repeats(tmp_path: Path) -> None:

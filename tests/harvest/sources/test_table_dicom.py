@@ -1,8 +1,10 @@
 """A table of DICOM images: their pixels are published, and nothing else of them."""
 
+import bz2
 import gzip
 import io
 import logging
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,13 @@ def figures(path: Path, **settings: Any) -> list[Figure]:
     return [row for package in packages for row in rows(package) if isinstance(row, Figure)]
 
 
+def zipped(data: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("Doe^Secretive.dcm", data)
+    return stream.getvalue()
+
+
 def test_the_image_of_a_row_is_the_png_of_its_pixels(tmp_path: Path) -> None:
     (tmp_path / "a.dcm").write_bytes(dicom(CT, bits=10))
     (tmp_path / "without-suffix").write_bytes(dicom(CT, bits=10))
@@ -49,14 +58,17 @@ def test_what_is_unusable_is_a_defect_and_nothing_of_it_is_stored(tmp_path: Path
         "burned.dcm": dicom(CT, BurnedInAnnotation="YES"),
         "cut.dcm": good[:-100],
         "packed.dcm.gz": gzip.compress(good),
+        "packed.dcm.bz2": bz2.compress(good),
+        "scan.zip": zipped(good),
         "report.dcm": b"\0" * 128 + b"DICM" + PATIENT["PatientName"].encode(),
     }.items():
         (tmp_path / name).write_bytes(data)
     (tmp_path / "t.csv").write_text(
         "image,caption\nburned.dcm,A\ncut.dcm,B\npacked.dcm.gz,C\nreport.dcm,D\n"
+        "packed.dcm.bz2,E\nscan.zip,F\n"
     )
     found = figures(tmp_path / "t.csv")
-    assert [figure.image for figure in found] == [None] * 4
+    assert [figure.image for figure in found] == [None] * 6
     assert [figure.defect for figure in found][:3] == [
         dicoms.BURNED_IN,
         dicoms.UNDECODABLE,

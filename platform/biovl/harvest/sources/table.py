@@ -61,6 +61,7 @@ _TAKEN = frozenset(
 )
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_ARCHIVES = ("zip", "gzip", "rar", "7z", "ole")
 _PER_ADDRESS = 64
 """Articles per address: the table is read once for all of them."""
 
@@ -417,8 +418,12 @@ def _image(data: bytes, path: str, frame: dicom.Frame, config: Config) -> bytes:
         if converted.png is None:
             raise FileError(converted.defect or dicom.UNREADABLE, converted.detail or "")
         return converted.png
-    if decode.image_format(data) == "dicom":
+    kind = decode.image_format(data)
+    if kind == "dicom":
         raise FileError(dicom.UNREADABLE, "it is compressed as a whole (gzip): unpack it")
+    if data and (kind is None or kind in _ARCHIVES):
+        # It may hold a DICOM file, whose header names the patient.
+        raise FileError(decode.NOT_AN_IMAGE, f"{kind or 'unknown format'}: nothing of it is stored")
     return data
 
 
@@ -449,6 +454,8 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
     if first is None:
         return
     names = {ours: _called(config, ours) for ours in _KNOWN}
+    # A column that is only kept groups nothing.
+    read = {*names.values(), _SPILLED}
     names |= {_kept(name): name for name in config.keep}
     there = [name for name in first if name != _SPILLED]
     absent = [names[ours] for ours in _NEEDED if names[ours] not in first]
@@ -464,7 +471,6 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
             *(config.path, ", ".join(ignored)),
         )
     names[_SPILLED] = _SPILLED
-    read = set(names.values())
     for row in itertools.chain([first], raw):
         columns.add(row, read)
         yield {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
