@@ -32,7 +32,9 @@ def run_application(builder: str, about: str | None) -> None:
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="+", help="a setting")
     parser.parse_known_args()
     if importlib.util.find_spec("fastapi") is None:
-        parser.exit(2, "serving needs more packages: pip install 'biovl[serve]'\n")
+        parser.exit(
+            2, "serving needs the packages of the extra biovl[serve]: see docs/install.md\n"
+        )
     if busy := port_in_use():
         parser.exit(2, f"{busy}\n")
     from ray.serve.scripts import cli

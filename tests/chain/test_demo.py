@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from biovl.chain import check, links, read_chain
-from biovl.chain.demo import pretrained, run
+from biovl.chain.demo import run
 from biovl.chain.steps import STEPS
 from biovl.core import config as configs
 from biovl.core.artifacts import find_manifest
 from biovl.core.errors import ArtifactError
 from biovl.models import encoder
 from biovl.models.builders import open_clip
+from biovl.pretrain.publishing import publish_pretrained
 from tests.publish import hub_server
 from tests.publish.hub_server import Hub, Repo
 
@@ -51,7 +52,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def test_the_model_is_downloaded_once_and_can_be_searched_with(hub: Hub, tmp_path: Path) -> None:
     out = str(tmp_path / "model")
-    manifest = pretrained.publish_pretrained(out, f"hf-hub:{NAME}")
+    manifest = publish_pretrained(f"hf-hub:{NAME}", out)
     assert manifest.kind == "model"
     assert find_manifest(out).notes == manifest.notes
     given, published = (
@@ -60,7 +61,7 @@ def test_the_model_is_downloaded_once_and_can_be_searched_with(hub: Hub, tmp_pat
     )
     assert (given == published).all()
     asked = len(hub.requests)
-    assert pretrained.publish_pretrained(out, f"hf-hub:{NAME}").notes == manifest.notes
+    assert publish_pretrained(f"hf-hub:{NAME}", out).notes == manifest.notes
     assert len(hub.requests) == asked
 
 
@@ -79,8 +80,7 @@ def test_without_internet_the_reason_is_said_and_what_works_without_it(
 def test_the_chain_of_real_articles_can_start(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretrained, "NAME", f"hf-hub:{NAME}")
-    monkeypatch.setattr(pretrained.publish_pretrained, "__defaults__", (f"hf-hub:{NAME}",))
+    monkeypatch.setattr(run, "BIOMEDCLIP", f"hf-hub:{NAME}")
     chain = read_chain(STEPS, "demo", run._of_pmc(tmp_path / "demo"))
     found = links(STEPS, chain)
     assert [each.step.name for each in found] == [

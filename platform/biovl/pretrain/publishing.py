@@ -10,10 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from biovl.core.artifacts import Draft, Folder, Manifest, read_manifest, to_json
+from biovl.core.artifacts import Draft, Folder, Manifest, find_manifest, read_manifest, to_json
+from biovl.core.plugins import Plugin
 from biovl.models import encoder
 from biovl.models.builders.open_clip import Built
-from biovl.pretrain import card, plots
+from biovl.pretrain import card, models, plots
 from biovl.pretrain.config import PretrainConfig
 from biovl.pretrain.trackers import METRICS, read_metrics
 
@@ -33,6 +34,36 @@ def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> st
         for path in sorted(Path(local).iterdir()):
             folder.write(path.name, path.read_bytes())
     return digest
+
+
+def publish_pretrained(name: str, out: str) -> Manifest:
+    """Publish a model that others trained, for index and serve; return at once if it is there.
+
+    Args:
+        name: A model in open_clip's layout: ``hf-hub:OWNER/NAME``, which is downloaded, or a
+            folder.
+        out: The folder to publish.
+
+    Raises:
+        ArtifactError: If the Hub cannot be reached, or the model cannot be read.
+    """
+    published = find_manifest(out)
+    if published is not None:
+        return published
+    config = {"downloaded": name}
+    draft = Draft.begin(out, "model", config)
+    settings = {"architecture": name, "weights": name}
+    built = models.build(Plugin("open_clip", settings), with_weights=True)
+    digest = write_model(draft.folder, built, built.model.state_dict())
+    parameters = sum(parameter.numel() for parameter in built.model.parameters())
+    return draft.publish(
+        Manifest(
+            kind="model",
+            config=config,
+            counts={"parameters": parameters},
+            notes={"weights_sha256": digest},
+        )
+    )
 
 
 def write_report_files(

@@ -11,15 +11,18 @@ import pyarrow.parquet as pq
 
 from biovl.chain import Link, read_chain, reports
 from biovl.chain.demo import concepts as demo_concepts
-from biovl.chain.demo import pretrained
 from biovl.chain.demo import service as demo_service
 from biovl.chain.job import run_chain
 from biovl.chain.recipes import demo, demo_pmc
 from biovl.chain.steps import STEPS
 from biovl.core.artifacts import Folder, find_manifest
 from biovl.core.errors import BiovlError
+from biovl.pretrain.publishing import publish_pretrained
 from biovl.runtime.terminal import filter_false_alarms
 from biovl.sample import make_damaged_packages, make_packages
+
+BIOMEDCLIP = "hf-hub:microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"
+"""The model for articles of PMC, as its authors published it (MIT licence)."""
 
 _TEXTS = {
     "synthetic": "Phase map of a cell treated with carvedilol",
@@ -95,9 +98,9 @@ def _of_pmc(folder: Path) -> dict[str, Any]:
     """Download the model, and return the settings of the chain, which downloads the articles."""
     model = str(folder / "model")
     if find_manifest(model) is None:
-        print(f"Downloading {pretrained.NAME.removeprefix('hf-hub:')} (800 MB) …", flush=True)
+        print(f"Downloading {BIOMEDCLIP.removeprefix('hf-hub:')} (800 MB) …", flush=True)
     try:
-        pretrained.publish_pretrained(model)
+        publish_pretrained(BIOMEDCLIP, model)
     except BiovlError as error:
         raise type(error)(f"{error}\nWithout internet: make demo, on synthetic articles") from error
     return {

@@ -39,7 +39,9 @@ def serve_package() -> Path:
     if spec is None or spec.origin is None:
         raise ConfigError("the package serve was not found: install biovl, or run make setup")
     if importlib.util.find_spec("fastapi") is None:
-        raise ConfigError("the demo needs the packages for serving: pip install 'biovl[serve]'")
+        raise ConfigError(
+            "the demo needs the packages of the extra biovl[serve]: see docs/install.md"
+        )
     return Path(spec.origin).parent
 
 
