@@ -1,33 +1,30 @@
 """A folder of images and a table of captions: private data, or any data that is not JATS."""
 
-import contextlib
-import csv
 import datetime
 import functools
 import hashlib
-import io
 import itertools
-import json
 import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from biovl.articles.content import ArticleContent, FigureContent, Graphic
 from biovl.articles.graphics import FileLookup
 from biovl.articles.licenses import license_from_text
-from biovl.core import records, spreadsheets, workbooks
+from biovl.core import records
 from biovl.core.errors import ArtifactError, SourceError
 from biovl.core.filesystems import Tree, translate_storage_errors
 from biovl.core.records import Article, Panel
-from biovl.harvest.sources import Address, FileError, Package
-from biovl.images import decode, dicom
+from biovl.harvest import table_images
+from biovl.harvest.sources import Address, Package
+from biovl.harvest.table_rows import SPILLED, raw_rows
+from biovl.images import dicom
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +46,6 @@ _GROUPS = re.compile(
 )
 """Names of columns whose images look alike, and so belong into one split."""
 _IDS = re.compile(r"(?:^|[^A-Za-z])(?:id|uid|no|nr|number)$|[a-z]I[Dd]$|[a-z]Uid$", re.IGNORECASE)
-_WORKBOOKS = ("xlsx", "xlsm")
-_KINDS = ("csv", "tsv", *_WORKBOOKS, "jsonl", "ndjson", "parquet")
-_SPILLED = "\0more"
 _TAKEN = frozenset(
     [
         *(*records.schema(Panel).names, *records.schema(Article).names),
@@ -61,7 +55,6 @@ _TAKEN = frozenset(
 )
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-_ARCHIVES = ("zip", "gzip", "rar", "7z", "ole")
 _PER_ADDRESS = 64
 """Articles per address: the table is read once for all of them."""
 
@@ -233,7 +226,7 @@ class _Columns:
     def add(self, row: Mapping[str, Any], read: set[str]) -> None:
         """Count a row."""
         self.rows += 1
-        self.names.update(dict.fromkeys(name for name in row if name != _SPILLED))
+        self.names.update(dict.fromkeys(name for name in row if name != SPILLED))
         for name, value in row.items():
             if name in read or not (_GROUPS.search(name) or _IDS.search(name)):
                 continue
@@ -301,7 +294,7 @@ def _package(
     images: Tree,
     folder: str,
 ) -> Package:
-    spilled = next((row[_SPILLED] for row in rows if row[_SPILLED]), None)
+    spilled = next((row[SPILLED] for row in rows if row[SPILLED]), None)
     if spilled is not None:
         # The cells of such a row cannot be assigned to columns: a comma is not quoted.
         return Package(name=name, uri=uri, defect=SPILLS, defect_detail=spilled[:300])
@@ -330,7 +323,7 @@ def _package(
             elif size_bytes is None:
                 frames = {image_name: 1}
             else:
-                frames = _all_frames(image_name, path, read_file)
+                frames = table_images.all_frames(image_name, path, read_file)
             graphics = [Graphic([name]) for name in frames]
             if size_bytes is not None:
                 files |= dict.fromkeys(frames, size_bytes)
@@ -347,7 +340,9 @@ def _package(
                 group_id=row["group"] or None,
                 extra_columns={
                     **{name: row[_kept(name)] or None for name in config.keep},
-                    **_dicom_values(path if size_bytes is not None else "", read_file, config),
+                    **table_images.dicom_values(
+                        path if size_bytes is not None else "", read_file, config.dicom_columns
+                    ),
                 },
             )
         )
@@ -356,7 +351,9 @@ def _package(
         if image_name not in chosen:
             raise FileNotFoundError(f"{image_name} is not among the images below {folder}")
         path, frame = chosen[image_name]
-        return _image(read_file(path), path, frame, config)
+        return table_images.pixels_of(
+            read_file(path), path, frame=frame, burned_in=config.dicom_burned_in
+        )
 
     def first(*columns: str) -> str | None:
         return next((row[column] for column in columns for row in rows if row[column]), None)
@@ -379,52 +376,9 @@ def _package(
     return Package(name=name, uri=uri, content=content, files=files, place=place, read=read)
 
 
-def _dicom_values(
-    path: str, read_file: Callable[[str], bytes], config: Config
-) -> dict[str, str | None]:
-    """Return the values of ``dicom_columns``, None where there are none."""
-    if not config.dicom_columns:
-        return {}
-    with contextlib.suppress(OSError):
-        data = read_file(path) if path else b""
-        if path and dicom.is_dicom(data, path):
-            return dicom.values(data, config.dicom_columns)
-    return dict.fromkeys(config.dicom_columns)
-
-
 def _kept(name: str) -> str:
     """Return the key of a kept column among the columns of a row, which are named by us."""
     return f"keep.{name}"
-
-
-def _all_frames(name: str, path: str, read_file: Callable[[str], bytes]) -> dict[str, dicom.Frame]:
-    """Return the frames of an image by the names of their figures."""
-    with contextlib.suppress(OSError):
-        data = read_file(path)
-        count = dicom.frame_count(data) if dicom.is_dicom(data, path) else 1
-        if count > 1:
-            return {f"{name}#frame-{number}": number for number in range(1, count + 1)}
-    return {name: 1}
-
-
-def _image(data: bytes, path: str, frame: dicom.Frame, config: Config) -> bytes:
-    """Return an image file as it is; of a DICOM file a frame as PNG, without its header.
-
-    Raises:
-        FileError: If a DICOM file is unusable: nothing of it is stored.
-    """
-    if dicom.is_dicom(data, path):
-        converted = dicom.to_png(data, frame=frame, burned_in=config.dicom_burned_in)
-        if converted.png is None:
-            raise FileError(converted.defect or dicom.UNREADABLE, converted.detail or "")
-        return converted.png
-    kind = decode.image_format(data)
-    if kind == "dicom":
-        raise FileError(dicom.UNREADABLE, "it is compressed as a whole (gzip): unpack it")
-    if data and (kind is None or kind in _ARCHIVES):
-        # It may hold a DICOM file, whose header names the patient.
-        raise FileError(decode.NOT_AN_IMAGE, f"{kind or 'unknown format'}: nothing of it is stored")
-    return data
 
 
 def _size(images: Tree, folder: str, path: str) -> int | None:
@@ -449,15 +403,21 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
     Raises:
         SourceError: If a required or configured column is missing.
     """
-    raw = _raw_rows(table, config)
+    raw = raw_rows(
+        table,
+        config.path,
+        sheet=config.sheet,
+        encoding=config.encoding,
+        needed=[_called(config, ours) for ours in _NEEDED],
+    )
     first = next(raw, None)
     if first is None:
         return
     names = {ours: _called(config, ours) for ours in _KNOWN}
     # A column that is only kept groups nothing.
-    read = {*names.values(), _SPILLED}
+    read = {*names.values(), SPILLED}
     names |= {_kept(name): name for name in config.keep}
-    there = [name for name in first if name != _SPILLED]
+    there = [name for name in first if name != SPILLED]
     absent = [names[ours] for ours in _NEEDED if names[ours] not in first]
     if absent:
         raise SourceError(
@@ -470,7 +430,7 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
             "unused columns of %s: %s; source.keep publishes columns that it names",
             *(config.path, ", ".join(ignored)),
         )
-    names[_SPILLED] = _SPILLED
+    names[SPILLED] = SPILLED
     for row in itertools.chain([first], raw):
         columns.add(row, read)
         yield {ours: _text(theirs, row.get(theirs)) for ours, theirs in names.items()}
@@ -483,69 +443,6 @@ def _rows(table: Tree, config: Config, columns: _Columns) -> Iterator[dict[str, 
                 f"source.{setting}: {config.path} has no column for {', '.join(lacking)}; it has "
                 f"{', '.join(columns.names)}"
             )
-
-
-def _raw_rows(table: Tree, config: Config) -> Iterator[dict[str, Any]]:
-    path = config.path
-    kind = table.path.rpartition(".")[2].lower()
-    if kind == "xls":
-        raise SourceError(f"source.path: {path}: save it as .xlsx (Excel Workbook) or CSV")
-    if kind not in _KINDS:
-        raise SourceError(f"source.path: {path} is not a {', '.join(_KINDS)} file")
-    if config.sheet and kind not in _WORKBOOKS:
-        raise SourceError(f"source.sheet: {path} is not an .xlsx file")
-    needed = [config.columns.get(ours, ours) for ours in _NEEDED]
-    try:
-        with table.filesystem.open_input_file(table.path) as stream:
-            if kind == "parquet":
-                for batch in pq.ParquetFile(stream).iter_batches(batch_size=1_000):
-                    yield from batch.to_pylist()
-                return
-            if kind in _WORKBOOKS:
-                cells = workbooks.rows(stream.read(), sheet=config.sheet, needed=needed)
-                yield from _named_rows(path, cells)
-                return
-            encoding = spreadsheets.encoding_of(stream.read(4), config.encoding)
-            stream.seek(0)
-            # The csv module needs line ends unchanged; in JSON Lines only \n ends a line.
-            newline = "\n" if kind in ("jsonl", "ndjson") else ""
-            text = io.TextIOWrapper(stream, encoding, newline=newline)
-            if kind in ("jsonl", "ndjson"):
-                for number, line in enumerate(text, start=1):
-                    if line.strip():
-                        yield _json_object(path, number, line)
-                return
-            delimiter = "\t" if kind == "tsv" else ","
-            yield from _named_rows(
-                path, spreadsheets.rows(text, delimiter=delimiter, needed=needed)
-            )
-    except UnicodeDecodeError as error:
-        hint = spreadsheets.encoding_hint(error, "source.encoding")
-        raise SourceError(f"source.path: {path} cannot be read: {hint}") from error
-    except (OSError, ValueError, csv.Error) as error:
-        raise SourceError(f"source.path: {path} cannot be read: {error}") from error
-
-
-def _named_rows(path: str, lines: Iterator[tuple[int, list[Any]]]) -> Iterator[dict[str, Any]]:
-    header = [name.strip() for name in next(lines, (1, []))[1]]
-    twice = sorted(name for name, count in Counter(header).items() if name and count > 1)
-    if twice:
-        raise SourceError(f"{path} has more than one column {', '.join(twice)}")
-    for number, cells in lines:
-        row: dict[str, Any] = dict(itertools.zip_longest(header, cells[: len(header)]))
-        if len(cells) > len(header):
-            row[_SPILLED] = f"line {number}: {len(cells)} cells, {len(header)} in the header"
-        yield row
-
-
-def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
-    try:
-        values = json.loads(line)
-    except ValueError as error:
-        raise SourceError(f"{path}, line {number}: {error}") from error
-    if not isinstance(values, dict):
-        raise SourceError(f"{path}, line {number}: expected an object, got {line[:50]}")
-    return values
 
 
 def _text(column: str, value: Any) -> str:
