@@ -207,12 +207,12 @@ def test_an_enhanced_file_has_a_window_for_each_frame() -> None:
 def test_what_cannot_be_decoded_is_a_defect_with_the_transfer_syntax() -> None:
     video = to_png(dicom(CT, syntax=MPEG2MPML, encoded=b"not a frame", bits=12))
     assert video.defect == dicoms.UNDECODABLE
-    assert video.detail == "MPEG2 Main Profile / Main Level: NotImplementedError"
+    assert video.detail == "MPEG2 Main Profile / Main Level: not supported"
     corrupt = to_png(dicom(CT, syntax=JPEGLSLossless, encoded=b"not a frame", bits=12))
-    assert corrupt.detail == "JPEG-LS Lossless Image Compression: RuntimeError"
+    assert corrupt.detail == "JPEG-LS Lossless Image Compression: damaged (RuntimeError)"
     truncated = to_png(dicom(CT, bits=12)[:-100])
     assert truncated.defect == dicoms.UNDECODABLE
-    assert truncated.detail == "Explicit VR Little Endian: ValueError"
+    assert truncated.detail == "Explicit VR Little Endian: damaged (ValueError)"
     assert to_png(b"no DICOM at all").defect in (dicoms.UNREADABLE, dicoms.NO_PIXELS)
 
 

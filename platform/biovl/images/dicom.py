@@ -48,7 +48,6 @@ _BROKEN = (
     EOFError,
     LookupError,
     MemoryError,
-    NotImplementedError,
     OSError,
     RuntimeError,
     TypeError,
@@ -123,8 +122,10 @@ def to_png(data: bytes, *, frame: Frame = "middle", burned_in: bool = False) -> 
         try:
             shown = _shown(file, number)
         except _BROKEN as error:
-            detail = f"{_syntax(file)}: {type(error).__name__}"
-            return Converted(None, UNDECODABLE, detail)
+            # Not the message, which may quote values.
+            is_known = isinstance(error, NotImplementedError)
+            reason = "not supported" if is_known else f"damaged ({type(error).__name__})"
+            return Converted(None, UNDECODABLE, f"{_syntax(file)}: {reason}")
     stream = io.BytesIO()
     Image.fromarray(shown).save(stream, "PNG")
     return Converted(stream.getvalue())
@@ -218,7 +219,7 @@ def _shown(file: Dataset, number: int) -> np.ndarray:
         return (colors >> (bits - 8)).astype(np.uint8)
     if kind == "RGB":
         return (stored >> max(0, int(file.BitsStored) - 8)).astype(np.uint8)
-    raise NotImplementedError
+    raise NotImplementedError("photometric interpretation")
 
 
 def _check_lossless_jpeg(file: Dataset, number: int) -> None:
