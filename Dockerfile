@@ -1,9 +1,9 @@
 # Images for machines with and without GPUs, with the versions of requirements.txt:
 #
 #   docker build --target gpu --tag biovl:gpu .
-#   docker build --target cpu --tag biovl:cpu --build-arg TORCH_INDEX=… .
+#   docker build --target cpu --tag biovl:cpu --build-arg PIP_EXTRA_INDEX_URL=… .
 #
-# docs/install.md says what TORCH_INDEX is. The repository is in /opt/biovl.
+# docs/install.md says what PIP_EXTRA_INDEX_URL is. The repository is in /opt/biovl.
 
 FROM python:3.12-slim-bookworm AS base
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
@@ -18,13 +18,9 @@ COPY requirements.txt ./
 
 FROM base AS cpu
 # The index of PyTorch's wheels for CPUs: without one, CUDA's libraries are installed and not used.
-ARG TORCH_INDEX=
-RUN if [ -n "$TORCH_INDEX" ]; then \
-        sed -i -E '/^(cuda|nvidia|triton)/d' requirements.txt \
-        && pip install --no-deps --compile --extra-index-url "$TORCH_INDEX" -r requirements.txt; \
-    else \
-        pip install --no-deps --compile -r requirements.txt; \
-    fi
+ARG PIP_EXTRA_INDEX_URL=
+RUN if [ -n "$PIP_EXTRA_INDEX_URL" ]; then sed -i -E '/^(cuda|nvidia|triton)/d' requirements.txt; fi \
+    && pip install --no-deps --compile -r requirements.txt
 COPY . .
 RUN pip install --no-deps --no-build-isolation --compile --editable .
 USER 1000
