@@ -22,6 +22,7 @@ from biovl.finetune.job import estimated, finetune
 from biovl.models import encoder
 from biovl.models.builders import open_clip
 from biovl.models.wise_ft import interpolate
+from biovl.pretrain import publishing
 from biovl.pretrain.config import PretrainWorkers
 from biovl.sample.kinds import make_kinds
 from tests.runtime.interrupting import interrupted
@@ -153,14 +154,14 @@ def tag(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_model_given_by_name_is_copied_once(
     tag: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draft = Draft.begin(str(tmp_path / "out"), "model", {})
     known = encoders.describe(tag)
-    copied = start.base_folder(known, draft)
+    copied = start.base_folder(known, str(tmp_path / "out" / "base"))
+    assert read_manifest(copied, "model").config["downloaded"] == tag
     weights = load_file(Path(copied) / encoder.WEIGHTS)
     for name, tensor in load_file(base / encoder.WEIGHTS).items():
         assert torch.equal(weights[name], tensor), name
-    monkeypatch.setattr(start, "write_model", None)
-    assert start.base_folder(known, draft) == copied
+    monkeypatch.setattr(publishing, "write_model", None)
+    assert start.base_folder(known, copied) == copied
 
 
 def test_the_inputs_that_the_weights_of_a_tag_need_are_set() -> None:

@@ -103,7 +103,7 @@ def _finetuned(config: FinetuneConfig, progress: TextIO) -> Manifest:
     pretrain_job.check(_training(config, settings, pairs))
     _open_tasks(config)
     with job.begin(accepts=functools.partial(_accepts, config)) as draft, connect_ray():
-        base = start.base_folder(known, draft)
+        base = start.base_folder(known, f"{config.out.rstrip('/')}/base")
         given = {"architecture": base, "weights": base}
         tuned = pretrain_job.pretrain(_training(config, given, pairs), progress=progress)
         selection = _select(config, base, progress)

@@ -4,12 +4,9 @@ from typing import Any
 
 from biovl.benchmark import open_clip_models
 from biovl.benchmark.encoders import UNTRAINED, ModelDescription
-from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ConfigError
-from biovl.core.plugins import Plugin
 from biovl.models import encoder
-from biovl.pretrain import models
-from biovl.pretrain.publishing import write_model
+from biovl.pretrain.publishing import publish_pretrained
 
 
 def settings_of(known: ModelDescription) -> dict[str, Any]:
@@ -35,8 +32,12 @@ def settings_of(known: ModelDescription) -> dict[str, Any]:
     return {"architecture": name, "weights": weights, **open_clip_models.inputs_of(name, weights)}
 
 
-def base_folder(known: ModelDescription, draft: Draft) -> str:
-    """Return the folder of the model; one that is given by name is first copied to ``base/``.
+def base_folder(known: ModelDescription, out: str) -> str:
+    """Return the folder of the model; one that is given by name is first published in ``out``.
+
+    Args:
+        known: The model.
+        out: Folder for a model that is given by name.
 
     Raises:
         ArtifactError: If its weights are unavailable or do not fit.
@@ -44,11 +45,8 @@ def base_folder(known: ModelDescription, draft: Draft) -> str:
     settings = settings_of(known)
     if not _is_tag(known) and not known.uri.startswith("hf-hub:"):
         return str(settings["architecture"])
-    copied = f"{draft.folder.uri.rstrip('/')}/base"
-    if draft.read_note("base") is None:
-        built = models.build(Plugin("open_clip", settings), with_weights=True)
-        draft.note("base", {"sha256": write_model(Folder(copied), built, built.model.state_dict())})
-    return copied
+    publish_pretrained(known.uri, out, settings)
+    return out
 
 
 def _is_tag(known: ModelDescription) -> bool:

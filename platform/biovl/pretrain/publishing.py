@@ -36,13 +36,15 @@ def write_model(folder: Folder, built: Built, state: Mapping[str, Tensor]) -> st
     return digest
 
 
-def publish_pretrained(name: str, out: str) -> Manifest:
+def publish_pretrained(name: str, out: str, settings: Mapping[str, Any] | None = None) -> Manifest:
     """Publish a model that others trained, for index and serve; return at once if it is there.
 
     Args:
         name: A model in open_clip's layout: ``hf-hub:OWNER/NAME``, which is downloaded, or a
-            folder.
+            folder. With ``settings`` any name, for the manifest.
         out: The folder to publish.
+        settings: Settings of the builder ``open_clip``; by default architecture and weights of
+            ``name``.
 
     Raises:
         ArtifactError: If the Hub cannot be reached, or the model cannot be read.
@@ -52,8 +54,8 @@ def publish_pretrained(name: str, out: str) -> Manifest:
         return published
     config = {"downloaded": name}
     draft = Draft.begin(out, "model", config)
-    settings = {"architecture": name, "weights": name}
-    built = models.build(Plugin("open_clip", settings), with_weights=True)
+    plugin = Plugin("open_clip", settings or {"architecture": name, "weights": name})
+    built = models.build(plugin, with_weights=True)
     digest = write_model(draft.folder, built, built.model.state_dict())
     parameters = sum(parameter.numel() for parameter in built.model.parameters())
     return draft.publish(
