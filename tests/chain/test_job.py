@@ -106,10 +106,13 @@ def test_every_command_on_the_page_can_be_typed(
             assert "parameters" in capsys.readouterr().out
 
 
-def test_the_second_time_nothing_is_done(published: Path, sample_packages: Path) -> None:
+def test_the_second_time_nothing_is_done_nor_told_again(
+    published: Path, sample_packages: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     chain = read_chain(STEPS, "demo", values(sample_packages, published))
     with nothing_done_to(published):
         done = run_chain(chain, progress=io.StringIO())
+    assert capsys.readouterr().err == ""
     before = content(published)
     reports.note(chain, done, {})
     assert content(published) == before

@@ -6,6 +6,7 @@ interrupted chain resumes.
 """
 
 import dataclasses
+import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,8 +41,9 @@ class Step:
     folder: str
     """Name of its output folder in the folder of the chain."""
     recipes: Mapping[str, Recipe[Any]]
-    job: Callable[[Any], Manifest]
-    """Job that publishes ``config.out``; it returns immediately if this output is published."""
+    job: Callable[..., Manifest]
+    """Job that publishes ``config.out``; it returns immediately if this output is published. Its
+    messages go to ``progress``, by default stderr."""
     check: Callable[[Any, Mapping[str, Any]], None] = lambda config, made: None
     """Raises an error if the job is known to fail. Called before any step starts, with the
     configurations of earlier steps that are not published yet, by output folder."""
@@ -264,6 +266,7 @@ def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:
         return Link(step, config, "unchecked", "published; is compared when what it reads is there")
     try:
         # The job itself compares the settings, and returns immediately if they are the same.
-        return Link(step, config, "published", manifest=step.job(config))
+        # What it says of its results was said when it published them.
+        return Link(step, config, "published", manifest=step.job(config, progress=io.StringIO()))
     except ArtifactError as error:
         return Link(step, config, "differs", str(error))

@@ -18,5 +18,5 @@ def function(name: str) -> Callable[..., Any]:
     return functools.partial(_call, name)
 
 
-def _call(name: str, *arguments: Any) -> Any:
-    return pkgutil.resolve_name(name)(*arguments)
+def _call(name: str, *arguments: Any, **named: Any) -> Any:
+    return pkgutil.resolve_name(name)(*arguments, **named)
