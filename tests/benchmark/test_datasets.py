@@ -256,10 +256,30 @@ def test_a_table_of_captions_may_not_name_files_outside(tmp_path: Path) -> None:
     write(tmp_path / "captions.csv", "\n".join(rows).encode())
     found = opening.open_pairs(str(tmp_path / "captions.csv"))
     assert found.texts == ["A cell, dividing", "Gone"]
-    assert found.left_out == {"named outside the folder": 2, "no text": 1}
+    assert found.left_out == {"named outside the folder": 2}
     assert found.about.column_names == ["journal"]
     # A file that is not there is found out when it is embedded.
     assert [len(data) > 0 for data in found.images.read(0, 2)] == [True, False]
+
+
+def test_rows_of_the_same_file_are_one_image_with_several_captions(tmp_path: Path) -> None:
+    write(tmp_path / "a.png", png(1))
+    write(tmp_path / "b.png", png(2))
+    rows = ["image,caption", "a.png,One", "b.png,Two", "a.png,Three", "a.png,One", "b.png,One"]
+    write(tmp_path / "captions.csv", "\n".join(rows).encode())
+    found = opening.open_pairs(str(tmp_path / "captions.csv"))
+    assert (found.ids, found.texts) == (["0/a.png", "1/b.png"], ["One", "Three", "Two"])
+    assert found.text_of_image.tolist() == [0, 2]
+    assert found.further_F2.tolist() == [[0, 1], [1, 0]]
+    assert shades(found.images) == [1, 2]
+
+
+def test_a_list_of_texts_in_a_row_are_several_captions_of_its_image(tmp_path: Path) -> None:
+    table = pa.table({"image": [png(1), png(2)], "text": [["One", "Two"], ["Three"]]})
+    pq.write_table(table, tmp_path / "test-00000-of-00001.parquet")
+    found = opening.open_pairs(Plugin("table", {"path": str(tmp_path), "text": "text"}))
+    assert found.texts == ["One", "Two", "Three"]
+    assert found.further_F2.tolist() == [[0, 1]]
 
 
 def test_reports_have_the_images_of_the_folder_of_their_name(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """Retrieval: perfect, guessing and by hand; texts that several images share; parts of the pool."""
 
+import itertools
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -101,6 +104,73 @@ def test_a_model_to_which_all_is_alike_scores_what_guessing_scores() -> None:
     assert found["text_to_image_recall_at_5"] == pytest.approx(0.5)
     assert found["image_to_text_mrr"] == pytest.approx(sum(1 / n for n in range(1, 11)) / 10)
     assert found["image_to_text_median_rank"] == 5.5
+
+
+def test_places_are_those_of_the_full_matrix_where_images_have_several_texts() -> None:
+    rng = np.random.default_rng(3)
+    image_ND, text_MD = random_rows(9, 4, seed=4), random_rows(30, 4, seed=5)
+    first_N, further_F2 = np.arange(9), np.stack([rng.integers(0, 9, 21), np.arange(9, 30)], axis=1)
+    of_images, of_texts = shared_texts.places(image_ND, text_MD, first_N, further_F2)
+    is_pair_NM = np.zeros((9, 30), bool)
+    is_pair_NM[first_N, first_N] = True
+    is_pair_NM[further_F2[:, 0], further_F2[:, 1]] = True
+    near_NM = image_ND @ text_MD.T
+    for ranks, near, pairs_of in (
+        (of_images, near_NM, is_pair_NM),
+        (of_texts, near_NM.T, is_pair_NM.T),
+    ):
+        best = np.where(pairs_of, near, -2).max(1)
+        assert ranks.nearer_N.tolist() == (near > best[:, None] + 1e-6).sum(1).tolist()
+        assert ranks.tied_N.tolist() == [0] * len(near)
+
+
+def test_any_of_the_captions_of_an_image_is_right() -> None:
+    data = selection.pairs(
+        name="pool",
+        images=Listed(2),
+        texts=[["a", "b", "c"], ["d"]],
+        ids=["image-0", "image-1"],
+    )
+    # The first image is nearest to its third caption, its other captions to the second image.
+    text_MD = np.eye(2, dtype=np.float32)[[1, 1, 0, 1]]
+    text_MD[3] = [0.6, 0.8]
+    outcome = judged(data, np.eye(2, dtype=np.float32), text_MD, ks=(1,))
+    found = scores(outcome)
+    assert found["image_to_text_recall_at_1"] == 0.5
+    assert found["text_to_image_recall_at_1"] == 0.5
+    assert (outcome.notes["images"], outcome.notes["texts"]) == (2, 4)
+    assert outcome.predictions["id"].to_pylist()[2:] == [
+        f"text_to_image/{name}" for name in ("image-0", "image-0#2", "image-0#3", "image-1")
+    ]
+    # Three of four captions of the first image, one of four of the second.
+    chance = {"image_to_text_recall_at_1": 0.5, "text_to_image_recall_at_1": 0.5}
+    assert outcome.notes["chance"] == pytest.approx(chance)
+
+
+@pytest.mark.parametrize(("tied", "own"), [(0, 1), (4, 1), (3, 2), (2, 5), (0, 3)])
+def test_ties_with_several_matches_are_broken_at_random(tied: int, own: int) -> None:
+    nearer, k = 2, 4
+    orders = set(itertools.permutations([True] * own + [False] * tied))
+    ranks = [nearer + 1 + order.index(True) for order in orders]
+    found = metrics.MatchRanks(*(torch.tensor([value]) for value in (nearer, tied, own)))
+    assert shared_texts.hits(found, k)[0] == pytest.approx(np.mean([rank <= k for rank in ranks]))
+    assert shared_texts.reciprocal_ranks(found)[0] == pytest.approx(np.mean([1 / r for r in ranks]))
+    assert shared_texts.expected_ranks(found)[0] == pytest.approx(np.mean(ranks))
+
+
+def test_a_model_to_which_all_is_alike_scores_chance_where_images_have_several_texts() -> None:
+    texts = [[f"{image}/{caption}" for caption in range(5)] for image in range(20)]
+    ids = [f"image-{image}" for image in range(20)]
+    data = selection.pairs(name="pool", images=Listed(20), texts=texts, ids=ids)
+    same = np.ones((1, 4), np.float32) / 2
+    outcome = judged(data, np.repeat(same, 20, 0), np.repeat(same, 100, 0), ks=(1, 10))
+    found = scores(outcome)
+    chance = outcome.notes["chance"]
+    assert {name: found[name] for name in chance} == pytest.approx(chance)
+    assert found["image_to_text_recall_at_1"] == pytest.approx(0.05)
+    missed = math.comb(95, 10) / math.comb(100, 10)
+    assert found["image_to_text_recall_at_10"] == pytest.approx(1 - missed)
+    assert found["text_to_image_recall_at_10"] == pytest.approx(0.5)
 
 
 def test_unreadable_images_are_no_queries_and_no_items() -> None:

@@ -33,6 +33,10 @@ class MatchRanks:
     tied_N: Tensor
     """Number of other items tied with the match. int64, on the CPU."""
 
+    own_N: Tensor | None = None
+    """Number of correct items tied as the nearest one, if a query has several; None: 1 each. int64,
+    on the CPU."""
+
 
 def places(
     image_ND: Tensor, text_ND: Tensor, *, tile: int | None = None

@@ -112,38 +112,58 @@ def pairs(
     *,
     name: str,
     images: Images,
-    texts: Sequence[str],
+    texts: Sequence[str] | Sequence[Sequence[str]],
     ids: Sequence[str],
     about: pa.Table | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> Pairs:
-    """Return validated pairs: equal texts are merged, pairs with an empty text left out.
+    """Return validated pairs: equal texts are merged, images without a text left out.
+
+    Args:
+        name: Name of the dataset.
+        images: N images.
+        texts: Text, or texts, of each image.
+        ids: Unique id of each image.
+        about: Columns by which scores are broken down, one row per image.
+        left_out: Number of rows left out before, by reason.
 
     Raises:
         ArtifactError: If there are no pairs, or an id is repeated.
     """
     without = Counter(left_out or {})
-    with_text = [row for row, text in enumerate(texts) if text.strip()]
-    if len(with_text) < len(texts):
-        without[NO_TEXT] += len(texts) - len(with_text)
+    texts_N = [_distinct([own] if isinstance(own, str) else own) for own in texts]
+    with_text = [row for row, own in enumerate(texts_N) if own]
+    if len(with_text) < len(texts_N):
+        without[NO_TEXT] += len(texts_N) - len(with_text)
         images = Chosen(images, np.array(with_text, np.int64))
-        texts, ids = [texts[row] for row in with_text], [ids[row] for row in with_text]
+        texts_N, ids = [texts_N[row] for row in with_text], [ids[row] for row in with_text]
         about = about.take(with_text) if about is not None else None
     if not len(images):
         raise ArtifactError(f"{name} holds no pairs")
-    if not (len(texts) == len(ids) == len(images)):
-        raise ArtifactError(f"{name} has {len(images)} images and {len(texts)} texts")
+    if not (len(texts_N) == len(ids) == len(images)):
+        raise ArtifactError(f"{name} has {len(images)} images and texts of {len(texts_N)}")
     if len(set(ids)) < len(ids):
         raise ArtifactError(f"{name} has two images of the same id")
     places: dict[str, int] = {}
-    text_N = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
+    rows = [
+        (image, places.setdefault(text, len(places)))
+        for image, own in enumerate(texts_N)
+        for text in own
+    ]
+    pair_P2 = np.array(rows, np.int64)
+    is_first_P = np.diff(pair_P2[:, 0], prepend=-1) > 0
     none = pa.table({"id": pa.array(ids, pa.string())})
     return Pairs(
         name=name,
         images=images,
         texts=list(places),
-        text_of_image=text_N,
+        text_of_image=pair_P2[is_first_P, 1],
         about=none if about is None else about,
         ids=list(ids),
+        further_F2=pair_P2[~is_first_P],
         left_out=dict(without),
     )
+
+
+def _distinct(texts: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(text for text in texts if text.strip()))

@@ -1,9 +1,12 @@
-"""Ranks of matches where several images may share a text, computed in tiles.
+"""Ranks of matches where images share texts, or have several, computed in tiles.
 
-Equal texts are one target. An image query searches for its text among the distinct texts; a text
-query for any of its images, and its rank is that of the nearest one: the others are neither nearer
-nor tied. If every text has one image, the ranks are those of ``metrics.places``.
+Equal texts are one target. An image query searches for any of its texts among the distinct texts, a
+text query for any of its images, and the rank is that of the nearest one: the others are neither
+nearer nor tied. If every image has one text and every text one image, the ranks are those of
+``metrics.places``.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -18,7 +21,12 @@ _CPU_TILE, _GPU_TILE = 1_024, 8_192
 
 
 def places(
-    image_ND: np.ndarray, text_MD: np.ndarray, text_of_image_N: np.ndarray, *, device: str = "cpu"
+    image_ND: np.ndarray,
+    text_MD: np.ndarray,
+    text_of_image_N: np.ndarray,
+    further_F2: np.ndarray | None = None,
+    *,
+    device: str = "cpu",
 ) -> tuple[MatchRanks, MatchRanks]:
     """Return the ranks of all matches for image-to-text and for text-to-image retrieval.
 
@@ -26,6 +34,7 @@ def places(
         image_ND: Unit rows without NaN.
         text_MD: Unit rows; each is the text of at least one image.
         text_of_image_N: Row of the text of each image.
+        further_F2: Rows of image and text of every further correct pair; no pair is repeated.
         device: Device to compute on.
 
     Raises:
@@ -33,37 +42,49 @@ def places(
     """
     images, texts = torch.as_tensor(image_ND), torch.as_tensor(text_MD)
     images, texts = images.to(device).float(), texts.to(device).float()
-    own_N = torch.as_tensor(text_of_image_N, dtype=torch.int64, device=device)
-    counts_M = torch.bincount(own_N, minlength=len(texts))
+    further_F2 = np.zeros((0, 2), np.int64) if further_F2 is None else further_F2
+    first_N2 = np.stack([np.arange(len(images)), np.asarray(text_of_image_N)], axis=1)
+    pair_P2 = torch.as_tensor(np.concatenate([first_N2, further_F2]), device=device).long()
+    image_P, text_P = pair_P2[:, 0], pair_P2[:, 1]
+    counts_M = torch.bincount(text_P, minlength=len(texts))
     if not len(images) or len(counts_M) > len(texts) or bool((counts_M == 0).any()):
         raise ValueError(f"{len(images)} images do not have the {len(texts)} texts between them")
     tile = _CPU_TILE if device == "cpu" else _GPU_TILE
     with full_precision():
-        match_N = torch.cat(
+        match_P = torch.cat(
             [
-                (images[start : start + tile] * texts[own_N[start : start + tile]]).sum(1)
-                for start in range(0, len(images), tile)
+                (images[rows_P2[:, 0]] * texts[rows_P2[:, 1]]).sum(1)
+                for rows_P2 in pair_P2.split(tile)
             ]
         )
-        best_M = torch.full((len(texts),), -torch.inf, device=device)
-        best_M.scatter_reduce_(0, own_N, match_N, "amax")
-        of_images, of_texts = _counted(images, texts, match_N, best_M, tile)
-    # Do not count the match itself as tied, nor other images of the text tied with the best.
-    is_tied_N = match_N >= best_M[own_N] - TIE
-    own_tied_M = torch.zeros(len(texts), dtype=torch.int64, device=device)
-    own_tied_M.scatter_add_(0, own_N, is_tied_N.long())
-    return _placed(of_images, len(texts), 1), _placed(of_texts, len(images), own_tied_M)
+        best_N, best_M = _best(match_P, image_P, images), _best(match_P, text_P, texts)
+        of_images, of_texts = _counted(images, texts, best_N, best_M, tile)
+    own_N = _own_tied(match_P, image_P, best_N)
+    own_M = _own_tied(match_P, text_P, best_M)
+    return _placed(of_images, len(texts), own_N), _placed(of_texts, len(images), own_M)
+
+
+def _best(match_P: Tensor, item_P: Tensor, items: Tensor) -> Tensor:
+    """Return the similarity of each query's nearest match."""
+    best = torch.full((len(items),), -torch.inf, device=items.device)
+    return best.scatter_reduce_(0, item_P, match_P, "amax")
+
+
+def _own_tied(match_P: Tensor, item_P: Tensor, best: Tensor) -> Tensor:
+    """Return for each query how many of its matches are tied as the nearest, at least 1."""
+    own = torch.zeros(len(best), dtype=torch.int64, device=best.device)
+    return own.scatter_add_(0, item_P, (match_P >= best[item_P] - TIE).long()).clamp_(min=1)
 
 
 def _counted(
-    images: Tensor, texts: Tensor, match_N: Tensor, best_M: Tensor, tile: int
+    images: Tensor, texts: Tensor, best_N: Tensor, best_M: Tensor, tile: int
 ) -> tuple[Tensor, Tensor]:
     """Return the numbers of items farther than each match, and of items not nearer, both ways."""
     of_images = torch.zeros(2, len(images), dtype=torch.int64, device=images.device)
     of_texts = torch.zeros(2, len(texts), dtype=torch.int64, device=images.device)
     for row in range(0, len(images), tile):
         rows = slice(row, min(row + tile, len(images)))
-        low_q1, high_q1 = match_N[rows, None] - TIE, match_N[rows, None] + TIE
+        low_q1, high_q1 = best_N[rows, None] - TIE, best_N[rows, None] + TIE
         for column in range(0, len(texts), tile):
             columns = slice(column, min(column + tile, len(texts)))
             near_qi = images[rows] @ texts[columns].T
@@ -75,26 +96,81 @@ def _counted(
     return of_images, of_texts
 
 
-def _placed(counted: Tensor, items: int, own: Tensor | int) -> MatchRanks:
+def _placed(counted: Tensor, items: int, own: Tensor) -> MatchRanks:
     farther, not_nearer = counted
     tied = (not_nearer - farther - own).clamp(min=0)
-    return MatchRanks((items - not_nearer).cpu(), tied.cpu())
+    return MatchRanks((items - not_nearer).cpu(), tied.cpu(), own.cpu())
+
+
+def guessed(matches: np.ndarray, items: int) -> MatchRanks:
+    """Return the ranks of a model to which all items are equal: its scores are the chance level.
+
+    Args:
+        matches: Number of correct items of each query.
+        items: Number of items.
+    """
+    own_N = torch.as_tensor(matches, dtype=torch.int64)
+    return MatchRanks(torch.zeros_like(own_N), items - own_N, own_N)
 
 
 def hits(ranks: MatchRanks, k: int) -> np.ndarray:
-    """Return for each query the probability that its match is among the k nearest.
+    """Return for each query the probability that one of its matches is among the k nearest.
 
-    Ties are broken at random. The mean is ``metrics.recall_at_k``. float64, [N].
+    Ties are broken at random. With one match per query, the mean is ``metrics.recall_at_k``.
+    float64, [N].
     """
-    nearer_N, tied_N = ranks.nearer_N.numpy(), ranks.tied_N.numpy()
+    nearer_N, tied_N, own_N = _numbers(ranks)
     hit_N: np.ndarray = np.clip((k - nearer_N) / (tied_N + 1), 0, 1)
+    for rows, (nearer, tied, own) in _with_several(nearer_N, tied_N, own_N):
+        hit_N[rows] = first_match(tied, own)[: max(k - nearer, 0)].sum()
     return hit_N
 
 
 def reciprocal_ranks(ranks: MatchRanks) -> np.ndarray:
     """Return for each query the mean of 1 / rank over all orders of tied items. float64, [N]."""
-    nearer_N, tied_N = ranks.nearer_N.numpy(), ranks.tied_N.numpy()
+    nearer_N, tied_N, own_N = _numbers(ranks)
     most = int((nearer_N + tied_N).max()) + 1
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
     mean_N: np.ndarray = (harmonic[nearer_N + tied_N + 1] - harmonic[nearer_N]) / (tied_N + 1)
+    for rows, (nearer, tied, own) in _with_several(nearer_N, tied_N, own_N):
+        mean_N[rows] = (first_match(tied, own) / (nearer + 1 + np.arange(tied + 1))).sum()
     return mean_N
+
+
+def expected_ranks(ranks: MatchRanks) -> np.ndarray:
+    """Return for each query the mean rank, from 1, over all orders of tied items. float64, [N]."""
+    nearer_N, tied_N, own_N = _numbers(ranks)
+    rank_N: np.ndarray = nearer_N + (tied_N + own_N + 1) / (own_N + 1)
+    return rank_N
+
+
+def first_match(tied: int, own: int) -> np.ndarray:
+    """Return the probabilities that the first match is at each position among tied items.
+
+    Args:
+        tied: Number of tied items that are no match.
+        own: Number of tied matches.
+
+    Returns:
+        float64, [tied + 1].
+    """
+    position = np.arange(tied)
+    steps = (tied - position) / (tied + own - 1 - position)
+    first: np.ndarray = np.cumprod(np.concatenate([[own / (tied + own)], steps]))
+    return first
+
+
+def _numbers(ranks: MatchRanks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    nearer_N, tied_N = ranks.nearer_N.numpy(), ranks.tied_N.numpy()
+    return nearer_N, tied_N, np.ones_like(tied_N) if ranks.own_N is None else ranks.own_N.numpy()
+
+
+def _with_several(
+    nearer_N: np.ndarray, tied_N: np.ndarray, own_N: np.ndarray
+) -> Iterator[tuple[np.ndarray, tuple[int, int, int]]]:
+    """Yield the queries of which several matches are tied with others, by equal numbers."""
+    several = np.flatnonzero((own_N > 1) & (tied_N > 0))
+    numbers = np.stack([nearer_N[several], tied_N[several], own_N[several]], axis=1)
+    distinct, group = np.unique(numbers, axis=0, return_inverse=True)
+    for number, (nearer, tied, own) in enumerate(distinct.tolist()):
+        yield several[group.reshape(-1) == number], (nearer, tied, own)

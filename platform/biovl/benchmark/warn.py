@@ -36,10 +36,9 @@ def _compared(item: TaskResult) -> Iterator[tuple[Mapping[str, Any], float]]:
     scores = {score["name"]: score for score in item.scores}
     if isinstance(chance, Mapping):
         for metric, level in chance.items():
-            for direction in ("image_to_text", "text_to_image"):
-                # Recall at k of a pool of at most k is 1, also by guessing.
-                if f"{direction}_{metric}" in scores and level < 1:
-                    yield scores[f"{direction}_{metric}"], level
+            # Recall at k of a pool of at most k is 1, also by guessing.
+            if metric in scores and level < 1:
+                yield scores[metric], level
     elif "balanced_accuracy" in scores and notes.get("classes"):
         # Not the accuracy: a model that always answers the most frequent class exceeds 1 / classes.
         yield scores["balanced_accuracy"], 1 / len(notes["classes"])

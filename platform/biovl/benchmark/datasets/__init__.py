@@ -55,7 +55,7 @@ class LabelledImages:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Images with one text each. N images, M distinct texts."""
+    """Images with one or several texts each. N images, M distinct texts."""
 
     name: str
     """Name of the dataset in the report."""
@@ -64,11 +64,13 @@ class Pairs:
     texts: list[str]
     """Distinct texts of the dataset; [M]."""
     text_of_image: np.ndarray
-    """Index of each image's text; several images may share one. int64, [N]."""
+    """Index of each image's (first) text; several images may share one. int64, [N]."""
     about: pa.Table
     """Columns by which scores are broken down, such as licence group; one row per image."""
     ids: list[str]
     """Unique id of each image; [N]."""
+    further_F2: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    """Further texts of images with several: index of the image, index of the text. int64."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of rows left out, by reason."""
 

@@ -1,6 +1,7 @@
 """CSV or TSV table of image files and captions: columns ``image`` and ``caption``.
 
-Scores are broken down by the other columns. File names are relative to the folder of the table.
+Rows of the same file are one image with several captions. Scores are broken down by the other
+columns, those of its first row. File names are relative to the folder of the table.
 """
 
 import io
@@ -66,14 +67,18 @@ def build(config: Config) -> Pairs:
     files = table[config.image].cast(pa.string()).to_pylist()
     inside = [row for row, file in enumerate(files) if is_inside(file)]
     left_out = Counter({OUTSIDE: len(files) - len(inside)})
-    table, files = table.take(inside), tuple(files[row] for row in inside)
-    versions = [version_of(folder, file) for file in files]
+    captions = table[config.caption].cast(pa.string()).to_pylist()
+    rows_of: dict[str, list[int]] = {}
+    for row in inside:
+        rows_of.setdefault(files[row], []).append(row)
+    names, first = tuple(rows_of), [rows[0] for rows in rows_of.values()]
+    versions = [version_of(folder, file) for file in names]
     return selection.pairs(
         name=name.rpartition(".")[0],
-        images=ImageFiles(uri or ".", files, hash_of(versions)),
-        texts=table[config.caption].cast(pa.string()).to_pylist(),
-        ids=[f"{row}/{file}" for row, file in zip(inside, files, strict=True)],
-        about=table.drop_columns([config.image, config.caption]),
+        images=ImageFiles(uri or ".", names, hash_of(versions)),
+        texts=[[captions[row] for row in rows] for rows in rows_of.values()],
+        ids=[f"{row}/{file}" for row, file in zip(first, names, strict=True)],
+        about=table.drop_columns([config.image, config.caption]).take(first),
         left_out=+left_out,
     )
 

@@ -35,8 +35,8 @@ class Config:
     label: str = "label"
     """Column of the labels."""
     text: str = ""
-    """Column of texts; if set, the dataset is pairs of image and text instead of labelled
-    images."""
+    """Column of texts, or of lists of texts; if set, the dataset is pairs of image and text instead
+    of labelled images."""
     split: str = "split"
     """Column of the splits. If it does not exist, file names determine the split; otherwise it is
     test."""
@@ -79,7 +79,7 @@ def build(config: Config) -> LabelledImages | Pairs:
     names = [ids[row] if ids else str(row) for row in rows]
     name = config.path.rstrip("/").rpartition("/")[2]
     if config.text:
-        texts = values[config.text].cast(pa.string()).fill_null("").to_pylist()
+        texts = _texts(values[config.text])
         about = values.select(config.about).append_column("id", pa.array(ids or range(len(images))))
         return selection.pairs(
             name=name,
@@ -107,6 +107,16 @@ def build(config: Config) -> LabelledImages | Pairs:
         ids=[names[row] for row in labelled],
         left_out={NO_LABEL: len(label_N) - len(labelled)} if len(labelled) < len(label_N) else {},
     )
+
+
+def _texts(column: pa.ChunkedArray) -> list[list[str]]:
+    """Return the texts of each row: one, or those of a list."""
+    if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
+        column = column.cast(pa.string())
+    return [
+        [text or "" for text in ([own] if isinstance(own, str) else own or ())]
+        for own in column.to_pylist()
+    ]
 
 
 def _found(where: Mapping[str, str], values: pa.Table) -> str:

@@ -1,9 +1,9 @@
 """Cross-modal retrieval: image to text and text to image.
 
-Every pair is a query in both directions against the whole pool, with exact search. Equal texts are
-one target, and a text query may retrieve any of its images (``shared_texts``); for ties see
-``metrics.recall_at_k``. Scores are also reported by text length, concept and licence, each against
-the same pool.
+Every image and every text is a query against the whole pool, with exact search. Equal texts are one
+target; a query may retrieve any of its texts or images (``shared_texts``), as CLIP_benchmark counts
+the five captions of Flickr30k. For ties see ``metrics.recall_at_k``. Scores are also reported by
+text length, concept and licence, each against the same pool.
 
 Source:
     BiomedCLIP (arXiv:2303.00915), figure 2: recall at 1, 5, 10 of 725,739 pairs. BIOMEDICA
@@ -11,6 +11,7 @@ Source:
     length, without stating the bins; ours end at the context lengths of its models.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,17 +99,18 @@ class Retrieval:
         rows = np.array([n for n in range(len(data.ids)) if n not in embedded.unreadable])
         if not len(rows):
             raise ArtifactError(f"no image of {data.name} is readable")
-        own_texts, text_of_image_N = np.unique(data.text_of_image[rows], return_inverse=True)
+        own_texts, pair_P2 = _readable(data, rows)
+        text_of_image_N, further_F2 = pair_P2[: len(rows), 1], pair_P2[len(rows) :]
         texts = [data.texts[number] for number in own_texts]
         text_MD = embedded.text(data.texts)[own_texts]
-        ranks = shared_texts.places(embedded.image_ND[rows], text_MD, text_of_image_N)
+        ranks = shared_texts.places(embedded.image_ND[rows], text_MD, text_of_image_N, further_F2)
         if min(self.config.ks) > len(rows):
             raise ConfigError(
                 f"ks: {data.name} has {len(rows)} readable images, fewer than the least k, "
                 f"{min(self.config.ks)}"
             )
-        first_of_text = np.unique(text_of_image_N, return_index=True)[1]
-        ids = [[data.ids[row] for row in rows], [data.ids[rows[row]] for row in first_of_text]]
+        first_of_text = pair_P2[np.unique(pair_P2[:, 1], return_index=True)[1], 0]
+        ids = [[data.ids[row] for row in rows], _text_ids(data, rows[first_of_text])]
         tables = [
             _queries(name, own, ranks_of, self.config.ks, items)
             for name, own, ranks_of, items in zip(
@@ -133,13 +135,56 @@ class Retrieval:
             "texts": len(texts),
             "unreadable": len(embedded.unreadable),
             "left_out": dict(data.left_out),
-            "chance": {f"recall_at_{k}": min(1.0, k / len(texts)) for k in self.config.ks},
+            "chance": _chance(pair_P2, (len(rows), len(texts)), self.config.ks),
             "clip_tokens": _statistics(tokens_M),
         }
         if embedded.truncated is not None:
             notes["truncated_share"] = float(embedded.truncated(texts).mean())
             notes["context"] = embedded.context
         return TaskOutcome(scores=tuple(scores), predictions=predictions, notes=notes)
+
+
+def _readable(data: Pairs, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the texts of some images, and the pairs of both: first texts, then further ones.
+
+    Args:
+        data: Pairs.
+        rows: Some of its images.
+
+    Returns:
+        Indices of the texts. int64, [M]. Pairs of positions in ``rows`` and in these. int64,
+        [P, 2].
+    """
+    position_N = np.full(len(data.ids), -1, np.int64)
+    position_N[rows] = np.arange(len(rows))
+    first_N2 = np.stack([rows, data.text_of_image[rows]], axis=1)
+    further_F2 = data.further_F2[position_N[data.further_F2[:, 0]] >= 0]
+    pair_P2 = np.concatenate([first_N2, further_F2])
+    own_texts, text_P = np.unique(pair_P2[:, 1], return_inverse=True)
+    return own_texts, np.stack([position_N[pair_P2[:, 0]], text_P.reshape(-1)], axis=1)
+
+
+def _text_ids(data: Pairs, image_of_text: np.ndarray) -> list[str]:
+    """Return the id of each text: that of its first image, numbered if that has several texts."""
+    ids, counts = list[str](), Counter[str]()
+    for image in image_of_text:
+        name = data.ids[image]
+        counts[name] += 1
+        ids.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
+    return ids
+
+
+def _chance(pair_P2: np.ndarray, items: tuple[int, int], ks: Sequence[int]) -> dict[str, float]:
+    """Return the recall of random guessing, by the name of the score."""
+    images, texts = items
+    levels = {}
+    for direction, column, pool in zip(DIRECTIONS, (0, 1), (texts, images), strict=True):
+        guessed = shared_texts.guessed(np.bincount(pair_P2[:, column]), pool)
+        for k in ks:
+            if k <= pool:
+                name = f"{direction}_recall_at_{k}"
+                levels[name] = float(shared_texts.hits(guessed, k).mean())
+    return levels
 
 
 def _queries(
@@ -150,6 +195,7 @@ def _queries(
         "id": pa.array([f"{direction}/{own}" for own in ids], pa.string()),
         "nearer": pa.array(ranks.nearer_N.numpy()),
         "tied": pa.array(ranks.tied_N.numpy()),
+        "rank": pa.array(shared_texts.expected_ranks(ranks)),
     }
     for k in ks:
         if k <= items:
@@ -165,7 +211,7 @@ def _scores(
         some = table if rows is None else table.take(rows[number])
         if not len(some):
             continue
-        for name in some.column_names[3:]:
+        for name in some.column_names[4:]:
             estimate = bootstrap.estimate(
                 some[name].to_numpy(), resamples=config.resamples, seed=config.seed
             )
@@ -176,9 +222,11 @@ def _scores(
                 high=estimate.high,
                 count=len(some),
             )
-        rank = 1 + some["nearer"].to_numpy() + some["tied"].to_numpy() / 2
         estimate = bootstrap.estimate(
-            rank, bootstrap.median, resamples=config.resamples, seed=config.seed
+            some["rank"].to_numpy(),
+            bootstrap.median,
+            resamples=config.resamples,
+            seed=config.seed,
         )
         yield Score(
             name=f"{direction}_median_rank{part}",
