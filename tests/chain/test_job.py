@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from biovl import __main__ as program
+from biovl.benchmark.job import benchmark
 from biovl.chain import Link, StepFailed, links, read_chain, reports
 from biovl.chain import recipes as chain_recipes
 from biovl.chain.job import run_chain
@@ -107,12 +108,14 @@ def test_every_command_on_the_page_can_be_typed(
 
 
 def test_the_second_time_nothing_is_done_nor_told_again(
-    published: Path, sample_packages: Path, capsys: pytest.CaptureFixture[str]
+    published: Path, sample_packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = read_chain(STEPS, "demo", values(sample_packages, published))
+    told = io.StringIO()
+    monkeypatch.setitem(benchmark.__kwdefaults__, "progress", told)
     with nothing_done_to(published):
         done = run_chain(chain, progress=io.StringIO())
-    assert capsys.readouterr().err == ""
+    assert told.getvalue() == ""
     before = content(published)
     reports.note(chain, done, {})
     assert content(published) == before
