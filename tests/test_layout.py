@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "finetune": {*KERNEL, "benchmark", "pretrain"},
     "index": {*KERNEL},
     # These know other stages.
-    "publish": {*KERNEL, "assemble"},
+    "publish": {*KERNEL, "assemble", "benchmark"},  # Scores of models go with them.
     "sweep": {*KERNEL, "benchmark", "pretrain"},
     "plan": {*KERNEL, "harvest", "pretrain"},
     "chain": {

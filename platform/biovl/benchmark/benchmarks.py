@@ -100,7 +100,7 @@ def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
     else:
         data = opening.with_classes(data)
     settings: dict[str, Any] = {"data": {"name": data.name, **data.settings}}
-    if item.prompts and config.benchmarks_as == "zero_shot":
+    if item.prompts and (item.task or config.benchmarks_as) == "zero_shot":
         settings["prompts"] = item.prompts
     return settings
 

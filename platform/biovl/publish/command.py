@@ -2,6 +2,7 @@
 
 biovl publish hub --set folder=DIR --set repo=USER/NAME [--dry-run]
 biovl publish hub --set folder=DIR --set repo=USER/NAME --set public=true …
+biovl publish scores --set folder=MODEL --set 'reports=["DIR"]' --set out=DIR
 """
 
 from biovl.core import lazy

@@ -1,12 +1,37 @@
 """Settings of publish."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.records import LicenseGroup
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+
+
+_REVISION = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubData:
+    """The data of a task as a data set of the hub, and the task there that equals ours."""
+
+    id: str
+    """Data set on the hub, ``USER/NAME``."""
+    revision: str = ""
+    """Commit of the data set that was evaluated, 40 hexadecimal digits; empty: unknown."""
+    task_id: str = ""
+    """Task in the ``eval.yaml`` of the data set; empty: none, so that the scores are in the model
+    card only. Its metric and protocol must be those of ``score``."""
+    score: str = ""
+    """Score of the report that the hub's task measures; empty: the first one."""
+
+    def __post_init__(self) -> None:
+        if not _REPO.fullmatch(self.id):
+            raise ValueError(f"id must be USER/NAME, got {self.id!r}")
+        if self.revision and not _REVISION.fullmatch(self.revision):
+            raise ValueError(f"revision must be a commit of 40 digits, got {self.revision!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +45,10 @@ class PublishConfig:
     """A published folder, local or ``s3://``: figures, panels, columns, concepts, corpus, model or
     report. It is not modified."""
 
-    repo: str
+    repo: str = ""
     """Repository on the hub, ``USER/NAME``. A model becomes a model repository, everything else a
-    dataset repository."""
+    dataset repository. Empty: nothing is sent; the files with the scores of ``reports`` are written
+    to ``out``."""
 
     public: bool = False
     """Whether a new repository is public. The visibility of an existing repository does not change;
@@ -37,16 +63,29 @@ class PublishConfig:
     """Whether to include figures that credit a third party, to which the article's licence may not
     apply."""
 
+    reports: tuple[str, ...] = ()
+    """Reports of benchmark whose scores of this model go with it: to the metadata of its card, and
+    to ``.eval_results/``. Only scores on published benchmarks, and on the data of ``datasets``."""
+
+    datasets: Mapping[str, HubData] = field(default_factory=dict)
+    """Data sets of the hub by the name of the task in the report, ``{"retrieval": {"id":
+    "USER/NAME"}}``. Scores on data without a public name are exported only if listed here."""
+
     out: str = ""
     """Folder to which the rows of ``license_groups`` are published before the upload, local or
-    ``s3://``. Empty: ``folder`` with ``-public`` appended."""
+    ``s3://``. Empty: ``folder`` with ``-public`` appended. Without ``repo``: where the files with
+    scores are written."""
 
     def __post_init__(self) -> None:
         if is_unfinished(self):
             return
-        if not _REPO.fullmatch(self.repo):
+        if self.repo and not _REPO.fullmatch(self.repo):
             raise ValueError(f"repo must be USER/NAME, got {self.repo!r}")
-        if self.out and not self.license_groups:
+        if not self.repo and not (self.reports and self.out):
+            raise ValueError("set repo, or reports and out to write the files with scores")
+        if self.datasets and not self.reports:
+            raise ValueError("datasets are those of reports: give these, too")
+        if self.repo and self.out and not self.license_groups:
             raise ValueError("out is where the rows of license_groups go: give these, too")
         if self.license_groups and not self.out:
             path, mark, query = self.folder.partition("?")
@@ -58,4 +97,9 @@ def hub() -> PublishConfig:
     return PublishConfig(folder=REQUIRED, repo=REQUIRED)
 
 
-RECIPES: dict[str, Recipe[PublishConfig]] = {"hub": hub}
+def scores() -> PublishConfig:
+    """Files with a model's scores, written to out without an upload (needs folder, reports)."""
+    return PublishConfig(folder=REQUIRED, reports=REQUIRED, out=REQUIRED)
+
+
+RECIPES: dict[str, Recipe[PublishConfig]] = {"hub": hub, "scores": scores}

@@ -22,6 +22,7 @@ from biovl.core.artifacts import (
     Manifest,
     fingerprint,
     read_manifest,
+    refuse_overlap,
 )
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import without_credentials
@@ -30,6 +31,7 @@ from biovl.publish.config import PublishConfig
 from biovl.publish.hub import Repository
 from biovl.publish.kinds import CARD, KINDS, Kind, contents, has_credentials, kind_of
 from biovl.publish.rights import RequestedRows, rights_of
+from biovl.publish.scores import ScoreFiles, score_files
 from biovl.publish.sending import upload
 from biovl.runtime.connection import connect_ray
 from biovl.runtime.failures import explain_resume
@@ -46,21 +48,25 @@ def publish(config: PublishConfig, *, progress: TextIO = sys.stderr) -> Manifest
 
         out/       with license_groups: the uploaded rows, a folder of the same kind
         USER/NAME  at the hub: its files, the manifest last
+        out/       without repo: the files with scores; nothing is sent
 
     Returns:
-        The manifest of the upload, which is not written to disk.
+        The manifest of the upload, which is not written to disk; without ``repo`` that of ``out``.
 
     Raises:
         ArtifactError: If the folder is not published, or must not be in a public repository.
         StorageError: If the hub, a disk or a bucket fails; run the same command again to resume.
     """
     with explain_resume(config.out or config.folder):
-        return _publish(config, Progress("publish", progress))
+        report = Progress("publish", progress)
+        return _publish(config, report) if config.repo else _write_scores(config, report)
 
 
 def estimate(config: PublishConfig) -> str:
     """Return a description of the upload as text, without sending a request or writing a file."""
     kind, becomes = kind_of(config.folder)
+    if not config.repo:
+        return "\n".join([*_described(_scores(config, kind)), "Nothing was written or sent.\n"])
     repository = Repository(config.repo, becomes.repo_type)
     found = contents(config.folder, becomes)
     lines = [
@@ -84,6 +90,8 @@ def estimate(config: PublishConfig) -> str:
         if config.license_groups:
             left = rights.groups.total() - rights.refused
             lines.append(f"would go    {left:,} rows, by way of {without_credentials(config.out)}")
+    if config.reports:
+        lines += _described(_scores(config, kind))
     problem = _refusal(config, kind, becomes) if config.public else None
     if problem is not None:
         lines.append(f"refused     {problem}")
@@ -97,6 +105,7 @@ def _publish(config: PublishConfig, report: Progress) -> Manifest:
             f"{_shown(config)} holds {kind}, whose rows have no licence group: leave "
             "license_groups out"
         )
+    scores = _scores(config, kind)
     repository = Repository(config.repo, becomes.repo_type, bars=sys.stderr.isatty())
     is_private = repository.is_private()
     if config.public and is_private:
@@ -122,7 +131,7 @@ def _publish(config: PublishConfig, report: Progress) -> Manifest:
             f"{repository.url} was made {'private' if is_public else 'public'}, not as asked; "
             "nothing was sent: look at the settings of its owner"
         )
-    written = {} if CARD in found.files else _card(config, kind, uri)
+    written = dict(scores.files) if CARD in found.files else _card(config, kind, uri)
     total = sum(found.files.values()) + sum(map(len, written.values()))
     report.say(f"{len(found.files):,} files, {_megabytes(total)}, compared with {repository.url}")
     done: Counter[str] = Counter()
@@ -134,6 +143,68 @@ def _publish(config: PublishConfig, report: Progress) -> Manifest:
     counts = upload(repository, folder, found.files, written, becomes.patterns, sent=sent)
     about = {"url": repository.url, "private": not is_public, **counts}
     return replace(manifest, counts=about)
+
+
+def _scores(config: PublishConfig, kind: str) -> ScoreFiles:
+    """Return the files with the scores of ``reports``.
+
+    Raises:
+        ArtifactError: If the folder is no model, or a report does not have its scores.
+    """
+    if not config.reports:
+        return ScoreFiles(files={}, mteb={})
+    if kind != "model":
+        raise ArtifactError(f"{_shown(config)} holds {kind}: reports are of models")
+    return score_files(config.folder, config.reports, config.datasets, config.repo)
+
+
+def _described(scores: ScoreFiles) -> list[str]:
+    """Return lines about files with scores, and their contents but for the card's text."""
+    lines = []
+    for name, content in scores.files.items():
+        text = content.decode()
+        shown = text.partition("\n---\n")[0] if name == CARD else text
+        lines += [f"scores      {name}", *(f"            {line}" for line in shown.splitlines())]
+    lines += [f"MTEB        {name}" for name in scores.mteb]
+    lines += [f"not MTEB's  {task}: {reason}" for task, reason in scores.not_mteb.items()]
+    lines += [f"withheld    {count:,} tasks: {why}" for why, count in scores.withheld.items()]
+    return lines or ["scores      none"]
+
+
+def _write_scores(config: PublishConfig, report: Progress) -> Manifest:
+    """Publish the files with a model's scores as a folder."""
+    scores = _scores(config, kind_of(config.folder)[0])
+    if not scores.files:
+        raise ArtifactError(
+            "no score may be published: "
+            + "; ".join(f"{count:,} tasks: {why}" for why, count in scores.withheld.items())
+            + ". Scores on other data need their public name: datasets"
+        )
+    places = {"model": config.folder, **{f"report {n}": u for n, u in enumerate(config.reports)}}
+    inputs = [
+        Input(name=name, uri=without_credentials(uri), fingerprint=fingerprint(uri))
+        for name, uri in places.items()
+    ]
+    job = Job.of(config, "scores", inputs, output_format=1, without=("folder", "reports"))
+    manifest = job.find_published()
+    if manifest is None:
+        refuse_overlap(config.out, places)
+        with job.begin() as draft:
+            for name, content in scores.files.items():
+                draft.folder.write(name, content)
+            for name, content in scores.mteb.items():
+                draft.folder.write(f"mteb/{name}", content)
+            manifest = job.manifest(
+                counts={
+                    "files": len(scores.files),
+                    "mteb": len(scores.mteb),
+                    "withheld": dict(scores.withheld),
+                },
+                notes={"not_mteb": dict(scores.not_mteb)},
+            )
+            draft.publish(manifest)
+    report.say(f"{len(scores.files):,} files with scores in {without_credentials(config.out)}")
+    return manifest
 
 
 def _refusal(config: PublishConfig, kind: str, becomes: Kind) -> str | None:
