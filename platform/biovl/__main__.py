@@ -21,6 +21,7 @@ COMMANDS = {
         "adapt a given model to a corpus, judged before and after",
     ),
     "merge": ("biovl.finetune.merge_command", "interpolate two models (WiSE-FT)"),
+    "prepare": ("biovl.benchmark.prepare.command", "benchmark data as distributed: one folder"),
     "benchmark": ("biovl.benchmark.command", "evaluate models, with confidence intervals"),
     "index": ("biovl.index.command", "embed a corpus into a search index"),
     "serve": ("serve.command", "serve a model and an index over HTTP"),

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from biovl.benchmark import data as opening
 from biovl.benchmark.benchmark_table import AVERAGED_OVER, BENCHMARKS, SUITES, Benchmark
 from biovl.benchmark.config import BenchmarkConfig
-from biovl.benchmark.datasets import choices
+from biovl.benchmark.datasets import choices, prepared
 from biovl.core import plugins
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.errors import ConfigError
@@ -46,10 +46,21 @@ def data_exists(benchmark: Benchmark, data_root: str) -> bool:
     """Return whether the data of a benchmark exists."""
     if not data_root:
         return False
-    filesystem, path = open_location(f"{data_root.rstrip('/')}/{benchmark.location}")
+    filesystem, path = open_location(data_uri(benchmark, data_root))
     with translate_storage_errors(data_root):
         kind = filesystem.get_file_info(path).type
     return bool(kind != pafs.FileType.NotFound)
+
+
+def data_uri(benchmark: Benchmark, data_root: str) -> str:
+    """Return the location of a benchmark's data below ``data_root``.
+
+    It is the folder of the benchmark's name if prepare published it, otherwise ``location``.
+    """
+    root = data_root.rstrip("/")
+    prepared_uri = f"{root}/{benchmark.name}"
+    is_prepared = prepared.is_prepared(prepared_uri)
+    return prepared_uri if is_prepared else f"{root}/{benchmark.location}"
 
 
 def check_data_root(config: BenchmarkConfig) -> None:
@@ -88,13 +99,12 @@ def resolve_tasks(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tupl
 
 
 def _missing(item: Benchmark, data_root: str) -> str:
-    where = f"{data_root.rstrip('/') or 'data_root'}/{item.location}"
+    where = data_uri(item, data_root) if data_root else f"data_root/{item.location}"
     return f"not at {where}; {item.access} it: {item.origin} (licence: {item.licence})"
 
 
 def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
-    uri = f"{config.data_root.rstrip('/')}/{item.location}"
-    data = _data(item, uri)
+    data = _data(item, data_uri(item, config.data_root))
     if (item.task or config.benchmarks_as) == "closed_vqa":
         data = _with_captions(data)
     else:
@@ -106,7 +116,7 @@ def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
 
 
 def _data(item: Benchmark, uri: str) -> Plugin:
-    if "name" not in item.settings:
+    if "name" not in item.settings or prepared.is_prepared(uri):
         return opening.dataset_plugin(uri)
     more = {name: value for name, value in item.settings.items() if name != "name"}
     return Plugin(item.settings["name"], {"path": uri, **more})
@@ -189,7 +199,7 @@ def listing(data_root: str = "") -> str:
             f"    {item.domain}, {item.group}; {item.modality}; {classes}{captions}",
             f"    {item.origin}",
             f"    licence: {item.licence}; {item.access}; {state}: "
-            f"{data_root.rstrip('/') or 'data_root'}/{item.location}",
+            f"{data_uri(item, data_root) if data_root else f'data_root/{item.location}'}",
         ]
     lines += ["", "suites:"]
     lines += [f"    {name}: {', '.join(names)}" for name, names in SUITES.items()]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from biovl.benchmark.datasets import LabelledImages, Pairs, choices
+from biovl.benchmark.datasets import LabelledImages, Pairs, choices, prepared
 from biovl.core import plugins
-from biovl.core.artifacts import Folder, find_manifest
+from biovl.core.artifacts import Folder, find_manifest, unpublished
 from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import open_location, translate_storage_errors
 from biovl.core.plugins import Plugin
@@ -38,10 +38,16 @@ def _format(uri: str) -> str:
         raise ArtifactError(f"{uri} is no folder, no .npz, no .csv and no .tsv")
     folder, manifest = Folder(uri), find_manifest(uri)
     if manifest is not None:
-        kinds = {"corpus": "corpus", "figures": "long_captions"}
+        kinds = {
+            "corpus": "corpus",
+            "figures": "long_captions",
+            prepared.KIND: "prepared",
+        }
         if manifest.kind not in kinds:
             raise ArtifactError(f"{uri} holds {manifest.kind}, which is no benchmark's data")
         return kinds[manifest.kind]
+    if folder.exists(".draft/begun.json"):
+        raise unpublished(uri)
     for ending, name in ((".parquet", "table"), (".tar", "webdataset")):
         if any(folder.names(inner, ending) for inner in ("", "data", "train", "val", "test")):
             is_asked = name == "table" and choices.recognized(uri)

@@ -1,0 +1,55 @@
+"""Data sets published by ``biovl prepare``: class order and content are stated in the manifest."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from biovl.benchmark.datasets import LabelledImages, Pairs, table
+from biovl.core.artifacts import Manifest, find_manifest, read_manifest
+from biovl.core.errors import ArtifactError
+
+KIND = "benchmark_data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the dataset: a folder published by prepare."""
+
+    path: str
+    """The folder, local or ``s3://``."""
+
+
+def is_prepared(uri: str) -> bool:
+    """Return whether prepare published a folder there.
+
+    Raises:
+        ArtifactError: If its manifest cannot be read.
+    """
+    manifest = find_manifest(uri)
+    return manifest is not None and manifest.kind == KIND
+
+
+def build(config: Config) -> LabelledImages | Pairs:
+    """Return labelled images or pairs; reads no image.
+
+    Raises:
+        ArtifactError: If nothing is prepared there, or another plug-in reads it.
+    """
+    manifest = read_manifest(config.path, KIND)
+    holds = manifest.notes["holds"]
+    if holds == "classes":
+        return _labelled(config.path, manifest)
+    if holds == "pairs":
+        return table.build(table.Config(path=config.path, text="text", id="id"))
+    raise ArtifactError(f"{config.path} holds {holds}: neither classes nor texts")
+
+
+def _labelled(path: str, manifest: Manifest) -> LabelledImages:
+    classes = tuple(manifest.notes["classes"])
+    counts = manifest.notes["by_class"].values()
+    # A class without images remains a class that can be predicted.
+    present = tuple(name for name in classes if any(of_split.get(name) for of_split in counts))
+    data = table.build(table.Config(path=path, id="id", classes=present))
+    assert isinstance(data, LabelledImages)
+    place_C = np.array([classes.index(name) for name in present], np.int64)
+    return replace(data, classes=classes, labels=place_C[data.labels])

@@ -1,0 +1,166 @@
+"""Raw files of a benchmark data set to Parquet, split by split, and a manifest.
+
+Images are decoded and converted by threads of one process; rows keep the order of the raw files.
+Finished splits are kept in the draft: an interrupted job resumes with the next one.
+"""
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from biovl.benchmark.datasets import SPLITS
+from biovl.benchmark.datasets.prepared import KIND
+from biovl.benchmark.prepare import card
+from biovl.benchmark.prepare.config import PrepareConfig
+from biovl.benchmark.prepare.raw_files import RawFiles, raw_fingerprint
+from biovl.benchmark.prepare.rows import Row, convert
+from biovl.benchmark.prepare.sets import KIND as READERS
+from biovl.benchmark.prepare.sets import Examples, RawSet, SetReader, known_sets
+from biovl.benchmark.prepare.statistics import statistics, warnings_of
+from biovl.benchmark.prepare.writer import SplitWriter, schema_of
+from biovl.core import plugins
+from biovl.core.artifacts import Draft, Folder, Input, Manifest, find_manifest, refuse_overlap
+from biovl.core.errors import NothingUsable
+from biovl.runtime.failures import explain_resume
+from biovl.runtime.job import Job
+from biovl.runtime.progress import Progress
+
+FORMAT = 1
+"""Version of the output format; see ``output_format`` of ``Draft.begin``."""
+
+_REPEATED = "id occurs before"
+
+
+def prepare(config: PrepareConfig, *, progress: TextIO = sys.stderr) -> Manifest:
+    """Read the raw files of a data set and publish its images, labels and splits.
+
+        out/
+          train-00000-of-00002.parquet …   id, image and the columns of the data set, by split
+          README.md                        dataset card: licence, source, counts beside the papers'
+          manifest.json                    the same in machine-readable form
+
+    Raises:
+        SourceError: If a raw file is missing, truncated, or has no labels.
+        NothingUsable: If no image is usable.
+        ArtifactError: If ``out`` holds something else, or lies within the raw files.
+        StorageError: If a disk or bucket fails; the same command resumes the job.
+    """
+    with explain_resume(config.out):
+        return _prepare(config, Progress("prepare", progress))
+
+
+def _prepare(config: PrepareConfig, report: Progress) -> Manifest:
+    job = Job.of(config, KIND, _inputs(config), output_format=FORMAT, without=["threads"])
+    published = job.find_published()
+    if published is not None:
+        return published
+    reader: SetReader = plugins.make(READERS, config.reader)
+    about = known_sets()[config.name][1]
+    with RawFiles(config.raw, about.get) as raw:
+        opened = reader.open(raw)
+        report.say(
+            f"{config.name}: "
+            + ", ".join(f"{len(rows):,} {split}" for split, rows in opened.splits.items())
+        )
+        with job.begin() as draft:
+            for split in _splits(opened):
+                write = functools.partial(_write, config, draft, split, opened, report)
+                draft.once(f"splits/{split}", write)
+            return _publish(config, job, draft, opened, report)
+
+
+def _inputs(config: PrepareConfig) -> list[Input]:
+    """Return the raw files as an input; if they were deleted, as they were when published."""
+    if "://" not in config.raw and Path(config.raw).expanduser().is_dir():
+        refuse_overlap(config.out, {"raw": config.raw})
+        known = raw_fingerprint(config.raw)
+        return [Input(name="raw", uri=config.raw, fingerprint=known)]
+    manifest = find_manifest(config.out)
+    return list(manifest.inputs) if manifest is not None and manifest.kind == KIND else []
+
+
+def _splits(opened: RawSet) -> list[str]:
+    return [split for split in SPLITS if len(opened.splits.get(split, ()))]
+
+
+def _write(
+    config: PrepareConfig, draft: Draft, split: str, opened: RawSet, report: Progress
+) -> dict[str, Any]:
+    """Write the rows of a split and return its receipt: files, and rows left out by reason."""
+    examples: Examples = opened.splits[split]
+    report.stage(split, len(examples))
+    left_out, first, known = Counter[str](), dict[str, str](), set[str]()
+    writer = SplitWriter(draft.folder, split, schema_of(opened), config.part_mb * 1_000_000)
+    with writer:
+        for row in convert(examples, config.threads):
+            reason = row.defect or (_REPEATED if row.id in known else None)
+            if reason is None:
+                known.add(row.id)
+                writer.add(row)
+            else:
+                left_out[reason] += 1
+                first.setdefault(reason, _described(row))
+            report.add()
+    return {"parts": writer.parts, "left_out": dict(sorted(left_out.items())), "first": first}
+
+
+def _described(row: Row) -> str:
+    return f"{row.path}: {row.detail}" if row.detail else row.path
+
+
+def _publish(
+    config: PrepareConfig, job: Job, draft: Draft, opened: RawSet, report: Progress
+) -> Manifest:
+    about = known_sets()[config.name][1]
+    left_out = Counter(opened.left_out)
+    warnings, files = list(opened.warnings), dict[str, dict[str, Any]]()
+    rows_of: dict[str, int] = {}
+    for split in _splits(opened):
+        receipt = draft.read_note(f"splits/{split}") or {}
+        left_out.update(receipt["left_out"])
+        warnings += [
+            f"{split}: {count:,} left out, {reason}; the first: {receipt['first'][reason]}"
+            for reason, count in receipt["left_out"].items()
+        ]
+        rows_of[split] = sum(part["rows"] for part in receipt["parts"])
+        if rows_of[split]:
+            files |= _move(draft.folder, split, receipt["parts"])
+    if not files:
+        raise NothingUsable(
+            f"no image of {config.raw} is usable; nothing is published\n" + "\n".join(warnings)
+        )
+    rows_of = {split: count for split, count in rows_of.items() if count}
+    found = statistics(draft.folder, files, opened)
+    warnings += warnings_of(found, rows_of, about, opened)
+    notes = {
+        "set": config.name,
+        "title": about.title,
+        "holds": opened.holds,
+        "classes": list(opened.classes),
+        "licence": about.licence,
+        "source": about.get,
+        "citation": about.citation,
+        "papers": {name: dict(counts) for name, counts in about.papers.items()},
+        "differs": about.differs,
+        **found,
+    }
+    counts = {"rows": sum(rows_of.values()), **rows_of, "left_out": dict(sorted(left_out.items()))}
+    manifest = job.manifest(counts=counts, files=files, notes=notes, warnings=warnings)
+    draft.folder.write("README.md", card.card(manifest).encode())
+    report.warn(warnings)
+    return draft.publish(manifest)
+
+
+def _move(folder: Folder, split: str, parts: list[Mapping[str, int]]) -> dict[str, dict[str, Any]]:
+    """Give the parts of a split their names, which hold their number; may be repeated."""
+    files = {}
+    for number, part in enumerate(parts):
+        draft_name = SplitWriter.draft_name(split, number)
+        name = f"{split}-{number:05}-of-{len(parts):05}.parquet"
+        if folder.exists(draft_name):
+            folder.filesystem.move(folder.at(draft_name), folder.at(name))
+        files[name] = dict(part)
+    return files

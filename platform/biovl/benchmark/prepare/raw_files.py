@@ -1,0 +1,254 @@
+"""Downloaded files of a data set: those below a local folder, and the members of its archives."""
+
+import contextlib
+import csv
+import hashlib
+import io
+import os
+import posixpath
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from biovl.core import spreadsheets
+from biovl.core.errors import SourceError
+from biovl.core.filesystems import is_hidden
+
+IMAGES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".dcm", ".dicom")
+"""File suffixes of images."""
+
+_TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError)
+_SHOWN = 12
+
+
+class RawFiles:
+    """Files by their path relative to the folder, with ``/``; hidden ones are skipped.
+
+    A member of ``a.zip`` is called ``a.zip/MEMBER``. Tar archives are unpacked to a temporary
+    folder. Archives that were unpacked where they lie are skipped. Use as a context manager.
+    """
+
+    def __init__(self, folder: str, get: str) -> None:
+        """List the files.
+
+        Args:
+            folder: A local folder.
+            get: Where the data set is available, for error messages.
+
+        Raises:
+            SourceError: If the folder does not exist, or an archive is damaged.
+        """
+        self.folder, self._get = folder, get
+        if "://" in folder:
+            raise SourceError(f"raw: {folder} is not local: copy the files to a local folder first")
+        self._root = Path(folder).expanduser()
+        if not self._root.is_dir():
+            raise SourceError(f"raw: there is no folder {folder}. Expected the files from {get}")
+        self._exit = contextlib.ExitStack()
+        self._paths: dict[str, Path] = {}
+        self._members: dict[str, tuple[zipfile.ZipFile, str]] = {}
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(self._exit.close)
+            for path in _files_below(self._root):
+                name = path.relative_to(self._root).as_posix()
+                if name.lower().endswith(".zip"):
+                    self._add_zip(name, path)
+                elif name.lower().endswith(_TARS):
+                    self._add_tar(name, path)
+                else:
+                    self._paths[name] = path
+            on_error.pop_all()
+        self.names = sorted([*self._paths, *self._members])
+        """All names, sorted."""
+
+    def __enter__(self) -> "RawFiles":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._exit.close()
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            OSError: If it cannot be read, or its archive is damaged here.
+        """
+        if name in self._paths:
+            return self._paths[name].read_bytes()
+        archive, member = self._members[name]
+        try:
+            return archive.read(member)
+        except _DAMAGED as error:
+            raise OSError(f"{name}: {error}") from error
+
+    def local_path(self, name: str) -> Path:
+        """Return the path of a file on disk; a member of a zip archive is unpacked.
+
+        Raises:
+            SourceError: If the archive is damaged.
+        """
+        if name in self._paths:
+            return self._paths[name]
+        archive, member = self._members[name]
+        path = self.scratch() / posixpath.basename(name)
+        try:
+            with archive.open(member) as source, open(path, "wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        except _DAMAGED as error:
+            raise self.damaged(name, error) from error
+        return path
+
+    def scratch(self) -> Path:
+        """Return a new temporary folder, deleted with this object."""
+        return Path(self._exit.enter_context(tempfile.TemporaryDirectory(prefix="biovl-")))
+
+    def named(self, *names: str) -> str | None:
+        """Return the file of one of these names in any folder, or None; case is ignored.
+
+        Raises:
+            SourceError: If several files have the name.
+        """
+        wanted = {name.lower() for name in names}
+        matches = [name for name in self.names if posixpath.basename(name).lower() in wanted]
+        if len(matches) > 1:
+            raise SourceError(
+                f"{self.folder} has several files called {' or '.join(names)}: "
+                f"{', '.join(matches[:_SHOWN])}. Leave one of them there"
+            )
+        return matches[0] if matches else None
+
+    def required(self, *names: str) -> str:
+        """Return the file of one of these names.
+
+        Raises:
+            SourceError: If there is none, or several.
+        """
+        name = self.named(*names)
+        if name is None:
+            raise self.missing(" or ".join(names))
+        return name
+
+    def images(self, *, below: str = "") -> list[str]:
+        """Return the names of images, by their suffix; ``below`` is the beginning of the names."""
+        return [
+            name for name in self.names if name.startswith(below) and name.lower().endswith(IMAGES)
+        ]
+
+    def missing(self, expected: str) -> SourceError:
+        """Return the error about a missing file: expected, found, and where to download it."""
+        shown = ", ".join(self.names[:_SHOWN]) or "no files"
+        more = f" … ({len(self.names):,} files)" if len(self.names) > _SHOWN else ""
+        return SourceError(
+            f"{self.folder}: {expected} was not found. Found: {shown}{more}. "
+            f"Download it from {self._get}"
+        )
+
+    def damaged(self, name: str, error: Exception) -> SourceError:
+        """Return the error about a truncated or damaged file."""
+        return SourceError(
+            f"{self.folder}/{name} is truncated or damaged ({type(error).__name__}: {error}). "
+            f"Download it again from {self._get}"
+        )
+
+    def table(self, name: str, needed: Sequence[str]) -> tuple[list[dict[str, str]], list[str]]:
+        """Return the rows of a CSV file by column, and warnings about its encoding.
+
+        Byte-order marks, any line ends and delimiters, UTF-16, and cp1252 are read. Columns are
+        matched without case and surrounding spaces; the needed ones have the given names.
+
+        Raises:
+            SourceError: If the file is no table or lacks a needed column.
+        """
+        data, warnings = self.read(name), []
+        try:
+            text = spreadsheets.decode(data)
+        except UnicodeDecodeError:
+            text = data.decode("cp1252", "replace")
+            warnings.append(f"{name} is not UTF-8 and was read as cp1252")
+        try:
+            rows = spreadsheets.rows(io.StringIO(text, newline=""), delimiter=",", needed=needed)
+            _, header = next(rows, (0, []))
+            cells = [row for _, row in rows if any(cell.strip() for cell in row)]
+        except csv.Error as error:
+            raise self.damaged(name, error) from error
+        spelled = {column.lower(): column for column in needed}
+        columns = [spelled.get(cell.strip().lower(), cell.strip()) for cell in header]
+        lacking = [column for column in needed if column not in columns]
+        twice = [column for column, count in Counter(columns).items() if count > 1 and column]
+        if lacking or twice:
+            problem = f"no column {lacking[0]}" if lacking else f"two columns {twice[0]}"
+            raise SourceError(
+                f"{self.folder}/{name} has {problem}; its columns are {', '.join(columns[:40])}"
+            )
+        if any(len(row) < len(columns) for row in cells[-1:]):
+            warnings.append(f"{name} ends within a row: it may be truncated")
+        padded = ([*row, *[""] * (len(columns) - len(row))] for row in cells)
+        found = [dict(zip(columns, (cell.strip() for cell in row), strict=False)) for row in padded]
+        return found, warnings
+
+    def _add_zip(self, name: str, path: Path) -> None:
+        try:
+            archive = self._exit.enter_context(zipfile.ZipFile(path))
+        except (OSError, *_DAMAGED) as error:
+            raise self.damaged(name, error) from error
+        members = [item.filename for item in archive.infolist() if not item.is_dir()]
+        shown = [member for member in members if not is_hidden(member)]
+        if shown and not _is_unpacked(path, shown[0]):
+            self._members |= {f"{name}/{member}": (archive, member) for member in shown}
+
+    def _add_tar(self, name: str, path: Path) -> None:
+        folder: Path | None = None
+        try:
+            with tarfile.open(path) as archive:
+                for number, member in enumerate(archive):
+                    if not member.isfile() or is_hidden(member.name.removeprefix("./")):
+                        continue
+                    inner = member.name.removeprefix("./").lstrip("/")
+                    if folder is None and _is_unpacked(path, inner):
+                        return
+                    folder = folder or self.scratch()
+                    # No name in an archive is used as a path.
+                    place = folder / str(number)
+                    source = archive.extractfile(member)
+                    assert source is not None
+                    with source, open(place, "wb") as target:
+                        shutil.copyfileobj(source, target, 1 << 20)
+                    self._paths[f"{name}/{inner}"] = place
+        except (OSError, *_DAMAGED) as error:
+            raise self.damaged(name, error) from error
+
+
+def raw_fingerprint(folder: str) -> str:
+    """Return a hash of names and sizes of the files below a local folder."""
+    root, known = Path(folder).expanduser(), hashlib.sha256()
+    for path in _files_below(root):
+        known.update(f"{path.relative_to(root).as_posix()}\t{path.stat().st_size}\n".encode())
+    return known.hexdigest()
+
+
+def _files_below(root: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        for name in sorted(files):
+            path = Path(folder) / name
+            if not is_hidden(name) and path.is_file():
+                yield path
+
+
+def _is_unpacked(archive: Path, member: str) -> bool:
+    """Return whether a member of an archive also lies next to it, or in a folder of its name."""
+    stem = archive.name.partition(".")[0]
+    places = (archive.parent / member, archive.parent / stem / member)
+    return any(place.is_file() for place in places)
