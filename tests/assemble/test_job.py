@@ -328,6 +328,54 @@ def test_pairs_of_wanted_concepts_are_kept_and_counted(
     assert (tmp_path / "c" / "plots" / "global_concepts.png").stat().st_size > 5_000
 
 
+def as_published(recipe: str, figures: Path, out: Path, **changes: object) -> Manifest:
+    settings = configs.recipe_settings(assemble_config.AS_PUBLISHED[recipe]())
+    changed = {**settings, "figures": str(figures), "out": str(out), **changes}
+    return assemble(configs.build(AssembleConfig, changed))
+
+
+def test_a_corpus_as_published_keeps_every_jpeg_with_a_caption_and_says_what_that_costs(
+    figures: Path, tmp_path: Path
+) -> None:
+    manifest = as_published("biomedica_24m", figures, tmp_path / "c")
+    published = harvested(figures)
+    kept = {
+        name: row
+        for name, row in published.items()
+        if row["defect"] is None and row["image_format"] == "jpeg" and row["caption"]
+    }
+    assert {pair["pair_id"] for pair in index(tmp_path / "c")} == kept.keys()
+    assert manifest.counts["pairs"] == {"train": len(kept), "val": 0, "test": 0}
+    report = manifest.counts["not_applied"]
+    files = [row["image"] for row in kept.values()]
+    steps = report["default_steps"]
+    assert steps["same file as another pair"] == len(files) - len(set(files)) > 0
+    assert steps["looks like another pair"] > 0
+    assert json.loads((tmp_path / "c" / "stats.json").read_text())["not_applied"] == report
+    assert "Steps that were not applied" in (tmp_path / "c" / "README.md").read_text()
+    assert any("retracted=keep" in warning for warning in manifest.warnings)
+
+
+def test_pmc_15m_as_published_skips_articles_with_a_figure_without_a_caption(
+    figures: Path, tmp_path: Path
+) -> None:
+    manifest = as_published("pmc_15m", figures, tmp_path / "c")
+    published = harvested(figures)
+    bare = {row["source_uri"] for row in published.values() if not row["caption"]}
+    assert bare
+    found = {published[pair["pair_id"]]["source_uri"] for pair in index(tmp_path / "c")}
+    assert not found & bare
+    assert manifest.counts["dropped"]["article has a figure without a caption"] > 0
+
+
+def test_the_filtered_corpus_of_the_paper_has_the_listed_topics_alone(
+    figures: Path, labelled: Path, tmp_path: Path
+) -> None:
+    as_published("biomedica_6m", figures, tmp_path / "c", columns=[str(labelled)])
+    found = {tuple(pair["global_concepts"]) for pair in index(tmp_path / "c")}
+    assert found == {("Maps",)}
+
+
 def test_concepts_with_too_many_pairs_are_capped_after_all_rules(
     figures: Path, labelled: Path, tmp_path: Path
 ) -> None:

@@ -20,9 +20,10 @@ def test_the_split_of_an_article_never_changes() -> None:
     assert halves == ["test", "test", "train"]
 
 
-def test_the_recipe_of_pmc_15m_has_its_proportions() -> None:
+@pytest.mark.parametrize("recipe", ["pmc_15m", "pmc_15m_filtered"])
+def test_the_recipes_of_pmc_15m_have_its_proportions(recipe: str) -> None:
     ids = [f"PMC{number}" for number in range(100_000)]
-    split = assemble_config.pmc_15m().split
+    split = assemble_config.RECIPES[recipe]().split
     found = Counter(in_splits(ids, split).values())
     assert found["test"] == pytest.approx(726 / 14_639.6 * 100_000, rel=0.05)
     assert found["val"] == pytest.approx(13.6 / 14_639.6 * 100_000, rel=0.25)

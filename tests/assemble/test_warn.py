@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from biovl.assemble.config import AssembleConfig, commercial, small
+from biovl.assemble.config import AssembleConfig, commercial, concept_balanced, small
 from biovl.assemble.warn import warnings_of
 
 
@@ -12,6 +12,9 @@ def stats(articles: int, *groups: str) -> dict[str, Any]:
     return {
         "corpus": {"articles": articles, "images": 3 * articles},
         "license_groups": [{"license_group": group} for group in groups],
+        "not_applied": {},
+        "dropped": {},
+        "splits": {"test": {"pairs": 100}},
     }
 
 
@@ -52,3 +55,32 @@ def test_a_single_licence_group_is_warned_about_unless_a_rule_selects_it() -> No
     assert warnings_of(small(), stats(19, "other"), pairs) == []
     assert warnings_of(commercial(), stats(500, "commercial"), pairs) == []
     assert warnings_of(small(), BOTH, pairs) == []
+
+
+def test_what_the_recipe_of_a_paper_keeps_is_stated() -> None:
+    found = {
+        "pairs": 1500,
+        "default_steps": {"article retracted": 3, "shorter side under 64 px": 0, "same file": 9},
+        "any_default_step": 11,
+        "also_in_train": {"val": 0, "test": 7},
+        "rights": {},
+    }
+    config = AssembleConfig(figures="f", out="o", retracted="keep")
+    warnings = warnings_of(
+        config, {**BOTH, "not_applied": found}, {"train": 500, "val": 100, "test": 100}
+    )
+    retracted, dropped, leaked = warnings
+    assert retracted.startswith("retracted articles are kept (retracted=keep): 3 of 1,500 pairs")
+    assert dropped.endswith(
+        "11 of 1,500 pairs are kept that the recipe default would drop "
+        "(article retracted: 3; same file: 9)"
+    )
+    assert leaked.startswith("7 of 100 images of test are also in train")
+
+
+def test_a_target_that_a_small_corpus_does_not_reach_is_warned_about() -> None:
+    pairs = {"train": 500, "val": 100, "test": 100}
+    (warning,) = warnings_of(concept_balanced(), BOTH, pairs)
+    assert warning.startswith("no label is capped: balance.target=8,404,992")
+    capped = {**BOTH, "dropped": {"over-represented: Plots and Charts": 4}}
+    assert warnings_of(concept_balanced(), capped, pairs) == []

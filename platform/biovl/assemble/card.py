@@ -146,6 +146,7 @@ def dataset_card(
         _contents(manifest, stats, kinds, record, of),
         _loading(manifest["counts"]["shards"], stats["splits"], kinds),
         _making(manifest, stats, _WHOLES[of]),
+        _not_applied(stats),
         _licences(stats, of),
         _statistics(stats, of),
         _pictures(plots),
@@ -236,7 +237,6 @@ def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any], wholes: str) 
     dropped = [[reason, count] for reason, count in stats["dropped"].items()]
     notes = [f"* {key}: {value}" for key, value in manifest["notes"].items()]
     seen = stats["harvested"]
-    duplicates = "images that look alike" if config["duplicates"]["near"] else "equal files"
     split = config["split"]
     val, test = (f"{split[f'{name}_permyriad'] / 100:g} %" for name in ("val", "test"))
     least, most = split["least_articles"], split["most_articles"]
@@ -250,7 +250,7 @@ def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any], wholes: str) 
         table(["input", "SHA-256"], inputs),
         "An image is kept if it passes these rules, in this order:",
         "\n".join(rules) or "(no rules)",
-        f"Of {duplicates} one is kept, across splits too. {wholes.capitalize()} go to splits by a "
+        f"{_duplicates(config)} {wholes.capitalize()} go to splits by a "
         f"hash of their id, or of the group that the source names: {val} of them to val, {test} to "
         f"test{each}, the rest to train.",
         "What was left out, each image under the first reason that applied:",
@@ -258,6 +258,53 @@ def _making(manifest: Mapping[str, Any], stats: Mapping[str, Any], wholes: str) 
         "\n".join(notes),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _duplicates(config: Mapping[str, Any]) -> str:
+    if not config["duplicates"].get("exact", True):
+        return "Duplicates are kept."
+    duplicates = "images that look alike" if config["duplicates"]["near"] else "equal files"
+    return f"Of {duplicates} one is kept, across splits too."
+
+
+def _not_applied(stats: Mapping[str, Any]) -> str:
+    """Return the section about omitted steps; empty if there are none."""
+    # Statistics of earlier versions do not have it.
+    found = stats.get("not_applied")
+    if not found:
+        return ""
+    images, here = found["pairs"], stats["corpus"]["images"]
+    rows = [
+        *(
+            [reason, count, _share(count, images)]
+            for reason, count in found["default_steps"].items()
+        ),
+        ["any of these", found["any_default_step"], _share(found["any_default_step"], images)],
+        *([reason, count, _share(count, images)] for reason, count in found["rights"].items()),
+    ]
+    repeated = [
+        f"{count:,} images of {split}"
+        for split, count in found.get("also_in_train", {}).items()
+        if count
+    ]
+    leaks = (
+        f"\n\n**{' and '.join(repeated)} are also in train**, as the same file or as a near "
+        "duplicate."
+        if repeated
+        else ""
+    )
+    return f"""## Steps that were not applied
+
+This corpus keeps pairs that biovl's default recipe drops. Each step is counted on its own, on \
+{"the" if images == here else "all"} {images:,} pairs\
+{"" if images == here else ", from which those here were selected"}; the last two are about \
+rights, and in no recipe.
+
+{table(["would be dropped as", "pairs", "share"], rows)}{leaks}"""
+
+
+def _share(count: int, of: int) -> str:
+    return percent(count / of) if of else "–"
 
 
 def _licences(stats: Mapping[str, Any], of: Origin) -> str:

@@ -43,7 +43,7 @@ from biovl.runtime.progress import Progress
 from biovl.runtime.units import Stages
 
 KIND = "corpus"
-FORMAT = 2
+FORMAT = 3
 """Version of the published bytes; raise it when a change alters them. See ``Draft.begin``."""
 
 ARTICLES = "articles"
@@ -90,7 +90,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
     if published is not None:
         return published
     parts, columns = _parts(config, sources)
-    rules.check_columns(row_rules, [*columns.names, "superseded"])
+    rules.check_columns(row_rules, [*columns.names, *steps.DERIVED])
     labels = check_columns(config, columns)
     with job.begin() as draft:
         with connect_ray():
@@ -121,7 +121,13 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             reasons.update(table["dropped_by"].to_pylist())
         harvested = _harvested_counts(sources)
         concepts = statistics.labels(decided["figures"], decided["eligible"], labelled)
-        stats = statistics.statistics(pairs, harvested=harvested, dropped=reasons, labels=concepts)
+        stats = statistics.statistics(
+            pairs,
+            harvested=harvested,
+            dropped=reasons,
+            labels=concepts,
+            not_applied=decided["not_applied"],
+        )
         kept = {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in steps.SPLITS}
         check_usable(
             sum(kept.values()),
@@ -138,6 +144,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 "dropped": stats["dropped"],
                 "pairs": kept,
                 "shards": shards_of,
+                **({"not_applied": stats["not_applied"]} if stats["not_applied"] else {}),
                 **({"labels": concepts} if concepts else {}),
             },
             notes={

@@ -211,6 +211,15 @@ def newest_version() -> Rule:
     return Rule("newer version exists", ("superseded",), lambda b: b["superseded"].astype(bool))
 
 
+def captioned_articles() -> Rule:
+    """Drop articles with a figure that has no caption, as the builder of PMC-15M does."""
+    return Rule(
+        "article has a figure without a caption",
+        ("uncaptioned",),
+        lambda b: b["uncaptioned"].astype(bool),
+    )
+
+
 def _known(reason: str, column: str) -> Rule:
     return Rule(reason, (column,), lambda b: ~np.equal(b[column], True).astype(bool))
 

@@ -42,6 +42,8 @@ CONVENTIONS = {
     "the alphabet counts",
     "articles by licence": "an article whose images carry two licences counts under both",
     "full_text_chars": "of articles whose text was published with them",
+    "not_applied": "pairs of this corpus that each step of the default recipe would drop, each "
+    "counted on its own; a pair may count under several",
     "iqr": "third quartile less first",
     "mention_chars": "all body paragraphs that cite an image, of images with such a paragraph",
     "quantiles": "linear between neighbouring values, as numpy.quantile",
@@ -57,6 +59,7 @@ def statistics(
     harvested: Mapping[str, Any],
     dropped: Mapping[str, int],
     labels: Mapping[str, Any] | None = None,
+    not_applied: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the content of ``stats.json``.
 
@@ -66,6 +69,7 @@ def statistics(
             with seen, usable, defective and defects by reason, and ``mentions``.
         dropped: Figures left out, by reason: ``counts.dropped`` of the corpus's manifest.
         labels: Result of ``labels``.
+        not_applied: Result of ``not_applied.count``: what omitted steps would drop.
 
     Returns:
         Plain JSON with the content of tables 6, 7, 14 and 17 of BIOMEDICA and of figure 1 of
@@ -80,6 +84,7 @@ def statistics(
         "conventions": CONVENTIONS,
         "harvested": dict(harvested),
         "dropped": dict(sorted(dropped.items(), key=lambda item: (-item[1], item[0]))),
+        "not_applied": dict(not_applied or {}),
         "corpus": {
             "articles": len(articles),
             "images": _sum(images, "pairs"),

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.assemble import balance, duplicates, rules, splits
+from biovl.assemble import balance, duplicates, not_applied, rules, splits
 from biovl.assemble import pairs as pairing
 from biovl.assemble.config import AssembleConfig
+from biovl.assemble.not_applied import LOOKS_ALIKE, SAME_FILE
 from biovl.core import records, shards
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
 from biovl.core.harvests import HarvestPart, Tombstones
 from biovl.images.encode import for_training
 
-SAME_FILE, LOOKS_ALIKE = "same file as another pair", "looks like another pair"
 NO_IMAGE, TOO_MANY = "no image", "over-represented"
 SPLITS = ("train", "val", "test")
 
@@ -30,7 +30,9 @@ _CANDIDATES, _DECISIONS = ".draft/candidates", ".draft/decisions"
 _RUNS, _PLANS, _PLACES = ".draft/runs", ".draft/plans", ".draft/places"
 
 ENDED = "ended_by_tombstone"
-RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", "superseded", ENDED)
+DERIVED = ("superseded", "uncaptioned")
+"""Columns for rules that ``decide`` computes from all rows."""
+RESERVED_COLUMNS = ("pair_id", "split", "shard", "offset", "size", *DERIVED, ENDED)
 """Columns that ``decide`` and later steps add to the candidates."""
 
 _MOST_OPEN_RUNS = 128
@@ -39,7 +41,7 @@ _MOST_OPEN_RUNS = 128
 # Columns for duplicates and splits, in addition to those that the rules read.
 _DECIDING = (
     f"figure_id article_id {pairing.GROUP} source_uri version defect "
-    f"image_sha256 phash width_px height_px {ENDED}"
+    f"image_sha256 phash width_px height_px caption_chars {ENDED}"
 ).split()
 _NOT_IN_INDEX = (
     *("text", "mention_texts", "caption_bold", "caption_superscripts", "defect", ENDED),
@@ -135,16 +137,21 @@ def decide(
 
     Returns:
         ``figures`` and ``eligible``: rows by column of ``labels`` and value, of all figures and of
-        those that passed all but balancing; and the ``cap`` of balancing, if any.
+        those that passed all but balancing; the ``cap`` of balancing, if any; and
+        ``not_applied``, see ``not_applied.count``.
     """
     folder = Draft(config.out).folder
     wanted = dict.fromkeys(
-        [*_DECIDING, *labels, *(name for rule in row_rules for name in rule.reads)]
+        [
+            *(*_DECIDING, *labels, *not_applied.columns_read(config)),
+            *(name for rule in row_rules for name in rule.reads),
+        ]
     )
-    columns = [name for name in wanted if name != "superseded"]
+    columns = [name for name in wanted if name not in DERIVED]
     tables = [_read(folder, _candidates(number), columns=columns) for number in range(parts)]
     found = pa.concat_tables(tables)
     found = found.append_column("superseded", pa.array(_superseded(found), pa.bool_()))
+    found = found.append_column("uncaptioned", _uncaptioned(found))
     rejected = rules.rejections(found, row_rules).to_numpy(zero_copy_only=False).copy()
     # Tombstones of later harvests take precedence over rules.
     tombstones = found[ENDED].to_numpy(zero_copy_only=False)
@@ -157,24 +164,18 @@ def decide(
     imageless = (found["width_px"].is_null().to_numpy()) & _is_none(rejected)
     rejected[imageless] = NO_IMAGE
     kept = np.flatnonzero(_is_none(rejected))
-    # The first by id represents equal images, whichever harvest it is from.
-    kept = kept[np.argsort(ids[kept].astype(str), kind="stable")]
-    images = found.take(pa.array(kept))
-    stands_for = kept[
-        duplicates.survivors(
-            duplicates.hash_bits(images["image_sha256"].to_pylist()),
-            duplicates.hash_bits(
-                images["phash"].to_pylist() if config.duplicates.near else [None] * len(kept)
-            ),
-            images["width_px"].to_numpy(),
-            images["height_px"].to_numpy(),
-            max_distance=config.duplicates.max_distance,
-        )
-    ]
-    repeats = stands_for != kept
-    gone, survivor = kept[repeats], stands_for[repeats]
-    duplicate_of[gone] = ids[survivor]
-    rejected[gone] = np.where(content[gone] == content[survivor], SAME_FILE, LOOKS_ALIKE)
+    if config.duplicates.exact:
+        stands_for = kept[
+            not_applied.representatives(
+                found.take(pa.array(kept)),
+                near=config.duplicates.near,
+                max_distance=config.duplicates.max_distance,
+            )
+        ]
+        repeats = stands_for != kept
+        gone, survivor = kept[repeats], stands_for[repeats]
+        duplicate_of[gone] = ids[survivor]
+        rejected[gone] = np.where(content[gone] == content[survivor], SAME_FILE, LOOKS_ALIKE)
 
     eligible = np.flatnonzero(_is_none(rejected))
     needed = [*labels, "article_id", pairing.GROUP, "figure_id"]
@@ -206,6 +207,9 @@ def decide(
         most=config.split.most_articles,
     )
     split[stay] = [split_of[whole] for whole in wholes]
+    counted["not_applied"] = not_applied.count(
+        config, found.select(not_applied.columns_read(config)).take(stay), split[stay]
+    )
     decisions = pa.table(
         {
             "rejected_by": pa.array(rejected, pa.string()),
@@ -382,6 +386,12 @@ def _superseded(found: pa.Table) -> np.ndarray:
         usable[order],
     )
     return gives_way[article_of]
+
+
+def _uncaptioned(found: pa.Table) -> pa.ChunkedArray:
+    """Return for each figure whether its article has a figure without a caption."""
+    bare = found.filter(pc.and_(pc.equal(found["caption_chars"], 0), found[ENDED].is_null()))
+    return pc.is_in(found["source_uri"], bare["source_uri"].combine_chunks())
 
 
 def _images(source: Folder, part: str, selected: np.ndarray) -> Iterator[tuple[int, bytes]]:

@@ -1,10 +1,14 @@
-"""Warnings about a corpus that is valid but may not serve: small splits, a single licence group."""
+"""Warnings about a corpus that is valid but may not serve: small splits, omitted steps, caps."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from biovl.assemble.config import AssembleConfig
+from biovl.assemble.rules import not_retracted
+from biovl.assemble.steps import TOO_MANY
 from biovl.core.chance import half_width
+
+RETRACTED = not_retracted().name
 
 FEW_PAIRS = 100
 """Pairs of val or test below which scores are too uncertain to compare models: with 100 pairs, the
@@ -25,7 +29,43 @@ def warnings_of(
         stats: Result of ``statistics.statistics``.
         pairs: Pairs by split.
     """
-    return [*_small_splits(config, pairs), *_one_license_group(config, stats)]
+    return [
+        *_not_applied(config, stats),
+        *_no_cap(config, stats),
+        *_small_splits(config, pairs),
+        *_one_license_group(config, stats),
+    ]
+
+
+def _not_applied(config: AssembleConfig, stats: Mapping[str, Any]) -> Iterator[str]:
+    found, images = stats["not_applied"], stats["corpus"]["images"]
+    if config.retracted == "keep":
+        retracted = found["default_steps"][RETRACTED] if found else 0
+        yield (
+            f"retracted articles are kept (retracted=keep): {retracted:,} of {images:,} pairs are "
+            "known to be of one. To drop them: retracted=drop and rules+=not_retracted"
+        )
+    if found:
+        reasons = [f"{reason}: {n:,}" for reason, n in found["default_steps"].items() if n]
+        yield (
+            f"{found['any_default_step']:,} of {images:,} pairs are kept that the recipe default "
+            f"would drop ({'; '.join(reasons) or 'none'})"
+        )
+        for split, count in found.get("also_in_train", {}).items():
+            if count:
+                yield (
+                    f"{count:,} of {stats['splits'][split]['pairs']:,} images of {split} are also "
+                    "in train, as the same file or a near duplicate: retrieval on it is too easy"
+                )
+
+
+def _no_cap(config: AssembleConfig, stats: Mapping[str, Any]) -> Iterator[str]:
+    target, images = config.balance.target, stats["corpus"]["images"]
+    if target is not None and not any(reason.startswith(TOO_MANY) for reason in stats["dropped"]):
+        yield (
+            f"no label is capped: balance.target={target:,} is not below the {images:,} pairs. "
+            "Set a smaller target, or balance.cap"
+        )
 
 
 def _small_splits(config: AssembleConfig, pairs: Mapping[str, int]) -> Iterator[str]:

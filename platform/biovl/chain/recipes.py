@@ -56,7 +56,7 @@ def pmc() -> dict[str, Any]:
         "harvest.recipe": "packages",
         # One receipt per unit: 18,000 for nine million articles.
         "harvest.packages_per_unit": 512,
-        "assemble.recipe": "pmc_15m",
+        "assemble.recipe": "pmc_15m_filtered",
         "pretrain.recipe": "biomedclip",
         "pretrain.workers": {"count": 16, "gpus": 1, "cpus": 4},
         "pretrain.validation.gpus": 1,

@@ -288,6 +288,8 @@ def _select_corpus(
         harvested=before["harvested"],
         dropped=reasons,
         labels=corpora.remaining_labels(labels, found),
+        # Of the whole corpus: not every rule can be applied to an index.
+        not_applied=before.get("not_applied"),
     )
     kept = corpora.pairs_by_split(stats)
     manifest = replace(
