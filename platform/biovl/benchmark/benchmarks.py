@@ -116,7 +116,9 @@ def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
 
 
 def _data(item: Benchmark, uri: str) -> Plugin:
-    if "name" not in item.settings or prepared.is_prepared(uri):
+    # Tables of questions or choices have the columns of the raw data, which settings name.
+    is_known = prepared.holds(uri) in ("classes", "findings", "pairs")
+    if "name" not in item.settings or is_known:
         return opening.dataset_plugin(uri)
     more = {name: value for name, value in item.settings.items() if name != "name"}
     return Plugin(item.settings["name"], {"path": uri, **more})

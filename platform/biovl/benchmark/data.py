@@ -41,7 +41,9 @@ def _format(uri: str) -> str:
         kinds = {
             "corpus": "corpus",
             "figures": "long_captions",
-            prepared.KIND: "prepared",
+            prepared.KIND: {"questions": "vqa", "choices": "choices"}.get(
+                manifest.notes.get("holds", ""), "prepared"
+            ),
         }
         if manifest.kind not in kinds:
             raise ArtifactError(f"{uri} holds {manifest.kind}, which is no benchmark's data")

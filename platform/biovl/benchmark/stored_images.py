@@ -104,6 +104,31 @@ class Column:
             first += rows
         return files
 
+    def take(self, row_K: np.ndarray) -> list[bytes]:
+        """Return the files of some rows, in any order. Reads each row group once."""
+        folder, files, first = Folder(self.uri), dict[int, bytes](), 0
+        distinct = np.unique(row_K)
+        for name, rows in self.parts:
+            own = distinct[(distinct >= first) & (distinct < first + rows)] - first
+            if len(own):
+                with folder.filesystem.open_input_file(folder.at(name)) as stream:
+                    read = _taken(pq.ParquetFile(stream), self.column, own)
+                    files |= zip((first + own).tolist(), read, strict=True)
+            first += rows
+        return [files[row] for row in row_K.tolist()]
+
+
+def _taken(file: pq.ParquetFile, column: str, row_K: np.ndarray) -> list[bytes]:
+    files, first = list[bytes](), 0
+    for number in range(file.num_row_groups):
+        rows = file.metadata.row_group(number).num_rows
+        own = row_K[(row_K >= first) & (row_K < first + rows)] - first
+        if len(own):
+            cells = file.read_row_group(number, columns=[column]).column(0)
+            files += [image_bytes(cell) for cell in cells.take(own).to_pylist()]
+        first += rows
+    return files
+
 
 def _cells(file: pq.ParquetFile, column: str, start: int, stop: int) -> list[bytes]:
     files, first = list[bytes](), 0
@@ -269,6 +294,8 @@ class Chosen:
     def read(self, start: int, stop: int) -> list[bytes]:
         """Return the encoded files of a range; consecutive rows are read together."""
         rows, files = self.row_N[start:stop], list[bytes]()
+        if isinstance(self.images, Column):
+            return self.images.take(rows)
         for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
             if len(run):
                 files += self.images.read(int(run[0]), int(run[-1]) + 1)

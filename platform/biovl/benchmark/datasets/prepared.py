@@ -25,8 +25,17 @@ def is_prepared(uri: str) -> bool:
     Raises:
         ArtifactError: If its manifest cannot be read.
     """
+    return holds(uri) is not None
+
+
+def holds(uri: str) -> str | None:
+    """Return what the rows of a prepared folder are (``RawSet.holds``); None: none is there.
+
+    Raises:
+        ArtifactError: If its manifest cannot be read.
+    """
     manifest = find_manifest(uri)
-    return manifest is not None and manifest.kind == KIND
+    return manifest.notes["holds"] if manifest is not None and manifest.kind == KIND else None
 
 
 def build(config: Config) -> LabelledImages | Pairs:
@@ -36,12 +45,14 @@ def build(config: Config) -> LabelledImages | Pairs:
         ArtifactError: If nothing is prepared there, or another plug-in reads it.
     """
     manifest = read_manifest(config.path, KIND)
-    holds = manifest.notes["holds"]
-    if holds == "classes":
+    content = manifest.notes["holds"]
+    if content == "classes":
         return _labelled(config.path, manifest)
-    if holds == "pairs":
-        return table.build(table.Config(path=config.path, text="text", id="id"))
-    raise ArtifactError(f"{config.path} holds {holds}: neither classes nor texts")
+    if content == "pairs":
+        # Quilt-1M, for example, has no test split: papers use val.
+        split = next(name for name in ("test", "val", "train") if name in manifest.counts)
+        return table.build(table.Config(path=config.path, text="text", id="id", pairs_of=split))
+    raise ArtifactError(f"{config.path} holds {content}: neither classes nor texts")
 
 
 def _labelled(path: str, manifest: Manifest) -> LabelledImages:

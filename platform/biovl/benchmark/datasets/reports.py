@@ -1,11 +1,15 @@
 """Images with reports in the layout of MIMIC-CXR: ``…/s50414267.txt`` and ``…/s50414267/*.jpg``.
 
 ``report.txt`` next to ``report.jpg`` is read as well. BMC-LongCLIP's benchmark is 1,000 unique
-pairs of MIMIC-CXR (arXiv:2510.03978, appendix B): an image of each report, with its whole text.
+pairs of MIMIC-CXR (arXiv:2510.03978, appendix B): an image of each report, with its whole text. The
+paper does not say which. Here they are drawn by a hash of the report's file name, so the draw does
+not depend on where the files lie, nor in what order; a text that was drawn before is skipped.
 """
 
 import hashlib
+import posixpath
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +23,7 @@ from biovl.core.errors import ArtifactError
 from biovl.core.filesystems import Tree
 
 NO_IMAGES, NOT_DRAWN, REPEATED = "report without an image", "not drawn", "text of another report"
+EMPTY = "report without text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +60,8 @@ def build(config: Config) -> Pairs:
     reports = [name for name in files if name.lower().endswith(".txt")]
     with_images = [name for name in reports if images.get(name[:-4])]
     left_out = Counter({NO_IMAGES: len(reports) - len(with_images)})
-    order = sorted(with_images, key=lambda name: drawn_key(name, config.seed))
-    chosen, texts = dict[str, str](), set[str]()
-    for name in order:
-        if config.pairs and len(chosen) == config.pairs:
-            break
-        text = " ".join(folder.read(name).decode("utf-8", "replace").split())
-        if text in texts:
-            left_out[REPEATED] += 1
-            continue
-        texts.add(text)
-        chosen[name] = text
-    left_out[NOT_DRAWN] = len(with_images) - len(chosen) - left_out[REPEATED]
+    chosen, skipped = draw(with_images, folder.read, pairs=config.pairs, seed=config.seed)
+    left_out.update(skipped)
     rows = [
         (image, chosen[name], name)
         for name in sorted(chosen)
@@ -83,6 +78,42 @@ def build(config: Config) -> Pairs:
         about=pa.table({"report": [report for _, _, report in rows]}),
         left_out=+left_out,
     )
+
+
+def draw(
+    reports: Iterable[str], read: Callable[[str], bytes], *, pairs: int, seed: int
+) -> tuple[dict[str, str], Counter[str]]:
+    """Return the texts of a random draw of reports by name, and how many were not drawn, and why.
+
+    Args:
+        reports: Names of the reports, with or without folders.
+        read: Returns the content of a report.
+        pairs: Number of reports to draw; 0: all.
+        seed: Seed of the draw.
+    """
+    keys = {name: drawn_key(posixpath.basename(name), seed) for name in reports}
+    chosen, texts, left_out = dict[str, str](), set[str](), Counter[str]()
+    for name in sorted(keys, key=lambda name: (keys[name], name)):
+        if pairs and len(chosen) == pairs:
+            break
+        text = report_text(read(name))
+        reason = EMPTY if not text else REPEATED if text in texts else None
+        if reason is not None:
+            left_out[reason] += 1
+            continue
+        texts.add(text)
+        chosen[name] = text
+    left_out[NOT_DRAWN] = len(keys) - len(chosen) - sum(left_out.values())
+    return chosen, left_out
+
+
+def report_text(data: bytes) -> str:
+    """Return the text of a report in UTF-8, or else in cp1252, with single spaces."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace")
+    return " ".join(text.split())
 
 
 def drawn_key(name: str, seed: int) -> bytes:

@@ -22,6 +22,7 @@ from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 
 NO_LABEL = "no label"
+OTHER_SPLIT = "of another split"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class Config:
     text: str = ""
     """Column of texts, or of lists of texts; if set, the dataset is pairs of image and text instead
     of labelled images."""
+    pairs_of: str = "test"
+    """Split of the pairs to use; if no row is of it, all are used."""
     split: str = "split"
     """Column of the splits. If it does not exist, file names determine the split; otherwise it is
     test."""
@@ -72,13 +75,17 @@ def build(config: Config) -> LabelledImages | Pairs:
     mask = np.ones(len(images), bool)
     for name, value in config.where.items():
         mask &= np.asarray(pc.equal(values[name].cast(pa.string()), value).fill_null(False))
-    rows = np.flatnonzero(mask)
+    rows, others = np.flatnonzero(mask), 0
     if not len(rows) and len(images):
         raise ArtifactError(f"{config.path} has no rows with {_found(config.where, values)}")
     ids = values[config.id].cast(pa.string()).to_pylist() if config.id else None
     names = [ids[row] if ids else str(row) for row in rows]
     name = config.path.rstrip("/").rpartition("/")[2]
     if config.text:
+        is_asked = _splits(config, values, parts)[rows] == config.pairs_of
+        if is_asked.any():
+            rows, others = rows[is_asked], int((~is_asked).sum())
+            names = [names[number] for number in np.flatnonzero(is_asked)]
         texts = _texts(values[config.text])
         about = values.select(config.about).append_column("id", pa.array(ids or range(len(images))))
         return selection.pairs(
@@ -87,6 +94,7 @@ def build(config: Config) -> LabelledImages | Pairs:
             texts=[texts[row] for row in rows],
             ids=names,
             about=about.take(rows),
+            left_out={OTHER_SPLIT: others} if others else {},
         )
     tasks = sorted(str(one) for one in values[task].unique().to_pylist()) if task else []
     if len(tasks) > 1:

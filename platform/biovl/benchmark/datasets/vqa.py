@@ -5,6 +5,10 @@
       VQA_RAD Image Folder/           testset.json                 validate.json  test.json
         synpic54610.jpg …             images/synpic54610.jpg …     imgs/xmlab1/source.jpg …
 
+A table of questions is read as well, as ``prepare`` writes it: Parquet files named after their
+split with ``image``, ``image_id``, ``question``, ``answer`` and ``answer_type``, optionally
+``question_id``, ``question_frame`` (the templated form, see below) and ``language``.
+
 VQA-RAD has two published sizes. The file on OSF has 2,248 questions: 1,797 for training and 451
 (``phrase_type`` begins with ``test``) for testing. Papers that state 3,515 questions, BiomedCLIP
 among them with 3,064 and 451, add its 1,267 ``question_frame``: the same question as a template,
@@ -24,26 +28,38 @@ Source:
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
-from biovl.benchmark.datasets import SPLITS, Questions
-from biovl.benchmark.stored_images import ImageFiles, hash_of
+from biovl.benchmark import selection
+from biovl.benchmark.datasets import SPLITS, Images, Questions
+from biovl.benchmark.stored_images import Chosen, Column, ImageFiles, hash_of, parquet_parts
 from biovl.benchmark.vqa_answers import normalised
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 
 KINDS = ("open", "closed")
 
+NO_IMAGE = "the image is not there"
+
 _NO_FRAME = ("", "null", "na")
 """Values of VQA-RAD for questions without a templated form."""
 
-_PUBLIC = "VQA_RAD Dataset Public.json"
+PUBLIC = "VQA_RAD Dataset Public.json"
+"""VQA-RAD's file on OSF."""
+MEVF = {"trainset.json": "train", "testset.json": "test"}
+"""VQA-RAD's files of MEVF, with their splits."""
+SLAKE = dict(zip(("train.json", "validate.json", "test.json"), SPLITS, strict=True))
+"""SLAKE's files, with their splits."""
 _RAD_IMAGES = ("VQA_RAD Image Folder", "images")
+
+_NEEDED = ("image", "image_id", "question", "answer", "answer_type")
+_OPTIONAL = ("question_id", "question_frame", "language")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +91,51 @@ class QuestionSet(Questions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class Question:
+    """A question as published, not yet checked."""
+
     id: str
+    """Id of the question, with the split before it."""
     split: str
+    """Split: train, val or test."""
     image: str
+    """Name of the image, relative to the folder of the images."""
     question: str
+    """Text of the question."""
     answer: str
+    """Reference answer."""
     kind: str
+    """Type of the answer in lower case: open, closed, or something else."""
+    frame: str = ""
+    """Templated form of the question; empty: none."""
+    language: str = ""
+    """Language of the question; empty: not stated."""
+    source: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The question with all its fields, as published."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """All questions of a folder as published, and its images."""
+
+    questions: list[Question]
+    form: str
+    """Which data it is: ``osf`` or ``mevf`` (VQA-RAD), ``slake``, or another ``table``."""
+    folder: str
+    """Folder of the images; empty for a table."""
+    versions: Mapping[str, int]
+    """Size in bytes of each image by name; for a table, its first row."""
+
+    def images(self, uri: str, names: Sequence[str]) -> Images:
+        """Return some images of the folder ``uri``, by name."""
+        versions = [(name, self.versions[name]) for name in names]
+        if self.folder:
+            # Names and sizes, not times: a copy of the folder has the same fingerprint.
+            files = tuple(f"{self.folder}/{name}" for name in names)
+            return ImageFiles(uri, files, hash_of(versions))
+        parts, _, known = parquet_parts(uri)
+        rows = np.array([row for _, row in versions], np.int64)
+        return Chosen(Column(uri, parts, "image", f"{known}-image"), rows)
 
 
 def build(config: Config) -> QuestionSet:
@@ -90,73 +144,151 @@ def build(config: Config) -> QuestionSet:
     Raises:
         ArtifactError: If it contains none of these datasets, or its files are corrupt.
     """
-    folder = Folder(config.path)
-    if folder.exists(_PUBLIC):
-        rows, images, form = list(_public(folder, config.templated)), _rad_images(folder), "osf"
-    elif folder.exists("trainset.json") and folder.exists("testset.json"):
-        rows, images, form = list(_mevf(folder)), _rad_images(folder), "mevf"
-    elif folder.exists("train.json") and folder.exists("test.json"):
-        rows, images, form = list(_slake(folder, config.language)), "imgs", "slake"
-    else:
-        raise ArtifactError(
-            f"{folder.described} holds neither VQA-RAD ({_PUBLIC!r}, or trainset.json and "
-            "testset.json) nor SLAKE (train.json and test.json): unpack one there"
-        )
-    sizes = _image_sizes(folder, images)
-    rows, left_out = _usable(rows, sizes)
+    folder, data = Folder(config.path), published(config.path)
+    own = [row for row in data.questions if row.language in ("", config.language)]
+    # VQA-RAD's file mixes its splits, tables do not: the order is the same for both.
+    own.sort(key=lambda row: SPLITS.index(row.split))
+    rows, left_out = usable(_with_frames(own, config.templated), data.versions)
     if not rows:
         raise ArtifactError(f"{folder.described} has no question that can be asked: {left_out}")
-    repeated = _repeated(rows)
+    repeated = repetitions(rows)
     if config.repeated == "drop":
         rows = [row for row, why in zip(rows, repeated, strict=True) if why is None]
     counts = {
         "left_out": left_out,
         "repeated": dict(sorted(Counter(why for why in repeated if why).items())),
     }
-    return _questions(config, rows, counts, sizes, images, form)
+    return _questions(config, rows, counts, data)
 
 
-def _public(folder: Folder, templated: str) -> Iterator[_Row]:
-    for number, row in enumerate(_rows(folder, _PUBLIC)):
+def published(uri: str) -> Published:
+    """Return the questions of a folder as published, without a check.
+
+    Raises:
+        ArtifactError: If the folder contains none of these datasets, or its files are corrupt.
+    """
+    folder = Folder(uri)
+    if folder.exists(PUBLIC):
+        rows, images, form = of_osf(_rows(folder, PUBLIC)), _rad_images(folder), "osf"
+    elif all(map(folder.exists, MEVF)):
+        rows = of_mevf({split: _rows(folder, name) for name, split in MEVF.items()})
+        images, form = _rad_images(folder), "mevf"
+    elif folder.exists("train.json") and folder.exists("test.json"):
+        existing = {name: split for name, split in SLAKE.items() if folder.exists(name)}
+        rows = of_slake({split: _rows(folder, name) for name, split in existing.items()})
+        images, form = "imgs", "slake"
+    elif folder.names("", ".parquet") or folder.names("data", ".parquet"):
+        return _table(uri)
+    else:
+        raise ArtifactError(
+            f"{folder.described} holds neither VQA-RAD ({PUBLIC!r}, or trainset.json and "
+            "testset.json) nor SLAKE (train.json and test.json): unpack one there"
+        )
+    versions = _image_sizes(folder, images)
+    return Published(questions=rows, form=form, folder=images, versions=versions)
+
+
+def of_osf(rows: Sequence[Mapping[str, Any]]) -> list[Question]:
+    """Return the questions of VQA-RAD's file on OSF."""
+    questions = []
+    for number, row in enumerate(rows):
         is_test = str(row.get("phrase_type", "")).strip().lower().startswith("test")
-        question = _row(row, "test" if is_test else "train", number, row.get("image_name"))
-        yield question
-        frame = _text(row.get("question_frame"))
-        has_frame = frame.lower() not in _NO_FRAME
-        if has_frame and (templated == "all" or (templated == "train" and not is_test)):
-            yield _Row(
-                id=f"{question.id}/templated",
+        split = "test" if is_test else "train"
+        questions.append(_row(row, split, number, row.get("image_name")))
+    return questions
+
+
+def of_mevf(rows_of: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Question]:
+    """Return the questions of VQA-RAD's files of MEVF, by split.
+
+    Templated forms are questions of their own there.
+    """
+    return [
+        _row({**row, "question_frame": ""}, split, number, row.get("image_name"))
+        for split, rows in rows_of.items()
+        for number, row in enumerate(rows)
+    ]
+
+
+def of_slake(rows_of: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Question]:
+    """Return the questions of SLAKE's files in all languages, by split."""
+    return [
+        _row(row, split, number, row.get("img_name"), str(row.get("q_lang")))
+        for split, rows in rows_of.items()
+        for number, row in enumerate(rows)
+    ]
+
+
+def _with_frames(rows: Iterable[Question], templated: str) -> Iterator[Question]:
+    """Yield questions, each followed by its templated form where this is to be trained on."""
+    for row in rows:
+        yield row
+        if row.frame and (templated == "all" or (templated == "train" and row.split != "test")):
+            yield Question(
+                id=f"{row.id}/templated",
                 split="train",
-                image=question.image,
-                question=frame,
-                answer=question.answer,
-                kind=question.kind,
+                image=row.image,
+                question=row.frame,
+                answer=row.answer,
+                kind=row.kind,
             )
 
 
-def _mevf(folder: Folder) -> Iterator[_Row]:
-    for name, split in (("trainset.json", "train"), ("testset.json", "test")):
-        for number, row in enumerate(_rows(folder, name)):
-            yield _row(row, split, number, row.get("image_name"))
-
-
-def _slake(folder: Folder, language: str) -> Iterator[_Row]:
-    for name, split in zip(("train.json", "validate.json", "test.json"), SPLITS, strict=True):
-        if not folder.exists(name):
-            continue
-        for number, row in enumerate(_rows(folder, name)):
-            if row.get("q_lang") == language:
-                yield _row(row, split, number, row.get("img_name"))
-
-
-def _row(row: Mapping[str, Any], split: str, number: int, image: Any) -> _Row:
-    return _Row(
+def _row(
+    row: Mapping[str, Any], split: str, number: int, image: Any, language: str = ""
+) -> Question:
+    frame = _text(row.get("question_frame"))
+    return Question(
         id=f"{split}/{row.get('qid', f'row {number}')}",
         split=split,
         image=_text(image),
         question=_text(row.get("question")),
         answer=_text(row.get("answer")),
         kind=str(row.get("answer_type", "")).strip().lower(),
+        frame="" if frame.lower() in _NO_FRAME else frame,
+        language=language,
+        source=row,
+    )
+
+
+def _table(uri: str) -> Published:
+    """Return the questions of Parquet files, named after their splits."""
+    parts, schema, _ = parquet_parts(uri)
+    missing = [name for name in _NEEDED if name not in schema.names]
+    if missing:
+        raise ArtifactError(
+            f"{uri} has no column {missing[0]}: a table of questions has {', '.join(_NEEDED)}; "
+            f"found {', '.join(schema.names)}"
+        )
+    names = [name for name in (*_NEEDED[1:], *_OPTIONAL) if name in schema.names]
+    folder, rows, versions, first = Folder(uri), list[Question](), dict[str, int](), 0
+    for part, count in parts:
+        split = selection.split_named(part.rpartition("/")[2].partition("-")[0])
+        if split is None:
+            raise ArtifactError(f"{uri}/{part} is not named after a split: train, val or test")
+        with folder.filesystem.open_input_file(folder.at(part)) as stream:
+            table = pq.read_table(stream, columns=names)
+        for number, row in enumerate(table.to_pylist(), first):
+            versions.setdefault(_text(row["image_id"]), number)
+            rows.append(_of_table(row, split, number))
+        first += count
+    frames = any(row.frame for row in rows)
+    is_rad = "question_frame" in names
+    form = "slake" if "language" in names else ("osf" if frames else "mevf") if is_rad else "table"
+    return Published(questions=rows, form=form, folder="", versions=versions)
+
+
+def _of_table(row: Mapping[str, Any], split: str, number: int) -> Question:
+    return Question(
+        id=row.get("question_id") or f"{split}/row {number}",
+        split=split,
+        image=_text(row["image_id"]),
+        question=_text(row["question"]),
+        answer=_text(row["answer"]),
+        kind=_text(row["answer_type"]).lower(),
+        frame=_text(row.get("question_frame")),
+        language=_text(row.get("language")),
+        source=row,
     )
 
 
@@ -195,22 +327,35 @@ def _image_sizes(folder: Folder, images: str) -> dict[str, int]:
     }
 
 
-def _usable(rows: list[_Row], sizes: Mapping[str, int]) -> tuple[list[_Row], dict[str, int]]:
-    """Return the usable questions, and the number of others by reason."""
-    usable, left_out = [], Counter[str]()
+def usable(
+    rows: Iterable[Question], images: Collection[str]
+) -> tuple[list[Question], dict[str, int]]:
+    """Return the usable questions, and the number of others by reason.
+
+    Args:
+        rows: Questions as published.
+        images: Names of the images that exist.
+    """
+    kept, left_out = [], Counter[str]()
     for row in rows:
-        if row.kind not in KINDS:
-            left_out[f"the type of answer is {row.kind!r}"] += 1
-        elif not row.question or not row.answer:
-            left_out["there is no question or no answer"] += 1
-        elif row.image not in sizes:
-            left_out["the image is not there"] += 1
+        reason = defect(row, images)
+        if reason is None:
+            kept.append(row)
         else:
-            usable.append(row)
-    return usable, dict(sorted(left_out.items()))
+            left_out[reason] += 1
+    return kept, dict(sorted(left_out.items()))
 
 
-def _repeated(rows: list[_Row]) -> list[str | None]:
+def defect(row: Question, images: Collection[str]) -> str | None:
+    """Return why a question is unusable, or None."""
+    if row.kind not in KINDS:
+        return f"the type of answer is {row.kind!r}"
+    if not row.question or not row.answer:
+        return "there is no question or no answer"
+    return None if row.image in images else NO_IMAGE
+
+
+def repetitions(rows: Sequence[Question]) -> list[str | None]:
     """Return for each row why it counts as repeated, or None."""
     tested = {_asked(row) for row in rows if row.split == "test"}
     earlier: set[tuple[str, str, str]] = set()
@@ -227,34 +372,28 @@ def _repeated(rows: list[_Row]) -> list[str | None]:
     return reasons
 
 
-def _asked(row: _Row) -> tuple[str, str, str]:
+def _asked(row: Question) -> tuple[str, str, str]:
     return row.image, normalised(row.question), normalised(row.answer)
 
 
 def _questions(
-    config: Config,
-    rows: list[_Row],
-    counted: dict[str, dict[str, int]],
-    sizes: Mapping[str, int],
-    images: str,
-    form: str,
+    config: Config, rows: list[Question], counted: dict[str, dict[str, int]], data: Published
 ) -> QuestionSet:
     names = sorted({row.image for row in rows})
     place = {name: number for number, name in enumerate(names)}
-    # Names and sizes, not times: a copy of the folder has the same fingerprint.
-    known = hash_of([(name, sizes[name]) for name in names])
+    images = data.images(config.path, names)
     counts = Counter((row.split, row.kind) for row in rows)
     return QuestionSet(
-        name="SLAKE" if form == "slake" else "VQA-RAD",
-        images=ImageFiles(config.path, tuple(f"{images}/{name}" for name in names), known),
+        name=_name(config, data.form),
+        images=images,
         image_of=np.array([place[row.image] for row in rows], np.int64),
         questions=[row.question for row in rows],
         answers=[row.answer for row in rows],
         kinds=np.array([row.kind for row in rows]),
         splits=np.array([row.split for row in rows]),
-        ids=_unique([row.id for row in rows]),
+        ids=unique([row.id for row in rows]),
         notes={
-            "form": _said(form, config),
+            "form": _said(data.form, config),
             "images": len(names),
             "questions": {
                 split: {kind: counts[split, kind] for kind in KINDS if counts[split, kind]}
@@ -263,11 +402,18 @@ def _questions(
             },
             **counted,
         },
-        fingerprint=hash_of(known, rows),
+        fingerprint=hash_of(images.fingerprint, rows),
     )
 
 
+def _name(config: Config, form: str) -> str:
+    own = {"osf": "VQA-RAD", "mevf": "VQA-RAD", "slake": "SLAKE"}
+    return own.get(form) or config.path.rstrip("/").rpartition("/")[2]
+
+
 def _said(form: str, config: Config) -> str:
+    if form == "table":
+        return "a table of questions"
     if form == "slake":
         return f"SLAKE, language {config.language}"
     if form == "mevf":
@@ -282,7 +428,7 @@ def _said(form: str, config: Config) -> str:
     }[config.templated]
 
 
-def _unique(ids: list[str]) -> list[str]:
+def unique(ids: Iterable[str]) -> list[str]:
     """Return unique ids: a repeated one gets a number."""
     counts: Counter[str] = Counter()
     result = []

@@ -33,8 +33,11 @@ def schema_of(opened: RawSet) -> pa.Schema:
 def _feature(name: str, kind: pa.DataType) -> dict[str, Any]:
     if name == "image":
         return {"_type": "Image"}
-    if pa.types.is_list(kind):
-        return {"_type": "List", "feature": _feature("", kind.value_type)}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        listed = "List" if pa.types.is_list(kind) else "LargeList"
+        return {"_type": listed, "feature": _feature("", kind.value_type)}
+    if pa.types.is_struct(kind):
+        return {item.name: _feature("", item.type) for item in kind}
     return {"_type": "Value", "dtype": "float64" if kind == pa.float64() else str(kind)}
 
 
@@ -92,14 +95,17 @@ class SplitWriter:
             self._open = contextlib.ExitStack()
             name = self.draft_name(self._split, len(self.parts))
             stream = self._open.enter_context(self._folder.writer(name))
-            # Images are compressed already and unique: dictionaries would only add cost.
+            # Images are compressed already and unique: dictionaries would only add cost. Those of
+            # questions are repeated in the next rows: each is stored once per row group.
             plain = [name for name in self._schema.names if name != "image"]
+            is_repeated = {"question", "image_id"} <= set(plain)
             self._writer = self._open.enter_context(
                 pq.ParquetWriter(
                     stream,
                     self._schema,
                     compression="zstd",
-                    use_dictionary=plain,
+                    use_dictionary=[*plain, *["image.bytes"] * is_repeated],
+                    dictionary_pagesize_limit=2 * _ROW_GROUP_BYTES,
                     write_statistics=plain,
                 )
             )

@@ -1,0 +1,87 @@
+"""Images that tables and JSON files describe: reading of these files, lookup of images by name."""
+
+import json
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from biovl.benchmark.prepare.raw_files import RawFiles
+from biovl.benchmark.prepare.sets import Example
+from biovl.core import spreadsheets
+
+NO_IMAGE = "the image is not there"
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Described:
+    """Rows of a split; the example of each is made when it is read."""
+
+    rows: Sequence[Any]
+    """Descriptions of the rows."""
+    example: Callable[[Any], Example]
+    """Returns the example of a row."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Example]:
+        return map(self.example, self.rows)
+
+
+class NamedImages:
+    """The images among raw files, by the end of their path."""
+
+    def __init__(self, raw: RawFiles) -> None:
+        self._raw = raw
+        self._of_base: dict[str, list[str]] = {}
+        for name in raw.images():
+            self._of_base.setdefault(posixpath.basename(name), []).append(name)
+        self.missing: dict[str, None] = {}
+        """Names that were not found, in the order of the lookups."""
+
+    def find(self, name: str) -> str | None:
+        """Return the file whose path ends with ``name``, the first of several; None: no such."""
+        path = name.strip().replace("\\", "/").removeprefix("./")
+        for file in self._of_base.get(posixpath.basename(path), ()):
+            if file == path or file.endswith(f"/{path}"):
+                return file
+        self.missing[path] = None
+        return None
+
+    def warnings(self, get: str) -> list[str]:
+        """Return a sentence about the images that were not found, if any."""
+        if not self.missing:
+            return []
+        shown = ", ".join(list(self.missing)[:_SHOWN])
+        more = " …" if len(self.missing) > _SHOWN else ""
+        return [
+            f"{len(self.missing):,} images were not found in {self._raw.folder}: {shown}{more}. "
+            f"Download them from {get}"
+        ]
+
+
+def read_json(raw: RawFiles, name: str) -> tuple[Any, list[str]]:
+    """Return the value of a JSON file, and warnings about its encoding.
+
+    Byte-order marks, UTF-16 and cp1252 are read.
+
+    Raises:
+        SourceError: If it is truncated or no JSON.
+    """
+    try:
+        data = raw.read(name)
+    except OSError as error:
+        raise raw.damaged(name, error) from error
+    warnings = []
+    try:
+        text = spreadsheets.decode(data)
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace")
+        warnings.append(f"{name} is not UTF-8 and was read as cp1252")
+    try:
+        return json.loads(text), warnings
+    except ValueError as error:
+        raise raw.damaged(name, error) from error

@@ -1,0 +1,189 @@
+"""VQA-RAD and SLAKE: JSON files of questions, and the images that they name.
+
+    VQA-RAD, as on OSF              VQA-RAD, as MEVF's split     SLAKE
+      VQA_RAD Dataset Public.json     trainset.json                train.json
+      VQA_RAD Image Folder/           testset.json                 validate.json  test.json
+        synpic54610.jpg …             images/synpic54610.jpg …     imgs/xmlab1/source.jpg …
+
+Every question is a row with its image. The templated form of a question of VQA-RAD is the column
+``question_frame``, from which benchmark adds training questions (``tasks.vqa.templated``). Repeated
+questions are kept and counted: benchmark drops them from training (``tasks.vqa.repeated``).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from biovl.benchmark.datasets import SPLITS, vqa
+from biovl.benchmark.prepare.described import Described, NamedImages, read_json
+from biovl.benchmark.prepare.raw_files import RawFiles
+from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
+from biovl.core.errors import SourceError
+
+_RAD_GET = "https://osf.io/89kps (VQA_RAD Dataset Public.json, VQA_RAD Image Folder.zip)"
+
+SETS = {
+    "vqa_rad": SetAbout(
+        title="VQA-RAD: questions about radiographs and slices",
+        files=(
+            "'VQA_RAD Dataset Public.json' with 'VQA_RAD Image Folder'",
+            "or trainset.json and testset.json (MEVF) with images",
+        ),
+        get=_RAD_GET,
+        size="about 20 MB",
+        licence="CC0-1.0",
+        citation="Lau et al. 2018, A dataset of clinically generated visual questions and answers "
+        "about radiology images, doi:10.1038/sdata.2018.251",
+        papers={
+            "OSF, without templated forms": {"train": 1_797, "test": 451},
+            "BiomedCLIP, table 1 (MEVF's files)": {"train": 3_064, "test": 451},
+        },
+        differs="the file on OSF has 1,797 questions to train on, and 1,267 templated forms in the "
+        "column question_frame; 1,797 + 1,267 = 3,064, the number of BiomedCLIP and of MEVF's "
+        "trainset.json. 284 of the forms are those of test questions, with their answers",
+    ),
+    "slake": SetAbout(
+        title="SLAKE: questions about radiographs and slices, in English",
+        files=("train.json, validate.json, test.json", "imgs/xmlab1/source.jpg …"),
+        get="https://huggingface.co/datasets/BoKelvin/SLAKE (the three JSON files and imgs.zip)",
+        size="about 220 MB",
+        licence="CC-BY-4.0",
+        citation="Liu et al. 2021, SLAKE: a semantically-labeled knowledge-enhanced dataset for "
+        "medical visual question answering, arXiv:2102.09542",
+        papers={
+            "BiomedCLIP, table 1 (English)": {"train": 4_919, "val": 1_053, "test": 1_061},
+        },
+        settings={"data": "slake"},
+    ),
+}
+
+_COLUMNS = {
+    "question": pa.string(),
+    "answer": pa.string(),
+    "answer_type": pa.string(),
+    "question_type": pa.string(),
+    "image_id": pa.string(),
+    "question_id": pa.string(),
+    "organ": pa.string(),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the reader: which questions."""
+
+    data: Literal["vqa_rad", "slake"] = "vqa_rad"
+    """The data set."""
+    language: Literal["en", "zh", "all"] = "en"
+    """Language of SLAKE's questions; ``all``: both, told apart by the column ``language``."""
+
+
+def build(config: Config) -> "MedicalQuestions":
+    """Return the reader of VQA-RAD or SLAKE."""
+    return MedicalQuestions(config)
+
+
+class MedicalQuestions:
+    """Reads the questions of VQA-RAD or SLAKE."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def open(self, raw: RawFiles) -> RawSet:
+        """Return the questions by split; see ``SetReader``."""
+        is_slake, warnings = self.config.data == "slake", list[str]()
+        rows = _slake(raw, warnings) if is_slake else _rad(raw, warnings)
+        left_out = Counter[str]()
+        if is_slake and self.config.language != "all":
+            others = Counter(row.language for row in rows if row.language != self.config.language)
+            left_out.update({f"the language is {name}": count for name, count in others.items()})
+            rows = [row for row in rows if row.language == self.config.language]
+        images = NamedImages(raw)
+        files = {name: images.find(name) for name in {row.image: None for row in rows} if name}
+        found = {name: file for name, file in files.items() if file is not None}
+        usable, unusable = vqa.usable(rows, found)
+        left_out.update(unusable)
+        get = SETS[self.config.data].get
+        if not usable:
+            raise SourceError(
+                f"{raw.folder} has no question that can be asked: {dict(left_out)}. "
+                + " ".join(images.warnings(get))
+            )
+        repeated = Counter(why for why in vqa.repetitions(usable) if why)
+        warnings += images.warnings(get)
+        warnings += [
+            f"{count} repeated questions ({why}): benchmark does not train on them"
+            for why, count in sorted(repeated.items())
+        ]
+        ids = vqa.unique(row.id for row in usable)
+        rows_of: dict[str, list[tuple[str, vqa.Question]]] = {split: [] for split in SPLITS}
+        for name, row in zip(ids, usable, strict=True):
+            rows_of[row.split].append((name, row))
+        more = {"language": pa.string()} if is_slake else {"question_frame": pa.string()}
+        return RawSet(
+            holds="questions",
+            columns={**_COLUMNS, **more},
+            splits={
+                split: Described(own, partial(_example, raw, found))
+                for split, own in rows_of.items()
+                if own
+            },
+            left_out=dict(sorted(left_out.items())),
+            warnings=warnings,
+        )
+
+
+def _rad(raw: RawFiles, warnings: list[str]) -> list[vqa.Question]:
+    public = raw.named(vqa.PUBLIC)
+    if public is not None:
+        return vqa.of_osf(_questions(raw, public, warnings))
+    if not all(map(raw.named, vqa.MEVF)):
+        raise raw.missing(f"{vqa.PUBLIC!r}, or {' and '.join(vqa.MEVF)}")
+    return vqa.of_mevf(_by_split(raw, vqa.MEVF, warnings))
+
+
+def _slake(raw: RawFiles, warnings: list[str]) -> list[vqa.Question]:
+    return vqa.of_slake(_by_split(raw, vqa.SLAKE, warnings))
+
+
+def _by_split(
+    raw: RawFiles, files: Mapping[str, str], warnings: list[str]
+) -> dict[str, list[dict[str, Any]]]:
+    return {split: _questions(raw, raw.required(name), warnings) for name, split in files.items()}
+
+
+def _questions(raw: RawFiles, name: str, warnings: list[str]) -> list[dict[str, Any]]:
+    rows, more = read_json(raw, name)
+    warnings += more
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise SourceError(f"{raw.folder}/{name} is no list of questions: another file of this name")
+    return rows
+
+
+def _example(raw: RawFiles, files: Mapping[str, str], named: tuple[str, vqa.Question]) -> Example:
+    name, row = named
+    source, file = row.source, files[row.image]
+    return Example(
+        id=name,
+        path=row.image,
+        read=partial(raw.read, file),
+        values={
+            "question": row.question,
+            "answer": row.answer,
+            "answer_type": row.kind,
+            "question_type": _optional(source, "question_type", "content_type"),
+            "image_id": row.image,
+            "question_id": row.id,
+            "organ": _optional(source, "image_organ", "location"),
+            "question_frame": row.frame or None,
+            "language": row.language or None,
+        },
+    )
+
+
+def _optional(source: Mapping[str, Any], *names: str) -> str | None:
+    return next((str(source[name]).strip() for name in names if source.get(name)), None)
