@@ -160,3 +160,8 @@ def test_progress_goes_to_the_given_stream(raw: Path, tmp_path: Path) -> None:
     prepare_job.prepare(config("pcam", raw, tmp_path / "out"), progress=said)
     assert "pcam: 3 train, 2 val, 12 test" in said.getvalue()
     assert "prepare: test 12/12" in said.getvalue()
+
+
+def test_the_page_names_every_set() -> None:
+    page = (Path(__file__).parents[3] / "docs/prepare.md").read_text()
+    assert [name for name in known_sets() if f"`{name}`" not in page] == []

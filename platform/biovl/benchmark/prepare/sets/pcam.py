@@ -36,7 +36,7 @@ SETS = {
             f"optionally {_STEM}*_meta.csv (slides, for the check of splits)",
         ),
         get="zenodo.org/records/2546921 (linked from github.com/basveeling/pcam)",
-        size="7.5 GB",
+        size="8 GB",
         licence="CC0-1.0",
         citation="Veeling et al. 2018, arXiv:1806.03962; Ehteshami Bejnordi et al. 2017",
         papers={"BiomedCLIP, table 1": {"train": 262_144, "val": 32_768, "test": 32_768}},

@@ -1,0 +1,43 @@
+"""Labels in tables: numbers, words and their spellings to names of classes."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from biovl.benchmark.class_names import normalize
+
+_WHOLE = re.compile(r"([+-]?\d+)\.0*")
+
+
+class Labels:
+    """Classes by their spellings, which are compared without case and separators."""
+
+    def __init__(self, spellings: Mapping[str, Iterable[str]]) -> None:
+        self._class_of = {
+            normalize(spelling): name
+            for name, others in spellings.items()
+            for spelling in (name, *others)
+        }
+
+    def named(self, text: str) -> str | None:
+        """Return the class of a cell, None if it is empty or unknown; ``1.0`` is ``1``."""
+        whole = _WHOLE.fullmatch(text.strip())
+        return self._class_of.get(normalize(whole[1] if whole else text))
+
+
+def finding(text: str) -> int | None:
+    """Return 1, 0 or -1 (uncertain) from a cell; None if it is empty.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    value = float(text) if text.strip() else None
+    if value not in (1, 0, -1, None):
+        raise ValueError(f"{text!r}, expected 1, 0, -1 or nothing")
+    return None if value is None else int(value)
+
+
+def drawn(names: Sequence[str], count: int, seed: int) -> list[str]:
+    """Return a random choice of names, sorted; a name's rank does not depend on the others."""
+    ranked = sorted(names, key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
+    return sorted(ranked[:count])

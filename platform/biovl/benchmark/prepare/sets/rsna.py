@@ -1,0 +1,196 @@
+"""RSNA pneumonia detection challenge: DICOM files and a table of boxes.
+
+BiomedCLIP's train and dev counts are those of GLoRIA's split of the 26,684 patients: 30 % drawn
+with scikit-learn's ``train_test_split`` and seed 0, of which half are dev. Its 9,069 test images
+are 30 % of the 30,227 rows of the table, of which it has one per box; the seed is not published.
+
+Source:
+    Shih et al. 2019, doi:10.1148/ryai.2019180041; Huang et al. 2021 (GLoRIA), code of
+    ``preprocess_pneumonia_data``; Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, table 1.
+"""
+
+import functools
+import math
+import posixpath
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.benchmark.prepare.labels import Labels
+from biovl.benchmark.prepare.raw_files import RawFiles
+from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
+from biovl.benchmark.prompts import PROMPTS
+from biovl.core.errors import SourceError
+
+_LABELS, _DETAILS = "stage_2_train_labels.csv", "stage_2_detailed_class_info.csv"
+_TEST_IMAGES = "stage_2_test_images"
+_SHARE, _SEED = 0.3, 0
+
+NO_IMAGE = "in the table of labels, but without an image"
+NO_LABEL = "image without a label"
+TWO_LABELS = "patient with two labels"
+UNKNOWN = "label is neither 0 nor 1"
+
+SETS = {
+    "rsna": SetAbout(
+        title="RSNA pneumonia challenge: pneumonia on a chest radiograph or not",
+        files=(
+            _LABELS,
+            f"{_DETAILS} (optional)",
+            "stage_2_train_images/ (.dcm), or the archive with all",
+        ),
+        get="kaggle.com/c/rsna-pneumonia-detection-challenge",
+        size="3.7 GB",
+        licence="terms of the RSNA 2018 challenge",
+        citation="Shih et al. 2019, doi:10.1148/ryai.2019180041",
+        papers={"BiomedCLIP, table 1": {"train": 18_678, "val": 4_003, "test": 9_069}},
+        differs="train and val are GLoRIA's split, with BiomedCLIP's counts; test is the other "
+        "4,003 patients. BiomedCLIP's 9,069 are 30 % of the 30,227 rows of the table, in which a "
+        "patient has a row per box: some patients occur several times, and most of them in train. "
+        "reader.test=rows draws as many rows with seed 0; the paper's seed is not published.",
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the reader."""
+
+    test: Literal["patients", "rows"] = "patients"
+    """``patients``: those in neither train nor val; ``rows``: 30 % of the rows of the table, as
+    many as in BiomedCLIP, which overlap with train and repeat images."""
+
+
+def build(config: Config) -> "RSNA":
+    """Return the reader."""
+    return RSNA(config.test)
+
+
+def halves(count: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that scikit-learn's ``train_test_split`` returns for seed 0: train, test."""
+    order = np.random.RandomState(_SEED).permutation(count)
+    tests = math.ceil(share * count)
+    return order[tests:], order[:tests]
+
+
+def split_patients(ids: Sequence[str]) -> dict[str, list[str]]:
+    """Return GLoRIA's train, val and test patients.
+
+    Args:
+        ids: All patients, sorted.
+    """
+    train, others = halves(len(ids), _SHARE)
+    test, val = halves(len(others), 0.5)
+    rows_of = {"train": train, "val": others[val], "test": others[test]}
+    return {split: [ids[row] for row in rows] for split, rows in rows_of.items()}
+
+
+class RSNA:
+    """Reader of the challenge's files."""
+
+    def __init__(self, test: Literal["patients", "rows"]) -> None:
+        self._test = test
+        self._labels = Labels(PROMPTS["rsna"].spellings)
+
+    def open(self, raw: RawFiles) -> RawSet:
+        """Return the patients by split, one image each.
+
+        Raises:
+            SourceError: If the table is missing, has no usable label, or there are no images.
+        """
+        name = raw.required(_LABELS)
+        table, warnings = raw.table(name, ["patientId", "Target"])
+        left_out = Counter[str]()
+        labels = self._labels_of(raw, name, table, left_out)
+        details, more = _details(raw)
+        warnings += [*more, *_contradictions(labels, details)]
+        images = _images(raw)
+        if not images:
+            raise raw.missing("stage_2_train_images/*.dcm")
+        # The split is that of the whole table, also if only some images were downloaded.
+        patients = sorted({row["patientId"] for row in table})
+        ids_of = {
+            split: [(one, one) for one in ids] for split, ids in split_patients(patients).items()
+        }
+        if self._test == "rows":
+            _, drawn = halves(len(table), _SHARE)
+            ids_of["test"] = [
+                (f"{table[row]['patientId']}/{row}", table[row]["patientId"]) for row in drawn
+            ]
+        left_out[NO_IMAGE] += len(labels.keys() - images.keys())
+        left_out[NO_LABEL] += len(images.keys() - set(patients))
+        splits = {
+            split: [
+                Example(
+                    id=own,
+                    path=posixpath.basename(images[patient]),
+                    read=functools.partial(raw.read, images[patient]),
+                    values={
+                        "label": labels[patient],
+                        "group": patient,
+                        "detail": details.get(patient),
+                    },
+                )
+                for own, patient in ids
+                if patient in labels and patient in images
+            ]
+            for split, ids in ids_of.items()
+        }
+        return RawSet(
+            holds="classes",
+            columns={"label": pa.string(), "group": pa.string(), "detail": pa.string()},
+            splits=splits,
+            classes=PROMPTS["rsna"].classes,
+            left_out=+left_out,
+            warnings=warnings,
+        )
+
+    def _labels_of(
+        self, raw: RawFiles, name: str, table: list[dict[str, str]], left_out: Counter[str]
+    ) -> dict[str, str]:
+        states: dict[str, set[str | None]] = {}
+        for row in table:
+            states.setdefault(row["patientId"], set()).add(self._labels.named(row["Target"]))
+        labels = {one: state.pop() for one, state in states.items() if len(state) == 1}
+        left_out[TWO_LABELS] += len(states) - len(labels)
+        found = {one: label for one, label in labels.items() if label is not None}
+        left_out[UNKNOWN] += len(labels) - len(found)
+        if not found:
+            values = sorted({row["Target"] for row in table})[:5]
+            raise SourceError(f"{raw.folder}/{name} has no label: Target is {values}, not 0 and 1")
+        return found
+
+
+def _details(raw: RawFiles) -> tuple[dict[str, str], list[str]]:
+    name = raw.named(_DETAILS)
+    if name is None:
+        return {}, []
+    table, warnings = raw.table(name, ["patientId", "class"])
+    return {row["patientId"]: row["class"] for row in table}, warnings
+
+
+def _contradictions(labels: dict[str, str], details: dict[str, str]) -> list[str]:
+    """Return a warning if the two tables disagree: only a lung opacity is a target."""
+    normal, pneumonia = PROMPTS["rsna"].classes
+    implied = {
+        one: pneumonia if detail.lower() == "lung opacity" else normal
+        for one, detail in details.items()
+    }
+    wrong = [one for one, label in labels.items() if implied.get(one, label) != label]
+    if not wrong:
+        return []
+    return [
+        f"{_DETAILS} contradicts {_LABELS} for {len(wrong):,} patients, the first {wrong[0]}; "
+        "Target is used"
+    ]
+
+
+def _images(raw: RawFiles) -> dict[str, str]:
+    """Return the image of each patient by the file's stem; DICOM is preferred to a copy."""
+    names = [name for name in raw.images() if _TEST_IMAGES not in name.lower()]
+    names.sort(key=lambda name: name.lower().endswith((".dcm", ".dicom")))
+    return {posixpath.basename(name).rpartition(".")[0]: name for name in names}
