@@ -34,6 +34,10 @@ COMMANDS = {
         "run all jobs on a synthetic sample, and search",
     ),
     "sample": ("biovl.sample.command", "generate synthetic PMC packages"),
+    "figure_retrieval": (
+        "biovl.benchmark.figure_retrieval.command",
+        "retrieval task of new articles, for MTEB and BEIR",
+    ),
     "train_detector": ("biovl.split.detector.command", "train a detector of panels for split"),
 }
 """Module and description of every command. The module has ``main()``, which reads ``sys.argv``."""

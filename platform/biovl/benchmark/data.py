@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from biovl.benchmark.datasets import LabelledImages, Pairs, choices, prepared
+from biovl.benchmark.datasets import LabelledImages, Pairs, choices, prepared, queries
 from biovl.core import plugins
 from biovl.core.artifacts import Folder, find_manifest, unpublished
 from biovl.core.errors import ArtifactError
@@ -44,6 +44,7 @@ def _format(uri: str) -> str:
             prepared.KIND: {"questions": "vqa", "choices": "choices"}.get(
                 manifest.notes.get("holds", ""), "prepared"
             ),
+            queries.KIND: "queries",
         }
         if manifest.kind not in kinds:
             raise ArtifactError(f"{uri} holds {manifest.kind}, which is no benchmark's data")

@@ -64,6 +64,14 @@ KINDS: Mapping[str, Kind] = {
         ),
         private_because="it holds questions and texts of benchmarks, and " + _NO_RIGHTS,
     ),
+    # Made of rows that may be redistributed only.
+    "figure_retrieval": Kind(
+        (
+            *("corpus/*.parquet", "*/queries/*.parquet", "*/qrels/*.parquet", "credits.parquet"),
+            *("images/*", "beir/*/*.jsonl", "beir/*/qrels/test.tsv", "eval.yaml"),
+            "left_out.parquet",
+        ),
+    ),
     "model": Kind(
         (
             *("open_clip_config.json", "config.json", "*.safetensors", "tokenizer*.json"),

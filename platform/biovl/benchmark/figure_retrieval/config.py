@@ -1,0 +1,49 @@
+"""Settings of figure_retrieval."""
+
+import re
+from dataclasses import dataclass
+
+from biovl.core.config import REQUIRED, Recipe, is_unfinished
+from biovl.core.records import LicenseGroup
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureRetrievalConfig:
+    """Settings of figure_retrieval: the articles, the cut-off date, and what models know."""
+
+    figures: str
+    """Figures published by harvest, local or ``s3://``."""
+    out: str
+    """Where the task is published, local or ``s3://``."""
+    after: str
+    """Cut-off date, ``2025-06-01``: articles published on that day or later are used. It should be
+    later than the training data of the models to evaluate."""
+    training: tuple[str, ...] = ()
+    """What models were trained on: figures of harvest, or corpora of assemble. Their articles,
+    titles and images are left out, also if only the look of an image agrees."""
+    articles: int = 1_000
+    """Number of articles to draw, one figure of each; 0: all."""
+    license_groups: tuple[LicenseGroup, ...] = ("commercial",)
+    """Licence groups of articles and figures; all must permit redistribution and changes."""
+    min_words: int = 8
+    """Least number of words of a query."""
+    seed: int = 0
+    """Seed of the draw."""
+
+    def __post_init__(self) -> None:
+        if is_unfinished(self):
+            return
+        if not _DAY.fullmatch(self.after):
+            raise ValueError(f"after must be a day such as 2025-06-01, got {self.after!r}")
+        if self.articles < 0 or self.min_words < 1 or not self.license_groups:
+            raise ValueError("articles and min_words are not negative; name a licence group")
+
+
+def articles() -> FigureRetrievalConfig:
+    """Caption to figure and citing sentence to figure (needs figures, after, out)."""
+    return FigureRetrievalConfig(figures=REQUIRED, after=REQUIRED, out=REQUIRED)
+
+
+RECIPES: dict[str, Recipe[FigureRetrievalConfig]] = {"articles": articles}

@@ -1,0 +1,77 @@
+"""Queries of a figure: its caption, and a sentence of the article that cites it.
+
+Labels of figures are removed from both. "Fig. 3" says where an article prints a figure and nothing
+of its content; a model that reads printed numbers could match it. Letters of panels stay in
+captions, where they belong to the description of what can be seen.
+"""
+
+import re
+from collections.abc import Sequence
+
+from biovl.articles.citances import Citance, citances, references
+from biovl.core.records import Mention
+
+_LABEL = re.compile(
+    r"^\s*(?:(?:supplementary|supplemental|extended data|additional file)\s+)?"
+    r"(?:fig(?:ure|\.)?|scheme|plate|image)s?\.?\s*[SA]?\d+[a-z]?\s*[.:|–—-]*\s*",
+    re.IGNORECASE,
+)
+_REMAINS = re.compile(r"\bfig(?:ure|s|ures)?\b\.?\s*\(?[SA]?\d|\bpanels?\b", re.IGNORECASE)
+"""Traces of a reference that the grammar has not read whole."""
+_MARK = "\0"
+_FILLER = r"(?:see|also|as|in|e\.g\.|i\.e\.|cf\.?|and|left|right|top|bottom|upper|lower|middle|\W)"
+_IN_BRACKETS = re.compile(rf"\s*[(\[]{_FILLER}*{_MARK}(?:{_FILLER}|{_MARK})*[)\]]", re.IGNORECASE)
+_IN_LIST = re.compile(
+    rf"\s*[;,]\s*(?:see\s+)?{_MARK}(?=\s*[;,)\]])|(?<=[(\[]){_MARK}\s*[;,]\s*", re.IGNORECASE
+)
+_BODY = ("body", "abstract")
+
+
+def without_label(caption: str) -> str:
+    """Return a caption without the figure's label, in one line."""
+    return " ".join(_LABEL.sub("", caption, count=1).split())
+
+
+def caption_query(caption: str, min_words: int) -> str | None:
+    """Return a caption without the figure's label; None if it has too few words."""
+    text = without_label(caption)
+    return text if len(text.split()) >= min_words else None
+
+
+def mention_query(mentions: Sequence[Mention], label: str | None, min_words: int) -> str | None:
+    """Return the longest sentence that cites this figure and no other, without its references.
+
+    Args:
+        mentions: Paragraphs that cite the figure.
+        label: Label of the figure in the article.
+        min_words: Least number of words.
+    """
+    found = [
+        text
+        for citance in citances([one for one in mentions if one.container in _BODY], label)
+        if (text := without_references(citance)) is not None and len(text.split()) >= min_words
+    ]
+    return max(found, key=lambda text: (len(text), text), default=None)
+
+
+def without_references(citance: Citance) -> str | None:
+    """Return a citing sentence without references to figures; None if that is not possible.
+
+    A reference in brackets is removed with them; "Figure 2 shows" becomes "The figure shows". A
+    sentence that cites another figure, too, is true of both, and not a query for one of them.
+    """
+    own = {(one.figure, one.kind) for one in citance.references}
+    cited = references(citance.text)
+    if any((one.figure, one.kind) not in own for one in cited):
+        return None
+    spans = {(one.span.start, one.span.end) for one in [*cited, *citance.references]}
+    text, last = "", 0
+    for start, end in sorted(spans):
+        if start >= last and end > start:
+            text += citance.text[last:start] + _MARK
+            last = end
+    text = _IN_BRACKETS.sub("", text + citance.text[last:])
+    text = _IN_LIST.sub("", text)
+    text = re.sub(rf"^\W*{_MARK}", "The figure", text).replace(_MARK, "the figure")
+    text = re.sub(r"\s+([.,;:])", r"\1", " ".join(text.split()))
+    return None if _REMAINS.search(text) else text
