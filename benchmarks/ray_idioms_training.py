@@ -78,15 +78,14 @@ def load_piece(source: list[Any], steps: list[Any], workers: int, row: dict[str,
     mine = of_rank[number % workers]
     step, part = mine[number // workers % len(mine)]
     loaded = load_pairs(
-        known.corpus,
         known.places,
-        step.rows(part),
+        step.draws(part),
         seed=known.seed,
         epoch=step.epoch,
         image_px=known.image_px,
         data=known.data,
         tokenizer=ClipTokenizer(20),
-        batch_rows=step.batch_rows_N,
+        batch_draws=step.batch_draws_N,
     )
     return pieces.pack_piece(number, loaded)
 
@@ -140,7 +139,7 @@ def compare_input(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]
     corpus = write_corpus(folder, arguments.pairs)
     places, data = read_places(corpus, "train"), DataConfig()
     source = PairSource.put(
-        corpus, places, seed=SEED, image_px=IMAGE_PX, data=data, tokenizer=ClipTokenizer(20)
+        places, seed=SEED, image_px=IMAGE_PX, data=data, tokenizer=ClipTokenizer(20)
     )
     batch = WORKERS * pieces.PIECE_PAIRS
     plan = Plan.of(len(places), BatchConfig(pairs=batch), epochs=1)

@@ -5,7 +5,8 @@ from collections.abc import Generator
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain.batches import Batch
 from biovl.pretrain.config import PretrainConfig
-from biovl.pretrain.order import epoch_order, read_places, rows_of
+from biovl.pretrain.mixture import read_mixture, read_training
+from biovl.pretrain.order import epoch_order, rows_of
 from biovl.pretrain.pairs import load_pairs
 from biovl.pretrain.schedule import Plan
 from biovl.runtime.workers import Workers
@@ -19,7 +20,7 @@ def local_batches(
     Raises:
         ArtifactError: If a pair is unreadable and no other may replace it.
     """
-    places = read_places(config.corpus, "train")
+    places = read_training(config, read_mixture(config))
     order, ordered_epoch = None, -1
     for number in range(steps_done, plan.steps):
         place = plan.place(number)
@@ -29,7 +30,6 @@ def local_batches(
                 places, seed=config.seed, epoch=place.epoch, run_pairs=config.data.run_pairs
             )
         loaded = load_pairs(
-            config.corpus,
             places,
             rows_of(order, place.step, place.batch_pairs, workers.rank, workers.count),
             seed=config.seed,

@@ -348,6 +348,30 @@ def test_workers_that_never_fit_on_this_machine_are_refused(
     run(sample_corpus, tmp_path / "out", **{"workers.count": 0, "epochs": 1})
 
 
+def test_two_corpora_are_trained_on_together_and_named_in_card_manifest_and_estimate(
+    undisturbed: Path, sample_corpus: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "again"
+    shutil.copytree(sample_corpus, copy)
+    both = {"corpus": [str(sample_corpus), str(copy)], "mixture.shares": [0.75, 0.25]}
+    values = {**settings(sample_corpus, tmp_path / "model", epochs=1), **both}
+    manifest = pretrain(configs.build(PretrainConfig, values))
+    pairs = json.loads((undisturbed / "manifest.json").read_text())["counts"]["pairs"]["train"]
+    draws = [part["draws_per_epoch"] for part in manifest.counts["corpora"]]
+    assert draws == [round(1.5 * pairs), 2 * pairs - round(1.5 * pairs)]
+    assert manifest.counts["steps"] == 2 * pairs // 32
+    assert [item.name for item in manifest.inputs] == ["corpus", "corpus 2"]
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "in 2 corpora" in card
+    assert f"| again | {pairs} | 0 | {draws[1]} (25.0%) |" in card
+    assert str(tmp_path) not in card
+    values = {**settings(sample_corpus, tmp_path / "other"), **both}
+    text = estimated(configs.build(PretrainConfig, values))
+    assert f"{copy}: {pairs} pairs, {draws[1]} drawn an epoch (25.0%)" in text
+    assert f"{2 * pairs} pairs of an epoch" in text
+    assert f"validation: val of {sample_corpus}" in text
+
+
 def test_what_a_run_takes_is_told_without_starting_it(sample_corpus: Path) -> None:
     values = {
         **configs.recipe_settings(pretrain_config.biomedclip()),

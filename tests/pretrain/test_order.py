@@ -22,6 +22,7 @@ def places(*pairs_of_shard: int) -> PairLocations:
     count = len(shard)
     return PairLocations(
         shards=tuple(f"train/{number:05d}.tar" for number in range(len(pairs_of_shard))),
+        corpora=("corpus",) * len(pairs_of_shard),
         shard=shard,
         offset=np.concatenate([np.arange(n) * 1024 for n in pairs_of_shard]).astype(np.int64),
         size=np.full(count, 1024),

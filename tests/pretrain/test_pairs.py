@@ -87,7 +87,6 @@ def load(
     corpus: str, rows: Sequence[int], *, seed: int = 0, epoch: int = 0, **data: object
 ) -> Loaded:
     return load_pairs(
-        corpus,
         read_places(corpus, "train"),
         np.array(rows, np.int64),
         seed=seed,
@@ -177,7 +176,7 @@ def test_an_empty_text_is_a_text(tmp_path: Path) -> None:
 
 def test_validation_draws_nothing(corpus: str) -> None:
     places, rows = read_places(corpus, "train"), np.array([4, 1])
-    found = load_validation(corpus, places, rows, image_px=PX, data=DataConfig(), tokenizer=Words())
+    found = load_validation(places, rows, image_px=PX, data=DataConfig(), tokenizer=Words())
     assert words(found) == ["text 4", "text 1"]
     for pixels, row in zip(found.pixels_BHWC, rows.tolist(), strict=True):
         with Image.open(io.BytesIO(encoded(row))) as image:
@@ -242,13 +241,14 @@ def test_a_shard_that_is_gone_cut_or_overwritten_is_named_and_replaced(tmp_path:
 def test_a_bucket_that_is_away_ends_the_run_and_replaces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = read_places(write_corpus(tmp_path), "train")
+    away = "s3://corpus?endpoint_override=127.0.0.1:1&scheme=http&region=here"
+    there = read_places(write_corpus(tmp_path), "train")
+    places = replace(there, corpora=(away,) * len(there.shards))
     monkeypatch.setattr(stored, "_RETRIES_AFTER_S", ())
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     with pytest.raises(StorageError, match="s3://corpus"):
         load_pairs(
-            "s3://corpus?endpoint_override=127.0.0.1:1&scheme=http&region=here",
             places,
             np.arange(3),
             seed=0,
@@ -266,7 +266,6 @@ def test_replacements_depend_on_the_batch_and_not_on_who_loads_it(tmp_path: Path
 
     def part(rows: np.ndarray) -> Loaded:
         return load_pairs(
-            uri,
             places,
             rows,
             seed=0,
@@ -274,7 +273,7 @@ def test_replacements_depend_on_the_batch_and_not_on_who_loads_it(tmp_path: Path
             image_px=PX,
             data=data,
             tokenizer=Words(),
-            batch_rows=batch,
+            batch_draws=batch,
         )
 
     whole = words(part(batch))
@@ -293,9 +292,8 @@ def test_validation_leaves_out_or_stops(tmp_path: Path) -> None:
     uri = write_corpus(tmp_path, lambda n: BROKEN["no image"](n) if n == 11 else files(n))
     places, rows = read_places(uri, "train"), np.array([10, 11])
     with pytest.raises(ArtifactError, match=r"train/00001.tar, pair p11"):
-        load_validation(uri, places, rows, image_px=PX, data=DataConfig(), tokenizer=Words())
+        load_validation(places, rows, image_px=PX, data=DataConfig(), tokenizer=Words())
     kept = load_validation(
-        uri,
         places,
         rows,
         image_px=PX,
@@ -318,7 +316,6 @@ def test_a_corpus_in_a_bucket_gives_the_same(
     gone = replace(read_places(f"{bucket_uri}/pairs", "train"), shards=("train/7.tar",) * 4)
     with pytest.raises(ArtifactError, match=r"s3://corpora/pairs/train/7.tar, pair p3 at"):
         load_pairs(
-            f"{bucket_uri}/pairs",
             gone,
             np.array([3]),
             seed=0,

@@ -64,7 +64,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def put(corpus: str, data: DataConfig) -> "ray.ObjectRef[PairSource]":
     places = read_places(corpus, "train")
-    return PairSource.put(corpus, places, seed=7, image_px=PX, data=data, tokenizer=TOKENIZER)
+    return PairSource.put(places, seed=7, image_px=PX, data=data, tokenizer=TOKENIZER)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,6 @@ def test_batches_are_those_that_a_plain_loop_loads(corpus: str, whole: list[Batc
         at = PLAN.place(steps_done)
         order = epoch_order(places, seed=7, epoch=at.epoch, run_pairs=3)
         expected = load_pairs(
-            corpus,
             places,
             rows_of(order, at.step, at.batch_pairs, 0, 1),
             seed=7,
@@ -231,7 +230,7 @@ def test_a_process_that_is_killed_while_it_loads_changes_nothing(
 ) -> None:
     places, data = read_places(corpus, "train"), DataConfig(run_pairs=3)
     dying = PairSource.put(
-        corpus, places, seed=7, image_px=PX, data=data, tokenizer=DiesOnce(str(tmp_path / "mark"))
+        places, seed=7, image_px=PX, data=data, tokenizer=DiesOnce(str(tmp_path / "mark"))
     )
     found = list(stream(dying, PLAN, steps_done=0, rank=0, workers=1))
     assert (tmp_path / "mark").exists()

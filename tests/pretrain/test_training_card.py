@@ -4,10 +4,12 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from biovl.core.artifacts import Manifest
 from biovl.core.plugins import Plugin
 from biovl.models.builders.open_clip import Config, Described, describe
 from biovl.pretrain.card import model_card
 from biovl.pretrain.config import BatchConfig, OptimConfig, PretrainConfig
+from biovl.pretrain.mixture import SAME_ARTICLE, CorpusShare, Mixture
 
 CONFIG = PretrainConfig(
     corpus="s3://bucket/corpus",
@@ -74,13 +76,24 @@ def scores(recall: float) -> dict[str, float]:
     return {**found, **chance, "loss": 1.5, "pairs": 1000}
 
 
+def share(uri: str, *, train: int, draws: int | None = None, left_out: int = 0) -> CorpusShare:
+    pairs = {"train": train + left_out, "val": 10, "test": 10}
+    return CorpusShare(
+        uri=uri,
+        manifest=Manifest(kind="corpus", config={}, counts={"pairs": pairs}),
+        pairs=train,
+        draws=draws or train,
+        left_out={SAME_ARTICLE: left_out} if left_out else {},
+    )
+
+
 def card(**changes) -> str:
     usual = {
         "config": CONFIG,
         "model": described(),
-        "corpus": {"counts": {"pairs": {"train": 80, "val": 10, "test": 10}}},
+        "mixture": Mixture((share("s3://bucket/corpus", train=80),)),
         "stats": stats(BY, NC_ND, RESERVED),
-        "fingerprint": "ab" * 32,
+        "fingerprints": ["ab" * 32],
         "rows": [
             {"step": 1, "loss": 4.0, "pairs_per_s": 100.0, "step_s": 36.0},
             {"step": 2, "loss": 2.0, "pairs_per_s": 300.0, "step_s": 36.0, "mfu": 0.25},
@@ -177,3 +190,18 @@ def test_curves_that_are_there_are_shown() -> None:
 def test_random_weights_are_called_so() -> None:
     started = replace(CONFIG, model=Plugin("open_clip", {}))
     assert "| start | random weights |" in card(config=started)
+
+
+def test_several_corpora_are_listed_by_the_names_of_their_folders() -> None:
+    parts = (
+        share("s3://private/biomedica", train=60),
+        share("s3://private/longcap", train=20, draws=40, left_out=3),
+    )
+    text = card(
+        config=replace(CONFIG, corpus=tuple(part.uri for part in parts)),
+        mixture=Mixture(parts),
+        fingerprints=["ab" * 32, "cd" * 32],
+    )
+    assert "| longcap | 20 | 3 | 40 (40.0%) | `" + "cd" * 32 in text
+    assert "Scores are of val of the first one" in text
+    assert "private" not in text.split("## Settings")[0]

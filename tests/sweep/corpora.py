@@ -30,6 +30,8 @@ def index_only(
             "shard": [f"{s}/00000.tar" for s in ["train"] * len(tokens) + ["val"] * val],
             "offset": [512 * n for n in range(len(lengths))],
             "size": [512] * len(lengths),
+            "article_id": [f"{folder.name}-{n}" for n in range(len(lengths))],
+            "image_sha256": [f"{folder.name}-{n}" for n in range(len(lengths))],
             "text_tokens": pa.array(lengths, pa.int32()),
         }
     )

@@ -8,7 +8,7 @@ from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.sweep.config import COLUMNS, SweepConfig
 from biovl.sweep.spaces import SPACES
-from biovl.sweep.trials import Trial, trials_of
+from biovl.sweep.trials import Trial, corpora_of, trials_of
 from tests.sweep.corpora import index_only
 
 TABLES = sorted(set(SPACES) - {"grid"})
@@ -66,3 +66,17 @@ def test_a_corpus_of_288_px_has_no_row_of_384_px(tmp_path_factory: pytest.TempPa
         trials("image_size", 288)
     assert trials("image_size", 405) == trials("image_size", None) == [224, 384]
     assert trials("batch_size", 288) == [224, 224]
+
+
+def test_mixtures_are_swept_over(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("mixed")
+    one, long = index_only(folder / "one", [100] * 64), index_only(folder / "long", [300] * 16)
+    values = {
+        "corpus": one,
+        "out": "sweep",
+        "base": {"recipe": "tiny", "corpus": [one, long], "batch.pairs": 8},
+        "grid": {"mixture.factors": [[1, 1], [1, 4]]},
+    }
+    trials = trials_of(configs.build(SweepConfig, values))
+    assert [trial.train_pairs for trial in trials] == [80, 128]
+    assert corpora_of(configs.build(SweepConfig, values), trials) == [one, long]

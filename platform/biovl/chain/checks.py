@@ -32,6 +32,7 @@ from biovl.index.vectors import check_factory
 from biovl.models.weight_files import TOWER, check_existence
 from biovl.pretrain.checks import check_run, check_settings
 from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.mixture import read_mixture
 from biovl.pretrain.models import describe
 from biovl.split.config import SplitConfig
 from biovl.split.detector import config as detection
@@ -88,12 +89,14 @@ def check_assemble(config: AssembleConfig, made: Made) -> None:
 def check_pretrain(config: PretrainConfig, made: Made) -> None:
     """Check the settings of the model, weights and trackers, and that they match the corpus."""
     described = describe(config.model, config.optim)
-    if config.corpus in made:
-        plain = configs.to_plain(made[config.corpus])
-        check_settings(config, plain, image_px=described.image_size)
+    if made.keys() & set(config.corpora):
+        assembled = {
+            uri: configs.to_plain(made[uri]) if uri in made else read_manifest(uri, "corpus").config
+            for uri in config.corpora
+        }
+        check_settings(config, assembled, image_px=described.image_size)
     else:
-        corpus = read_manifest(config.corpus, "corpus")
-        check_run(config, corpus, image_px=described.image_size)
+        check_run(config, read_mixture(config), image_px=described.image_size)
 
 
 def check_index(config: IndexConfig, made: Made) -> None:

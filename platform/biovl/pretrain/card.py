@@ -13,6 +13,7 @@ from biovl.models.builders.open_clip import Described
 from biovl.pretrain.card_sections import data_sections, hub_license, scores_section
 from biovl.pretrain.config import BatchConfig, PretrainConfig
 from biovl.pretrain.memory import describe
+from biovl.pretrain.mixture import Mixture
 
 PLOTS = "plots"
 """Folder of the plots, next to the card."""
@@ -51,9 +52,9 @@ def model_card(
     config: PretrainConfig,
     model: Described,
     *,
-    corpus: Mapping[str, Any],
+    mixture: Mixture,
     stats: Mapping[str, Any],
-    fingerprint: str,
+    fingerprints: Sequence[str],
     rows: Sequence[Mapping[str, Any]],
     scores: Mapping[int, Mapping[str, float]],
     epoch: int,
@@ -67,10 +68,10 @@ def model_card(
     Args:
         config: Configuration of the run.
         model: Description of the trained model.
-        corpus: ``manifest.json`` of the corpus: ``counts.pairs`` is used.
-        stats: ``stats.json`` of the corpus: ``licenses``, ``license_groups``, ``journals`` and
-            ``corpus`` are used.
-        fingerprint: Fingerprint of the corpus.
+        mixture: The corpora.
+        stats: ``stats.json`` of the corpora, see ``merged_stats``: ``licenses``,
+            ``license_groups``, ``journals`` and ``corpus`` are used.
+        fingerprints: Fingerprint of each corpus.
         rows: Rows of ``metrics.jsonl``.
         scores: Scores of ``benchmark.retrieval``, by epoch from 0; may be empty.
         epoch: Epoch of the published weights, from 0.
@@ -86,8 +87,8 @@ def model_card(
         _loading(model),
         scores_section(scores, epoch),
         _pictures(plots),
-        _training(config, corpus, rows, hardware, code),
-        data_sections(config, corpus, stats, fingerprint),
+        _training(config, mixture, rows, hardware, code),
+        data_sections(config, mixture, stats, fingerprints),
         _LIMITS.format(data=_OWN_IMAGES if origin(stats) == "own" else _ARTICLES),
         _settings(config),
     ]
@@ -196,7 +197,7 @@ def _pictures(plots: Sequence[str]) -> str:
 
 def _training(
     config: PretrainConfig,
-    corpus: Mapping[str, Any],
+    mixture: Mixture,
     rows: Sequence[Mapping[str, Any]],
     hardware: str,
     code: str,
@@ -218,7 +219,7 @@ def _training(
     optim = config.optim
     facts = [
         ["start", began or "random weights"],
-        ["pairs of train", f"{corpus['counts']['pairs']['train']:,}"],
+        ["pairs of train", f"{mixture.pairs['train']:,}"],
         ["epochs", str(config.epochs)],
         ["batch", ", ".join(batches)],
         ["loss", loss],
@@ -274,7 +275,8 @@ def _settings(config: PretrainConfig) -> str:
     rows = [line.partition(": ")[::2] for line in changed]
     cells = [[f"`{name}`", *change.split(" -> ")] for name, change in rows]
     # Local paths are private and are omitted from the card.
-    shown = {name: value for name, value in plain.items() if name not in ("corpus", "out")}
+    hidden = ["corpus", "out", *(["mixture"] if isinstance(config.corpus, str) else [])]
+    shown = {name: value for name, value in plain.items() if name not in hidden}
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip()
     differing = table(["setting", "default", "here"], cells) if cells else "None."
     return f"""## Settings

@@ -1,10 +1,11 @@
 """Sections of the model card: scores, training data and licences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from biovl.core.markdown import percent, table
 from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.mixture import Mixture
 
 _FREE = ("CC0-1.0", "CC-BY-4.0")
 """Licences that apply to a model if all of its data has them, the most permissive first."""
@@ -71,30 +72,56 @@ def hub_license(stats: Mapping[str, Any]) -> dict[str, str]:
 
 def data_sections(
     config: PretrainConfig,
-    corpus: Mapping[str, Any],
+    mixture: Mixture,
     stats: Mapping[str, Any],
-    fingerprint: str,
+    fingerprints: Sequence[str],
 ) -> str:
     """Return descriptions of the data and its licences, with a warning if some are restricted."""
-    pairs = corpus["counts"]["pairs"]
     rows = [
         [row["license"] or "none stated", row["license_group"], row["articles"], row["images"]]
         for row in stats["licenses"]
     ]
-    counts = ", ".join(f"{count:,} for {split}" for split, count in pairs.items())
     texts = ", ".join(f"`{name}` {percent(share)}" for name, share in config.data.text.items())
+    about = (
+        f"{stats['corpus']['images']:,} pairs from {stats['corpus']['articles']:,} articles or "
+        "records"
+    )
+    if len(mixture.parts) == 1:
+        pairs = mixture.parts[0].manifest.counts["pairs"]
+        counts = ", ".join(f"{count:,} for {split}" for split, count in pairs.items())
+        about += f": {counts}. "
+        corpora = f"The corpus by the hash of its manifest:\n\n    {fingerprints[0]}"
+    else:
+        about += f" in {len(mixture.parts)} corpora; what is in two of them counts twice. "
+        corpora = _corpora(mixture, fingerprints)
     return f"""## Data
 
-{stats["corpus"]["images"]:,} pairs from {stats["corpus"]["articles"]:,} articles or records: \
-{counts}. Texts of the pairs that were trained on: {texts}. The corpus by the hash of its manifest:
-
-    {fingerprint}
+{about}Texts of the pairs that were trained on: {texts}. {corpora}
 
 ## Licences of the data
 
 {_warning(stats)}
 
 {table(["licence", "group", "articles or records", "images"], rows)}"""
+
+
+def _corpora(mixture: Mixture, fingerprints: Sequence[str]) -> str:
+    """Return a table of several corpora, by the names of their folders."""
+    rows = [
+        [
+            part.label,
+            part.pairs,
+            sum(part.left_out.values()),
+            f"{part.draws:,} ({percent(part.draws / mixture.draws)})",
+            f"`{fingerprint}`",
+        ]
+        for part, fingerprint in zip(mixture.parts, fingerprints, strict=True)
+    ]
+    heads = ["corpus", "pairs of train", "left out", "drawn an epoch", "hash of its manifest"]
+    return f"""Pairs are left out whose article, group or image is in val or test of another \
+corpus. Scores are of val of the first one.
+
+{table(heads, rows)}"""
 
 
 def _warning(stats: Mapping[str, Any]) -> str:

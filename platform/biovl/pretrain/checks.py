@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from biovl.core.artifacts import Manifest
 from biovl.core.errors import ConfigError
 from biovl.pretrain.config import PretrainConfig, PretrainWorkers
+from biovl.pretrain.mixture import Mixture
 from biovl.pretrain.models import check_weights
 from biovl.pretrain.resolution import check_resolution
 from biovl.pretrain.schedule import Plan
@@ -13,30 +13,33 @@ from biovl.pretrain.trackers import check_trackers
 from biovl.runtime.checkpoints import Checkpoints
 
 
-def check_run(config: PretrainConfig, corpus: Manifest, *, image_px: int) -> Plan:
-    """Check the settings of a run against its corpus, and return its plan.
+def check_run(config: PretrainConfig, mixture: Mixture, *, image_px: int) -> Plan:
+    """Check the settings of a run against its corpora, and return its plan.
 
     Args:
         config: Configuration of the run.
-        corpus: The manifest of its corpus.
+        mixture: Its corpora.
         image_px: Input side of the model, in pixels.
 
     Raises:
         ConfigError: If settings do not fit.
         ArtifactError: If pretrained weights do not exist.
     """
-    plan = Plan.of(corpus.counts["pairs"]["train"], config.batch, config.epochs)
+    plan = Plan.of(mixture.draws, config.batch, config.epochs)
     _check_workers(config.workers, plan)
-    check_settings(config, corpus.config, image_px=image_px)
+    assembled = {part.uri: part.manifest.config for part in mixture.parts}
+    check_settings(config, assembled, image_px=image_px)
     return plan
 
 
-def check_settings(config: PretrainConfig, assembled: Mapping[str, Any], *, image_px: int) -> None:
-    """Check the settings that can be checked without the pairs of the corpus.
+def check_settings(
+    config: PretrainConfig, assembled: Mapping[str, Mapping[str, Any]], *, image_px: int
+) -> None:
+    """Check the settings that can be checked without the pairs of the corpora.
 
     Args:
         config: Configuration of the run.
-        assembled: The configuration that the corpus is, or will be, assembled with.
+        assembled: The configuration that each corpus is, or will be, assembled with, by folder.
         image_px: Input side of the model, in pixels.
 
     Raises:
@@ -48,9 +51,8 @@ def check_settings(config: PretrainConfig, assembled: Mapping[str, Any], *, imag
     if not Checkpoints(config.out).steps():
         check_weights(config.model, ask_hub=False)
     if config.data.small_images == "stop":
-        check_resolution(
-            config.corpus, assembled, image_px=image_px, crop_scale=config.data.crop_scale
-        )
+        for uri, settings in assembled.items():
+            check_resolution(uri, settings, image_px=image_px, crop_scale=config.data.crop_scale)
 
 
 def _check_workers(workers: PretrainWorkers, plan: Plan) -> None:

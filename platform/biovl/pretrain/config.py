@@ -1,5 +1,6 @@
 """Settings of pretrain."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -54,6 +55,29 @@ class DataConfig:
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
             raise ValueError(f"crop_scale must be in (0, 1], got {self.crop_scale}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureConfig:
+    """Share of each of several corpora in an epoch. By default every pair is drawn once."""
+
+    factors: tuple[float, ...] = ()
+    """A factor for each corpus, as in open_clip's ``--train-data-upsampling-factors``: how often an
+    epoch draws each of its pairs. 2 draws all twice; 0.5 draws half of them, and the other half
+    in the next epoch. Empty: 1 for all."""
+
+    shares: tuple[float, ...] = ()
+    """Instead of factors: the share of each corpus in the draws of an epoch, which has as many
+    draws as the corpora have pairs. They sum to 1."""
+
+    def __post_init__(self) -> None:
+        if self.factors and self.shares:
+            raise ValueError("factors and shares exclude each other: set one of them")
+        for name, values in (("factors", self.factors), ("shares", self.shares)):
+            if not all(0 < value < math.inf for value in values):
+                raise ValueError(f"{name} must be positive, got {list(values)}")
+        if self.shares and abs(sum(self.shares) - 1) > 1e-6:
+            raise ValueError(f"shares must sum to 1, got {list(self.shares)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,11 +302,15 @@ class ValidationConfig:
 class PretrainConfig:
     """A pretraining run: model, data, optimisation and resources."""
 
-    corpus: str
-    """A corpus published by assemble, local or ``s3://``."""
+    corpus: str | tuple[str, ...]
+    """A corpus published by assemble, local or ``s3://``; or a list of several, to train on the
+    pairs of all. The val split of the first one is for validation."""
 
     out: str
     """The folder to publish, local or ``s3://``; an interrupted run resumes from it."""
+
+    mixture: MixtureConfig = field(default_factory=MixtureConfig)
+    """Shares of several corpora."""
 
     model: Plugin
     """The model: ``model.name`` is a plug-in in ``biovl/models/builders``, the other entries are
@@ -326,6 +354,24 @@ class PretrainConfig:
             raise ValueError(f"epochs must be positive, got {self.epochs}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be in 0..2^63-1, got {self.seed}")
+        if self.corpus is REQUIRED:
+            return
+        if len(self.corpora) == 1:
+            object.__setattr__(self, "corpus", self.corpora[0])
+        if not self.corpora or len({uri.rstrip("/") for uri in self.corpora}) < len(self.corpora):
+            raise ValueError(f"corpus: give different folders, got {list(self.corpora)}")
+        for name in ("factors", "shares"):
+            given = len(getattr(self.mixture, name))
+            if given not in (0, len(self.corpora)):
+                raise ValueError(
+                    f"mixture.{name}: give one number for each corpus, {len(self.corpora)} in all, "
+                    f"got {given}"
+                )
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """All corpora; the first one is for validation."""
+        return (self.corpus,) if isinstance(self.corpus, str) else self.corpus
 
 
 MAY_CHANGE = {
@@ -492,13 +538,10 @@ def bmc_longclip_77() -> PretrainConfig:
 
 
 def bmc_longclip_plus() -> PretrainConfig:
-    """BMC-LongCLIP+: batches of 16k, long captions for half of the texts (appendix F)."""
-    return replace(
-        bmc_longclip_512(),
-        batch=BatchConfig(pairs=16_384),
-        # The union of BIOMEDICA and LongCAP: a pair in both is trained on with both texts.
-        data=DataConfig(text={"text": 0.5, "long_caption": 0.5}),
-    )
+    """BMC-LongCLIP+: batches of 16k, of two corpora: captions, and long captions (appendix F)."""
+    # "dataset: Biomedica-6M + LongCAP": the union of 6,602,752 captions (BIOMEDICA, section 6) and
+    # 1 M long ones, 13.2 % of the pairs of an epoch. A figure in both is trained on with both.
+    return replace(bmc_longclip_512(), batch=BatchConfig(pairs=16_384))
 
 
 def tiny() -> PretrainConfig:

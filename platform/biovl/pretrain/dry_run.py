@@ -25,8 +25,13 @@ _SOURCES = (
 )
 
 
-def render(estimate: RunEstimate) -> str:
-    """Return the estimate of a run as text for ``--dry-run``."""
+def render(estimate: RunEstimate, corpora: Sequence[str] = ()) -> str:
+    """Return the estimate of a run as text for ``--dry-run``.
+
+    Args:
+        estimate: The estimate.
+        corpora: Lines about each of several corpora.
+    """
     lines = [
         "Configuration",
         *(f"  {line}" for line in _yaml(estimate.config).splitlines()),
@@ -35,7 +40,7 @@ def render(estimate: RunEstimate) -> str:
         *_aligned(_model(estimate)),
         "",
         "Work (counted)",
-        *_aligned(_work(estimate)),
+        *_aligned(_work(estimate, corpora)),
         "",
         "Memory of a worker as configured (captions of mean length)",
         *_aligned(_memory(estimate)),
@@ -68,8 +73,11 @@ def _model(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
     )
 
 
-def _work(estimate: RunEstimate) -> Iterable[tuple[str, str]]:
-    yield "corpus", f"{estimate.corpus_pairs:,} pairs to train on"
+def _work(estimate: RunEstimate, corpora: Sequence[str]) -> Iterable[tuple[str, str]]:
+    for line in corpora:
+        yield "", line
+    what = "pairs of an epoch" if corpora else "pairs to train on"
+    yield "corpora" if corpora else "corpus", f"{estimate.corpus_pairs:,} {what}"
     for (pairs, steps), epochs in itertools.groupby(estimate.plan.epochs):
         yield "epochs", f"{len(list(epochs)):,} of {steps:,} steps of {pairs:,} pairs"
     yield "run", f"{estimate.plan.steps:,} steps, {estimate.plan.pairs:,} pairs"

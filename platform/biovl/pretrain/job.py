@@ -17,7 +17,7 @@ import ray.exceptions
 import torch
 
 from biovl.core import config as configs
-from biovl.core.artifacts import Draft, Input, Manifest, fingerprint, read_manifest
+from biovl.core.artifacts import Draft, Input, Manifest, fingerprint
 from biovl.core.errors import TrainingError
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import dry_run, estimate, memory, stream_job
@@ -25,8 +25,14 @@ from biovl.pretrain.batches import Batch
 from biovl.pretrain.checks import check_run
 from biovl.pretrain.config import PretrainConfig, identity
 from biovl.pretrain.journal import Journal
+from biovl.pretrain.mixture import (
+    Mixture,
+    describe_mixture,
+    read_mixture,
+    read_training,
+    text_tokens,
+)
 from biovl.pretrain.models import build, check_optimizer, check_weights, describe
-from biovl.pretrain.order import read_places
 from biovl.pretrain.publishing import read_steps, write_model, write_report_files
 from biovl.pretrain.run import Callbacks, read_failures, run
 from biovl.pretrain.schedule import Plan
@@ -88,14 +94,16 @@ def check(config: PretrainConfig) -> None:
         ArtifactError: If ``corpus`` is not a corpus, or the weights do not exist.
     """
     described = describe(config.model, config.optim)
-    check_run(config, read_manifest(config.corpus, "corpus"), image_px=described.image_size)
+    check_run(config, read_mixture(config), image_px=described.image_size)
 
 
 def _pretrained(
     config: PretrainConfig, progress: TextIO, validated: Callable[[int, Mapping[str, Any]], None]
 ) -> Manifest:
-    corpus = read_manifest(config.corpus, "corpus")
-    inputs = [Input(name="corpus", uri=config.corpus, fingerprint=fingerprint(config.corpus))]
+    inputs = [
+        Input(name=name, uri=uri, fingerprint=fingerprint(uri))
+        for name, uri in zip(_input_names(config), config.corpora, strict=True)
+    ]
     what, _ = identity(configs.to_plain(config))
     job = Job(
         out=config.out,
@@ -108,10 +116,12 @@ def _pretrained(
     published = job.find_published()
     if published is not None:
         return published
-    pairs = corpus.counts["pairs"]
+    mixture = read_mixture(config)
+    pairs = mixture.pairs
     # Before anything is written or started, so that mistakes are reported early.
     built = build(config.model, with_weights=False)
-    plan = check_run(config, corpus, image_px=built.image_size)
+    plan = check_run(config, mixture, image_px=built.image_size)
+    lines = describe_mixture(config, mixture)
     check_optimizer(built, config.optim)
     if not Checkpoints(config.out).steps():
         check_weights(config.model)
@@ -121,16 +131,24 @@ def _pretrained(
 
     every = config.validation.every_epochs if pairs["val"] > 1 else None
     if every is None:
-        say(f"no validation: {config.corpus} has {pairs['val']} pairs in val")
+        say(f"no validation: {config.corpora[0]} has {pairs['val']} pairs in val")
+    for line in lines:
+        say(line)
     # A second driver would kill this one's workers, taking them for those of a dead run.
     with job.begin(accepts=lambda draft, changed: changed == {"publish"}) as draft:
-        _train(config, plan, every, built, draft, say, validated)
+        _train(config, mixture, plan, every, built, draft, say, validated)
         draft.check_lease()
-        return _publish(config, plan, built, job, draft, pairs, say)
+        return _publish(config, mixture, plan, built, job, draft, say)
+
+
+def _input_names(config: PretrainConfig) -> list[str]:
+    # The first one has the name that it has alone.
+    return ["corpus", *(f"corpus {number}" for number in range(2, len(config.corpora) + 1))]
 
 
 def _train(
     config: PretrainConfig,
+    mixture: Mixture,
     plan: Plan,
     every: int | None,
     built: Built,
@@ -143,7 +161,7 @@ def _train(
     with connect_ray(), contextlib.closing(_Listener(config, say, validated)) as listener:
         if not checkpoints.is_whole(plan.steps):
             check_resources(config, say)
-            _fit(config, plan, every, built, listener.queue, say)
+            _fit(config, mixture, plan, every, built, listener.queue, say)
         listener.finish()
         for steps_done, epoch in steps_waiting(draft, plan, every).items():
             if steps_done in checkpoints.steps():
@@ -156,11 +174,11 @@ def _train(
 
 def _publish(
     config: PretrainConfig,
+    mixture: Mixture,
     plan: Plan,
     built: Built,
     job: Job,
     draft: Draft,
-    pairs: Mapping[str, int],
     say: Callable[[str], None],
 ) -> Manifest:
     _, how = identity(configs.to_plain(config))
@@ -182,7 +200,7 @@ def _publish(
         read_steps(draft.folder),
         loss=config.step.loss,
         published=chosen,
-        val_pairs=pairs["val"],
+        val_pairs=mixture.pairs["val"],
     )
     for warning in warnings:
         say(f"warning: {warning}")
@@ -190,7 +208,8 @@ def _publish(
         counts={
             "epochs": config.epochs,
             "steps": plan.steps,
-            "pairs": {"train": pairs["train"], "val": pairs["val"], "seen": plan.pairs},
+            "pairs": {**mixture.pairs, "seen": plan.pairs},
+            **mixture.counts(),
         },
         notes={
             "computed": {name: how[name] for name in ("step", "data", "trouble")},
@@ -203,7 +222,7 @@ def _publish(
         },
         warnings=warnings,
     )
-    write_report_files(config, manifest, built, scores, chosen)
+    write_report_files(config, mixture, manifest, built, scores, chosen)
     return draft.publish(manifest)
 
 
@@ -248,7 +267,8 @@ def estimated(config: PretrainConfig) -> str:
         ArtifactError: If ``corpus`` is not a corpus.
     """
     described = describe(config.model, config.optim)
-    check_run(config, read_manifest(config.corpus, "corpus"), image_px=described.image_size)
+    mixture = read_mixture(config)
+    check_run(config, mixture, image_px=described.image_size)
     info = memory.describe(
         described.model,
         image_size=described.image_size,
@@ -256,12 +276,14 @@ def estimated(config: PretrainConfig) -> str:
         embed_dim=described.model_cfg["embed_dim"],
     )
     # The index counts CLIP's tokens without start and end.
-    lengths_N = read_places(config.corpus, "train").text_tokens + 2
-    return dry_run.render(estimate.estimate(config, info, lengths_N))
+    lengths_N = text_tokens(config, mixture) + 2
+    about = describe_mixture(config, mixture)
+    return dry_run.render(estimate.estimate(config, info, lengths_N), about)
 
 
 def _fit(
     config: PretrainConfig,
+    mixture: Mixture,
     plan: Plan,
     every: int | None,
     built: Built,
@@ -271,8 +293,7 @@ def _fit(
     """Train until the checkpoint of the last step exists."""
     workers = config.workers
     source = stream_job.PairSource.put(
-        config.corpus,
-        read_places(config.corpus, "train"),
+        read_training(config, mixture),
         seed=config.seed,
         image_px=built.image_size,
         data=config.data,

@@ -2,8 +2,15 @@
 
 It is independent of the number of workers, which only determines the share of each worker in a
 batch. So a run resumes from two numbers, epoch and step, also with more or fewer workers.
+
+An epoch of several corpora is a multiset of their pairs: a part of each corpus's own endless
+sequence of passes. It is a list of draws. A draw is the row of a pair, plus the number of all pairs
+for each time that the epoch begins the corpus again; so equal pairs of an epoch are cropped
+differently.
 """
 
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,16 +26,19 @@ INDEX = "index.parquet"
 
 _COLUMNS = ("pair_id", "shard", "offset", "size", "text_tokens")
 
-PHASES, RUNS, PAIR, REPLACEMENT = range(4)
+PHASES, RUNS, PAIR, REPLACEMENT, PASSES = range(5)
 """Purposes of random numbers; each has a stream of its own."""
 
 
 @dataclass(frozen=True)
 class PairLocations:
-    """Locations of the pairs of a split, by shard and offset. 24 million take about 1 GB."""
+    """Locations of a split's pairs, by corpus, shard and offset. 24 million take about 1 GB."""
 
     shards: tuple[str, ...]
-    """Sorted names of the shards: ``train/00000.tar`` …"""
+    """Names of the shards, sorted within each corpus: ``train/00000.tar`` …"""
+
+    corpora: tuple[str, ...]
+    """The corpus of each shard, local or ``s3://``; shards of a corpus are consecutive."""
 
     shard: np.ndarray
     """Index of each pair's shard in ``shards``. Shape [n], int32."""
@@ -45,16 +55,15 @@ class PairLocations:
     pair_id: pa.Array
     """Id of each pair, ``large_string``. Shape [n]."""
 
+    draws: tuple[int, ...] = ()
+    """Pairs that an epoch draws from each corpus; empty: every pair once."""
+
     def __len__(self) -> int:
         return len(self.offset)
 
 
-def read_places(corpus: str, split: str) -> PairLocations:
-    """Return the locations of the pairs of a split, in the order of its shards.
-
-    Args:
-        corpus: A published corpus, local or ``s3://``.
-        split: ``train``, ``val`` or ``test``.
+def open_index(corpus: str, *columns: str) -> pads.Dataset:
+    """Open the index of a corpus, which must have the columns given, as an Arrow dataset.
 
     Raises:
         ArtifactError: If the corpus has no index, or the index lacks a column.
@@ -64,14 +73,39 @@ def read_places(corpus: str, split: str) -> PairLocations:
         # Dictionary-encoded: 24 million shard names would take 500 MB as text.
         reader = pads.ParquetFileFormat(dictionary_columns={"shard"})
         index = pads.dataset(f"{path}/{INDEX}", filesystem=filesystem, format=reader)
-        missing = sorted({*_COLUMNS, "split"} - set(index.schema.names))
-        if missing:
-            raise ArtifactError(f"{corpus}/{INDEX} has no column {', '.join(missing)}")
-        table = index.to_table(columns=list(_COLUMNS), filter=pc.field("split") == split)
     except (OSError, pa.ArrowInvalid) as error:
-        raise ArtifactError(
-            f"{corpus}/{INDEX} cannot be read ({error}); give a folder published by assemble.py"
-        ) from error
+        raise _unreadable(corpus, error) from error
+    missing = sorted({*columns, "split"} - set(index.schema.names))
+    if missing:
+        raise ArtifactError(f"{corpus}/{INDEX} has no column {', '.join(missing)}")
+    return index
+
+
+def _unreadable(corpus: str, error: Exception) -> ArtifactError:
+    return ArtifactError(
+        f"{corpus}/{INDEX} cannot be read ({error}); give a folder published by assemble.py"
+    )
+
+
+def read_places(corpus: str, split: str, where: pc.Expression | None = None) -> PairLocations:
+    """Return the locations of the pairs of a split, in the order of its shards.
+
+    Args:
+        corpus: A published corpus, local or ``s3://``.
+        split: ``train``, ``val`` or ``test``.
+        where: Condition on the columns of the index; None: all pairs of the split.
+
+    Raises:
+        ArtifactError: If the corpus has no index, or the index lacks a column.
+    """
+    index = open_index(corpus, *_COLUMNS)
+    wanted = pc.field("split") == split
+    try:
+        table = index.to_table(
+            columns=list(_COLUMNS), filter=wanted if where is None else wanted & where
+        )
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(corpus, error) from error
     unplaced = sum(table[name].null_count for name in ("shard", "offset", "size"))
     if unplaced:
         raise ArtifactError(f"{corpus}/{INDEX} has {unplaced} rows of {split} without a shard")
@@ -86,6 +120,7 @@ def read_places(corpus: str, split: str) -> PairLocations:
     used = np.unique(shard)
     return PairLocations(
         shards=tuple(shards[used].tolist()),
+        corpora=(corpus,) * len(used),
         shard=np.searchsorted(used, shard[order]).astype(np.int32),
         offset=offset[order],
         size=table["size"].to_numpy().astype(np.int64, copy=False)[order],
@@ -94,28 +129,103 @@ def read_places(corpus: str, split: str) -> PairLocations:
     )
 
 
+def joined(places: Sequence[PairLocations], draws: Sequence[int]) -> PairLocations:
+    """Return the pairs of several corpora, in the order given, as those of one.
+
+    Args:
+        places: The pairs of each corpus.
+        draws: Pairs that an epoch draws from each corpus.
+    """
+    before = np.cumsum([0, *(len(each.shards) for each in places)])
+    return PairLocations(
+        shards=tuple(name for each in places for name in each.shards),
+        corpora=tuple(uri for each in places for uri in each.corpora),
+        shard=np.concatenate(
+            [each.shard + first for each, first in zip(places, before, strict=False)]
+        ).astype(np.int32),
+        offset=np.concatenate([each.offset for each in places]),
+        size=np.concatenate([each.size for each in places]),
+        text_tokens=np.concatenate([each.text_tokens for each in places]),
+        pair_id=pa.concat_arrays([each.pair_id for each in places]),
+        draws=tuple(draws),
+    )
+
+
 def epoch_order(places: PairLocations, *, seed: int, epoch: int, run_pairs: int) -> np.ndarray:
-    """Return the order of an epoch: a permutation of the pairs. Shape [n], int64.
+    """Return the draws of an epoch, in order: of one corpus, a permutation of its rows.
 
     Runs of ``run_pairs`` consecutive pairs of a shard stay together, so that one request reads
-    them. Run boundaries are drawn for each shard and epoch: groupings differ between epochs, and
+    them. Run boundaries are drawn for each shard and pass: groupings differ between epochs, and
     the first and last run of a shard are shorter.
+
+    With ``places.draws``, epoch e takes the draws e * k to (e + 1) * k of each corpus's sequence of
+    passes, so that over all epochs every pair of a corpus is drawn equally often, or once more.
+
+    Returns:
+        Shape [draws], int64: row + (number of pairs) * (passes begun before in this epoch).
     """
-    pairs = len(places)
-    if run_pairs == 1:
-        return np.argsort(_draws(pairs, RUNS, seed, epoch), kind="stable")
-    first = np.searchsorted(places.shard, np.arange(len(places.shards)))
-    phase = (_draws(len(places.shards), PHASES, seed, epoch) % run_pairs).astype(np.int64)
-    in_shard = np.arange(pairs) - first[places.shard]
-    begins = (in_shard == 0) | ((in_shard - phase[places.shard]) % run_pairs == 0)
-    starts = np.flatnonzero(begins)
-    lengths = np.diff(starts, append=pairs)
+    pieces = list(_pieces(places, seed=seed, epoch=epoch, run_pairs=run_pairs))
+    starts, lengths = (np.concatenate(each) for each in zip(*pieces, strict=True))
     moved = np.argsort(_draws(len(starts), RUNS, seed, epoch), kind="stable")
     lengths = lengths[moved]
     # A run that starts at `to` in the new order started at `starts` before.
     to = np.cumsum(lengths) - lengths
-    order: np.ndarray = np.arange(pairs) + np.repeat(starts[moved] - to, lengths)
+    order: np.ndarray = np.arange(lengths.sum()) + np.repeat(starts[moved] - to, lengths)
     return order
+
+
+def _pieces(
+    places: PairLocations, *, seed: int, epoch: int, run_pairs: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield first draws and lengths of the runs of an epoch, by corpus and pass."""
+    for number, (first, end) in enumerate(itertools.pairwise(corpus_bounds(places))):
+        pairs = end - first
+        draws = places.draws[number] if places.draws else pairs
+        begin, last = epoch * draws, (epoch + 1) * draws
+        for again, each in enumerate(range(begin // pairs, -(-last // pairs))):
+            starts, lengths = _runs(places, first, end, run_pairs, seed, each)
+            low, high = max(begin - each * pairs, 0), min(last - each * pairs, pairs)
+            if high - low < pairs:
+                moved = np.argsort(_draws(len(starts), PASSES, seed, number, each), kind="stable")
+                starts, lengths = _within(starts[moved], lengths[moved], low, high)
+            yield starts + again * len(places), lengths
+
+
+def _runs(
+    places: PairLocations, first: int, end: int, run_pairs: int, *key: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return first rows and lengths of the runs of a pass over the rows ``first`` to ``end``."""
+    if run_pairs == 1:
+        return np.arange(first, end), np.ones(end - first, np.int64)
+    begin_of = np.searchsorted(places.shard, np.arange(len(places.shards)))
+    phase = (_draws(len(places.shards), PHASES, *key) % run_pairs).astype(np.int64)
+    shard = places.shard[first:end]
+    in_shard = np.arange(first, end) - begin_of[shard]
+    begins = (in_shard == 0) | ((in_shard - phase[shard]) % run_pairs == 0)
+    starts = first + np.flatnonzero(begins)
+    return starts, np.diff(starts, append=end)
+
+
+def _within(
+    starts: np.ndarray, lengths: np.ndarray, low: int, high: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the parts of consecutive runs that are within a range of all their pairs."""
+    ends = np.cumsum(lengths)
+    begins = ends - lengths
+    cut = np.maximum(low - begins, 0)
+    left = np.minimum(ends, high) - np.maximum(begins, low)
+    kept = left > 0
+    return (starts + cut)[kept], left[kept]
+
+
+def corpus_bounds(places: PairLocations) -> list[int]:
+    """Return the first row of each corpus, and the number of all rows."""
+    begins = [
+        shard
+        for shard, uri in enumerate(places.corpora)
+        if shard == 0 or uri != places.corpora[shard - 1]
+    ]
+    return [*np.searchsorted(places.shard, begins).tolist(), len(places)]
 
 
 def batch_of(order: np.ndarray, step: int, batch_pairs: int) -> np.ndarray:

@@ -56,37 +56,36 @@ class _Drawn:
 
 
 def load_pairs(
-    corpus: str,
     places: PairLocations,
-    rows: np.ndarray,
+    draws: np.ndarray,
     *,
     seed: int,
     epoch: int,
     image_px: int,
     data: DataConfig,
     tokenizer: Encodes,
-    batch_rows: np.ndarray | None = None,
+    batch_draws: np.ndarray | None = None,
 ) -> Loaded:
-    """Return augmented pairs of an epoch, in the order of ``rows``.
+    """Return augmented pairs of an epoch, in the order of ``draws``.
 
     Args:
-        corpus: A published corpus, local or ``s3://``.
-        places: Index of its training split.
-        rows: Row numbers of the pairs in ``places``. Shape [B], int64.
+        places: Index of the training split.
+        draws: Draws of ``epoch_order``. Shape [B], int64.
         seed: Seed of the run.
         epoch: Number of the epoch, from 0.
         image_px: Input side of the image tower, in pixels.
         data: Texts, crops, and the policy for unreadable pairs.
         tokenizer: Tokenizer of the model.
-        batch_rows: The rows of all workers in this step: none of them is used as a replacement.
+        batch_draws: The draws of all workers in this step: none of their pairs is used as a
+            replacement.
 
     Raises:
         ArtifactError: If a pair is unreadable, with its shard and the reason, and ``data`` allows
             no replacement or 16 candidates are unreadable as well.
     """
 
-    def draw(row: int, files: Mapping[str, bytes]) -> _Drawn | Unreadable:
-        rng = generator(PAIR, seed, epoch, row)
+    def draw(drawn: int, files: Mapping[str, bytes]) -> _Drawn | Unreadable:
+        rng, row = generator(PAIR, seed, epoch, drawn), drawn % len(places)
         image = _image(row, files)
         if isinstance(image, Unreadable):
             return image
@@ -94,22 +93,21 @@ def load_pairs(
         text = _text(row, files, data.text, rng)
         return text if isinstance(text, Unreadable) else _Drawn(pixels, text)
 
-    loaded = _read(corpus, places, rows, draw)
-    taken = set((rows if batch_rows is None else batch_rows).tolist())
+    loaded = _read(places, draws, draw)
+    taken = set(((draws if batch_draws is None else batch_draws) % len(places)).tolist())
     drawn: list[_Drawn] = []
     replaced: Counter[str] = Counter()
     for pair in loaded:
         if isinstance(pair, Unreadable):
             if data.unreadable == "stop":
-                raise _refusal(corpus, places, pair)
+                raise _refusal(places, pair)
             replaced[_named(places, pair)] += 1
-            pair = _replacement(corpus, places, pair, taken, (seed, epoch), draw)
+            pair = _replacement(places, pair, taken, (seed, epoch), draw)
         drawn.append(pair)
     return _loaded(drawn, image_px, tokenizer, replaced)
 
 
 def load_validation(
-    corpus: str,
     places: PairLocations,
     rows: np.ndarray,
     *,
@@ -135,11 +133,11 @@ def load_validation(
 
     usable: list[_Drawn] = []
     left_out: Counter[str] = Counter()
-    for pair in _read(corpus, places, rows, take):
+    for pair in _read(places, rows, take):
         if not isinstance(pair, Unreadable):
             usable.append(pair)
         elif data.unreadable == "stop":
-            raise _refusal(corpus, places, pair)
+            raise _refusal(places, pair)
         else:
             left_out[_named(places, pair)] += 1
     return _loaded(usable, image_px, tokenizer, left_out)
@@ -158,7 +156,6 @@ def _loaded(
 
 
 def _replacement(
-    corpus: str,
     places: PairLocations,
     lost: Unreadable,
     taken: set[int],
@@ -171,22 +168,25 @@ def _replacement(
         row = int(rng.random() * len(places))
         if row in taken:
             continue
-        (pair,) = _read(corpus, places, np.array([row]), draw)
+        (pair,) = _read(places, np.array([row]), draw)
         if not isinstance(pair, Unreadable):
             return pair
         last = pair
     raise ArtifactError(
-        f"{_refusal(corpus, places, lost)}; {ATTEMPTS} other pairs could not take its place, the "
+        f"{_refusal(places, lost)}; {ATTEMPTS} other pairs could not take its place, the "
         f"last for: {_named(places, last)}"
     )
 
 
 def _named(places: PairLocations, pair: Unreadable) -> str:
-    return f"{places.shards[places.shard[pair.row]]}: {pair.reason}"
+    number = places.shard[pair.row]
+    corpus = f"{places.corpora[number]}/" if places.draws else ""
+    return f"{corpus}{places.shards[number]}: {pair.reason}"
 
 
-def _refusal(corpus: str, places: PairLocations, pair: Unreadable) -> ArtifactError:
-    shard, offset = places.shards[places.shard[pair.row]], places.offset[pair.row]
+def _refusal(places: PairLocations, pair: Unreadable) -> ArtifactError:
+    number = places.shard[pair.row]
+    corpus, shard, offset = places.corpora[number], places.shards[number], places.offset[pair.row]
     detail = f" ({pair.detail})" if pair.detail else ""
     return ArtifactError(
         f"{corpus}/{shard}, pair {places.pair_id[pair.row]} at byte {offset}: "
@@ -194,14 +194,12 @@ def _refusal(corpus: str, places: PairLocations, pair: Unreadable) -> ArtifactEr
     )
 
 
-def _read(
-    corpus: str, places: PairLocations, rows: np.ndarray, take: _Take
-) -> list[_Drawn | Unreadable]:
-    """Return the result of ``take`` for each pair, in the order of ``rows``."""
+def _read(places: PairLocations, draws: np.ndarray, take: _Take) -> list[_Drawn | Unreadable]:
+    """Return the result of ``take`` for each pair, in the order of ``draws``."""
     results: dict[int, _Drawn | Unreadable] = {}
-    for at, stored in read_stored(corpus, places, rows):
-        results[at] = stored if isinstance(stored, Unreadable) else take(int(rows[at]), stored)
-    return [results[at] for at in range(len(rows))]
+    for at, stored in read_stored(places, draws % len(places)):
+        results[at] = stored if isinstance(stored, Unreadable) else take(int(draws[at]), stored)
+    return [results[at] for at in range(len(draws))]
 
 
 def _image(row: int, files: Mapping[str, bytes]) -> Image.Image | Unreadable:

@@ -27,16 +27,16 @@ class StepPieces:
     """One step of a worker, divided into pieces, each of which a task loads."""
 
     epoch: int
-    batch_rows_N: np.ndarray
-    """Row numbers of the batch, over all workers. Shape [N]."""
+    batch_draws_N: np.ndarray
+    """Draws of the batch, over all workers, see ``epoch_order``. Shape [N]."""
     own: range
-    """Range of this worker in ``batch_rows_N``."""
+    """Range of this worker in ``batch_draws_N``."""
     pieces: int
 
-    def rows(self, piece: int) -> np.ndarray:
-        """Return the row numbers of the pairs in a piece."""
+    def draws(self, piece: int) -> np.ndarray:
+        """Return the draws of a piece."""
         within = share(len(self.own), piece, self.pieces)
-        return self.batch_rows_N[self.own.start :][within.start : within.stop]
+        return self.batch_draws_N[self.own.start :][within.start : within.stop]
 
 
 def steps_of_run(

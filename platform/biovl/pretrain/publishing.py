@@ -1,8 +1,6 @@
 """Write the files that a run publishes: weights, curves, the model card."""
 
-import dataclasses
 import hashlib
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
-from biovl.core.artifacts import Draft, Folder, Manifest, find_manifest, read_manifest, to_json
+from biovl.core.artifacts import Draft, Folder, Manifest, find_manifest, to_json
 from biovl.core.plugins import Plugin
 from biovl.models import encoder
 from biovl.models.builders.open_clip import Built
 from biovl.pretrain import card, models, plots
 from biovl.pretrain.config import PretrainConfig
+from biovl.pretrain.mixture import Mixture, merged_stats
 from biovl.pretrain.trackers import METRICS, read_metrics
 
 HARDWARE = "hardware"
@@ -70,6 +69,7 @@ def publish_pretrained(name: str, out: str, settings: Mapping[str, Any] | None =
 
 def write_report_files(
     config: PretrainConfig,
+    mixture: Mixture,
     manifest: Manifest,
     built: Built,
     scores: Mapping[int, Mapping[str, Any]],
@@ -79,6 +79,7 @@ def write_report_files(
 
     Args:
         config: Configuration of the run.
+        mixture: Its corpora.
         manifest: Manifest to be published.
         built: The model.
         scores: Scores of the validated epochs, by epoch from 0.
@@ -90,13 +91,12 @@ def write_report_files(
     for name, png in drawn.items():
         folder.write(f"plots/{name}", png)
     folder.write("validation.json", to_json({epoch + 1: scores[epoch] for epoch in scores}))
-    corpus = Folder(config.corpus)
     text = card.model_card(
         config,
         built,
-        corpus=dataclasses.asdict(read_manifest(config.corpus, "corpus")),
-        stats=json.loads(corpus.read("stats.json")),
-        fingerprint=manifest.inputs[0].fingerprint,
+        mixture=mixture,
+        stats=merged_stats(mixture.parts),
+        fingerprints=[item.fingerprint for item in manifest.inputs],
         rows=rows,
         scores=scores,
         epoch=epoch,

@@ -32,21 +32,20 @@ class Unreadable:
 
 
 def read_stored(
-    corpus: str, places: PairLocations, rows: np.ndarray
+    places: PairLocations, rows: np.ndarray
 ) -> Iterator[tuple[int, dict[str, bytes] | Unreadable]]:
     """Yield the index in ``rows`` of each pair and its files by extension, in arbitrary order.
 
     Consecutive pairs of a shard are read with one request of at most 16 MiB.
 
     Args:
-        corpus: A published corpus, local or ``s3://``.
-        places: Index of one of its splits.
+        places: Index of a split of one corpus or several.
         rows: Row numbers of the pairs in ``places``. Shape [B], int64.
     """
     runs = list(_runs(places, rows))
     # Waiting for a bucket needs no CPU; reads run ahead of decoding.
     with ThreadPoolExecutor(min(_READERS, max(1, len(runs)))) as pool:
-        requests = pool.map(lambda run: _request(corpus, places, rows[run]), runs)
+        requests = pool.map(lambda run: _request(places, rows[run]), runs)
         for run, stored in zip(runs, requests, strict=True):
             for at, data in zip(run.tolist(), stored, strict=True):
                 if isinstance(data, Unreadable):
@@ -75,11 +74,12 @@ def _runs(places: PairLocations, rows: np.ndarray) -> Iterator[np.ndarray]:
         start = at
 
 
-def _request(corpus: str, places: PairLocations, rows: np.ndarray) -> list[bytes | Unreadable]:
+def _request(places: PairLocations, rows: np.ndarray) -> list[bytes | Unreadable]:
     """Return the stored bytes of consecutive pairs of one shard."""
     start = int(places.offset[rows[0]])
     ends = places.offset[rows] + places.size[rows] - start
-    shard = places.shards[places.shard[rows[0]]]
+    number = places.shard[rows[0]]
+    corpus, shard = places.corpora[number], places.shards[number]
     try:
         stored = _patiently(lambda: _opened(corpus, shard).read_at(int(ends[-1]), start), corpus)
     except OSError as error:

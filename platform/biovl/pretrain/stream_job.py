@@ -53,7 +53,6 @@ _log = logging.getLogger(__name__)
 class PairSource:
     """Input that all loading tasks share, stored once in the object store: see ``put``."""
 
-    corpus: str
     places: PairLocations
     seed: int
     image_px: int
@@ -65,7 +64,6 @@ class PairSource:
     @classmethod
     def put(
         cls,
-        corpus: str,
         places: PairLocations,
         *,
         seed: int,
@@ -74,7 +72,7 @@ class PairSource:
         tokenizer: Encodes,
     ) -> "ray.ObjectRef[PairSource]":
         """Put the source into the object store, one copy per node, and return its reference."""
-        return ray.put(cls(corpus, places, seed, image_px, data, pickle.dumps(tokenizer)))
+        return ray.put(cls(places, seed, image_px, data, pickle.dumps(tokenizer)))
 
 
 class Stream(Iterator[Batch]):
@@ -296,15 +294,14 @@ def _load(
     step, part = ray.get(parts)[number]
     try:
         loaded = load_pairs(
-            known.corpus,
             known.places,
-            step.rows(part),
+            step.draws(part),
             seed=known.seed,
             epoch=step.epoch,
             image_px=known.image_px,
             data=known.data,
             tokenizer=_unpickled(known.tokenizer),
-            batch_rows=step.batch_rows_N,
+            batch_draws=step.batch_draws_N,
         )
     except ArtifactError as error:
         return pack_piece(number, str(error))

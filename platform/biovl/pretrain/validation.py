@@ -22,7 +22,8 @@ BATCH_PAIRS = 128
 def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> dict[str, float]:
     """Return the scores of a checkpoint, see ``evaluate_retrieval``.
 
-    Images are preprocessed as in open_clip's evaluation; texts are those of the corpus.
+    Images are preprocessed as in open_clip's evaluation; pairs and texts are those of the first
+    corpus.
 
     Raises:
         ArtifactError: If the checkpoint or the corpus cannot be read.
@@ -33,14 +34,14 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
     towers = towers_of(built, config.step, device)
     towers.image.eval()
     towers.text.eval()
-    places = read_places(config.corpus, "val")
+    corpus = config.corpora[0]
+    places = read_places(corpus, "val")
     images, texts = [], []
     with autocast(config.step.precision, device):
         # A corpus is shuffled: its first pairs are a random sample.
         rows = np.arange(min(config.validation.pairs or len(places), len(places)))
         for start in range(0, len(rows), BATCH_PAIRS):
             loaded = load_validation(
-                config.corpus,
                 places,
                 rows[start : start + BATCH_PAIRS],
                 image_px=built.image_size,
@@ -54,7 +55,7 @@ def validate(config: PretrainConfig, steps_done: int, device: torch.device) -> d
             texts.append(towers.text(batch.tokens_T, batch.lengths_B))
     if not images:
         raise TrainingError(
-            f"none of the {len(rows)} validation pairs of {config.corpus} can be read; check "
+            f"none of the {len(rows)} validation pairs of {corpus} can be read; check "
             "its val shards: data.unreadable=stop reports the first error"
         )
     image_ND, text_ND = torch.cat(images), torch.cat(texts)

@@ -92,11 +92,14 @@ def _hours(hours: float | None) -> str:
 
 
 def _corpora(outcomes: Sequence[TrialOutcome]) -> str:
-    pairs = {outcome.trial.config.corpus: outcome.trial.train_pairs for outcome in outcomes}
-    sizes = " and ".join(f"{count:,}" for count in pairs.values())
-    if len(pairs) == 1:
+    trials = [outcome.trial for outcome in outcomes]
+    sizes = " and ".join(f"{count:,}" for count in dict.fromkeys(t.train_pairs for t in trials))
+    corpora = list(dict.fromkeys(uri for trial in trials for uri in trial.config.corpora))
+    if len(corpora) == 1:
         return f"one corpus ({sizes} pairs)"
-    return f"{len(pairs)} corpora ({sizes} pairs), each scored on its own val,"
+    if len({trial.config.corpora[0] for trial in trials}) == 1:
+        return f"{len(corpora)} corpora ({sizes} pairs an epoch), scored on val of the first,"
+    return f"{len(corpora)} corpora ({sizes} pairs), each scored on its own val,"
 
 
 def _readme(

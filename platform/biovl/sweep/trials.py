@@ -14,9 +14,9 @@ from biovl.core.artifacts import Manifest, find_manifest, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.pretrain import estimate, memory
 from biovl.pretrain.checks import check_run
-from biovl.pretrain.config import RECIPES, PretrainConfig, identity
+from biovl.pretrain.config import RECIPES, MixtureConfig, PretrainConfig, identity
+from biovl.pretrain.mixture import Mixture, read_mixture, text_tokens
 from biovl.pretrain.models import describe
-from biovl.pretrain.order import read_places
 from biovl.pretrain.schedule import Plan
 from biovl.sweep.config import Setting, SweepConfig
 
@@ -74,7 +74,8 @@ def trials_of(config: SweepConfig) -> list[Trial]:
         ArtifactError: If a corpus is not valid, or pretrained weights do not exist.
     """
     known = _Known()
-    known.corpus(config.corpus)
+    # The corpus of the sweep itself, even if every trial names its own.
+    _check_val(config.corpus, read_manifest(config.corpus, "corpus"))
     found: list[Trial] = []
     for row, setting in enumerate(_rows(config)):
         for seed in range(config.seeds):
@@ -89,7 +90,8 @@ def trials_of(config: SweepConfig) -> list[Trial]:
 
 def corpora_of(config: SweepConfig, trials: Sequence[Trial]) -> list[str]:
     """Return the corpora that the trials train on, that of the sweep first."""
-    return list(dict.fromkeys([config.corpus, *(trial.config.corpus for trial in trials)]))
+    own = (uri for trial in trials for uri in trial.config.corpora)
+    return list(dict.fromkeys([config.corpus, *own]))
 
 
 def identity_of(config: SweepConfig, trials: list[Trial]) -> dict[str, Any]:
@@ -184,37 +186,41 @@ def _built(config: SweepConfig, setting: Setting, name: str, seed: int) -> Pretr
 
 
 @dataclass(frozen=True)
-class _Corpus:
-    """Properties of a corpus that trials need."""
+class _Data:
+    """Properties of the corpora of a trial."""
 
-    manifest: Manifest
+    mixture: Mixture
     lengths_N: np.ndarray
-    """Tokens of each train caption, start and end included. Shape [N], int32."""
+    """Tokens of each caption of an epoch, start and end included. Shape [N], int32."""
+
+
+def _check_val(uri: str, manifest: Manifest) -> None:
+    val = manifest.counts["pairs"]["val"]
+    if val < 2:
+        raise ConfigError(f"{uri} has {val} pairs in val: trials are compared by them")
 
 
 class _Known:
     """Cache of corpora and models: trials share most of them."""
 
     def __init__(self) -> None:
-        self._corpora: dict[str, _Corpus] = {}
+        self._data: dict[tuple[tuple[str, ...], MixtureConfig], _Data] = {}
         self._models: dict[str, memory.ModelInfo] = {}
 
-    def corpus(self, uri: str) -> _Corpus:
-        """Return the properties of a corpus.
+    def data(self, config: PretrainConfig) -> _Data:
+        """Return the properties of the corpora of a trial.
 
         Raises:
-            ConfigError: If it has too few val pairs to compare trials.
-            ArtifactError: If it is not a corpus.
+            ConfigError: If the first has too few val pairs to compare trials.
+            ArtifactError: If one is not a corpus.
         """
-        if uri not in self._corpora:
-            manifest = read_manifest(uri, "corpus")
-            val = manifest.counts["pairs"]["val"]
-            if val < 2:
-                raise ConfigError(f"{uri} has {val} pairs in val: trials are compared by them")
+        key = config.corpora, config.mixture
+        if key not in self._data:
+            mixture = read_mixture(config)
+            _check_val(config.corpora[0], mixture.parts[0].manifest)
             # The index counts CLIP's tokens without start and end.
-            lengths_N = read_places(uri, "train").text_tokens + _SPECIAL_TOKENS
-            self._corpora[uri] = _Corpus(manifest, lengths_N)
-        return self._corpora[uri]
+            self._data[key] = _Data(mixture, text_tokens(config, mixture) + _SPECIAL_TOKENS)
+        return self._data[key]
 
     def model(self, config: PretrainConfig) -> memory.ModelInfo:
         """Return the description of a model.
@@ -237,13 +243,13 @@ class _Known:
 
 def _trial(config: PretrainConfig, setting: Setting, row: int, name: str, known: _Known) -> Trial:
     try:
-        corpus, info = known.corpus(config.corpus), known.model(config)
+        data, info = known.data(config), known.model(config)
         # A published model needs no pretrained weights.
         if find_manifest(config.out) is None:
-            check_run(config, corpus.manifest, image_px=info.image_size)
+            check_run(config, data.mixture, image_px=info.image_size)
     except (ConfigError, ArtifactError) as error:
         raise type(error)(f"trial {name}: {error}") from error
-    lengths_N = corpus.lengths_N
+    lengths_N = data.lengths_N
     cost = estimate.estimate(config, info, lengths_N)
     tokens_cut, padding = waste(lengths_N, info.context)
     hours = {

@@ -1,0 +1,314 @@
+"""The corpora of a run: what an epoch draws from each, and the pairs that are left out as leaks.
+
+Two corpora may hold the same article in different splits. A pair of train is left out if its
+article, its group or its image is in val or test of another corpus of the run.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biovl.core.artifacts import Folder, Manifest, read_manifest
+from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.shards import read_pair
+from biovl.pretrain.config import MixtureConfig, PretrainConfig
+from biovl.pretrain.order import (
+    PairLocations,
+    epoch_order,
+    joined,
+    open_index,
+    read_places,
+)
+
+SAME_ARTICLE = "article or group in val or test of another corpus"
+SAME_IMAGE = "image in val or test of another corpus"
+
+_GROUP = "group_id"
+"""Indexes of older corpora lack it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusShare:
+    """A corpus of a run, and its part of an epoch."""
+
+    uri: str
+    manifest: Manifest
+    pairs: int
+    """Pairs of train, without those left out."""
+
+    draws: int
+    """Pairs that an epoch draws from it."""
+
+    left_out: dict[str, int]
+    """Pairs of train that are left out, by reason."""
+
+    @property
+    def label(self) -> str:
+        """Name of the folder, without its location."""
+        return self.uri.rstrip("/").rpartition("/")[2]
+
+    def counts(self) -> dict[str, Any]:
+        """Return its counts for the manifest of a model."""
+        return {
+            "corpus": self.uri,
+            "pairs": self.pairs,
+            "draws_per_epoch": self.draws,
+            "left_out": self.left_out,
+        }
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """All corpora of a run, in the order of the setting ``corpus``."""
+
+    parts: tuple[CorpusShare, ...]
+
+    @property
+    def draws(self) -> int:
+        """Pairs of an epoch."""
+        return sum(part.draws for part in self.parts)
+
+    @property
+    def pairs(self) -> dict[str, int]:
+        """Pairs of train, of all corpora, and of val, of the first one."""
+        return {
+            "train": sum(part.pairs for part in self.parts),
+            "val": self.parts[0].manifest.counts["pairs"]["val"],
+        }
+
+    def counts(self) -> dict[str, Any]:
+        """Return the counts of each of several corpora, for the manifest of a model."""
+        if len(self.parts) == 1:
+            return {}
+        return {"corpora": [part.counts() for part in self.parts]}
+
+
+def read_mixture(config: PretrainConfig) -> Mixture:
+    """Return the corpora of a run. Of a single corpus only the manifest is read.
+
+    Raises:
+        ConfigError: If no pairs of a corpus are left, or an epoch draws none of them.
+        ArtifactError: If a corpus is not published, or its index cannot be read.
+    """
+    manifests = [read_manifest(uri, "corpus") for uri in config.corpora]
+    pairs = [manifest.counts["pairs"]["train"] for manifest in manifests]
+    left_out = [dict[str, int]() for _ in manifests]
+    if len(manifests) > 1:
+        for number, (uri, leak) in enumerate(zip(config.corpora, _leaks(config), strict=True)):
+            left_out[number] = leak.counts(uri)
+            pairs[number] -= sum(left_out[number].values())
+            if not pairs[number]:
+                raise ConfigError(
+                    f"corpus: of {uri} no pairs of train are left ({_told(left_out[number])})"
+                )
+    found = zip(config.corpora, manifests, pairs, draws_of(config.mixture, pairs), strict=True)
+    return Mixture(
+        tuple(
+            CorpusShare(uri=uri, manifest=manifest, pairs=count, draws=draws, left_out=left)
+            for (uri, manifest, count, draws), left in zip(found, left_out, strict=True)
+        )
+    )
+
+
+def draws_of(mixture: MixtureConfig, pairs: Sequence[int]) -> list[int]:
+    """Return how many pairs an epoch draws from each corpus.
+
+    Args:
+        mixture: Factors, shares or neither.
+        pairs: Pairs of train of each corpus.
+
+    Raises:
+        ConfigError: If it draws none of a corpus.
+    """
+    if mixture.shares:
+        total = sum(pairs)
+        # Rounding the running sums instead of the shares makes the draws add up to all pairs.
+        ends = np.rint(np.cumsum(mixture.shares) * total).astype(np.int64)
+        draws = [int(count) for count in np.diff(ends, prepend=0)]
+    else:
+        factors = mixture.factors or (1.0,) * len(pairs)
+        draws = [round(factor * count) for factor, count in zip(factors, pairs, strict=True)]
+    if min(draws) < 1:
+        raise ConfigError(
+            f"mixture: an epoch would draw {draws} pairs of corpora with {list(pairs)}: leave out "
+            "the corpus that it draws nothing of"
+        )
+    return draws
+
+
+def read_training(config: PretrainConfig, mixture: Mixture) -> PairLocations:
+    """Return the locations of all pairs to train on.
+
+    Raises:
+        ArtifactError: If an index cannot be read.
+    """
+    if len(mixture.parts) == 1:
+        whole = read_places(config.corpora[0], "train")
+        (part,) = mixture.parts
+        return whole if part.draws == part.pairs else joined([whole], [part.draws])
+    leaks = _leaks(config)
+    places = [
+        read_places(part.uri, "train", ~(leak.article() | leak.image()))
+        for part, leak in zip(mixture.parts, leaks, strict=True)
+    ]
+    return joined(places, [part.draws for part in mixture.parts])
+
+
+def text_tokens(config: PretrainConfig, mixture: Mixture) -> np.ndarray:
+    """Return the number of CLIP tokens of each text of an epoch, without start and end. Shape [N].
+
+    Of draws that differ between epochs, those of the first epoch.
+    """
+    places = read_training(config, mixture)
+    if [part.draws for part in mixture.parts] == [part.pairs for part in mixture.parts]:
+        return places.text_tokens
+    order = epoch_order(places, seed=config.seed, epoch=0, run_pairs=config.data.run_pairs)
+    drawn: np.ndarray = places.text_tokens[order % len(places)]
+    return drawn
+
+
+def describe_mixture(config: PretrainConfig, mixture: Mixture) -> list[str]:
+    """Return a line for each of several corpora, and for what they lack or leave out.
+
+    Raises:
+        ConfigError: If all corpora lack a column of ``data.text``.
+    """
+    if len(mixture.parts) == 1:
+        return []
+    lines = [
+        f"{part.uri}: {part.pairs:,} pairs, {part.draws:,} drawn an epoch "
+        f"({part.draws / mixture.draws:.1%}"
+        f"{''.join(f'; left out {count:,}: {why}' for why, count in part.left_out.items())})"
+        for part in mixture.parts
+    ]
+    return [*lines, f"validation: val of {mixture.parts[0].uri}", *check_texts(config, mixture)]
+
+
+def check_texts(config: PretrainConfig, mixture: Mixture) -> list[str]:
+    """Return a line for each of several corpora that lacks a column of ``data.text``.
+
+    Raises:
+        ConfigError: If all corpora lack it.
+    """
+    stored = {part.uri: _stored_texts(part.uri) for part in mixture.parts}
+    lines = []
+    for name, chance in config.data.text.items():
+        absent = [uri for uri, names in stored.items() if name not in names]
+        if chance > 0 and len(absent) == len(stored):
+            raise ConfigError(
+                f"data.text: none of {', '.join(absent)} stores {name}; their pairs have "
+                f"{', '.join(sorted(set().union(*stored.values())))}"
+            )
+        if chance > 0:
+            lines += [f"{uri} stores no {name}: its pairs use their text" for uri in absent]
+    return lines
+
+
+def merged_stats(parts: Sequence[CorpusShare]) -> dict[str, Any]:
+    """Return the entries of ``stats.json`` that the model card reads, of all corpora together.
+
+    Articles and images in two corpora count twice.
+    """
+    stats = [json.loads(Folder(part.uri).read("stats.json")) for part in parts]
+    if len(stats) == 1:
+        return dict(stats[0])
+    return {
+        "corpus": {
+            name: sum(each["corpus"][name] for each in stats) for name in ("articles", "images")
+        },
+        "licenses": _summed([each["licenses"] for each in stats], "license_group", "license"),
+        "license_groups": _summed([each["license_groups"] for each in stats], "license_group"),
+        "journals": {
+            "articles_without": sum(each["journals"]["articles_without"] for each in stats),
+            "top": [row for each in stats for row in each["journals"]["top"]],
+        },
+    }
+
+
+@dataclass(frozen=True)
+class _Leak:
+    """What val and test of other corpora hold, as conditions on the index of a corpus."""
+
+    articles: pa.Array
+    groups: pa.Array
+    images: pa.Array
+    has_groups: bool
+
+    def article(self) -> pc.Expression:
+        found = pc.field("article_id").isin(self.articles)
+        return found | pc.field(_GROUP).isin(self.groups) if self.has_groups else found
+
+    def image(self) -> pc.Expression:
+        return pc.field("image_sha256").isin(self.images)
+
+    def counts(self, uri: str) -> dict[str, int]:
+        index, train = open_index(uri), pc.field("split") == "train"
+        counts = {
+            SAME_ARTICLE: index.count_rows(filter=train & self.article()),
+            SAME_IMAGE: index.count_rows(filter=train & ~self.article() & self.image()),
+        }
+        return {reason: count for reason, count in counts.items() if count}
+
+
+def _leaks(config: PretrainConfig) -> list[_Leak]:
+    """Return for each corpus what the others hold out."""
+    held = [_held_out(uri) for uri in config.corpora]
+    leaks = []
+    for number, uri in enumerate(config.corpora):
+        others = pa.concat_tables([each for at, each in enumerate(held) if at != number])
+        has_groups = _GROUP in open_index(uri).schema.names
+        names = ("article_id", _GROUP, "image_sha256")
+        articles, groups, images = (pc.drop_null(others[name].unique()) for name in names)
+        leaks.append(_Leak(articles, groups, images, has_groups))
+    return leaks
+
+
+def _held_out(uri: str) -> pa.Table:
+    index = open_index(uri, "article_id", "image_sha256")
+    rows = index.to_table(
+        columns=[
+            name for name in ("article_id", _GROUP, "image_sha256") if name in index.schema.names
+        ],
+        filter=pc.field("split").isin(["val", "test"]),
+    )
+    if _GROUP not in rows.column_names:
+        rows = rows.append_column(_GROUP, pa.nulls(len(rows), pa.string()))
+    names = ("article_id", _GROUP, "image_sha256")
+    return pa.table({name: rows[name].cast(pa.string()) for name in names})
+
+
+def _stored_texts(uri: str) -> set[str]:
+    """Return the texts that the first pair of a corpus stores."""
+    index = open_index(uri, "shard", "offset", "size")
+    (first,) = index.head(
+        1, columns=["shard", "offset", "size"], filter=pc.field("split") == "train"
+    ).to_pylist()
+    files = read_pair(f"{uri.rstrip('/')}/{first['shard']}", first["offset"], first["size"])
+    about = json.loads(files.get("json", b"{}"))
+    if not isinstance(about, dict):
+        raise ArtifactError(f"{uri}/{first['shard']}: the record of a pair is no JSON object")
+    return {"text", *about}
+
+
+def _summed(tables: Sequence[Sequence[dict[str, Any]]], *keys: str) -> list[dict[str, Any]]:
+    """Return articles and images by licence over several corpora, most images first."""
+    sums: dict[tuple[str | None, ...], dict[str, Any]] = {}
+    for row in (row for table in tables for row in table):
+        key = tuple(row[name] for name in keys)
+        known = sums.setdefault(key, {**dict(zip(keys, key, strict=True)), **_NONE})
+        for name in _NONE:
+            known[name] += row[name]
+    return sorted(sums.values(), key=lambda row: -row["images"])
+
+
+_NONE = {"articles": 0, "images": 0}
+
+
+def _told(left_out: dict[str, int]) -> str:
+    reasons = (f"{count:,}: {reason}" for reason, count in left_out.items())
+    return ", ".join(reasons) or "train is empty"
