@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import gzip
 import hashlib
 import io
 import os
@@ -165,13 +166,18 @@ class RawFiles:
     def table(self, name: str, needed: Sequence[str]) -> tuple[list[dict[str, str]], list[str]]:
         """Return the rows of a CSV file by column, and warnings about its encoding.
 
-        Byte-order marks, any line ends and delimiters, UTF-16, and cp1252 are read. Columns are
-        matched without case and surrounding spaces; the needed ones have the given names.
+        Gzip, byte-order marks, any line ends and delimiters, UTF-16, and cp1252 are read. Columns
+        are matched without case and surrounding spaces; the needed ones have the given names.
 
         Raises:
             SourceError: If the file is no table or lacks a needed column.
         """
         data, warnings = self.read(name), []
+        if data.startswith(b"\x1f\x8b"):
+            try:
+                data = gzip.decompress(data)
+            except (OSError, *_DAMAGED) as error:
+                raise self.damaged(name, error) from error
         try:
             text = spreadsheets.decode(data)
         except UnicodeDecodeError:
