@@ -80,6 +80,10 @@ class RawFiles:
     ) -> None:
         self._exit.close()
 
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a file of this name."""
+        return name in self._paths or name in self._members
+
     def read(self, name: str) -> bytes:
         """Return the content of a file.
 

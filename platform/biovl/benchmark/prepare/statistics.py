@@ -37,8 +37,8 @@ def statistics(
             groups.setdefault(split, set()).update(known)
         counts = by_class.setdefault(split, dict.fromkeys(opened.classes, 0))
         if is_classes:
-            for label, count in Counter(table["label"].to_pylist()).items():
-                counts[str(label)] = counts.get(str(label), 0) + count
+            for label, count in Counter(table["label"].drop_null().to_pylist()).items():
+                counts[label] = counts.get(label, 0) + count
         if is_findings:
             for finding in opened.classes:
                 states = Counter(map(_state, table[finding].to_pylist()))
