@@ -283,3 +283,25 @@ def test_the_script_prints_what_it_published(models, tmp_path) -> None:
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary["kind"] == "model"
     assert summary["alpha"] == 0.5
+
+
+def test_a_base_given_by_name_is_merged_as_its_folder_would_be(
+    models, tmp_path, monkeypatch
+) -> None:
+    base, tuned = models
+    described = json.loads((base / encoder.CONFIG).read_text())["model_cfg"]
+    (tmp_path / "Tiny-17.json").write_text(json.dumps(described))
+    for name in ("_MODEL_CONFIGS", "_MODEL_CONFIG_PATHS"):
+        own = getattr(stock.factory, name)
+        monkeypatch.setattr(stock.factory, name, type(own)(own))
+    stock.add_model_config(tmp_path / "Tiny-17.json")
+    named = f"Tiny-17/{base / encoder.WEIGHTS}"
+    run((named, tuned), tmp_path / "by_name", alpha=0.5)
+    run(models, tmp_path / "by_folder", alpha=0.5)
+    for found, expected in zip(
+        stock_outputs(tmp_path / "by_name"), stock_outputs(tmp_path / "by_folder"), strict=True
+    ):
+        assert torch.equal(found, expected)
+    # The second time no weights are read.
+    monkeypatch.setattr("biovl.finetune.merge_job.base_folder", None)
+    assert run((named, tuned), tmp_path / "by_name", alpha=0.5).counts["alpha"] == 0.5

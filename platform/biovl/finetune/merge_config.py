@@ -11,12 +11,13 @@ class MergeConfig:
     """Settings of merge: two models, interpolation coefficients, and evaluation."""
 
     base: str
-    """The model before fine-tuning: a folder in open_clip's ``local-dir:`` layout, or a weight file
-    for the architecture of ``tuned``; local or ``s3://``."""
+    """The model before fine-tuning: a folder in open_clip's ``local-dir:`` layout, a name of
+    open_clip with its weights (``ViT-B-32/laion2b_s34b_b79k``), ``hf-hub:OWNER/NAME``, or a weight
+    file for the architecture of ``tuned``; folders and files local or ``s3://``."""
 
     tuned: str
-    """The fine-tuned model, a folder in open_clip's ``local-dir:`` layout; architecture, tokenizer
-    and image preprocessing are taken from it."""
+    """The fine-tuned model, a folder in open_clip's ``local-dir:`` layout or a name, as ``base``;
+    architecture, tokenizer and image preprocessing are taken from it."""
 
     out: str
     """The folder to publish, local or ``s3://``."""

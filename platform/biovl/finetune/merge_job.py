@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from biovl.benchmark import encoders
+from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.merge_plots import sweep_plot
 from biovl.benchmark.retrieval import KS, evaluate_retrieval, mean_recall_at_1
 from biovl.core.artifacts import (
@@ -32,9 +34,10 @@ from biovl.core.artifacts import (
     to_json,
 )
 from biovl.core.chance import retrieval_warning
-from biovl.core.errors import ArtifactError
+from biovl.core.errors import ArtifactError, BiovlError
 from biovl.core.shards import read_shard
 from biovl.finetune.merge_config import MergeConfig
+from biovl.finetune.start import base_folder
 from biovl.models import encoder
 from biovl.models.builders.open_clip import Built
 from biovl.models.encoder import Encoder
@@ -78,9 +81,8 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         StorageError: If a disk or bucket fails; the same command resumes the job.
     """
     with explain_resume(config.out), ExitStack() as stack:
-        base = _model_path("base", config.base, stack.enter_context(local_copy(config.base)))
-        tuned = _model_path("tuned", config.tuned, stack.enter_context(local_copy(config.tuned)))
-        inputs = [_input("base", config.base, base), _input("tuned", config.tuned, tuned)]
+        given = [_Given(name, getattr(config, name), stack) for name in ("base", "tuned")]
+        inputs = [model.as_input() for model in given]
         if config.corpus is not None:
             pairs = read_manifest(config.corpus, "corpus").counts["pairs"]
             # Before the draft is created, which would reject the corrected command.
@@ -93,7 +95,7 @@ def merge(config: MergeConfig, *, progress: TextIO = sys.stderr) -> Manifest:
         published = job.find_published()
         if published is not None:
             return published
-        merger = Merger(base, tuned)
+        merger = Merger(*(model.folder() for model in given))
         draft = stack.enter_context(job.begin())
         report = Progress("merge", progress)
         found = _sweep(config, merger, draft, report)
@@ -224,13 +226,38 @@ def _pairs(corpus: str, split: str, count: int) -> Iterator[tuple[bytes, str]]:
         yield image, pair.files["txt"].decode()
 
 
-def _model_path(name: str, uri: str, path: Path | None) -> Path:
-    if path is None:
-        raise ArtifactError(
-            f"{name}: {uri} does not exist; give a folder in open_clip's local-dir: layout"
-            + (", or a file of weights" if name == "base" else "")
-        )
-    return path
+class _Given:
+    """A model to merge: a folder, a weight file, or a name whose weights are read when needed."""
+
+    def __init__(self, setting: str, uri: str, stack: ExitStack) -> None:
+        self._setting, self._uri, self._stack = setting, uri, stack
+        self._path = stack.enter_context(local_copy(uri))
+        self._known: ModelDescription | None = None
+        if self._path is None:
+            try:
+                self._known = encoders.describe(uri)
+            except BiovlError as error:
+                raise ArtifactError(
+                    f"{setting}: {uri} does not exist; give a folder in open_clip's local-dir: "
+                    "layout, or a name with its weights"
+                    + (", or a file of weights" if setting == "base" else "")
+                    + f". Found: {error}"
+                ) from error
+
+    def as_input(self) -> Input:
+        """Return the model as an input of the manifest."""
+        if self._path is not None:
+            return _input(self._setting, self._uri, self._path)
+        assert self._known is not None
+        return Input(name=self._setting, uri=self._uri, fingerprint=self._known.fingerprint)
+
+    def folder(self) -> Path:
+        """Return the local folder or weight file; a model given by name is copied first."""
+        if self._path is None:
+            assert self._known is not None
+            copied = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="biovl-named-"))
+            self._path = Path(base_folder(self._known, f"{copied}/model"))
+        return self._path
 
 
 def _input(name: str, uri: str, path: Path) -> Input:
