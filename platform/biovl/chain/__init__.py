@@ -48,8 +48,9 @@ class Step:
     """Raises an error if the job is known to fail. Called before any step starts, with the
     configurations of earlier steps that are not published yet, by output folder."""
     reads: Mapping[str, str | FirstOf | tuple[str, ...]] = field(default_factory=dict)
-    """Step that publishes the input, for each input setting. A tuple of steps is for a setting with
-    several folders; steps that are not part of the chain are omitted."""
+    """Step that publishes the input, for each input setting; ``STEP/PATH`` is a file or subfolder
+    of its output. A tuple of steps is for a setting with several folders; steps that are not part
+    of the chain are omitted."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -239,7 +240,7 @@ def _configured(step: Step, chain: Chain, before: Sequence[Link]) -> Any:
     for setting, source in step.reads.items():
         if setting in given:
             continue
-        folders = [published[name] for name in _names(source) if name in published]
+        folders = [published[name] + inner for name, inner in _places(source) if name in published]
         if isinstance(source, tuple):
             wired[setting] = folders
         elif folders:
@@ -253,9 +254,15 @@ def _configured(step: Step, chain: Chain, before: Sequence[Link]) -> Any:
 
 
 def _names(source: str | FirstOf | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name, _ in _places(source))
+
+
+def _places(source: str | FirstOf | tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the steps of a source, each with the path within its output, which begins with /."""
     if isinstance(source, FirstOf):
-        return source.steps
-    return (source,) if isinstance(source, str) else source
+        source = source.steps
+    each = (source,) if isinstance(source, str) else source
+    return [(name, slash + inner) for name, slash, inner in (one.partition("/") for one in each)]
 
 
 def _as_it_is(step: Step, config: Any, *, waits: bool) -> Link:

@@ -42,20 +42,35 @@ def run_chain(
             found = link(step, chain, done)
             if found.state == "differs":
                 raise StepFailed(f"{step.name}: {refusal(found, steps, chain)}")
-            if found.state == "published":
-                print(f"{step.name}: {found.out} is published", file=progress, flush=True)
-                done.append(found)
-                continue
-            goes_on = " goes on" if found.state == "begun" else ""
-            print(f"{step.name}: {found.out}{goes_on} …", file=progress, flush=True)
             started = time.monotonic()
-            with _named(step.name):
-                # One Ray for all steps that are done now, none where nothing is.
-                stack.enter_context(connect_ray())
-                manifest = step.job(found.config)
-            done.append(Link(step, found.config, "published", manifest=manifest))
-            after(done, {step.name: time.monotonic() - started})
+            done.append(run_step(found, stack, progress))
+            if found.state != "published":
+                after(done, {step.name: time.monotonic() - started})
     return done
+
+
+def run_step(found: Link, stack: contextlib.ExitStack, progress: TextIO) -> Link:
+    """Run a step that is not published yet, and return it published.
+
+    Args:
+        found: The step and its state.
+        stack: Holds the connection to Ray until all steps have run.
+        progress: Stream for progress messages.
+
+    Raises:
+        StepFailed: If the step failed, with its name and reason.
+    """
+    name = found.step.name
+    if found.state == "published":
+        print(f"{name}: {found.out} is published", file=progress, flush=True)
+        return found
+    goes_on = " goes on" if found.state == "begun" else ""
+    print(f"{name}: {found.out}{goes_on} …", file=progress, flush=True)
+    with _named(name):
+        # One Ray for all steps that are done now, none where nothing is.
+        stack.enter_context(connect_ray())
+        manifest = found.step.job(found.config)
+    return Link(found.step, found.config, "published", manifest=manifest)
 
 
 @contextlib.contextmanager
