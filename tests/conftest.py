@@ -23,6 +23,7 @@ SLOW = (
     *("benchmark/test_vqa_module.py", "chain/page/test_checked_first.py"),
     *("chain/page/test_summary_browser.py", "harvest/pmc/test_acquisition_service.py"),
     *("images/test_hostile.py", "index/test_copies.py", "index/test_opened.py"),
+    "chain/reproduce/test_docs.py",
     *("models/test_encoder.py", "models/test_weights.py", "pretrain/test_activations.py"),
     *("pretrain/test_loop.py", "pretrain/test_losses.py", "pretrain/test_pairs.py"),
     *("pretrain/test_resolution.py", "pretrain/test_run.py", "pretrain/test_training_plots.py"),

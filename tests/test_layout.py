@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chain": {
         *KERNEL,
         *("annotate", "assemble", "benchmark", "concepts", "harvest", "index", "pretrain", "split"),
+        *("finetune", "plan"),  # Tables of the papers: merged models, and the hours of their steps.
         "client",  # The demo searches in what it serves.
     },
     # What users import.

@@ -29,6 +29,10 @@ COMMANDS = {
     "publish": ("biovl.publish.command", "upload a folder to the Hugging Face Hub"),
     "plan": ("biovl.plan.command", "estimate hours, dollars and storage of a run"),
     "all": ("biovl.chain.command", "run all jobs from packages to an index"),
+    "reproduce": (
+        "biovl.chain.reproduce.command",
+        "make the tables of the papers, next to the papers' numbers",
+    ),
     "demo": (
         "biovl.chain.demo.command",
         "run all jobs on a synthetic sample, and search",

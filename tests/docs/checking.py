@@ -1,6 +1,7 @@
 """Whether a command could be run: its script, recipe and settings are there."""
 
 import importlib
+import itertools
 from collections.abc import Mapping
 from typing import Any
 from unittest import mock
@@ -10,6 +11,8 @@ from ray.scripts.scripts import cli as ray_cli
 from ray.serve.scripts import cli as serve_cli
 
 from biovl.__main__ import COMMANDS
+from biovl.chain.reproduce import choose, read_papers
+from biovl.chain.reproduce.graph import read_settings
 from biovl.core import config
 from biovl.runtime import command_line
 from serve.app import settings_of
@@ -77,6 +80,9 @@ def _check_job(name: str, arguments: list[str]) -> None:
         return
     assert name in COMMANDS, f"biovl has no command {name}"
     module = importlib.import_module(COMMANDS[name][0])
+    if name == "reproduce":
+        _check_tables(arguments)
+        return
     if not hasattr(module, "command_line") or {"--help", "--list"} & set(arguments):
         return
     taken: dict[str, Any] = {}
@@ -94,3 +100,11 @@ def _check_job(name: str, arguments: list[str]) -> None:
     config.from_command_line(
         taken["cls"], taken["recipes"], about=None, flags=flags, arguments=arguments
     )
+
+
+def _check_tables(arguments: list[str]) -> None:
+    papers = read_papers()
+    values = [words for flag, words in itertools.pairwise(arguments) if flag == "--set"]
+    if arguments[0] != "list":
+        choose(papers, arguments[0])
+        read_settings(dict(config.change_of(text) for text in values), papers)

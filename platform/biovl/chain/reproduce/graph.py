@@ -1,0 +1,353 @@
+"""The steps of tables, in order, as a chain: each once, however many tables name it."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from biovl.benchmark import benchmarks
+from biovl.benchmark.benchmark_table import BENCHMARKS, Benchmark
+from biovl.benchmark.config import RECIPES as BENCHMARK_RECIPES
+from biovl.chain import Chain, Link, Step, link
+from biovl.chain.reproduce import SIZES, Column, Entry, Papers, Row, Table, Variant, stand_ins
+from biovl.chain.steps import STEPS
+from biovl.core import config as configs
+from biovl.core import lazy
+from biovl.core.artifacts import Manifest
+from biovl.core.errors import ConfigError
+from biovl.finetune import merge_config
+
+STAND_IN = "stand_in_model"
+"""Step whose model stands in for all given models in the size ``small``."""
+
+DATA = "stand_ins"
+"""Step that draws the data in the size ``small``."""
+
+UNNAMED = "?"
+"""Of a given model: no name loads it."""
+
+_OWN = ("folder", "name", "size", "data_root")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of a reproduction."""
+
+    folder: str
+    """Parent of all folders, local or ``s3://``."""
+    name: str = ""
+    """Suffix of folders for which one with other settings is published."""
+    size: str = "paper"
+    """One of ``SIZES``."""
+    data_root: str = ""
+    """The folder that contains the data of benchmarks."""
+    use: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Published folders, or models by name, in place of steps."""
+    steps: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    """Changed settings by step or job."""
+
+    def of(self, *names: str) -> dict[str, Any]:
+        """Return the changed settings of a step, from the most general name to its own."""
+        return {setting: v for name in names for setting, v in self.steps.get(name, {}).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A report of a model on an evaluation, or on one of its data sets."""
+
+    step: str
+    benchmarks: tuple[str, ...] = ()
+    """Names of the benchmarks; empty for an evaluation without data below ``data_root``."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Steps of some tables in order, and what is missing of them."""
+
+    chain: Chain
+    steps: tuple[Step, ...]
+    missing: Mapping[str, str]
+    """Reason by step, of steps that cannot run because the user has to provide something."""
+    reports: Mapping[tuple[str, str], tuple[Report, ...]]
+    """Reports by model and evaluation."""
+    given: Mapping[str, str]
+    """Models by name, and folders that are used in place of steps, by step."""
+    jobs: Mapping[str, str]
+    """Job of each step."""
+    entries: Mapping[str, Entry]
+    """Entry of each step; of a report, that of its evaluation."""
+    is_small: bool
+
+    def links(self) -> list[Link]:
+        """Return all steps that can be configured, with their current state; nothing is run.
+
+        Raises:
+            ConfigError: If a setting is not valid.
+        """
+        found = self.given_links()
+        waiting = set(self.missing)
+        for step in self.steps:
+            if step.name in waiting or waiting & set(step.sources):
+                waiting.add(step.name)
+            else:
+                found.append(link(step, self.chain, found))
+        return found
+
+    def given_links(self) -> list[Link]:
+        """Return what is given as steps that are published, so that others can read it."""
+        return [
+            Link(
+                Step(name=name, folder="", recipes={}, job=_nothing),
+                SimpleNamespace(out=uri),
+                "published",
+            )
+            for name, uri in self.given.items()
+        ]
+
+
+def _nothing(config: Any, **named: Any) -> Manifest:
+    raise AssertionError("a given model is not made")
+
+
+def read_settings(values: Mapping[str, Any], papers: Papers) -> Settings:
+    """Return the settings of a command line by dotted name.
+
+    Raises:
+        ConfigError: If a name is unknown, or the folder is missing.
+    """
+    own: dict[str, str] = {}
+    use: dict[str, str] = {}
+    changed: dict[str, dict[str, Any]] = {}
+    steps = {name for name, entry in papers.steps.items() if entry.job}
+    for setting, value in values.items():
+        head, _, rest = setting.partition(".")
+        if setting in _OWN:
+            own[setting] = str(value).rstrip("/")
+        elif head == "use" and rest in papers.steps:
+            use[rest] = str(value)
+        elif head in {*steps, *_PROTOTYPES} and rest:
+            changed.setdefault(head, {})[rest] = value
+        else:
+            known = [*_OWN, *(f"use.{name}" for name in papers.steps), *_PROTOTYPES, *steps]
+            raise ConfigError(
+                f"there is nothing called {setting!r} to set; choose from {', '.join(_OWN)}, "
+                f"use.STEP, JOB.SETTING, STEP.SETTING{configs.nearest(setting, known)}"
+            )
+    if not own.get("folder"):
+        raise ConfigError("folder is required: --set folder=DIR, or s3://…")
+    if own.get("size", "paper") not in SIZES:
+        raise ConfigError(f"size: choose from {', '.join(SIZES)}, got {own['size']!r}")
+    return Settings(**own, use=use, steps=changed)
+
+
+def build(papers: Papers, tables: Iterable[Table], settings: Settings) -> Graph:
+    """Return the steps of tables. Nothing is run, and no folder is read but those of the data."""
+    builder = _Builder(papers, settings)
+    for table in tables:
+        for row in table.rows:
+            builder.add_row(table, row)
+    return builder.graph()
+
+
+def evaluation_of(table: Table, row: Row, column: Column) -> str:
+    """Return the evaluation of a cell; empty for those that need none."""
+    if not (column.score or column.average):
+        return ""
+    return row.evaluation or column.evaluation or table.evaluation
+
+
+class _Builder:
+    def __init__(self, papers: Papers, settings: Settings) -> None:
+        self._papers, self._settings = papers, settings
+        self._is_small = settings.size == "small"
+        self._given: dict[str, str] = {}
+        self._steps: dict[str, Step] = {}
+        self._set: dict[str, dict[str, Any]] = {}
+        self._missing: dict[str, str] = {}
+        self._reports: dict[tuple[str, str], tuple[Report, ...]] = {}
+        self._jobs: dict[str, str] = {}
+        self._entries: dict[str, Entry] = {}
+
+    def graph(self) -> Graph:
+        settings = self._settings
+        chain = Chain(settings.folder, self._set, settings.name)
+        return Graph(
+            chain,
+            tuple(self._steps.values()),
+            self._missing,
+            self._reports,
+            self._given,
+            self._jobs,
+            self._entries,
+            self._is_small,
+        )
+
+    def add_row(self, table: Table, row: Row) -> None:
+        if row.step:
+            self._add(row.step)
+        if not row.model:
+            return
+        own = {evaluation_of(table, row, column) for column in table.columns}
+        for evaluation in sorted(own - {""}):
+            self._add_reports(row.model, evaluation)
+        if not own - {""}:
+            self._add(row.model)
+
+    def _add(self, name: str) -> None:
+        """Add a step after those that it reads."""
+        entry = self._entry(name)
+        if name in self._settings.use:
+            self._given[name] = self._settings.use[name]
+        elif entry.given and self._is_small:
+            self._add(STAND_IN)
+        elif entry.given:
+            self._given[name] = entry.given
+        elif name not in self._steps:
+            self._put(name, name, entry, self._variant(entry), (entry.job, name))
+
+    def _add_reports(self, model: str, evaluation: str) -> None:
+        if (model, evaluation) in self._reports:
+            return
+        self._add(model)
+        if self._is_small and self._entry(model).given and model not in self._settings.use:
+            # One report for all rows with the same stand-in.
+            self._add_reports(STAND_IN, evaluation)
+            self._reports[model, evaluation] = self._reports[STAND_IN, evaluation]
+            return
+        entry = self._entry(evaluation)
+        variant = self._variant(entry)
+        names, folder = (entry.job, evaluation), f"reports/{model}"
+        found = []
+        for location, own in self._data_sets(entry).items():
+            step = f"{evaluation}-{location}-{model}" if location else f"{evaluation}-{model}"
+            reads = {"model": model, **variant.reads}
+            more: dict[str, Any] = {}
+            if own and not self._is_small:
+                self._need_data(step, own)
+            place = own[0].location if own and entry.data else ""
+            if own and self._is_small:
+                reads[entry.data or "data_root"] = f"{DATA}/{place}".rstrip("/")
+            elif own:
+                root = self._settings.data_root
+                more[entry.data or "data_root"] = f"{root}/{place}".rstrip("/")
+            if own and not entry.data:
+                more["benchmarks"] = [item.name for item in own]
+            whole = dataclasses.replace(variant, set={**more, **variant.set}, reads=reads)
+            self._put(step, f"{folder}/{step.removesuffix(f'-{model}')}", entry, whole, names)
+            names_of = () if entry.data else tuple(item.name for item in own)
+            found.append(Report(step=step, benchmarks=names_of))
+        self._reports[model, evaluation] = tuple(found)
+
+    def _data_sets(self, entry: Entry) -> dict[str, list[Benchmark]]:
+        """Return the benchmarks of an evaluation by the data that they share."""
+        if not entry.benchmarks:
+            return {"": []}
+        found: dict[str, list[Benchmark]] = {}
+        for item in benchmarks.expand_suites([entry.benchmarks]):
+            found.setdefault(re.sub(r"\W+", "_", item.location.partition(".")[0]), []).append(item)
+        return found
+
+    def _need_data(self, step: str, own: Sequence[Benchmark]) -> None:
+        root = self._settings.data_root
+        if not benchmarks.data_exists(own[0], root):
+            self._missing[step] = to_provide(own[0], root)
+
+    def _put(
+        self, name: str, folder: str, entry: Entry, variant: Variant, names: Sequence[str]
+    ) -> None:
+        changes = self._settings.of(*names, *(() if name in names else (name,)))
+        settings = {"recipe": variant.recipe, **variant.set, **changes}
+        reads: dict[str, Any] = {}
+        for setting, source in variant.reads.items():
+            if not source or setting in changes:
+                continue
+            sources = tuple(self._source(name, one.strip()) for one in source.split(","))
+            reads[setting] = sources if setting in _LISTS else sources[0]
+        own = dataclasses.replace(_PROTOTYPES[entry.job], name=name, folder=folder, reads=reads)
+        self._steps[name], self._set[name] = own, settings
+        self._jobs[name], self._entries[name] = entry.job, entry
+        needed = entry.provide.partition("=")[0]
+        if entry.provide and not self._is_small and needed not in {**changes, **reads}:
+            self._missing.setdefault(name, f"set {name}.{entry.provide}")
+
+    def _source(self, name: str, source: str) -> str:
+        """Add the step of an input, and return the source."""
+        step, slash, inner = source.partition("/")
+        self._add(step)
+        entry = self._entry(step)
+        if step in self._settings.use:
+            return source
+        if entry.given and self._is_small:
+            return STAND_IN + slash + inner
+        if entry.given == UNNAMED:
+            self._missing[name] = f"set use.{step}=DIR: {entry.provide}"
+        return source
+
+    def _variant(self, entry: Entry) -> Variant:
+        if not self._is_small:
+            return Variant().then(entry)
+        shared = self._papers.small.get(entry.job, Variant())
+        own = Variant(recipe=entry.recipe, reads=entry.reads)
+        return own.then(shared).then(entry.small)
+
+    def _entry(self, name: str) -> Entry:
+        if name not in self._papers.steps:
+            raise ConfigError(f"papers.yaml: there is no step called {name!r}")
+        return self._papers.steps[name]
+
+
+def to_provide(item: Benchmark, data_root: str) -> str:
+    """Return what the user has to do for the data of a benchmark, in words."""
+    prepared = item.location.partition("/")[0]
+    where = f"{data_root or 'DATA_ROOT'}/{item.location}"
+    sign = " (sign its terms first)" if item.access == "sign" else ""
+    return (
+        f"data of {item.name} at {where}: biovl prepare {prepared}{sign}; {item.origin}; "
+        f"licence: {item.licence}"
+    )
+
+
+def benchmark_data(names: Iterable[str]) -> list[Benchmark]:
+    """Return benchmarks by name, one for each data set."""
+    by_location: dict[str, Benchmark] = {}
+    for name in names:
+        by_location.setdefault(BENCHMARKS[name].location, BENCHMARKS[name])
+    return list(by_location.values())
+
+
+_LISTS = ("columns",)
+"""Input settings that are lists of folders."""
+
+
+_PROTOTYPES: dict[str, Step] = {
+    **{step.name: dataclasses.replace(step, reads={}) for step in STEPS},
+    "benchmark": dataclasses.replace(
+        next(step for step in STEPS if step.name == "benchmark"),
+        recipes=benchmarks.with_benchmarks(BENCHMARK_RECIPES),
+        reads={},
+    ),
+    "merge": Step(
+        name="merge",
+        folder="merged",
+        recipes=merge_config.RECIPES,
+        job=lazy.function("biovl.finetune.merge_job:merge"),
+    ),
+    "stand_ins": Step(
+        name="stand_ins",
+        folder="stand_ins",
+        recipes=stand_ins.RECIPES,
+        job=lazy.function("biovl.chain.reproduce.stand_ins:draw"),
+    ),
+    "votes": Step(
+        name="votes",
+        folder="votes",
+        recipes=stand_ins.VOTES,
+        job=lazy.function("biovl.chain.reproduce.stand_ins:vote"),
+    ),
+}
+"""Jobs by name. To add one, add an entry."""
+
+JOBS = tuple(_PROTOTYPES)
+"""Names of the jobs of steps."""

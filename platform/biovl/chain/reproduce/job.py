@@ -1,0 +1,100 @@
+"""Run the steps of tables: each once, and those that do not depend on a failed one go on."""
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from biovl.chain import Link, StepFailed, link, refusal
+from biovl.chain.job import run_step
+from biovl.chain.reproduce.graph import Graph
+from biovl.core.errors import BiovlError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the steps."""
+
+    published: dict[str, Link]
+    """Published steps, by name."""
+    missing: dict[str, str]
+    """Reason by step, of those that wait for something that the user has to provide."""
+    failed: dict[str, str]
+    """Reason by step, of those that failed."""
+
+    def reason(self, graph: Graph, name: str) -> str:
+        """Return why a step is not published, or the step that it waits for and why."""
+        for step in _upstream(graph, name):
+            if step in self.failed:
+                return f"{step} failed: {self.failed[step]}"
+            if step in self.missing:
+                return self.missing[step]
+        return "not run yet"
+
+
+def survey(graph: Graph) -> Outcome:
+    """Return the state of all steps without running any.
+
+    Raises:
+        ConfigError: If a setting is not valid.
+        StepFailed: If a folder with other settings is published where a step publishes.
+    """
+    published = {}
+    for found in graph.links():
+        if found.state == "differs":
+            raise StepFailed(f"{found.step.name}: {refusal(found, graph.steps, graph.chain)}")
+        if found.state in ("published", "unchecked"):
+            published[found.step.name] = found
+    return Outcome(published, dict(graph.missing), {})
+
+
+def run_graph(graph: Graph, *, progress: TextIO = sys.stderr) -> Outcome:
+    """Run every step that is not published yet and whose inputs are.
+
+    Raises:
+        ConfigError: If a setting of any step is not valid; raised before any step runs.
+        StepFailed: If a folder with other settings is published where a step publishes; raised
+            before any step runs if it can be known.
+    """
+    survey(graph)
+    done: list[Link] = graph.given_links()
+    outcome = Outcome({}, dict(graph.missing), {})
+    made: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        for step in graph.steps:
+            held_up = [source for source in step.sources if not _is_done(source, done)]
+            if step.name in outcome.missing or held_up:
+                continue
+            found = link(step, graph.chain, done)
+            try:
+                if found.state == "differs":
+                    raise StepFailed(refusal(found, graph.steps, graph.chain))
+                if found.state != "published":
+                    step.check(found.config, made)
+                found = run_step(found, stack, progress)
+            except BiovlError as error:
+                outcome.failed[step.name] = _short(error)
+                print(f"{step.name} failed, others go on: {error}", file=progress, flush=True)
+                continue
+            done.append(found)
+            outcome.published[step.name] = found
+    return outcome
+
+
+def _is_done(name: str, done: Sequence[Link]) -> bool:
+    return any(found.step.name == name for found in done)
+
+
+def _upstream(graph: Graph, name: str) -> list[str]:
+    """Return a step and all that it depends on, the first to run first."""
+    wanted = {name}
+    for step in reversed(graph.steps):
+        if step.name in wanted:
+            wanted |= set(step.sources)
+    return [step.name for step in graph.steps if step.name in wanted]
+
+
+def _short(error: BiovlError) -> str:
+    lines = str(error.__cause__ or error).splitlines() or [type(error).__name__]
+    return " ".join(line.strip() for line in lines)[:300]

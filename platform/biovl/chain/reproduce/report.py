@@ -1,0 +1,236 @@
+"""Tables as text, Markdown and JSON; the list of all tables; the dry run."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from biovl.chain import Link
+from biovl.chain.reproduce import Papers, Table
+from biovl.chain.reproduce.cells import Cell
+from biovl.chain.reproduce.graph import Graph
+from biovl.chain.reproduce.job import Outcome
+from biovl.core import markdown
+from biovl.core.artifacts import Draft, Folder, to_json
+from biovl.plan.steps import Cost
+
+SYNTHETIC = (
+    "SYNTHETIC: size=small. Drawn images and synthetic articles stand in for the data, and the "
+    "models train for seconds: our numbers say that every step runs, and nothing else."
+)
+DIFFERENCES = "docs/differences.md"
+_HEADS = ("row", "score", "paper", "ours", "95 % interval", "equal protocol?")
+
+
+def write(name: str, table: Table, papers: Papers, cells: Sequence[Cell], graph: Graph) -> str:
+    """Write a table as text, Markdown and JSON to ``results/``, and return the text."""
+    suffix = f"-{graph.chain.name}" if graph.chain.name else ""
+    folder = Folder(f"{graph.chain.folder}/results{suffix}")
+    text = as_text(table, papers, cells, is_small=graph.is_small)
+    folder.write(f"{name}.txt", text.encode())
+    folder.write(f"{name}.md", as_markdown(table, papers, cells, is_small=graph.is_small).encode())
+    folder.write(f"{name}.json", to_json(as_json(name, table, papers, cells, graph)))
+    # Remove the temporary files of atomic writes.
+    Draft(folder.uri).clear()
+    return text
+
+
+def as_json(
+    name: str, table: Table, papers: Papers, cells: Sequence[Cell], graph: Graph
+) -> dict[str, Any]:
+    """Return a table as plain JSON."""
+    return {
+        "table": name,
+        "title": table.title,
+        "paper": papers.papers[table.paper],
+        "where": table.where,
+        "synthetic": graph.is_small,
+        "note": table.note,
+        "cells": [dataclasses.asdict(cell) for cell in cells],
+    }
+
+
+def as_markdown(table: Table, papers: Papers, cells: Sequence[Cell], *, is_small: bool) -> str:
+    """Return a table as Markdown."""
+    parts = [f"# {table.title}", f"{papers.papers[table.paper]}, {table.where}."]
+    if is_small:
+        parts.append(f"**{SYNTHETIC}**")
+    parts.append(markdown.table(list(_HEADS), _rows(cells)))
+    parts += [f"* {line}" for line in _notes(table, cells)]
+    parts.append(f"Protocols are compared in {DIFFERENCES}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def as_text(table: Table, papers: Papers, cells: Sequence[Cell], *, is_small: bool) -> str:
+    """Return a table as text with aligned columns."""
+    lines = [f"{table.title} ({papers.papers[table.paper]}, {table.where})"]
+    if is_small:
+        lines.append(SYNTHETIC)
+    rows = [list(_HEADS), *_rows(cells)]
+    widths = [max(len(str(row[at])) for row in rows) for at in range(len(_HEADS))]
+    for row in rows:
+        padded = (f"{value:<{width}}" for value, width in zip(row, widths, strict=True))
+        lines.append("  " + "  ".join(padded).rstrip())
+    lines += [f"  {line}" for line in _notes(table, cells)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(cells: Sequence[Cell]) -> list[list[str]]:
+    return [
+        [
+            cell.row,
+            cell.column,
+            "not printed" if cell.paper is None else number(cell.paper, cell.unit),
+            "–" if cell.ours is None else number(cell.ours, cell.unit) + _of(cell),
+            _interval(cell),
+            cell.equal if cell.ours is not None else "no number",
+        ]
+        for cell in cells
+    ]
+
+
+def _of(cell: Cell) -> str:
+    return f" ({cell.of})" if cell.of else ""
+
+
+def _interval(cell: Cell) -> str:
+    if cell.low is None or cell.high is None:
+        return ""
+    return f"{number(cell.low, cell.unit)}–{number(cell.high, cell.unit)}"
+
+
+def number(value: float, unit: str) -> str:
+    """Return a number in the precision of the papers."""
+    if unit == "%":
+        return f"{value:.2f}"
+    if not math.isfinite(value):
+        return str(value)
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:,.4f}" if abs(value) < 10 else f"{value:,.2f}"
+
+
+def _notes(table: Table, cells: Sequence[Cell]) -> list[str]:
+    """Return the remarks of a table and of its cells, and what is missing, each once."""
+    lines = [f"Protocol: {table.note}"] if table.note else []
+    by_note: dict[str, list[str]] = {}
+    for cell in cells:
+        for note in filter(
+            None, (cell.note, cell.missing and f"no number of ours: {cell.missing}")
+        ):
+            by_note.setdefault(note, []).append(f"{cell.row}, {cell.column}")
+    for note, where in by_note.items():
+        more = f" and {len(where) - 2} more" if len(where) > 2 else ""
+        lines.append(f"{'; '.join(where[:2])}{more}: {note}")
+    return lines
+
+
+def summary(tables: Mapping[str, Sequence[Cell]], graph: Graph, outcome: Outcome) -> dict[str, Any]:
+    """Return the last line of the command."""
+    suffix = f"-{graph.chain.name}" if graph.chain.name else ""
+    return {
+        "out": f"{graph.chain.folder}/results{suffix}",
+        "kind": "results",
+        "synthetic": graph.is_small,
+        "tables": {
+            name: {
+                "cells": len(cells),
+                "ours": sum(cell.ours is not None for cell in cells),
+            }
+            for name, cells in tables.items()
+        },
+        "steps": len(graph.steps),
+        "failed": outcome.failed,
+        "missing": outcome.missing,
+        "warnings": [SYNTHETIC] if graph.is_small else [],
+    }
+
+
+def listing(papers: Papers, graphs: Mapping[str, Graph]) -> str:
+    """Return all tables with what they need, and whether it is there."""
+    lines = []
+    for key, title in papers.papers.items():
+        lines += [title, ""]
+        for name, table in papers.tables.items():
+            if table.paper != key:
+                continue
+            graph = graphs[name]
+            lines.append(f"  {name}: {table.title} ({table.where})")
+            lines.append(f"      {_made_by(graph)}; equal protocol: {table.equal}")
+            provide = dict.fromkeys(graph.missing.values())
+            lines += [f"      needs {reason}" for reason in provide]
+            names = _by_name(graph)
+            if names:
+                lines.append(f"      downloads by name: {', '.join(names)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _made_by(graph: Graph) -> str:
+    counts: dict[str, int] = {}
+    for job in graph.jobs.values():
+        counts[job] = counts.get(job, 0) + 1
+    return ", ".join(f"{count} x {job}" for job, count in counts.items()) or "no steps"
+
+
+def _by_name(graph: Graph) -> list[str]:
+    """Return the names of given models that a step would download."""
+    return sorted(
+        {uri for uri in graph.given.values() if uri.startswith("hf-hub:") or _is_tag(uri)}
+    )
+
+
+def _is_tag(uri: str) -> bool:
+    return "/" in uri and "://" not in uri and not uri.startswith(("/", ".", "~", "local-dir:"))
+
+
+def plan(graph: Graph, links: Sequence[Link], costs: Mapping[str, Cost]) -> str:
+    """Return the steps with state and hours, and what the user has to provide."""
+    states = {found.step.name: found for found in links}
+    lines, hours = ["steps:"], 0.0
+    for step in graph.steps:
+        found = states.get(step.name)
+        state: str = "waits" if found is None else found.state
+        if step.name in graph.missing:
+            state = "needs data"
+        recipe = graph.chain.settings[step.name]["recipe"]
+        cost = costs.get(step.name)
+        took = ""
+        if cost is not None and state not in ("published", "unchecked"):
+            hours += cost.hours
+            took = f"  {cost.hours:,.1f} h on {cost.machines}"
+        lines.append(f"  {graph.jobs[step.name]} {recipe}: {step.folder}  [{state}]{took}")
+    if hours:
+        lines += ["", f"about {hours:,.0f} hours for what is to do, by biovl plan; reports not"]
+    if graph.missing:
+        lines += ["", "to be provided:"]
+        for reason in dict.fromkeys(graph.missing.values()):
+            count = sum(other == reason for other in graph.missing.values())
+            lines.append(f"  {reason} ({count} steps wait)")
+    names = _by_name(graph)
+    if names:
+        lines += ["", "downloaded by name when they are needed, or given as use.STEP=DIR:"]
+        lines += [f"  {name}" for name in names]
+    return "\n".join(lines) + "\n"
+
+
+def documented(
+    papers: Papers, graphs: Mapping[str, Graph], costs: Mapping[str, Mapping[str, Cost]]
+) -> str:
+    """Return the list of tables for the documentation, as Markdown."""
+    rows = []
+    for name, table in papers.tables.items():
+        graph = graphs[name]
+        hours = sum(cost.hours for cost in costs[name].values())
+        trained = sum(job == "pretrain" for job in graph.jobs.values())
+        rows.append(
+            [
+                f"`{name}`",
+                f"{papers.papers[table.paper].partition(' (')[0]}, {table.where}: {table.title}",
+                trained or "",
+                f"{hours:,.0f}" if hours else "",
+                table.equal,
+            ]
+        )
+    heads = ["table", "in the paper", "models trained", "hours", "equal protocol"]
+    return markdown.table(heads, rows)

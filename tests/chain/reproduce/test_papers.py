@@ -1,0 +1,118 @@
+"""The tables of the papers: complete, true to the papers' arithmetic, and steps for every row."""
+
+import math
+
+import pytest
+
+from biovl.benchmark import benchmarks
+from biovl.chain.reproduce import choose, read_papers
+from biovl.chain.reproduce.graph import Graph, build, read_settings
+from biovl.core.errors import ConfigError
+from biovl.sweep.spaces import SPACES
+
+PAPERS = read_papers()
+
+
+def graph_of(name: str, **settings: str) -> Graph:
+    values = {"folder": "none", **{key.replace("__", "."): v for key, v in settings.items()}}
+    return build(PAPERS, choose(PAPERS, name).values(), read_settings(values, PAPERS))
+
+
+@pytest.mark.parametrize("name", PAPERS.tables)
+def test_every_table_has_steps_in_both_sizes(name: str) -> None:
+    for size in ("paper", "small"):
+        graph = graph_of(name, size=size)
+        known = set(graph.given)
+        for step in graph.steps:
+            assert set(step.sources) <= known, step.name
+            known.add(step.name)
+            if size == "small":
+                assert not graph.missing
+                assert step.reads or step.name == "stand_ins", step.name
+
+
+@pytest.mark.parametrize("name", PAPERS.tables)
+def test_every_row_says_where_our_number_comes_from(name: str) -> None:
+    table = PAPERS.tables[name]
+    for row in table.rows:
+        assert row.model or row.step or row.note, row.name
+
+
+def test_every_average_is_one_that_benchmark_computes() -> None:
+    for table in PAPERS.tables.values():
+        for column in table.columns:
+            if column.average:
+                suite = column.average.partition(":")[0]
+                values = dict.fromkeys(benchmarks.SUITES[suite], 0.5)
+                names = [row["name"] for row in benchmarks.averages(values)]
+                assert column.average in names
+
+
+@pytest.mark.parametrize("name", PAPERS.tables)
+def test_averages_of_the_papers_add_up_or_a_note_says_that_they_do_not(name: str) -> None:
+    table = PAPERS.tables[name]
+    if not table.columns[-1].average or len(table.columns) < 3:
+        return
+    for row in table.rows:
+        if row.paper:
+            *parts, average = [value for value in row.paper if value is not None]
+            adds_up = math.isclose(sum(parts) / len(parts), average, abs_tol=0.016)
+            assert adds_up != ("average" in row.note), row.name
+
+
+def test_the_scores_of_sweeps_are_those_of_the_tables() -> None:
+    spaces = {
+        **{"text_encoder": "s1", "vit_size": "s2", "initialisation": "s3", "image_size": "s4"},
+        **{"batch_size": "s6", "batch_schedule": "s7"},
+    }
+    for space, table in spaces.items():
+        swept = [tuple(row.paper.values()) for row in SPACES[space]().settings]
+        assert swept == [row.paper for row in PAPERS.tables[f"biomedclip_{table}"].rows]
+    swept = [tuple(row.paper.values()) for row in SPACES["base_model"]().settings]
+    assert swept == [row.paper for row in PAPERS.tables["biomedclip_s8"].rows][2:]
+
+
+def test_tables_are_chosen_by_name_and_by_paper() -> None:
+    assert list(choose(PAPERS, "biomedclip_s1,biomedica_3")) == ["biomedclip_s1", "biomedica_3"]
+    assert len(choose(PAPERS, "all")) == len(PAPERS.tables)
+    with pytest.raises(ConfigError, match="biomedclip_s1"):
+        choose(PAPERS, "biomedclip_s11")
+
+
+def test_steps_are_shared_by_tables() -> None:
+    both = graph_of("biomedclip_s1,biomedclip_s2")
+    names = [step.name for step in both.steps]
+    assert len(names) == len(set(names))
+    assert "biomedclip_8_epochs" in names
+    one, two = (len(graph_of(f"biomedclip_{name}").steps) for name in ("s1", "s2"))
+    # figures, corpus, and the model of the last row with its report.
+    assert len(names) == one + two - 4
+
+
+def test_a_folder_is_used_in_place_of_a_step_and_what_made_it() -> None:
+    graph = graph_of("biomedclip_s1", use__pmc_15m="corpus")
+    assert "figures" not in [step.name for step in graph.steps]
+    assert {found.out for found in graph.links() if found.step.name == "pmc_15m"} == {"corpus"}
+
+
+def test_settings_of_a_job_are_those_of_all_its_steps_and_those_of_a_step_its_own() -> None:
+    graph = graph_of("biomedclip_s1", pretrain__workers__count=4, biomedclip_gpt__workers__count=2)
+    counts = {
+        found.step.name: found.config.workers.count
+        for found in graph.links()
+        if graph.jobs.get(found.step.name) == "pretrain"
+    }
+    assert counts == {"biomedclip_gpt": 2, "biomedclip_context_77": 4, "biomedclip_8_epochs": 4}
+
+
+@pytest.mark.parametrize("setting", ["folders", "use.nothing", "biomedclip", "pretrain"])
+def test_unknown_settings_are_rejected(setting: str) -> None:
+    with pytest.raises(ConfigError, match="there is nothing called"):
+        read_settings({"folder": "none", setting: "1"}, PAPERS)
+
+
+def test_what_has_to_be_provided_is_said_with_its_command() -> None:
+    missing = set(graph_of("biomedica_3").missing.values())
+    assert any("biovl prepare ubench" in reason for reason in missing)
+    assert any("sign its terms first" in reason for reason in missing)
+    assert any("labels.votes=votes.csv" in reason for reason in missing)
