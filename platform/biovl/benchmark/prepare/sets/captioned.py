@@ -1,0 +1,313 @@
+"""Images with captions, often several: Flickr30k's files, and tables such as Quilt-1M's.
+
+    flickr30k     dataset_flickr30k.json (Karpathy's splits), or results_20130124.token or
+                  results.csv (no splits); images anywhere below
+    biomed_flickr captions.csv (image, caption), or a JSON file like Karpathy's
+    quilt_1m      quilt_1M_lookup.csv, or quilt_1m_train.csv and quilt_1m_val.csv: image_path,
+                  caption, split; images in any folder or archive
+
+A row is an image with all its captions: ``text`` is a list, ``caption_id`` names each of them.
+"""
+
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from biovl.benchmark import selection
+from biovl.benchmark.datasets import SPLITS
+from biovl.benchmark.prepare.described import NO_IMAGE, Described, NamedImages, read_json
+from biovl.benchmark.prepare.raw_files import RawFiles
+from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
+from biovl.core.errors import SourceError
+
+SETS = {
+    "flickr30k": SetAbout(
+        title="Flickr30k: photographs with five captions each",
+        files=(
+            "dataset_flickr30k.json (Karpathy's splits), or results_20130124.token",
+            "flickr30k-images/1000092795.jpg …",
+        ),
+        get="https://shannon.cs.illinois.edu/DenotationGraph (images), "
+        "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip (splits)",
+        size="4.4 GB",
+        licence="terms of Flickr; images for non-commercial research and education only",
+        citation="Young et al. 2014, From image descriptions to visual denotations, "
+        "doi:10.1162/tacl_a_00166; splits: Karpathy and Fei-Fei 2015, arXiv:1412.2306",
+        papers={"Karpathy's splits": {"train": 29_000, "val": 1_014, "test": 1_000}},
+    ),
+    "biomed_flickr": SetAbout(
+        title="BioMed-Flickr: biomedical photographs with captions",
+        files=("captions.csv (image, caption)", "the images it names"),
+        get="the authors of BIOMEDICA (arXiv:2501.07171, section 17); no download was found",
+        size="7,000 images",
+        licence="permissive licences of Flickr, by image",
+        citation="Lozano et al. 2025, BIOMEDICA, arXiv:2501.07171",
+        differs="the file format of the authors is not known: a table of captions is read",
+        settings={"data": "biomed_flickr"},
+    ),
+    "quilt_1m": SetAbout(
+        title="Quilt-1M: histopathology images with captions",
+        files=(
+            "quilt_1M_lookup.csv (caption, image_path, subset, split), or quilt_1m_val.csv",
+            "the images, in quilt_1m/ or as images_part_1.zip …",
+        ),
+        get="https://zenodo.org/records/8239942 (request access)",
+        size="36 GB, resized; 110 GB in full size",
+        licence="Quilt-1M: research use only, no redistribution",
+        citation="Ikezogwo et al. 2023, Quilt-1M: one million image-text pairs for histopathology, "
+        "arXiv:2306.11207",
+        differs="an image with several captions is one row: all of them count as correct",
+        settings={"data": "quilt_1m"},
+    ),
+}
+
+NO_TEXT = "no caption"
+NO_NAME = "no image is named"
+
+_FILES = {
+    "flickr30k": ("dataset_flickr30k.json", "results_20130124.token", "results.csv"),
+    "biomed_flickr": ("captions.csv", "captions.tsv", "captions.json"),
+    "quilt_1m": ("quilt_1M_lookup.csv", "quilt_1m_val.csv", "quilt_1m_train.csv"),
+}
+_COLUMNS = (
+    *(("image_path", "caption"), ("image", "caption"), ("filename", "caption")),
+    ("image_name", "comment"),
+)
+"""Columns of images and captions that tables may have; the first two that exist are used."""
+_REST_OF_VAL = "restval"
+"""Karpathy's split of COCO that papers train on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the reader: which data set, and which part of it."""
+
+    data: Literal["flickr30k", "biomed_flickr", "quilt_1m"] = "flickr30k"
+    """The data set."""
+    splits: tuple[str, ...] = SPLITS
+    """Splits to prepare."""
+    subsets: tuple[str, ...] = ()
+    """Quilt-1M: values of the column ``subset`` to prepare, such as ``quilt``; empty: all."""
+
+
+@dataclass(kw_only=True)
+class _Captioned:
+    """An image with its captions so far."""
+
+    name: str
+    file: str
+    split: str
+    captions: dict[str, str] = field(default_factory=dict)
+    """Caption ids by caption: equal ones are merged."""
+    subset: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Caption:
+    """A caption as published."""
+
+    image: str
+    caption: str
+    split: str
+    id: str = ""
+    subset: str = ""
+
+
+def build(config: Config) -> "Captioned":
+    """Return the reader of images with captions."""
+    return Captioned(config)
+
+
+class Captioned:
+    """Reads images and captions."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def open(self, raw: RawFiles) -> RawSet:
+        """Return the images by split; see ``SetReader``."""
+        warnings, left_out, images = list[str](), Counter[str](), NamedImages(raw)
+        captions = self._captions(raw, warnings)
+        rows = _grouped(captions, images, left_out)
+        rows_of: dict[str, list[_Captioned]] = {}
+        for row in rows:
+            split = _split(row.split)
+            if split is None:
+                left_out[f"the split is {row.split!r}"] += 1
+            elif split not in self.config.splits:
+                left_out[f"of the split {split}, which was not asked for"] += 1
+            else:
+                rows_of.setdefault(split, []).append(row)
+        about = SETS[self.config.data]
+        warnings += images.warnings(about.get)
+        if not rows_of:
+            raise SourceError(
+                f"{raw.folder} has no image with a caption: {dict(left_out)}. {' '.join(warnings)}"
+            )
+        warnings += self._counted(rows_of)
+        columns = {"text": pa.list_(pa.string()), "caption_id": pa.list_(pa.string())}
+        if self.config.data == "quilt_1m":
+            columns["subset"] = pa.string()
+        return RawSet(
+            holds="pairs",
+            columns=columns,
+            splits={
+                split: Described(rows_of[split], partial(_example, raw))
+                for split in SPLITS
+                if split in rows_of
+            },
+            left_out=dict(sorted(left_out.items())),
+            warnings=warnings,
+        )
+
+    def _captions(self, raw: RawFiles, warnings: list[str]) -> Iterable[_Caption]:
+        names = [name for own in _FILES[self.config.data] if (name := raw.named(own))]
+        if not names:
+            raise raw.missing(" or ".join(_FILES[self.config.data]))
+        if self.config.data != "quilt_1m" or posixpath.basename(names[0]) == "quilt_1M_lookup.csv":
+            names = names[:1]
+        captions = list[_Caption]()
+        for name in names:
+            suffix = posixpath.splitext(name)[1]
+            if suffix == ".json":
+                captions += _of_json(raw, name, warnings)
+            elif suffix == ".token":
+                captions += _of_tokens(raw, name, warnings)
+            else:
+                captions += self._of_table(raw, name, warnings)
+        if self.config.data == "flickr30k" and not names[0].endswith(".json"):
+            warnings.append(
+                f"{posixpath.basename(names[0])} has no splits: all images are in test. Papers use "
+                "the 1,000 of dataset_flickr30k.json"
+            )
+        return captions
+
+    def _of_table(self, raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
+        default = "val" if "val" in name.lower() else "train" if "train" in name.lower() else "test"
+        rows, image, caption = _table(raw, name, warnings)
+        for number, row in enumerate(rows):
+            subset = row.get("subset", "")
+            if not self.config.subsets or subset in self.config.subsets:
+                yield _Caption(
+                    image=row[image],
+                    caption=row[caption],
+                    split=row.get("split") or default,
+                    id=str(number),
+                    subset=subset,
+                )
+
+    def _counted(self, rows_of: Mapping[str, list[_Captioned]]) -> list[str]:
+        """Return sentences about the numbers of captions per image."""
+        counts = Counter(len(row.captions) for rows in rows_of.values() for row in rows)
+        total = sum(number * count for number, count in counts.items())
+        warnings = []
+        if self.config.data == "flickr30k" and set(counts) != {5}:
+            other = sum(count for number, count in counts.items() if number != 5)
+            warnings.append(f"{other:,} images do not have five different captions")
+        elif len(counts) > 1 or set(counts) != {1}:
+            warnings.append(
+                f"{total:,} captions of {counts.total():,} images: any caption of an image counts "
+                "as correct in retrieval"
+            )
+        return warnings
+
+
+def _table(raw: RawFiles, name: str, warnings: list[str]) -> tuple[list[dict[str, str]], str, str]:
+    """Return the rows of a table, and its columns of images and captions."""
+    errors = []
+    for image, caption in _COLUMNS:
+        try:
+            rows, more = raw.table(name, [image, caption])
+        except SourceError as error:
+            errors.append(error)
+            continue
+        warnings += more
+        return rows, image, caption
+    raise errors[0]
+
+
+def _split(name: str) -> str | None:
+    return "train" if name.lower() == _REST_OF_VAL else selection.split_named(name.strip())
+
+
+def _grouped(
+    captions: Iterable[_Caption], images: NamedImages, left_out: Counter[str]
+) -> list[_Captioned]:
+    """Return images with their captions, in the order of the first one."""
+    rows: dict[tuple[str, str], _Captioned | None] = {}
+    for one in captions:
+        name, caption = one.image.strip(), " ".join(one.caption.split())
+        if not name or not caption:
+            left_out[NO_TEXT if name else NO_NAME] += 1
+            continue
+        key = (one.split, name)
+        if key not in rows:
+            file = images.find(name)
+            row = None
+            if file is not None:
+                row = _Captioned(name=name, file=file, split=one.split, subset=one.subset)
+            rows[key] = row
+        row = rows[key]
+        if row is None:
+            left_out[NO_IMAGE] += 1
+        else:
+            row.captions.setdefault(caption, one.id or str(len(row.captions)))
+    return [row for row in rows.values() if row is not None]
+
+
+def _of_json(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
+    """Yield captions in Karpathy's format: images with filename, split and sentences."""
+    value, more = read_json(raw, name)
+    warnings += more
+    images = value.get("images") if isinstance(value, dict) else None
+    if not isinstance(images, list) or not all(isinstance(one, dict) for one in images):
+        raise SourceError(
+            f"{raw.folder}/{name} has no list of images: expected Karpathy's format, "
+            '{"images": [{"filename": …, "split": …, "sentences": [{"raw": …}]}]}'
+        )
+    for image in images:
+        file = "/".join(filter(None, (image.get("filepath"), image.get("filename"))))
+        for number, sentence in enumerate(image.get("sentences") or ()):
+            yield _Caption(
+                image=file,
+                caption=str(sentence.get("raw") or " ".join(sentence.get("tokens") or ())),
+                split=str(image.get("split") or ""),
+                id=str(sentence.get("sentid", number)),
+            )
+
+
+def _of_tokens(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
+    """Yield captions of lines such as ``1000092795.jpg#0`` TAB caption."""
+    try:
+        data = raw.read(name)
+    except OSError as error:
+        raise raw.damaged(name, error) from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace")
+        warnings.append(f"{name} is not UTF-8 and was read as cp1252")
+    for number, line in enumerate(text.splitlines(), 1):
+        image, tab, caption = line.partition("\t")
+        if line.strip() and not tab:
+            raise SourceError(
+                f"{raw.folder}/{name}, line {number}: expected IMAGE#NUMBER, a tab "
+                f"and a caption; found {line[:80]!r}"
+            )
+        if tab:
+            file, _, at = image.rpartition("#")
+            yield _Caption(image=file or image, caption=caption, split="test", id=at or "0")
+
+
+def _example(raw: RawFiles, row: _Captioned) -> Example:
+    values: dict[str, Any] = {
+        "text": list(row.captions),
+        "caption_id": list(row.captions.values()),
+        "subset": row.subset or None,
+    }
+    return Example(id=row.name, path=row.name, read=partial(raw.read, row.file), values=values)

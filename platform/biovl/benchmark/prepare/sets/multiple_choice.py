@@ -1,0 +1,214 @@
+"""µ-Bench and Biomedica2025EvalSet: Parquet files of images with labels, options and answers.
+
+All columns are kept as published, so that benchmark reads the same questions. The class of an image
+of µ-Bench is ``label`` (its ``label_name``; the number is ``label_number``). The suite of a row of
+Biomedica2025EvalSet, the folder of its file, is the column ``suite``.
+"""
+
+import posixpath
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.benchmark import selection
+from biovl.benchmark.datasets import SPLITS, choices
+from biovl.benchmark.prepare.raw_files import RawFiles
+from biovl.benchmark.prepare.sets import Example, RawSet, SetAbout
+from biovl.benchmark.stored_images import image_bytes
+from biovl.core.errors import SourceError
+
+SETS = {
+    "ubench": SetAbout(
+        title="µ-Bench (Micro-Bench): microscopy with labels, captions and questions",
+        files=("data/test-00000-of-00007.parquet …, all files of the split test",),
+        get="https://huggingface.co/datasets/jnirschl/uBench",
+        size="about 4 GB",
+        licence="CC-BY-SA-4.0; by row: column license",
+        citation="Lozano et al. 2024, µ-Bench: a vision-language benchmark for microscopy "
+        "understanding, arXiv:2407.01791",
+        papers={"µ-Bench on the hub (perception)": {"test": 17_315}},
+        differs="BIOMEDICA uses its tasks by the column dataset, which is empty in some rows",
+    ),
+    "biomedica_evalset": SetAbout(
+        title="Biomedica2025EvalSet: multiple-choice questions of BIOMEDICA's classification tasks",
+        files=("data/SUITE/….parquet of medmnist, patchcamelyon, ubench, lc25000 …",),
+        get="https://huggingface.co/datasets/BIOMEDICA/Biomedica2025EvalSet",
+        size="about 30 GB",
+        licence="by row: column provenance_license; check the source of each suite, of which some "
+        "may not be redistributed (CheXpert, RSNA, CATARACTS)",
+        citation="Lozano et al. 2025, BIOMEDICA, arXiv:2501.07171",
+        differs="rows without two options, without an answer or of the task unknown are kept here; "
+        "benchmark leaves them out and counts them",
+        settings={"data": "biomedica_evalset"},
+    ),
+}
+
+NO_IMAGE = "no image in the row"
+
+_BATCH = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of the reader: which data set."""
+
+    data: Literal["ubench", "biomedica_evalset"] = "ubench"
+    """The data set."""
+    suites: tuple[str, ...] = ()
+    """Suites of Biomedica2025EvalSet to prepare, by the name of their folder; empty: all."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A Parquet file with its number of rows."""
+
+    name: str
+    rows: int
+
+
+def build(config: Config) -> "MultipleChoice":
+    """Return the reader of µ-Bench or Biomedica2025EvalSet."""
+    return MultipleChoice(config)
+
+
+class MultipleChoice:
+    """Reads the Parquet files of µ-Bench or Biomedica2025EvalSet."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def open(self, raw: RawFiles) -> RawSet:
+        """Return the rows by split; see ``SetReader``."""
+        names = [name for name in raw.names if name.lower().endswith(".parquet")]
+        if self.config.suites:
+            names = [name for name in names if _suite(name) in self.config.suites]
+        if not names:
+            wanted = f" below {' or '.join(self.config.suites)}" if self.config.suites else ""
+            raise raw.missing(f"a .parquet file{wanted}")
+        parts: dict[str, list[_Part]] = {}
+        schemas, warnings = dict[str, pa.Schema](), list[str]()
+        for name in names:
+            try:
+                metadata = pq.read_metadata(raw.local_path(name))
+            except (pa.ArrowInvalid, OSError) as error:
+                raise raw.damaged(name, error) from error
+            schemas[name] = metadata.schema.to_arrow_schema()
+            stem = posixpath.basename(name).removesuffix(".parquet").partition("-")[0]
+            split = selection.split_named(stem)
+            if split is None:
+                warnings.append(f"{name} is not named after a split: read as test")
+            parts.setdefault(split or "test", []).append(_Part(name, metadata.num_rows))
+        columns = self._columns(raw, schemas)
+        warnings += _incomplete(names)
+        return RawSet(
+            holds="choices",
+            columns=columns,
+            splits={
+                split: _Rows(raw, self.config.data, tuple(parts[split]), tuple(columns))
+                for split in SPLITS
+                if split in parts
+            },
+            warnings=warnings,
+        )
+
+    def _columns(self, raw: RawFiles, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.DataType]:
+        """Return the columns to write; those of all files must agree."""
+        merged: dict[str, pa.DataType] = {}
+        for name, schema in schemas.items():
+            if "image" not in schema.names:
+                raise SourceError(
+                    f"{raw.folder}/{name} has no column image; found {', '.join(schema.names)}"
+                )
+            if not choices.layout(schema):
+                raise SourceError(
+                    f"{raw.folder}/{name} has no options with answers; found "
+                    f"{', '.join(schema.names)}. Expected the files of {SETS[self.config.data].get}"
+                )
+            for field in schema:
+                known = merged.setdefault(field.name, field.type)
+                # A column that is null in all rows of a file has no type there.
+                if pa.types.is_null(known):
+                    merged[field.name] = field.type
+                elif known != field.type and not pa.types.is_null(field.type):
+                    raise SourceError(
+                        f"{raw.folder}: the column {field.name} is {known} in one file and "
+                        f"{field.type} in {name}: they are of different data sets or versions"
+                    )
+        merged.pop("image")
+        own_id = {"source_id": merged.pop("id")} if "id" in merged else {}
+        if self.config.data == "ubench" and "label_name" in merged:
+            number = merged.get("label", pa.int64())
+            merged |= {"label": pa.string(), "label_number": number}
+        elif self.config.data == "biomedica_evalset":
+            merged["suite"] = pa.string()
+        return {**merged, **own_id}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of some Parquet files, read in batches."""
+
+    raw: RawFiles
+    data: str
+    parts: tuple[_Part, ...]
+    columns: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def __iter__(self) -> Iterator[Example]:
+        known: Counter[str] = Counter()
+        for part in self.parts:
+            path = self.raw.local_path(part.name)
+            try:
+                for batch in pq.ParquetFile(path).iter_batches(_BATCH):
+                    for number, row in enumerate(batch.to_pylist()):
+                        yield self._example(part.name, number, row, known)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise self.raw.damaged(part.name, error) from error
+
+    def _example(self, file: str, number: int, row: dict[str, Any], known: Counter[str]) -> Example:
+        cell = row.pop("image")
+        data = image_bytes(cell)
+        suite = _suite(file)
+        own = str(row.get("image_id") or row.get("id") or f"{suite}/row {number}")
+        if self.data == "biomedica_evalset":
+            own = f"{suite}/{own}"
+            row["suite"] = suite
+        known[own] += 1
+        name = own if known[own] == 1 else f"{own}#{known[own]}"
+        if "id" in row:
+            row["source_id"] = row.pop("id")
+        if "label_number" in self.columns:
+            row["label_number"], row["label"] = row.get("label"), row.get("label_name")
+        path = (cell.get("path") if isinstance(cell, dict) else None) or f"{own}.png"
+
+        def read() -> bytes:
+            if not data:
+                raise OSError(NO_IMAGE)
+            return data
+
+        return Example(id=name, path=posixpath.basename(path), read=read, values=row)
+
+
+def _suite(name: str) -> str:
+    return posixpath.basename(posixpath.dirname(name))
+
+
+def _incomplete(names: list[str]) -> list[str]:
+    """Return a sentence for each series of files of which some are missing."""
+    existing: dict[str, set[str]] = {}
+    for name in names:
+        stem, _, total = name.removesuffix(".parquet").rpartition("-of-")
+        start, _, _ = stem.rpartition("-")
+        if total.isdecimal():
+            existing.setdefault(f"{start}-*-of-{total}", set()).add(stem)
+    return [
+        f"{series}: {len(found)} of {int(series.rpartition('-')[2])} files were found"
+        for series, found in existing.items()
+        if len(found) < int(series.rpartition("-")[2])
+    ]
