@@ -205,6 +205,70 @@ def test_what_a_model_was_trained_on_is_told(
     assert "accuracy/without near duplicates" in {row["name"] for row in scores}
 
 
+def test_a_pool_is_selected_for_private_images_and_a_killed_run_goes_on(
+    ray_session: None, place: Path, sample_corpus: Path
+) -> None:
+    pairs = pq.read_table(sample_corpus / "index.parquet", filters=[("split", "=", "train")])
+    clinic = place / "clinic"
+    (clinic / "seeds").mkdir(parents=True)
+    rows = ["image,caption,patient"]
+    for number, row in enumerate(pairs.slice(0, 8).to_pylist()):
+        files = read_pair(str(sample_corpus / row["shard"]), row["offset"], row["size"])
+        name, data = next((k, v) for k, v in files.items() if k not in ("txt", "json"))
+        (clinic / f"JaneDoe{number}.{name}").write_bytes(data)
+        (clinic / f"seeds/{number}.{name}").write_bytes(data)
+        finding = "Edema" if number % 2 else "Fracture"
+        rows.append(f"JaneDoe{number}.{name},INDICATION: fall. FINDINGS: {finding}.,p{number // 2}")
+    (clinic / "reports.csv").write_text("\n".join(rows))
+    task = {
+        "name": "proxy",
+        "private": str(clinic / "reports.csv"),
+        "public": str(sample_corpus),
+        "seeds": str(clinic / "seeds"),
+        **{"candidates": 20, "pool": 12, "patient": "patient", "findings": ["Edema", "Fracture"]},
+    }
+    save_model(place / "theirs", seed=2)
+    changes = {"tasks": {"proxy": task}, "models.theirs": str(place / "theirs"), "per_unit": 16}
+    manifest, said = run(place, place / "proxy", "proxy", **changes)
+    assert manifest.counts["models"] == 2
+    for one in ("labelling texts", "chance f1", "less consistent with its caption"):
+        assert one in said
+    # The same pool for both models, selected by the first.
+    selected = pq.read_table(place / "proxy/selection/proxy.parquet")
+    assert (len(selected), pc.sum(selected["kept"]).as_py()) == (20, 12)
+    assert pc.max(selected["similarity"]).as_py() == pytest.approx(1, abs=1e-5)
+    near = [
+        pq.read_table(place / f"proxy/predictions/{model}/proxy.parquet")
+        for model in ("ours", "theirs")
+    ]
+    pool = {f"public/{row['id']}" for row in selected.to_pylist() if row["kept"]}
+    assert {
+        name for table in near for row in table["neighbours"].to_pylist() for name in row
+    } <= pool
+    # Nothing of the private images is published but what is found about row n.
+    published = content(place / "proxy")
+    texts = [path.read_bytes().decode("latin-1") for path in (place / "proxy").rglob("*.*")]
+    texts += [said, *(str(table.to_pylist()) for table in (selected, *near))]
+    assert not any("JaneDoe" in text or "INDICATION" in text for text in texts)
+    changes["cache"] = str(place / "cache-3")
+    with interrupted("labelling texts: unit"):
+        run(place, place / "killed-proxy", "proxy", **changes)
+    run(place, place / "killed-proxy", "proxy", **changes)
+    assert content(place / "killed-proxy") == published
+    # An index made with the selector spares embedding the corpus.
+    built = place / "proxy-index"
+    values = {"model": str(place / "ours"), "corpus": str(sample_corpus), "out": str(built)}
+    whole = {**values, "recall.queries": 10, "recall.floor": 0, "over": ["images"]}
+    index(configs.build(IndexConfig, whole), progress=io.StringIO())
+    indexed = {**changes, "tasks": {"proxy": {**task, "index": str(built)}}}
+    run(place, place / "by-index", "proxy", **indexed)
+    same = pq.read_table(place / "by-index/selection/proxy.parquet")
+    assert set(same["id"].to_pylist()) == set(selected["id"].to_pylist())
+    wrong = {**indexed, "tasks": {"proxy": {**task, "index": str(built), "selector": "theirs"}}}
+    with pytest.raises(ConfigError, match="not made with the selector"):
+        run(place, place / "by-another", "proxy", **wrong)
+
+
 def test_models_between_two_are_judged_and_drawn(judged, place: Path) -> None:
     save_model(place / "tuned", seed=5)
     ends = {"base": str(place / "ours"), "tuned": str(place / "tuned"), "alphas": [0, 0.5, 1]}

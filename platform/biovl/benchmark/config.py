@@ -225,6 +225,11 @@ def fine_tune() -> BenchmarkConfig:
     return _asking("fine_tune")
 
 
+def proxy() -> BenchmarkConfig:
+    """BiomedCLIP's figure 5: findings by nearest images (tasks.proxy.private, .public, .seeds)."""
+    return _asking("proxy")
+
+
 def biomedica() -> BenchmarkConfig:
     """The 40 tasks of BIOMEDICA's table 12, as closed VQA and retrieval (needs data_root, out)."""
     return BenchmarkConfig(out=REQUIRED, benchmarks=("biomedica",))
@@ -255,6 +260,7 @@ RECIPES: dict[str, Recipe[BenchmarkConfig]] = {
     "vqa_as_published": vqa_as_published,
     "vqa_slake": vqa_slake,
     "vqa_frozen": vqa_frozen,
+    "proxy": proxy,
     "biomedica": biomedica,
     "microscopy_composition": microscopy_composition,
     "biomedclip": biomedclip_zero_shot,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from biovl.benchmark import data as opening
+from biovl.benchmark import labellers
 from biovl.benchmark.benchmarks import TASKS
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.encoders import ModelDescription
@@ -47,7 +48,7 @@ def built(kind: str, plugin: Plugin) -> dict[str, Any]:
     for item in fields(own):
         value = getattr(own, item.name)
         if isinstance(value, Plugin):
-            plain[item.name] = built(opening.KIND, value)
+            plain[item.name] = built(_kind(item.name), value)
     return {"name": plugin.name, **plain}
 
 
@@ -67,8 +68,13 @@ def _defaults(kind: str, plugin: Plugin, *within: str) -> dict[tuple[str, ...], 
     for item in fields(own):
         value = getattr(own, item.name)
         if isinstance(value, Plugin):
-            found |= _defaults(opening.KIND, value, *within, item.name)
+            found |= _defaults(_kind(item.name), value, *within, item.name)
     return found
+
+
+def _kind(setting: str) -> str:
+    """Return the kind of the plug-in that a setting of a task holds."""
+    return labellers.KIND if setting == "labeller" else opening.KIND
 
 
 def inputs(

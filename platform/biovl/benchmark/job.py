@@ -1,6 +1,7 @@
 """Evaluate models on benchmarks and write ``report/``.
 
 1. open     on the driver: read labels and texts of each task, no images
+   select   for tasks whose data a model selects (proxy): embed, choose, label
 2. embed    one model at a time: actors with a copy of it embed units of images and texts
 3. learn    tasks that train before evaluation: vqa on Ray Train, fine_tune as Ray tasks
 4. score    one Ray task per model and benchmark task
@@ -10,6 +11,7 @@ Embeddings are cached by the fingerprints of model and data, and every step writ
 interrupted run resumes, and later runs embed only new data.
 """
 
+import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,8 +27,9 @@ from biovl.benchmark.embed_job import embed
 from biovl.benchmark.embedding import EmbeddingTask
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.report import TaskResult
+from biovl.benchmark.selection_job import select
 from biovl.benchmark.stored_images import parts_of
-from biovl.benchmark.tasks import LearningRun, Task, TrainsFirst
+from biovl.benchmark.tasks import LearningRun, SelectsFirst, Task, TrainsFirst
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Manifest, refuse_overlap
 from biovl.core.errors import ArtifactError, BiovlError, ConfigError, StorageError
@@ -60,6 +63,7 @@ def benchmark(config: BenchmarkConfig, *, progress: TextIO = sys.stderr) -> Mani
           scores.json              every score with its interval; differences between models
           table.md                 the same as text, with skipped tasks and reasons
           plots/                   PNG
+          selection/<task>.parquet               how the data of proxy was selected
           predictions/<model>/<task>.parquet     all predictions: scores can be recomputed from them
           leaks/<model>/<task>.parquet           near duplicates in the corpus of ``index``
           manifest.json            settings, fingerprints of models and data, versions
@@ -95,9 +99,10 @@ def _benchmark(config: BenchmarkConfig, report_to: TextIO) -> Manifest:
     if manifest is None:
         refuse_overlap(config.out, _folders(config))
         with job.begin() as draft:
-            wanted = _wanted(config, known, asked)
             with connect_ray():
                 check_room(config.workers.cpus, config.workers.gpus, say.say)
+                asked = _selected(config, draft, known, asked, say)
+                wanted = _wanted(config, known, asked)
                 for name in known:
                     mine = [
                         item
@@ -147,6 +152,24 @@ def _opened(
             asked.append(PreparedTask(name, plugin, data, task.needs_text, learns))
         say.add(name)
     return asked, refused
+
+
+def _selected(
+    config: BenchmarkConfig,
+    draft: Draft,
+    known: Mapping[str, ModelDescription],
+    asked: Sequence[PreparedTask],
+    say: Progress,
+) -> list[PreparedTask]:
+    """Return the tasks with the data that they select."""
+    found = []
+    for item in asked:
+        task: Task = plugins.make(TASKS, item.plugin)
+        if isinstance(task, SelectsFirst):
+            data = select(config, draft, known, item.name, task, item.data, say)
+            item = dataclasses.replace(item, data=data)
+        found.append(item)
+    return found
 
 
 def _wanted(

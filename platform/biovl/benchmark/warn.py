@@ -11,12 +11,15 @@ def warnings_of(results: Sequence[TaskResult]) -> list[str]:
 
     A score is above chance if chance is below its 95 % interval (that of the report): so is a score
     of guessing in 2.5 % of cases. One such score of a task is enough. Tasks whose chance level is
-    unknown (vqa, proxy) are left out.
+    unknown (vqa) are left out. Tasks may have warnings of their own.
     """
     return [warning for item in results for warning in _of_task(item)]
 
 
 def _of_task(item: TaskResult) -> Iterator[str]:
+    yield from (
+        f"{item.model} on {item.task}: {one}" for one in (item.notes or {}).get("warnings", ())
+    )
     compared = list(_compared(item))
     if compared and all(score["low"] <= chance for score, chance in compared):
         scores = ", ".join(

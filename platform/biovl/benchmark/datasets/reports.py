@@ -75,7 +75,13 @@ def build(config: Config) -> Pairs:
         ),
         texts=[text for _, text, _ in rows],
         ids=names,
-        about=pa.table({"report": [report for _, _, report in rows]}),
+        about=pa.table(
+            {
+                "report": [report for _, _, report in rows],
+                # The folder of a report is that of its patient.
+                "patient": [report.rpartition("/")[0] for _, _, report in rows],
+            }
+        ),
         left_out=+left_out,
     )
 

@@ -2,7 +2,8 @@
 
 A file has a ``Config``, the settings of the task, and ``build(config)``, which returns a ``Task``.
 A task does not decode images: they are embedded before, once for all tasks, and texts on demand. A
-task that trains models before their evaluation (``vqa``, ``fine_tune``) implements ``TrainsFirst``.
+task that trains models before their evaluation (``vqa``, ``fine_tune``) implements ``TrainsFirst``,
+one whose data a model selects (``proxy``) ``SelectsFirst``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from biovl.benchmark.datasets import LabelledImages, Pairs, Questions
+from biovl.benchmark.datasets import Images, LabelledImages, Pairs, Questions
+from biovl.core.plugins import Plugin
 from biovl.core.workers import Precision
 
 if TYPE_CHECKING:
     from biovl.benchmark.config import BenchmarkWorkers
-    from biovl.benchmark.embedding import EmbeddingTask
+    from biovl.benchmark.embedding import EmbeddingTask, Texts
+    from biovl.benchmark.encoders import ModelDescription
+    from biovl.benchmark.labellers import LabelledTexts
 
 # Shapes: N images, M texts, D embedding.
 
@@ -135,5 +139,32 @@ class TrainsFirst(Protocol):
         Runs on a worker with the embeddings of the images. Without ``needs_vectors`` it runs on the
         driver, ``embedded`` is None, and ``notes["unreadable_images"]`` of the outcome must have
         the reasons of unreadable images.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionRun:
+    """What the job does for a task that selects its data."""
+
+    models: "Mapping[str, ModelDescription]"
+    """Models of the run by name."""
+    embed: "Callable[[ModelDescription, Images | Texts], np.ndarray]"
+    """Embeds images or texts with a model on the workers: returns unit rows from the cache, NaN for
+    unreadable images, memory-mapped where possible."""
+    label: "Callable[[str | Plugin, Sequence[str]], LabelledTexts]"
+    """Extracts findings from texts with a labeller on the workers."""
+    publish: Callable[[pa.Table], None]
+    """Writes a table about the selection into the report."""
+
+
+@runtime_checkable
+class SelectsFirst(Protocol):
+    """A task whose data is selected by a model before it is embedded for all models."""
+
+    def select(self, data: Any, run: SelectionRun) -> Any:
+        """Return the dataset to evaluate, selected from the result of ``data()``.
+
+        Runs on the driver, connected to Ray. An ArtifactError or ConfigError ends the run.
         """
         ...

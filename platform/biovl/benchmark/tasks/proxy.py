@@ -1,94 +1,149 @@
 """Proxy analysis: whether the nearest public images have the findings of private images.
 
-For each private image the nearest public images are retrieved. The findings that a labeller
-extracts from the private report are compared with those it extracts from the public captions.
+A pool of public images of the modality is selected first: those nearest to a few examples, and of
+these the ones that agree most with their captions. For each private image the nearest images of
+the pool are retrieved. The findings that a labeller extracts from the private report are compared
+with those it extracts from the public captions.
 
 Uncertain and unmentioned findings count as negative. With several neighbours, a finding is
 predicted if at least half have it. Ties between equally near public images are broken at random, so
-a model with constant embeddings scores like a random draw; the frequencies of the findings among
-the public images are in the notes.
+a model with constant embeddings scores like a random draw, which ``chance_…`` scores state.
+
+Private images have row numbers for names: neither file names nor reports are published.
 
 Source:
     Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, figure 5 and "Privacy-preserving proprietary
     data analysis": 980 radiographs, the nearest of 10,000 public ones, recall and F1 by label.
 """
 
-import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from biovl.benchmark import bootstrap, class_names
+from biovl.benchmark import agreement, bootstrap, encoders, labellers, proxy_pool, selection
 from biovl.benchmark import data as opening
-from biovl.benchmark.chexpert_findings import FINDINGS, NO_FINDING, Labeller
-from biovl.benchmark.datasets import Pairs
+from biovl.benchmark.agreement_plot import agreement_plot
+from biovl.benchmark.chexpert_findings import FINDINGS
+from biovl.benchmark.datasets import Images, Pairs
+from biovl.benchmark.datasets.folder import ENDINGS
+from biovl.benchmark.embedding import Texts
+from biovl.benchmark.encoders import ModelDescription
+from biovl.benchmark.labellers.function import OURS
 from biovl.benchmark.metrics import TIE
-from biovl.benchmark.stored_images import JoinedImages, parts_of
-from biovl.benchmark.tasks import EmbeddedBenchmark, Score, TaskOutcome
+from biovl.benchmark.report_sections import sections
+from biovl.benchmark.stored_images import (
+    Chosen,
+    ImageFiles,
+    JoinedImages,
+    hash_of,
+    parts_of,
+    version_of,
+)
+from biovl.benchmark.tasks import EmbeddedBenchmark, Score, SelectionRun, TaskOutcome
+from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.filesystems import Tree
 from biovl.core.plugins import Plugin
+from biovl.index.opened import Index
 
-# Shapes: P private images, Q public ones, K neighbours, D embedding, L findings, R resamples.
+# Shapes: P private images, Q public ones, N both, C candidates, S seeds, K neighbours, D embedding,
+# L findings.
 
-OUR_LABELLER = "biovl.benchmark.chexpert_findings:label"
 PRIVATE, PUBLIC = "private", "public"
+_METRICS = {"f1": agreement.f1, "recall": agreement.recall, "precision": agreement.precision}
+_SHOWN = 3
+"""Neighbours listed in the predictions at least, as in the paper's figure 5C."""
 _ROWS = 256
 _COLUMNS = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of the proxy analysis: private images, public images, labeller."""
+    """Settings of the proxy analysis: private images, public images, their selection, labeller."""
 
     private: str | Plugin
     """Images with reports: a folder, or a dataset plug-in with its settings."""
     public: str | Plugin
-    """Image-text pairs to retrieve from, such as a corpus' train split (``{"name": "corpus",
-    "path": "…", "split": "train"}``)."""
+    """Image-text pairs to retrieve from; of a corpus published by assemble, the captions of its
+    train split."""
+    seeds: str | Plugin = ""
+    """Example images of the modality, by which a pool of public images is selected: a folder of
+    images, or a dataset plug-in with its settings. Empty, and without ``queries``: all public
+    images."""
+    queries: tuple[str, ...] = ()
+    """Instead of ``seeds``: words for the modality, such as ``chest radiograph``."""
+    seed_images: int = 1_000
+    """Number of seeds to draw at random; 0: all."""
+    candidates: int = 100_000
+    """Number of public images nearest to the seeds."""
+    pool: int = 10_000
+    """Number of candidates to keep: those that agree most with their captions."""
+    selector: str = ""
+    """Model that selects the pool for all models: its name in the run, or a model as in ``model``.
+    Empty: the first model of the run that embeds texts."""
+    index: str = ""
+    """Index of the public corpus made with the selector: its image embeddings are used, and the
+    corpus is not embedded."""
+    sections: tuple[str, ...] = ("findings", "impression")
+    """Sections of the private reports to label; reports without any of them are labelled whole.
+    Empty: all whole."""
+    patient: str = ""
+    """Column of the private data whose images are resampled together; ``patient`` in the layout of
+    MIMIC-CXR. Empty: images are resampled one by one."""
     neighbours: int = 1
     """Number of nearest public images per private image."""
-    labeller: str = OUR_LABELLER
-    """Function that extracts findings from a text, as ``module:function``; see
-    ``chexpert_findings.Labeller``."""
+    labeller: str | Plugin = OURS
+    """Labeller that extracts findings from a text: a plug-in of ``labellers`` with its settings, or
+    a function as ``module:function``."""
     findings: tuple[str, ...] = FINDINGS
     """Names of the findings to compare."""
     seed: int = 0
-    """Seed of the random choice between equally near images, and of the confidence intervals."""
+    """Seed of the random choice of seeds and between equally near images, and of the confidence
+    intervals."""
     resamples: int = bootstrap.RESAMPLES
     """Bootstrap resamples of the confidence intervals."""
 
     def __post_init__(self) -> None:
-        if self.neighbours < 1:
-            raise ValueError(f"neighbours must be at least 1, got {self.neighbours}")
+        if min(self.neighbours, self.candidates, self.pool) < 1 or self.seed_images < 0:
+            raise ValueError(
+                "neighbours, candidates and pool are at least 1, seed_images is not negative"
+            )
         if not self.findings:
             raise ValueError("there is no finding to compare")
+        if self.seeds and self.queries:
+            raise ValueError("set either seeds or queries, not both")
 
 
 def build(config: Config) -> "Proxy":
-    """Return the task for a configuration.
-
-    Raises:
-        ConfigError: If the labeller does not exist, or the default labeller has no such finding.
-    """
-    known = {class_names.normalize(name) for name in (*FINDINGS, NO_FINDING)}
-    unknown = [name for name in config.findings if class_names.normalize(name) not in known]
-    if unknown and config.labeller == OUR_LABELLER:
-        raise ConfigError(
-            f"findings: {unknown} are unknown to {config.labeller}; choose from "
-            f"{', '.join((*FINDINGS, NO_FINDING))}"
-        )
-    return Proxy(config, _labeller(config.labeller))
+    """Return the task for a configuration."""
+    return Proxy(config)
 
 
-def _labeller(name: str) -> Labeller:
-    module, _, function = name.partition(":")
-    try:
-        labeller: Labeller = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"there is no labeller {name!r} (module:function): {error}") from error
-    return labeller
+@dataclass(frozen=True, kw_only=True)
+class ProxySources(Pairs):
+    """All private and public pairs, before the selection. Private images are first."""
+
+    private: Pairs
+    public: Pairs
+    seeds: Images | None = None
+    """Example images of the modality."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledPairs(Pairs):
+    """Private pairs and those of the pool, the private ones first, with their findings."""
+
+    is_private_N: np.ndarray
+    """Whether an image is private. bool."""
+    positive_NL: np.ndarray
+    """Findings of each image's text. bool."""
+    group_P: np.ndarray
+    """Number of each private image's patient, or of the image itself. int64."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Counts of the selection and of the labels, for the report."""
 
 
 class Proxy:
@@ -96,110 +151,193 @@ class Proxy:
 
     needs_text = False
 
-    def __init__(self, config: Config, labeller: Labeller) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self.labeller = labeller
 
-    def data(self) -> Pairs:
-        """Return the private pairs, then the public ones; column ``set`` distinguishes them."""
-        private = opening.open_pairs(self.config.private)
-        public = opening.open_pairs(self.config.public)
-        return join_pairs(private, public)
+    def data(self) -> ProxySources:
+        """Return all pairs, and the seeds.
 
-    def evaluate(self, data: Pairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
+        Raises:
+            ConfigError: If the labeller does not exist, or does not know one of the findings.
+        """
+        labellers.check_findings(self.config.findings, labellers.make(self.config.labeller))
+        public = self.config.public
+        if isinstance(public, str) and opening.dataset_plugin(public).name == "corpus":
+            public = Plugin("corpus", {"path": public, "split": "train", "text": "caption"})
+        seeds = None
+        if self.config.seeds:
+            seeds = seed_images(self.config.seeds, self.config.seed_images, self.config.seed)
+        return sources(opening.open_pairs(self.config.private), opening.open_pairs(public), seeds)
+
+    def select(self, data: ProxySources, run: SelectionRun) -> LabelledPairs:
+        """Return the private pairs and the selected public ones, with their findings.
+
+        Raises:
+            ArtifactError: If no seed is readable, or the private data has no column ``patient``.
+            ConfigError: If no model can select, or the index was made with another one.
+        """
+        pool, facts = data.public, dict[str, Any]()
+        if data.seeds is not None or self.config.queries:
+            pool, facts = self._pool(data.public, data.seeds, run)
+        return self._labelled(data.private, pool, facts, run)
+
+    def _pool(
+        self, public: Pairs, seeds: Images | None, run: SelectionRun
+    ) -> tuple[Pairs, dict[str, Any]]:
+        model = _selector(self.config.selector, run.models)
+        seed_SD = np.asarray(
+            run.embed(model, seeds if seeds is not None else Texts(self.config.queries))
+        )
+        readable_S = np.flatnonzero(np.isfinite(seed_SD.sum(1)))
+        if not len(readable_S):
+            raise ArtifactError(f"none of the {len(seed_SD)} seeds is readable")
+        if self.config.index:
+            public_QD = _indexed(self.config.index, model, public)
+        else:
+            public_QD = run.embed(model, public.images)
+        found = proxy_pool.near(
+            seed_SD[readable_S], public_QD, self.config.candidates, seed=self.config.seed
+        )
+        if not len(found.row_C):
+            raise ArtifactError(f"none of the {len(public.ids)} public images is readable")
+        nearest = proxy_pool.Candidates(
+            row_C=found.row_C,
+            seed_C=readable_S[found.seed_C],
+            similarity_C=found.similarity_C,
+            readable=found.readable,
+        )
+        own_C = public.text_of_image[found.row_C]
+        distinct_M, text_C = np.unique(own_C, return_inverse=True)
+        text_MD = run.embed(model, Texts(tuple(public.texts[row] for row in distinct_M)))
+        image_CD = np.asarray(public_QD[found.row_C], np.float32)
+        consistency_C = np.einsum("cd,cd->c", image_CD, np.asarray(text_MD)[text_C])
+        is_kept_C = np.zeros(len(found.row_C), bool)
+        is_kept_C[proxy_pool.largest(consistency_C, self.config.pool, seed=self.config.seed)] = True
+        ids = [public.ids[row] for row in found.row_C]
+        run.publish(proxy_pool.table(nearest, ids, consistency_C, is_kept_C))
+        kept = np.sort(found.row_C[is_kept_C])
+        facts = {
+            "selector": model.fingerprint,
+            "seeds": len(readable_S),
+            "unreadable_seeds": len(seed_SD) - len(readable_S),
+            "public": len(public.ids),
+            "candidates": len(found.row_C),
+            "pool": len(kept),
+            proxy_pool.UNREADABLE: len(public.ids) - found.readable,
+            proxy_pool.FAR: found.readable - len(found.row_C),
+            proxy_pool.INCONSISTENT: len(found.row_C) - len(kept),
+        }
+        return _subset(public, kept), facts
+
+    def _labelled(
+        self, private: Pairs, pool: Pairs, facts: Mapping[str, Any], run: SelectionRun
+    ) -> LabelledPairs:
+        cut = [sections(text, self.config.sections) for text in private.texts]
+        reports = [part or text for part, text in zip(cut, private.texts, strict=True)]
+        found = run.label(self.config.labeller, [*reports, *pool.texts])
+        positive_ML = np.array(
+            [labellers.positive(states, self.config.findings) for states in found.states], bool
+        )
+        joined = sources(private, pool)
+        positive_NL = positive_ML[joined.text_of_image]
+        # Of several texts of an image, each may mention a finding.
+        np.logical_or.at(positive_NL, joined.further_F2[:, 0], positive_ML[joined.further_F2[:, 1]])
+        counts = {
+            "whole_reports": sum(part is None for part in cut) if self.config.sections else 0,
+            "truncated_texts": found.truncated,
+        }
+        return LabelledPairs(
+            **{name: getattr(joined, name) for name in Pairs.__dataclass_fields__},
+            is_private_N=np.arange(len(joined.ids)) < len(private.ids),
+            positive_NL=positive_NL,
+            group_P=_groups(private, self.config.patient),
+            facts={"selection": dict(facts), "texts": counts},
+        )
+
+    def evaluate(self, data: LabelledPairs, embedded: EmbeddedBenchmark) -> TaskOutcome:
         """Return the scores of predicting private images' findings by their nearest public images.
 
         Raises:
-            ArtifactError: If too few images are readable.
+            ArtifactError: If too few images are readable, or no finding is positive.
         """
         readable_N = np.isfinite(embedded.image_ND.sum(axis=1))
-        is_private_N = np.array(data.about["set"].to_pylist()) == PRIVATE
-        private_N = np.flatnonzero(is_private_N & readable_N)
-        public_N = np.flatnonzero(~is_private_N & readable_N)
-        if not len(private_N) or len(public_N) < self.config.neighbours:
+        private_P = np.flatnonzero(data.is_private_N & readable_N)
+        public_Q = np.flatnonzero(~data.is_private_N & readable_N)
+        if not len(private_P) or len(public_Q) < self.config.neighbours:
             raise ArtifactError(
-                f"{data.name} has {len(private_N)} private images and {len(public_N)} public ones "
+                f"{data.name} has {len(private_P)} private images and {len(public_Q)} public ones "
                 f"that are readable; {self.config.neighbours} neighbours are requested"
             )
         near_PK, similarity_PK = nearest(
-            np.asarray(embedded.image_ND[private_N], np.float32),
-            np.asarray(embedded.image_ND[public_N], np.float32),
-            self.config.neighbours,
+            np.asarray(embedded.image_ND[private_P], np.float32),
+            np.asarray(embedded.image_ND[public_Q], np.float32),
+            min(max(self.config.neighbours, _SHOWN), len(public_Q)),
             seed=self.config.seed,
         )
-        states = [self._positive(text) for text in data.texts]
-        positive_ML = np.array(states, bool).reshape(len(states), -1)
-        has_PL = positive_ML[data.text_of_image[private_N]]
-        public_QL = positive_ML[data.text_of_image[public_N]]
-        predicted_PL = public_QL[near_PK].mean(axis=1) >= 0.5
-        scores = self._scores(has_PL, predicted_PL)
+        has_PL, public_QL = data.positive_NL[private_P], data.positive_NL[public_Q]
+        if not has_PL.any():
+            raise ArtifactError("no private report has a positive finding: nothing is compared")
+        predicted_PL = public_QL[near_PK[:, : self.config.neighbours]].mean(axis=1) >= 0.5
+        chance = agreement.by_chance(has_PL, public_QL, self.config.neighbours)
+        _, group_P = np.unique(data.group_P[private_P], return_inverse=True)
+        counts_G3L = agreement.counts(has_PL, predicted_PL, group_P)
+        scores = self._scores(counts_G3L, has_PL, chance)
+        defined_L = has_PL.any(0)
         unreadable = {
-            name: int((part & ~readable_N).sum())
-            for name, part in ((PRIVATE, is_private_N), (PUBLIC, ~is_private_N))
+            PRIVATE: int((data.is_private_N & ~readable_N).sum()),
+            PUBLIC: int((~data.is_private_N & ~readable_N).sum()),
         }
+        undefined = [name for name, count in self._by_finding(has_PL.sum(0)).items() if not count]
         return TaskOutcome(
             scores=scores,
             predictions=self._predictions(
-                data, private_N, public_N[near_PK], similarity_PK, has_PL, predicted_PL
+                data, private_P, public_Q[near_PK], similarity_PK, has_PL, predicted_PL
             ),
+            plots={"findings": agreement_plot(scores, f"{data.name}, {embedded.model}")},
             notes={
+                **data.facts,
                 "unreadable": unreadable,
-                "left_out": dict(data.left_out),
-                "public_images": len(public_N),
-                "private_with": self._counted(has_PL),
-                # Recall of a random neighbour.
-                "public_share": {
-                    name: float(share)
-                    for name, share in zip(self.config.findings, public_QL.mean(0), strict=True)
-                },
-                "without_score": [
-                    name for name, count in self._counted(has_PL).items() if not count
-                ],
+                "left_out": _left_out(data, undefined),
+                "public_images": len(public_Q),
+                "patients": len(counts_G3L) if self.config.patient else None,
+                "private_with": self._by_finding(has_PL.sum(0)),
+                "public_share": self._by_finding(public_QL.mean(0)),
+                "chance": {name: float(level[defined_L].mean()) for name, level in chance.items()},
+                "without_score": undefined,
+                "warnings": _warnings(
+                    data.facts, len(counts_G3L), by_patient=bool(self.config.patient)
+                ),
             },
         )
 
-    def _positive(self, text: str) -> list[bool]:
-        states = {class_names.normalize(k): state for k, state in self.labeller(text).items()}
-        names = map(class_names.normalize, self.config.findings)
-        return [states.get(name) == "positive" for name in names]
+    def _by_finding(self, values_L: np.ndarray) -> dict[str, Any]:
+        return dict(zip(self.config.findings, values_L.tolist(), strict=True))
 
-    def _counted(self, has_PL: np.ndarray) -> dict[str, int]:
-        return {
-            name: int(count)
-            for name, count in zip(self.config.findings, has_PL.sum(0), strict=True)
-        }
-
-    def _scores(self, has_PL: np.ndarray, predicted_PL: np.ndarray) -> tuple[Score, ...]:
+    def _scores(
+        self, counts_G3L: np.ndarray, has_PL: np.ndarray, chance: Mapping[str, np.ndarray]
+    ) -> tuple[Score, ...]:
         """Return macro metrics, then those of each finding that occurs in a private report."""
-        scores, columns_of = [], {"": np.flatnonzero(has_PL.any(0))}
-        if not len(columns_of[""]):
-            raise ArtifactError("no private report has a positive finding: nothing is compared")
+        findings, scores = len(self.config.findings), list[Score]()
+        columns_of = {"": np.flatnonzero(has_PL.any(0))}
         columns_of |= {f"/{self.config.findings[at]}": np.array([at]) for at in columns_of[""]}
         for part, columns in columns_of.items():
-            both = np.concatenate([has_PL[:, columns], predicted_PL[:, columns]], axis=1)
-            for name, measure in (("f1", f1), ("recall", recall), ("precision", precision)):
-                estimate = bootstrap.estimate(
-                    both.astype(np.int8),
-                    measure,
-                    resamples=self.config.resamples,
-                    seed=self.config.seed,
+            own_G3 = counts_G3L[:, np.concatenate([columns + n * findings for n in range(3)])]
+            note = f"{int(has_PL[:, columns].sum())} positive"
+            for name, measure in _METRICS.items():
+                known = bootstrap.estimate(
+                    own_G3, measure, resamples=self.config.resamples, seed=self.config.seed
                 )
-                scores.append(
-                    Score(
-                        name=name + part,
-                        value=estimate.value,
-                        low=estimate.low,
-                        high=estimate.high,
-                        count=len(both),
-                        note=f"{int(has_PL[:, columns].sum())} positive",
-                    )
-                )
+                ends = (known.value, known.low, known.high)
+                scores.append(_score(name + part, ends, len(has_PL), note))
+            for name, level_L in chance.items():
+                level = float(level_L[columns].mean())
+                scores.append(_score(f"chance_{name}{part}", (level,) * 3, len(has_PL), note))
         return tuple(scores)
 
     def _predictions(
         self,
         data: Pairs,
-        private_N: np.ndarray,
+        private_P: np.ndarray,
         near_PK: np.ndarray,
         similarity_PK: np.ndarray,
         has_PL: np.ndarray,
@@ -212,7 +350,7 @@ class Proxy:
             return pa.array(rows, pa.list_(pa.string()))
 
         columns = {
-            "id": pa.array([data.ids[row] for row in private_N], pa.string()),
+            "id": pa.array([data.ids[row] for row in private_P], pa.string()),
             "neighbours": pa.array([[data.ids[at] for at in row] for row in near_PK]),
             "similarity": pa.array(similarity_PK.tolist(), pa.list_(pa.float32())),
             "findings": names(has_PL),
@@ -225,25 +363,144 @@ class Proxy:
         return pa.table(columns)
 
 
-def join_pairs(private: Pairs, public: Pairs) -> Pairs:
-    """Return private and public pairs as one dataset, the private ones first."""
+def _score(name: str, ends: tuple[float, ...], count: int, note: str) -> Score:
+    value, low, high = ends
+    return Score(name=name, value=value, low=low, high=high, count=count, note=note)
+
+
+def _selector(name: str, models: Mapping[str, ModelDescription]) -> ModelDescription:
+    if name and name not in models:
+        model = encoders.describe(name)
+    else:
+        with_text = [one for own, one in models.items() if one.has_text and name in ("", own)]
+        if not with_text:
+            raise ConfigError(
+                "the pool is selected by image-caption similarity: set selector to a model that "
+                "embeds texts"
+            )
+        model = with_text[0]
+    if not model.has_text:
+        raise ConfigError(f"selector: {name} embeds no texts, which the selection compares")
+    return model
+
+
+def _indexed(uri: str, model: ModelDescription, public: Pairs) -> np.ndarray:
+    """Return embeddings of the public images from an index; NaN for those that it lacks."""
+    index = Index.open(uri)
+    if index.model_fingerprint != model.fingerprint:
+        raise ConfigError(f"index: {uri} was not made with the selector, {model.uri}")
+    row_of = {name: row for row, name in enumerate(index.column("figure_id").to_pylist())}
+    row_Q = np.array([row_of.get(name, -1) for name in public.ids], np.int64)
+    vectors_QD = index.vectors("images")[row_Q]
+    vectors_QD[row_Q < 0] = np.nan
+    return vectors_QD
+
+
+def _groups(private: Pairs, column: str) -> np.ndarray:
+    """Return the number of each image's patient; without a column, each image is its own."""
+    if not column:
+        return np.arange(len(private.ids))
+    if column not in private.about.column_names:
+        raise ArtifactError(
+            f"{private.name} has no column {column} of patients, only "
+            f"{', '.join(private.about.column_names)}"
+        )
+    values = [str(value) for value in private.about[column].to_pylist()]
+    group_P: np.ndarray = np.unique(values, return_inverse=True)[1]
+    return group_P
+
+
+def _left_out(data: LabelledPairs, undefined: Sequence[str]) -> dict[str, int]:
+    selected = data.facts.get("selection", {})
+    reasons = (proxy_pool.UNREADABLE, proxy_pool.FAR, proxy_pool.INCONSISTENT)
+    counts = {
+        **data.left_out,
+        **{f"{PUBLIC}: {reason}": selected.get(reason, 0) for reason in reasons},
+        "findings that no private report has (undefined)": len(undefined),
+    }
+    return {reason: count for reason, count in counts.items() if count}
+
+
+def _warnings(facts: Mapping[str, Any], groups: int, *, by_patient: bool) -> list[str]:
+    found, selected = [], facts.get("selection", {})
+    if by_patient and groups == 1:
+        found.append("one patient: the intervals show no uncertainty")
+    if selected and not selected[proxy_pool.FAR]:
+        found.append(f"all {selected['candidates']:,} readable public images are candidates")
+    if selected and not selected[proxy_pool.INCONSISTENT]:
+        found.append(f"all {selected['pool']:,} candidates are kept, consistent or not")
+    return found
+
+
+def seed_images(seeds: str | Plugin, count: int, seed: int) -> Images:
+    """Return example images: a random draw of a folder of images, or of a dataset.
+
+    Raises:
+        ArtifactError: If there are none.
+    """
+    plugin = opening.dataset_plugin(seeds)
+    images: Images
+    if isinstance(seeds, str) and plugin.name == "folder":
+        tree, folder = Tree(seeds), Folder(seeds)
+        files = sorted(tree.below(tree.path).files)
+        names = tuple(name for name in files if name.lower().endswith(ENDINGS))
+        images = ImageFiles(seeds, names, hash_of([version_of(folder, name) for name in names]))
+    else:
+        images = opening.open_dataset(plugin).images
+    if not len(images):
+        raise ArtifactError(f"seeds: {plugin} holds no images")
+    if count and count < len(images):
+        drawn = np.random.default_rng(seed).choice(len(images), count, replace=False)
+        images = Chosen(images, np.sort(drawn))
+    return images
+
+
+def _subset(pairs: Pairs, rows: np.ndarray) -> Pairs:
+    texts_of = {row: [pairs.texts[pairs.text_of_image[row]]] for row in rows.tolist()}
+    for row, text in pairs.further_F2.tolist():
+        if row in texts_of:
+            texts_of[row].append(pairs.texts[text])
+    return selection.pairs(
+        name=pairs.name,
+        images=Chosen(pairs.images, rows),
+        texts=list(texts_of.values()),
+        ids=[pairs.ids[row] for row in rows],
+        left_out=pairs.left_out,
+    )
+
+
+def sources(private: Pairs, public: Pairs, seeds: Images | None = None) -> ProxySources:
+    """Return private and public pairs as one dataset, the private ones first.
+
+    The id of a private image is its row number: ``private/17``.
+    """
     both = (private, public)
-    names = (PRIVATE, PUBLIC)
     left_out = {
         f"{name}: {reason}": count
-        for name, part in zip(names, both, strict=True)
+        for name, part in zip((PRIVATE, PUBLIC), both, strict=True)
         for reason, count in part.left_out.items()
     }
-    return Pairs(
+    images = [one for part in both for one in parts_of(part.images)]
+    return ProxySources(
         name=f"{private.name} by {public.name}",
-        images=JoinedImages(tuple(images for part in both for images in parts_of(part.images))),
+        images=JoinedImages((*images, *(parts_of(seeds) if seeds is not None else ()))),
         texts=[*private.texts, *public.texts],
         text_of_image=np.concatenate(
             [private.text_of_image, len(private.texts) + public.text_of_image]
         ),
-        about=pa.table({"set": pa.array(np.repeat(names, [len(part.ids) for part in both]))}),
-        ids=[f"{name}/{row}" for name, part in zip(names, both, strict=True) for row in part.ids],
+        further_F2=np.concatenate(
+            [
+                private.further_F2,
+                public.further_F2 + np.array([len(private.ids), len(private.texts)]),
+            ]
+        ),
+        about=pa.table({"set": pa.array(np.repeat((PRIVATE, PUBLIC), [len(p.ids) for p in both]))}),
+        ids=[f"{PRIVATE}/{row}" for row in range(len(private.ids))]
+        + [f"{PUBLIC}/{name}" for name in public.ids],
         left_out=left_out,
+        private=private,
+        public=public,
+        seeds=seeds,
     )
 
 
@@ -278,44 +535,3 @@ def nearest(
         rows.append(near_pK)
         similarities.append(np.einsum("pd,pkd->pk", some_pD, public_QD[near_pK]))
     return np.concatenate(rows), np.concatenate(similarities)
-
-
-def f1(both_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return macro F1 per resample. Shape [R].
-
-    Args:
-        both_K: Findings of the private reports, then the predicted ones, as 0 or 1. Shape [K, 2L].
-        weights_RK: Number of times that each row is in each resample.
-    """
-    hit_RL, has_RL, predicted_RL = _counts(both_K, weights_RK)
-    return _macro(2 * hit_RL, has_RL + predicted_RL)
-
-
-def recall(both_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return macro recall per resample; arguments as in ``f1``."""
-    hit_RL, has_RL, _ = _counts(both_K, weights_RK)
-    return _macro(hit_RL, has_RL)
-
-
-def precision(both_K: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
-    """Return macro precision per resample; a finding that occurs but is never predicted has 0."""
-    hit_RL, has_RL, predicted_RL = _counts(both_K, weights_RK)
-    return _macro(hit_RL, np.where(has_RL > 0, np.maximum(predicted_RL, 1), predicted_RL))
-
-
-def _counts(
-    both_K: np.ndarray, weights_RK: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    both = both_K.astype(np.float64)
-    has_KL, predicted_KL = np.split(both, 2, axis=1)
-    return weights_RK @ (has_KL * predicted_KL), weights_RK @ has_KL, weights_RK @ predicted_KL
-
-
-def _macro(part_RL: Sequence[float] | np.ndarray, whole_RL: np.ndarray) -> np.ndarray:
-    """Return the mean of the quotients with a positive denominator; NaN if there is none."""
-    share_RL = np.divide(part_RL, whole_RL, out=np.zeros_like(whole_RL), where=whole_RL > 0)
-    counted_R = (whole_RL > 0).sum(1)
-    mean_R: np.ndarray = np.divide(
-        share_RL.sum(1), counted_R, out=np.full(len(counted_R), np.nan), where=counted_R > 0
-    )
-    return mean_R

@@ -1,0 +1,104 @@
+"""Selection of a pool of public images of one modality, from a few examples or words of it.
+
+1. near        the public images that are nearest to any of the seeds are candidates
+2. consistent  candidates whose caption agrees most with the image are kept
+
+Source:
+    Zhang et al. 2023 (BiomedCLIP), arXiv:2303.00915, "Privacy-preserving proprietary data
+    analysis": 1,000 seeds, the nearest 100,000 images, of which the 10 % that are most consistent
+    with their captions are kept. It does not say how the images near several seeds are combined:
+    here the similarity of an image to the seeds is that to the nearest one.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from biovl.benchmark.metrics import TIE
+
+# Shapes: S seeds, Q public images, C candidates, D embedding.
+
+UNREADABLE = "image is not readable"
+FAR = "farther from the seeds than the candidates"
+INCONSISTENT = "less consistent with its caption than those kept"
+
+_TILE = 1 << 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Public images nearest to the seeds, the nearest first."""
+
+    row_C: np.ndarray
+    """Row of the public image. int64."""
+    seed_C: np.ndarray
+    """Row of its nearest seed. int64."""
+    similarity_C: np.ndarray
+    """Cosine similarity to this seed. float32."""
+    readable: int
+    """Number of public images with an embedding, which these are chosen from."""
+
+
+def near(seed_SD: np.ndarray, public_QD: np.ndarray, count: int, *, seed: int) -> Candidates:
+    """Return the public images nearest to any seed.
+
+    Args:
+        seed_SD: Unit embeddings of seeds, without NaN.
+        public_QD: Unit embeddings of the public images, any float type, may be memory-mapped; NaN
+            rows are no candidates.
+        count: Maximum number of candidates.
+        seed: Seed of the random choice between equally near images.
+    """
+    similarity_Q = np.empty(len(public_QD), np.float32)
+    seed_Q = np.empty(len(public_QD), np.int64)
+    seed_DS = np.ascontiguousarray(seed_SD.T, np.float32)
+    for first in range(0, len(public_QD), _TILE):
+        rows = slice(first, min(first + _TILE, len(public_QD)))
+        near_qS = np.asarray(public_QD[rows], np.float32) @ seed_DS
+        seed_Q[rows] = near_qS.argmax(1)
+        similarity_Q[rows] = near_qS.max(1)
+    row_C = largest(similarity_Q, count, seed=seed)
+    return Candidates(
+        row_C=row_C,
+        seed_C=seed_Q[row_C],
+        similarity_C=similarity_Q[row_C],
+        readable=int(np.isfinite(similarity_Q).sum()),
+    )
+
+
+def largest(values_N: np.ndarray, count: int, *, seed: int) -> np.ndarray:
+    """Return the rows of the largest values, the largest first; ties in random order. int64.
+
+    NaN values are left out.
+    """
+    # Rounded to steps of TIE: otherwise rounding errors would decide ties.
+    steps_N = np.rint(np.asarray(values_N, np.float64) / TIE)
+    order_N = np.random.default_rng(seed).permutation(len(values_N))
+    order_N = order_N[np.isfinite(steps_N[order_N])]
+    sorted_N: np.ndarray = order_N[np.argsort(-steps_N[order_N], kind="stable")][:count]
+    return sorted_N
+
+
+def table(
+    candidates: Candidates, ids: list[str], consistency_C: np.ndarray, is_kept_C: np.ndarray
+) -> pa.Table:
+    """Return the candidates for publication, in their order.
+
+    Args:
+        candidates: The candidates.
+        ids: Their ids.
+        consistency_C: Cosine similarity of each image and its caption.
+        is_kept_C: Whether it is in the pool.
+    """
+    reason = pa.array([INCONSISTENT] * len(ids), mask=is_kept_C)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.string()),
+            "seed": pa.array(candidates.seed_C, pa.int64()),
+            "similarity": pa.array(candidates.similarity_C, pa.float32()),
+            "consistency": pa.array(consistency_C, pa.float32()),
+            "kept": pa.array(is_kept_C),
+            "left_out": reason,
+        }
+    )
