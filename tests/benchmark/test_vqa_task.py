@@ -34,8 +34,8 @@ ROWS = [
 ]
 
 
-def judged(predicted: list[str], rows=ROWS, unreadable=None):
-    return build(Config(data="nowhere")).score(
+def judged(predicted: list[str], rows=ROWS, unreadable=None, **settings):
+    return build(Config(data="nowhere", **settings)).score(
         questions(rows),
         VQAAnswers(
             rows=[7, 8, 9, 10, 11][: len(predicted)],
@@ -54,13 +54,30 @@ def test_accuracy_and_f1_are_of_all_open_and_closed_questions_of_test():
     assert scores["accuracy"] == (0.25, 4)
     assert scores["accuracy/closed"] == (0.5, 2)
     assert scores["accuracy/open"] == (0.0, 2)
-    # One of two words in common for the kidney.
+    # One of two tokens in common for the kidney.
     assert scores["token_f1"] == (pytest.approx((1 + 0 + 0.5 + 0) / 4), 4)
     assert scores["token_f1/open"] == (0.25, 2)
+    assert outcome.notes["f1_tokens"] == "gpt2"
     # "yes" to the one closed question of val, "no".
     val = outcome.notes["val"]
     assert (val["accuracy"], val["accuracy/closed"], val["accuracy/open"]) == (0.0, 0.0, None)
     assert outcome.scores[0].name == "accuracy"
+
+
+@pytest.mark.parametrize(("tokens", "f1"), [("gpt2", 0.0), ("words", 2 / 3)])
+def test_tokens_of_the_f1_are_those_that_are_set(tokens, f1):
+    rows = [*ROWS[:8], ("test", "open", "left lung")]
+    # GPT-2 reads "lung" as "l", "ung", and "left lung" as "left", " lung".
+    outcome = judged(["no", "lung"], rows, f1_tokenizer=tokens)
+    scores = {score.name: score.value for score in outcome.scores}
+    assert scores["token_f1"] == pytest.approx(f1)
+    assert outcome.notes["f1_tokens"] == tokens
+
+
+def test_a_tokenizer_that_is_unavailable_is_refused_before_training(tmp_path):
+    folder = write_vqa_rad(tmp_path / "rad", images=2)
+    with pytest.raises(ConfigError, match=r"f1_tokenizer: .*neither gpt2 nor words"):
+        build(Config(data=str(folder), f1_tokenizer=str(tmp_path / "none"))).data()
 
 
 def test_who_looks_at_nothing_gives_each_kind_its_most_frequent_answer():

@@ -40,7 +40,7 @@ def token_f1(
 
     Source:
         Rajpurkar et al. 2016, arXiv:1606.05250 (SQuAD), section 6.1. BiomedCLIP (arXiv:2303.00915)
-        uses GPT-2 tokens, which split words and so give other values.
+        has the same F1 of GPT-2's tokens, which split words and so give other values.
     """
     guessed, right = Counter(tokens(predicted)), Counter(tokens(answer))
     if not guessed or not right:

@@ -9,8 +9,7 @@ frequent answer of each kind is reported.
 
 Source:
     BiomedCLIP (arXiv:2303.00915), "Medical Visual Question Answering" and figure 4: accuracy of
-    open, closed and all questions, and token-level F1. Its tokens are GPT-2's; here they are words
-    unless ``f1_tokenizer`` is set.
+    open, closed and all questions, and token-level F1 of GPT-2's tokens.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -28,6 +27,7 @@ from biovl.benchmark.fusion.config import LearningConfig
 from biovl.benchmark.tasks import EmbeddedBenchmark, LearningRun, Score, TaskOutcome
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.plugins import Plugin
+from biovl.models.gpt2_tokens import gpt2_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class Config:
     """Language of SLAKE's questions, ``en`` or ``zh``."""
     learning: LearningConfig = field(default_factory=LearningConfig)
     """Settings of the fusion module and its training."""
-    f1_tokenizer: str = ""
-    """Tokenizer for token-level F1: a folder or a name on the Hugging Face hub (``gpt2``, as in
-    BiomedCLIP). Empty: words, as in SQuAD."""
+    f1_tokenizer: str = "gpt2"
+    """Tokens of token-level F1: ``gpt2``, as in BiomedCLIP, without a download; ``words``, as in
+    SQuAD; or another tokenizer, a folder or a name on the Hugging Face hub."""
     resamples: int = bootstrap.RESAMPLES
     """Bootstrap resamples of the confidence intervals."""
     seed: int = 0
@@ -89,7 +89,12 @@ class Vqa:
         self.config = config
 
     def data(self) -> Questions:
-        """Return the questions of all splits."""
+        """Return the questions of all splits.
+
+        Raises:
+            ConfigError: If the tokenizer of the F1 is unavailable: found out before training.
+        """
+        _tokens(self.config.f1_tokenizer)
         where, names = self.config.data, ("templated", "repeated", "language")
         settings = {name: getattr(self.config, name) for name in names}
         questions = open_dataset(
@@ -152,7 +157,7 @@ class Vqa:
             ),
             "losses": list(answered.losses),
             "val": {name: _mean(validated, name) for name in _SCORES if len(validated)},
-            "f1_tokens": self.config.f1_tokenizer or "words",
+            "f1_tokens": self.config.f1_tokenizer,
         }
         return TaskOutcome(scores=tuple(scores), predictions=tested, notes=notes)
 
@@ -251,13 +256,22 @@ def _numbers(unreadable: Mapping[str, str]) -> list[int]:
 
 
 def _tokens(name: str) -> Callable[[str], Sequence[Hashable]]:
-    if not name:
-        return vqa_answers.words
+    if name in _TOKENS:
+        return _TOKENS[name]
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise ArtifactError(f"f1_tokenizer {name!r} cannot be had: {error}") from error
-    # The leading space marks the beginning of a word for these tokenizers.
-    return lambda answer: list(tokenizer.encode(f" {answer}", add_special_tokens=False))
+        raise ConfigError(
+            f"f1_tokenizer: {name!r} is neither {' nor '.join(_TOKENS)}, nor a folder with a "
+            f"tokenizer, nor a name on the Hugging Face hub that can be read: {error}"
+        ) from error
+    return lambda answer: list(tokenizer.encode(answer, add_special_tokens=False))
+
+
+_TOKENS: Mapping[str, Callable[[str], Sequence[Hashable]]] = {
+    "gpt2": gpt2_tokens,
+    "words": vqa_answers.words,
+}
+"""Tokens that need no download, by the value of ``f1_tokenizer``."""
