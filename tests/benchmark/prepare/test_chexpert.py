@@ -132,3 +132,10 @@ def test_missing_tables_and_images_are_errors(tmp_path: Path) -> None:
     (folder / "train.csv").unlink()
     with pytest.raises(SourceError, match=r"train.csv was not found.*stanford"):
         run("chexpert", raw, tmp_path / "out")
+
+
+def test_folders_of_another_release_are_matched_by_patient(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    write(raw, 10)
+    (raw / "CheXpert-v1.0-small/train").rename(raw / "CheXpert-v1.0 batch 2 (train 1)")
+    assert run("chexpert", raw, tmp_path / "out").counts["test"] == 5

@@ -80,3 +80,11 @@ def test_a_damaged_image_is_left_out_and_counted(tmp_path: Path) -> None:
     assert manifest.counts["test"] == 7
     assert sum(manifest.counts["left_out"].values()) == 3
     assert any(bad[0].rpartition("/")[2] in warning for warning in manifest.warnings)
+
+
+def test_images_that_are_there_twice_are_read_once(tmp_path: Path) -> None:
+    zipped(tmp_path / "raw/LC25000.zip", files())
+    zipped(tmp_path / "raw/archive.zip", files())
+    manifest = run("lc25000_lung", tmp_path / "raw", tmp_path / "out")
+    check(tmp_path / "out", "lc25000_lung")
+    assert manifest.counts["left_out"] == {"id occurs before": 9}

@@ -39,6 +39,13 @@ def test_labels_and_pixels_are_those_of_the_rows(tmp_path: Path) -> None:
     assert found.labels.tolist() == [6, 0, 3, 1, 5, 2, 4, 4]
 
 
+def test_raw_may_be_the_file_itself(tmp_path: Path) -> None:
+    write(tmp_path / "raw", "breastmnist", {"test": [1, 0]})
+    (tmp_path / "raw/notes.txt").write_text("mine")
+    manifest = run("breastmnist", tmp_path / "raw/breastmnist.npz", tmp_path / "out")
+    assert manifest.counts["test"] == 2
+
+
 def test_a_class_without_images_stays_a_class(tmp_path: Path) -> None:
     write(tmp_path / "raw", "retinamnist_224", {"train": [4, 0], "test": [3, 0]})
     manifest = run("deepdrid", tmp_path / "raw", tmp_path / "out")

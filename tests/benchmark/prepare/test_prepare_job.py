@@ -102,6 +102,19 @@ def test_an_interrupted_run_leaves_nothing_finished_and_resumes(
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
+def test_raw_files_that_change_before_publication_are_read_anew(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = prepare_job._publish
+    monkeypatch.setattr(prepare_job, "_publish", lambda *rest: (_ for _ in ()).throw(OSError("x")))
+    with pytest.raises(OSError, match="x"):
+        run("pcam", raw, tmp_path / "out")
+    write(raw, "train", [0, 0, 0, 0], zipped=False)
+    monkeypatch.setattr(prepare_job, "_publish", real)
+    manifest = run("pcam", raw, tmp_path / "out")
+    assert manifest.notes["by_class"]["train"] == {NAMES[0]: 4, NAMES[1]: 0}
+
+
 def test_large_splits_are_written_in_parts(raw: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("biovl.benchmark.prepare.writer._ROW_BYTES", 300_000)
     run("pcam", raw, tmp_path / "out", part_mb=1)

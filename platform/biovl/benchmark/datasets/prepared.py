@@ -60,7 +60,9 @@ def _labelled(path: str, manifest: Manifest) -> LabelledImages:
     counts = manifest.notes["by_class"].values()
     # A class without images remains a class that can be predicted.
     present = tuple(name for name in classes if any(of_split.get(name) for of_split in counts))
-    data = table.build(table.Config(path=path, id="id", classes=present))
+    # Ids in two splits were reported when the data were prepared; rows have numbers as well.
+    is_repeated = manifest.notes["ids_in_two_splits"]["count"]
+    data = table.build(table.Config(path=path, id="" if is_repeated else "id", classes=present))
     assert isinstance(data, LabelledImages)
     place_C = np.array([classes.index(name) for name in present], np.int64)
     return replace(data, classes=classes, labels=place_C[data.labels])

@@ -3,6 +3,9 @@
 from biovl.core import markdown
 from biovl.core.artifacts import Manifest
 
+_LICENCES = ("cc0-1.0", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-sa-4.0", "mit")
+"""Licences by their names on the Hugging Face hub."""
+
 
 def card(manifest: Manifest) -> str:
     """Return the card as Markdown, with metadata that the library datasets reads."""
@@ -12,6 +15,8 @@ def card(manifest: Manifest) -> str:
     for split in splits:
         named = "validation" if split == "val" else split
         lines += [f"  - split: {named}", f"    path: {split}-*.parquet"]
+    licence = str(notes["licence"]).lower()
+    lines += [f"license: {licence if licence in _LICENCES else 'other'}"]
     lines += ["---", "", f"# {notes['title']}", ""]
     lines += [f"Prepared by {manifest.code} from the files of {notes['source']}.", ""]
     lines += [f"* Licence: {notes['licence']}", f"* Cite: {notes['citation']}"]

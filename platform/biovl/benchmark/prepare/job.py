@@ -32,6 +32,8 @@ FORMAT = 1
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 _REPEATED = "id occurs before"
+_REPLACED = ("parts/", "splits/")
+"""What is read anew if the raw files changed before publication."""
 
 
 def prepare(config: PrepareConfig, *, progress: TextIO = sys.stderr) -> Manifest:
@@ -59,13 +61,14 @@ def _prepare(config: PrepareConfig, report: Progress) -> Manifest:
         return published
     reader: SetReader = plugins.make(READERS, config.reader)
     about = known_sets()[config.name][1]
+    report.say(f"{config.name}: looking for its files in {config.raw}")
     with RawFiles(config.raw, about.get) as raw:
         opened = reader.open(raw)
         report.say(
             f"{config.name}: "
             + ", ".join(f"{len(rows):,} {split}" for split, rows in opened.splits.items())
         )
-        with job.begin() as draft:
+        with job.begin(plans=_REPLACED) as draft:
             for split in _splits(opened):
                 write = functools.partial(_write, config, draft, split, opened, report)
                 draft.once(f"splits/{split}", write)
@@ -74,7 +77,7 @@ def _prepare(config: PrepareConfig, report: Progress) -> Manifest:
 
 def _inputs(config: PrepareConfig) -> list[Input]:
     """Return the raw files as an input; if they were deleted, as they were when published."""
-    if "://" not in config.raw and Path(config.raw).expanduser().is_dir():
+    if "://" not in config.raw and Path(config.raw).expanduser().exists():
         refuse_overlap(config.out, {"raw": config.raw})
         known = raw_fingerprint(config.raw)
         return [Input(name="raw", uri=config.raw, fingerprint=known)]

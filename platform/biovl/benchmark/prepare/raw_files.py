@@ -19,13 +19,16 @@ from types import TracebackType
 
 from biovl.core import spreadsheets
 from biovl.core.errors import SourceError
-from biovl.core.filesystems import is_hidden
+from biovl.core.filesystems import is_hidden, printable
 
 IMAGES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".dcm", ".dicom")
 """File suffixes of images."""
 
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError)
+_DAMAGED = (
+    *(zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error),
+    *(NotImplementedError, RuntimeError),  # A method of compression or encryption of zip.
+)
 _SHOWN = 12
 
 
@@ -40,7 +43,7 @@ class RawFiles:
         """List the files.
 
         Args:
-            folder: A local folder.
+            folder: A local folder, or a single file or archive.
             get: Where the data set is available, for error messages.
 
         Raises:
@@ -50,15 +53,14 @@ class RawFiles:
         if "://" in folder:
             raise SourceError(f"raw: {folder} is not local: copy the files to a local folder first")
         self._root = Path(folder).expanduser()
-        if not self._root.is_dir():
+        if not self._root.exists():
             raise SourceError(f"raw: there is no folder {folder}. Expected the files from {get}")
         self._exit = contextlib.ExitStack()
         self._paths: dict[str, Path] = {}
         self._members: dict[str, tuple[zipfile.ZipFile, str]] = {}
         with contextlib.ExitStack() as on_error:
             on_error.callback(self._exit.close)
-            for path in _files_below(self._root):
-                name = path.relative_to(self._root).as_posix()
+            for name, path in _files_below(self._root):
                 if name.lower().endswith(".zip"):
                     self._add_zip(name, path)
                 elif name.lower().endswith(_TARS):
@@ -242,19 +244,23 @@ class RawFiles:
 
 def raw_fingerprint(folder: str) -> str:
     """Return a hash of names and sizes of the files below a local folder."""
-    root, known = Path(folder).expanduser(), hashlib.sha256()
-    for path in _files_below(root):
-        known.update(f"{path.relative_to(root).as_posix()}\t{path.stat().st_size}\n".encode())
+    known = hashlib.sha256()
+    for name, path in _files_below(Path(folder).expanduser()):
+        known.update(f"{printable(name)}\t{path.stat().st_size}\n".encode())
     return known.hexdigest()
 
 
-def _files_below(root: Path) -> Iterator[Path]:
+def _files_below(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each file by its name relative to the folder; a file is the only one of its own."""
+    if root.is_file():
+        yield root.name, root
+        return
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not is_hidden(name))
         for name in sorted(files):
             path = Path(folder) / name
             if not is_hidden(name) and path.is_file():
-                yield path
+                yield path.relative_to(root).as_posix(), path
 
 
 def _is_unpacked(archive: Path, member: str) -> bool:

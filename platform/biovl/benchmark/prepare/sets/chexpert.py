@@ -77,7 +77,7 @@ def build(config: Config) -> "CheXpert":
 @dataclass(frozen=True)
 class _Image:
     key: str
-    """Path from train/ or valid/ on."""
+    """``PATIENT/STUDY/VIEW``; numbers of patients are unique in all parts of the data set."""
     file: str
     states: Mapping[str, int | None]
 
@@ -92,7 +92,7 @@ class _Image:
 
     @property
     def patient(self) -> str:
-        return self.key.split("/")[1]
+        return self.key.split("/")[0]
 
 
 class CheXpert:
@@ -193,10 +193,9 @@ def _images(
 
 
 def _key(path: str) -> str:
-    """Return a path from the last train, valid or test folder on, without its suffix."""
+    """Return ``PATIENT/STUDY/VIEW`` of a path: releases differ in the folders above."""
     parts = re.split(r"[/\\]", path.lower())
-    starts = [place for place, part in enumerate(parts) if part in ("train", "valid", "test")]
-    return "/".join(parts[starts[-1] if starts else 0 :]).rpartition(".")[0]
+    return "/".join(parts[-3:]).rpartition(".")[0]
 
 
 def _example(raw: RawFiles, one: _Image) -> Example:

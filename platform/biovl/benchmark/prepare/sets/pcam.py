@@ -102,11 +102,17 @@ class _Patches:
         self._raw, self._split, self._name = raw, split, images
         self._path = _unpacked(raw, images)
         with _opened(raw, images, self._path) as file:
-            self._shape = _dataset(raw, images, file, "x").shape
+            stored = _dataset(raw, images, file, "x")
+            self._shape, dtype = stored.shape, stored.dtype
         with _opened(raw, labels, _unpacked(raw, labels)) as file:
-            values = np.asarray(_dataset(raw, labels, file, "y")).reshape(-1)
-        if len(self._shape) != 4 or self._shape[3] != 3:
-            raise SourceError(f"{raw.folder}/{images}: x is {self._shape}, expected [N, H, W, 3]")
+            try:
+                values = np.asarray(_dataset(raw, labels, file, "y")).reshape(-1)
+            except OSError as error:
+                raise raw.damaged(labels, error) from error
+        if len(self._shape) != 4 or self._shape[3] != 3 or dtype != np.uint8:
+            raise SourceError(
+                f"{raw.folder}/{images}: x is {dtype} {self._shape}, expected uint8 [N, H, W, 3]"
+            )
         if len(values) != self._shape[0]:
             raise SourceError(
                 f"{raw.folder}/{images} has {self._shape[0]:,} images and {labels} "
@@ -130,7 +136,7 @@ class _Patches:
             stored = _dataset(self._raw, self._name, file, "x")
             for start in range(0, len(self), _AT_ONCE):
                 try:
-                    block = np.asarray(stored[start : start + _AT_ONCE], np.uint8)
+                    block = np.asarray(stored[start : start + _AT_ONCE])
                 except OSError as error:
                     raise self._raw.damaged(self._name, error) from error
                 for row, pixels in enumerate(block, start):
