@@ -103,6 +103,8 @@ def test_a_model_to_which_all_is_alike_scores_what_guessing_scores() -> None:
     assert found["image_to_text_recall_at_1"] == pytest.approx(0.1)
     assert found["text_to_image_recall_at_5"] == pytest.approx(0.5)
     assert found["image_to_text_mrr"] == pytest.approx(sum(1 / n for n in range(1, 11)) / 10)
+    gains = 1 / np.log2(np.arange(2, 12))
+    assert found["image_to_text_ndcg_at_10"] == pytest.approx(gains.sum() / 10)
     assert found["image_to_text_median_rank"] == 5.5
 
 

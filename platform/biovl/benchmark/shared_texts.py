@@ -137,6 +137,22 @@ def reciprocal_ranks(ranks: MatchRanks) -> np.ndarray:
     return mean_N
 
 
+def ndcg(ranks: MatchRanks, k: int) -> np.ndarray:
+    """Return nDCG at k of queries with one match, as the mean over all orders of tied items.
+
+    With one relevant item it is 1 / log2(1 + rank) up to rank k, and 0 after it. float64, [N].
+
+    Source:
+        Järvelin and Kekäläinen 2002, doi:10.1145/582415.582418; trec_eval's ``ndcg_cut``.
+    """
+    nearer_N, tied_N, _ = _numbers(ranks)
+    gain = np.zeros(int((nearer_N + tied_N).max()) + 2)
+    gain[1 : k + 1] = (1 / np.log2(np.arange(2, k + 2)))[: len(gain) - 1]
+    summed = np.cumsum(gain)
+    mean_N: np.ndarray = (summed[nearer_N + tied_N + 1] - summed[nearer_N]) / (tied_N + 1)
+    return mean_N
+
+
 def expected_ranks(ranks: MatchRanks) -> np.ndarray:
     """Return for each query the mean rank, from 1, over all orders of tied items. float64, [N]."""
     nearer_N, tied_N, own_N = _numbers(ranks)

@@ -7,6 +7,7 @@ from typing import Any
 import datasets
 import mteb
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import pytrec_eval
@@ -16,6 +17,7 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalDatasetLoader
 
 from biovl.benchmark import data as opening
 from biovl.benchmark import encoders
+from biovl.benchmark.figure_retrieval import leaks
 from biovl.benchmark.figure_retrieval.config import FigureRetrievalConfig
 from biovl.benchmark.figure_retrieval.job import figure_retrieval
 from biovl.benchmark.figure_retrieval.mteb_task import figure_retrieval_task
@@ -23,7 +25,7 @@ from biovl.benchmark.mteb_model import register
 from biovl.benchmark.tasks import EmbeddedBenchmark
 from biovl.benchmark.tasks.retrieval import Config, Retrieval
 from biovl.core import config as configs
-from biovl.core.artifacts import Manifest
+from biovl.core.artifacts import Draft, Manifest
 from biovl.core.errors import ConfigError, NothingUsable
 from biovl.core.plugins import Plugin
 from biovl.publish.config import PublishConfig
@@ -173,6 +175,40 @@ def test_what_models_were_trained_on_is_left_out(tmp_path: Path, task: Path) -> 
     }
 
 
+def test_the_articles_and_files_of_an_index_are_left_out(
+    tmp_path: Path, task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_ = [figure(one) for one in GOOD]
+    columns = {
+        "article_id": [first["article_id"], "PMC1"],
+        "doi": [None, None],
+        "pmid": [None, None],
+        "title": ["Another title of five words", None],
+        "figure_id": ["a", "b"],
+        "image_sha256": ["0" * 64, second["image_sha256"]],
+        "width_px": [96, 96],
+        "height_px": [96, 96],
+    }
+
+    class KnownIndex:
+        @classmethod
+        def open(cls, uri: str) -> "KnownIndex":
+            return cls()
+
+        def column(self, name: str) -> pa.ChunkedArray:
+            return pa.chunked_array([columns[name]])
+
+    monkeypatch.setattr(leaks, "Index", KnownIndex)
+    Draft.begin(str(tmp_path / "index"), "index", {}, [], defaults={}).publish(
+        Manifest(kind="index", config={}, counts={})
+    )
+    make(task.parent / "figures", tmp_path / "task", training=[str(tmp_path / "index")])
+    assert left_out(tmp_path / "task") == {
+        "PMC100-F1": "article in the training data",
+        "PMC101-F1": "image in the training data",
+    }
+
+
 def test_queries_have_no_labels_and_keep_their_content(task: Path) -> None:
     texts = [text for subset in SUBSETS for text in queries(task, subset).values()]
     assert not any("Fig" in text for text in texts)
@@ -275,6 +311,7 @@ def test_our_scores_those_of_mteb_and_of_trec_on_beirs_files_agree(
     for k in (1, 5, 10):
         assert ours[f"text_to_image_recall_at_{k}"] == pytest.approx(trec[f"recall_{k}"])
         assert theirs[f"recall_at_{k}"] == pytest.approx(trec[f"recall_{k}"], abs=1e-5)
+    assert ours["text_to_image_ndcg_at_10"] == pytest.approx(trec["ndcg_cut_10"])
     assert theirs["main_score"] == pytest.approx(trec["ndcg_cut_10"], abs=1e-5)
 
 

@@ -1,5 +1,7 @@
 """Queries: labels and references are removed, and sentences of several figures are not used."""
 
+from dataclasses import replace
+
 import pytest
 
 from biovl.articles.citances import citances
@@ -8,7 +10,7 @@ from biovl.benchmark.figure_retrieval.queries import (
     mention_query,
     without_references,
 )
-from biovl.core.records import Mention, Reference
+from biovl.core.records import Mention, Reference, Span
 
 
 def mention(text: str, link: str = "", container: str = "body") -> Mention:
@@ -62,4 +64,8 @@ def test_the_longest_sentence_of_the_body_is_the_query() -> None:
     query = mention_query(mentions, "Figure 2", 3)
     assert query == "In all mice they grew on the third day."
     assert mention_query(mentions, "Figure 2", 30) is None
+    power = mention("In all mice 106 cells were counted in (Fig. 2) each section.", "Fig. 2")
+    marked = replace(power, superscripts=[Span(14, 15)])
+    query = mention_query([marked], "Figure 2", 3)
+    assert query == "In all mice 10^6 cells were counted in each section."
     assert mention_query(mentions, "Figure 4", 3) is None

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biovl.articles import rights
+from biovl.articles.captions import readable
 from biovl.assemble.duplicates import superseded
 from biovl.benchmark.figure_retrieval.config import FigureRetrievalConfig
 from biovl.benchmark.figure_retrieval.queries import caption_query, mention_query
 from biovl.core.artifacts import Folder, Manifest
-from biovl.core.records import Mention, Reference
+from biovl.core.records import Mention, Reference, Span
 
 EARLIER, UNDATED = "published before the cut-off", "publication date missing or not precise enough"
 SUPERSEDED, HAD_VERSION = "a newer version is there", "an earlier version before the cut-off"
@@ -42,7 +43,16 @@ _ARTICLES = (
 )
 _FIGURES = (
     *("figure_id", "article_id", "source_uri", "kind", "figure_label", "caption", "mentions"),
-    *("credit", "image_name", "image_format", "width_px", "height_px", "image_sha256", "phash"),
+    *(
+        "caption_superscripts",
+        "credit",
+        "image_name",
+        "image_format",
+        "width_px",
+        "height_px",
+        "image_sha256",
+        "phash",
+    ),
     *("license", "license_url", "license_group", "redistributable", "derivatives_allowed"),
     *("third_party", "retracted", "defect"),
 )
@@ -208,14 +218,17 @@ def _candidate(
     reason = _figure_reason(config, row)
     if reason is not None:
         return reason
-    caption = caption_query(row["caption"], config.min_words)
+    caption = caption_query(
+        readable(row["caption"], [Span(**span) for span in row["caption_superscripts"]]),
+        config.min_words,
+    )
     if caption is None:
         return NO_CAPTION
     mentions = [
         Mention(
             text=one["text"],
             refs=[Reference(**ref) for ref in one["refs"]],
-            superscripts=[],
+            superscripts=[Span(**span) for span in one["superscripts"]],
             container=one["container"],
         )
         for one in row["mentions"]

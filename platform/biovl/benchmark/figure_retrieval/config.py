@@ -21,8 +21,9 @@ class FigureRetrievalConfig:
     """Cut-off date, ``2025-06-01``: articles published on that day or later are used. It should be
     later than the training data of the models to evaluate."""
     training: tuple[str, ...] = ()
-    """What models were trained on: figures of harvest, or corpora of assemble. Their articles,
-    titles and images are left out, also if only the look of an image agrees."""
+    """What models were trained on: figures of harvest, corpora of assemble, or indexes. Their
+    articles, titles and images are left out, also if only the look of an image agrees (an index has
+    hashes of files only)."""
     articles: int = 1_000
     """Number of articles to draw, one figure of each; 0: all."""
     license_groups: tuple[LicenseGroup, ...] = ("commercial",)

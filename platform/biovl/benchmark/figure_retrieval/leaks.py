@@ -16,13 +16,14 @@ from biovl.benchmark.figure_retrieval.candidates import (
 from biovl.benchmark.figure_retrieval.queries import without_label
 from biovl.benchmark.image_hashes import LOOKS, Hashes
 from biovl.core.artifacts import Folder, Manifest, read_manifest
+from biovl.index.opened import Index
 
 # Shapes: N candidates.
 
 IMAGE, CAPTION = "image also in another article", "caption also in another article"
 KNOWN_ARTICLE, KNOWN_TITLE = "article in the training data", "title in the training data"
 KNOWN_IMAGE = "image in the training data"
-KINDS = ("figures", "panels", "corpus")
+KINDS = ("figures", "panels", "corpus", "index")
 """Kinds of folders that may be training data."""
 
 _ARTICLE_IDS = ("article_id", "doi", "pmid")
@@ -70,7 +71,7 @@ def trained_on(candidates: Sequence[Candidate], training: Iterable[str]) -> dict
     """Return the reason for each candidate that is in training data: its article, title or image.
 
     Raises:
-        ArtifactError: If a folder is neither figures nor a corpus.
+        ArtifactError: If a folder holds something else than figures, a corpus or an index.
     """
     ids: dict[str, list[int]] = {}
     titles: dict[str, list[int]] = {}
@@ -103,6 +104,12 @@ def _training_rows(uri: str) -> Iterator[pa.Table]:
         articles = [f"articles/{name}" for name in folder.names("articles", ".parquet")]
         names = [*articles, *figure_parts(manifest)]
     wanted = (*_ARTICLE_IDS, "title", "figure_id", *("image_sha256", "phash"), *LOOKS.names[3:])
+    if manifest.kind == "index":
+        index = Index.open(uri)
+        # An index has no perceptual hashes.
+        own = [name for name in wanted if name != "phash"]
+        yield pa.table({name: index.column(name) for name in own})
+        return
     for name in names:
         with folder.filesystem.open_input_file(folder.at(name)) as stream:
             file = pq.ParquetFile(stream)

@@ -8,8 +8,9 @@ captions, where they belong to the description of what can be seen.
 import re
 from collections.abc import Sequence
 
+from biovl.articles.captions import readable
 from biovl.articles.citances import Citance, citances, references
-from biovl.core.records import Mention
+from biovl.core.records import Mention, Reference
 
 _LABEL = re.compile(
     r"^\s*(?:(?:supplementary|supplemental|extended data|additional file)\s+)?"
@@ -25,6 +26,8 @@ _IN_LIST = re.compile(
     rf"\s*[;,]\s*(?:see\s+)?{_MARK}(?=\s*[;,)\]])|(?<=[(\[]){_MARK}\s*[;,]\s*", re.IGNORECASE
 )
 _BODY = ("body", "abstract")
+_OBJECT = "\ufffc"
+"""Stands for a formula that is an image."""
 
 
 def without_label(caption: str) -> str:
@@ -34,7 +37,7 @@ def without_label(caption: str) -> str:
 
 def caption_query(caption: str, min_words: int) -> str | None:
     """Return a caption without the figure's label; None if it has too few words."""
-    text = without_label(caption)
+    text = without_label(caption.replace(_OBJECT, " "))
     return text if len(text.split()) >= min_words else None
 
 
@@ -46,12 +49,33 @@ def mention_query(mentions: Sequence[Mention], label: str | None, min_words: int
         label: Label of the figure in the article.
         min_words: Least number of words.
     """
+    body = [_readable(one) for one in mentions if one.container in _BODY]
     found = [
         text
-        for citance in citances([one for one in mentions if one.container in _BODY], label)
-        if (text := without_references(citance)) is not None and len(text.split()) >= min_words
+        for citance in citances(body, label)
+        if (text := without_references(citance)) is not None
+        and len(text.split()) >= min_words
+        and _OBJECT not in text
     ]
     return max(found, key=lambda text: (len(text), text), default=None)
+
+
+def _readable(mention: Mention) -> Mention:
+    """Return a mention with marked powers, ``10^6``, and its references at their new places."""
+
+    def place(position: int) -> int:
+        before = [span for span in mention.superscripts if span.end <= position]
+        return len(readable(mention.text[:position], before))
+
+    return Mention(
+        text=readable(mention.text, mention.superscripts),
+        refs=[
+            Reference(place(one.start), place(one.end), one.panels, one.implied)
+            for one in mention.refs
+        ],
+        superscripts=[],
+        container=mention.container,
+    )
 
 
 def without_references(citance: Citance) -> str | None:

@@ -32,6 +32,9 @@ from biovl.models.clip_tokens import clip_token_counts
 
 KS = (1, 5, 10, 50, 100)
 
+NDCG_K = 10
+"""Cut-off of nDCG, as in MTEB's main score; reported if every query has one match."""
+
 TOKENS = ((1, 16), (17, 32), (33, 75), (76, 152), (153, 510), (511, None))
 """Bins of text length in CLIP tokens, without start and end token: 75 fit a context of 77, 152 one
 of 154, 510 one of 512. Shorter texts, the majority of captions, have narrower bins."""
@@ -112,9 +115,14 @@ class Retrieval:
         first_of_text = pair_P2[np.unique(pair_P2[:, 1], return_index=True)[1], 0]
         ids = [[data.ids[row] for row in rows], _text_ids(data, rows[first_of_text])]
         tables = [
-            _queries(name, own, ranks_of, self.config.ks, items)
-            for name, own, ranks_of, items in zip(
-                DIRECTIONS, ids, ranks, (len(texts), len(rows)), strict=True
+            _queries(name, own, ranks_of, self.config.ks, items, matches)
+            for name, own, ranks_of, items, matches in zip(
+                DIRECTIONS,
+                ids,
+                ranks,
+                (len(texts), len(rows)),
+                (np.bincount(pair_P2[:, column]) for column in (0, 1)),
+                strict=True,
             )
         ]
         tokens_M = clip_token_counts(texts)
@@ -188,7 +196,12 @@ def _chance(pair_P2: np.ndarray, items: tuple[int, int], ks: Sequence[int]) -> d
 
 
 def _queries(
-    direction: str, ids: Sequence[str], ranks: MatchRanks, ks: Sequence[int], items: int
+    direction: str,
+    ids: Sequence[str],
+    ranks: MatchRanks,
+    ks: Sequence[int],
+    items: int,
+    matches: np.ndarray,
 ) -> pa.Table:
     """Return one row per query: the rank of its match, and its contribution to each metric."""
     columns: dict[str, Any] = {
@@ -201,6 +214,9 @@ def _queries(
         if k <= items:
             columns[f"{direction}_recall_at_{k}"] = pa.array(shared_texts.hits(ranks, k))
     columns[f"{direction}_mrr"] = pa.array(shared_texts.reciprocal_ranks(ranks))
+    if matches.max() == 1:
+        # With several matches it depends on the ranks of all.
+        columns[f"{direction}_ndcg_at_{NDCG_K}"] = pa.array(shared_texts.ndcg(ranks, NDCG_K))
     return pa.table(columns)
 
 
