@@ -1,6 +1,7 @@
 """Models in MTEB: its scores on small tasks of our own are those of our benchmark."""
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.abstasks.zeroshot_classification import AbsTaskZeroShotClassification
 from mteb.models.models_protocols import EncoderProtocol
+from mteb.tasks.zeroshot_classification.eng.patch_camelyon import (
+    PatchCamelyonZeroShotClassification,
+)
 from PIL import Image
 
 from biovl.benchmark import encoders, selection
@@ -22,6 +26,7 @@ from biovl.benchmark.tasks.retrieval import Retrieval
 from biovl.benchmark.tasks.zero_shot import Config as ZeroShotConfig
 from biovl.benchmark.tasks.zero_shot import ZeroShot
 from biovl.core.errors import ConfigError
+from biovl.publish import mteb_results
 from tests.benchmark.memory import MemoryImages
 from tests.index.test_job import save_model
 
@@ -166,6 +171,46 @@ def test_zero_shot_accuracy_is_ours(model: Path, ours: EmbeddedBenchmark) -> Non
     scores = {score.name: score.value for score in task.evaluate(data, ours).scores}
     assert theirs["accuracy"] == pytest.approx(scores["accuracy"], abs=1e-6)
     assert theirs["f1"] == pytest.approx(scores["macro_f1"], abs=1e-6)
+
+
+class SmallPatchCamelyon(PatchCamelyonZeroShotClassification):
+    """MTEB's task on images of our own, in the columns of its data set."""
+
+    def load_data(self, *arguments: Any, **settings: Any) -> None:
+        rows = images().rename_column("image", "webp").remove_columns("id")
+        self.dataset = datasets.DatasetDict(test=rows.add_column("cls", PATCHES))
+        self.data_loaded = True
+
+
+PATCHES = [int(n % 3 == 0) for n in range(COUNT)]
+"""1 is a metastasis."""
+
+
+def test_patch_camelyon_of_mteb_is_our_benchmark_pcam_mteb(
+    model: Path, ours: EmbeddedBenchmark
+) -> None:
+    theirs = evaluate(SmallPatchCamelyon())
+    # Folders in alphabetical order: the class of MTEB's label 1 is the first.
+    data = selection.labelled(
+        name="pcam",
+        images=MemoryImages(tuple(IMAGES)),
+        labels=[1 - label for label in PATCHES],
+        classes=("metastasis", "normal"),
+        splits=["test"] * COUNT,
+        ids=[str(n) for n in range(COUNT)],
+    )
+    task = ZeroShot(ZeroShotConfig(data="x", prompts="pcam_mteb", resamples=20))
+    outcome = task.evaluate(data, ours)
+    accuracy = next(score.value for score in outcome.scores if score.name == "accuracy")
+    assert theirs["accuracy"] == pytest.approx(accuracy, abs=1e-6)
+    # The result file that we write from the predictions has all of MTEB's scores.
+    similarity_N2 = np.array(outcome.predictions["similarity"].to_pylist())[:, ::-1]
+    written = json.loads(mteb_results.result_json(PATCHES, similarity_N2, "2026-01-02"))
+    (row,) = written["scores"]["test"]
+    assert row.keys() == theirs.keys()
+    numbers = [name for name, value in row.items() if isinstance(value, float)]
+    for name in numbers:
+        assert row[name] == pytest.approx(theirs[name], abs=1e-5), name
 
 
 def test_embeddings_are_those_of_benchmark_whatever_the_images_mode(

@@ -89,7 +89,8 @@ class MtebEncoder(AbsEncoder):
             if "text" in batch:
                 if not self.loaded.has_text:
                     raise BiovlError(f"{self.model_name} has no text tower")
-                parts.append(self.loaded.embed_texts(list(batch["text"])))
+                # Labels that MTEB reads from files end with a newline, which some tokenizers keep.
+                parts.append(self.loaded.embed_texts([text.strip() for text in batch["text"]]))
             if "image" in batch:
                 parts.append(self.embed_images(batch["image"]))
             if not parts:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from biovl.benchmark.prompts import PROMPTS
 from biovl.benchmark.public_scores import PublicScore
 from biovl.benchmark.report_files import predictions
+from biovl.benchmark.tasks.zero_shot import softmax
 from biovl.core.artifacts import Folder
 from biovl.publish.config import HubData
 
@@ -36,6 +37,10 @@ DATA = HubData(
     task_id=TASK,
     score="accuracy",
 )
+
+
+_SCALE = 100
+"""Scale of similarities in MTEB, whatever the model's own."""
 
 
 def difference(item: PublicScore) -> str | None:
@@ -88,15 +93,16 @@ def result_json(labels: Sequence[int], similarity_N2: np.ndarray, date: str) -> 
 
     Args:
         labels: Class of each image, 1 with a metastasis. [N].
-        similarity_N2: Similarity of each image to both prompts, as MTEB computes it: without the
-            model's temperature.
+        similarity_N2: Cosine similarity of each image to both prompts.
         date: Day of the evaluation, ISO 8601.
     """
     import mteb
     from mteb.results import TaskResult
 
     task: Any = mteb.get_task(TASK)
-    scores: Mapping[str, float] = task._calculate_scores(list(labels), similarity_N2)
+    # MTEB's ``similarity_functions.similarity``: a softmax at a fixed scale.
+    probability_N2 = softmax(_SCALE * similarity_N2)
+    scores: Mapping[str, float] = task._calculate_scores(list(labels), probability_N2)
     row = {**scores, "main_score": scores[task.metadata.main_score]}
     result = TaskResult(
         dataset_revision=task.metadata.dataset["revision"],
