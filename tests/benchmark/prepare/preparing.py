@@ -15,12 +15,12 @@ from biovl.core import config as configs
 from biovl.core.artifacts import Manifest
 
 
-def config(name: str, raw: Path | str, out: Path, **changes: Any) -> PrepareConfig:
+def config(name: str, raw: Path | str, out: Path | str, **changes: Any) -> PrepareConfig:
     settings = {"raw": str(raw), "out": str(out), **changes}
     return configs.override(RECIPES[name](), settings)
 
 
-def run(name: str, raw: Path | str, out: Path, **changes: Any) -> Manifest:
+def run(name: str, raw: Path | str, out: Path | str, **changes: Any) -> Manifest:
     return prepare(config(name, raw, out, **changes), progress=io.StringIO())
 
 

@@ -15,7 +15,7 @@ from biovl.benchmark.prepare import config as prepare_config
 from biovl.benchmark.prepare import job as prepare_job
 from biovl.benchmark.prepare.sets import known_sets
 from biovl.core import config as configs
-from biovl.core.artifacts import read_manifest
+from biovl.core.artifacts import Folder, read_manifest
 from biovl.core.errors import ArtifactError, SourceError
 from tests.benchmark.prepare.preparing import config, number_of, run, table
 from tests.benchmark.prepare.test_pcam import NAMES, write
@@ -113,6 +113,15 @@ def test_raw_files_that_change_before_publication_are_read_anew(
     monkeypatch.setattr(prepare_job, "_publish", real)
     manifest = run("pcam", raw, tmp_path / "out")
     assert manifest.notes["by_class"]["train"] == {NAMES[0]: 4, NAMES[1]: 0}
+
+
+def test_a_bucket_holds_the_same(raw: Path, tmp_path: Path, bucket_uri: str) -> None:
+    local = run("pcam", raw, tmp_path / "out")
+    uri = f"{bucket_uri}/prepared/pcam"
+    assert run("pcam", raw, uri) == local == run("pcam", raw, uri)
+    assert Folder(uri).entries() == sorted(path.name for path in (tmp_path / "out").iterdir())
+    found = selection.only(data.open_labelled(uri), "test")
+    assert [number_of(image) for image in found.images.read(0, 12)] == list(range(12))
 
 
 def test_large_splits_are_written_in_parts(raw: Path, tmp_path: Path, monkeypatch) -> None:
