@@ -16,6 +16,7 @@ from biovl.benchmark import data as opening
 from biovl.benchmark.benchmark_table import AVERAGED_OVER, BENCHMARKS, SUITES, Benchmark
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.datasets import choices, prepared
+from biovl.benchmark.prepare.sets import known_sets
 from biovl.core import plugins
 from biovl.core.config import REQUIRED, Recipe
 from biovl.core.errors import ConfigError
@@ -100,7 +101,15 @@ def resolve_tasks(config: BenchmarkConfig) -> tuple[dict[str, Plugin], list[tupl
 
 def _missing(item: Benchmark, data_root: str) -> str:
     where = data_uri(item, data_root) if data_root else f"data_root/{item.location}"
-    return f"not at {where}; {item.access} it: {item.origin} (licence: {item.licence})"
+    name = prepared_name(item)
+    hint = f"; then: biovl prepare {name}" if name else ""
+    return f"not at {where}; {item.access} it: {item.origin} (licence: {item.licence}){hint}"
+
+
+def prepared_name(item: Benchmark) -> str | None:
+    """Return the name under which prepare knows the data of a benchmark, None if it does not."""
+    names = (item.name, item.location.partition("/")[0])
+    return next((name for name in names if name in known_sets()), None)
 
 
 def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:

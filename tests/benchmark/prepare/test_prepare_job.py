@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from biovl.benchmark import benchmarks, data, selection
+from biovl.benchmark.benchmark_table import BENCHMARKS
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.prepare import config as prepare_config
 from biovl.benchmark.prepare import job as prepare_job
@@ -187,3 +188,9 @@ def test_progress_goes_to_the_given_stream(raw: Path, tmp_path: Path) -> None:
 def test_the_page_names_every_set() -> None:
     page = (Path(__file__).parents[3] / "docs/prepare.md").read_text()
     assert [name for name in known_sets() if f"`{name}`" not in page] == []
+
+
+def test_every_benchmark_can_be_prepared_but_what_harvest_makes() -> None:
+    unknown = [name for name, item in BENCHMARKS.items() if benchmarks.prepared_name(item) is None]
+    assert unknown == [name for name, item in BENCHMARKS.items() if item.access == "harvest"]
+    assert benchmarks.prepared_name(BENCHMARKS["ham10000"]) == "ham10000"

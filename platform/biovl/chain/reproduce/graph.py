@@ -300,13 +300,11 @@ class _Builder:
 
 def to_provide(item: Benchmark, data_root: str) -> str:
     """Return what the user has to do for the data of a benchmark, in words."""
-    prepared = item.location.partition("/")[0]
-    where = f"{data_root or 'DATA_ROOT'}/{item.location}"
+    prepared = benchmarks.prepared_name(item)
+    how = f": biovl prepare {prepared}" if prepared else ""
+    where = f"{data_root or 'DATA_ROOT'}/{prepared or item.location}"
     sign = " (sign its terms first)" if item.access == "sign" else ""
-    return (
-        f"data of {item.name} at {where}: biovl prepare {prepared}{sign}; {item.origin}; "
-        f"licence: {item.licence}"
-    )
+    return f"data of {item.name} at {where}{how}{sign}; {item.origin}; licence: {item.licence}"
 
 
 def benchmark_data(names: Iterable[str]) -> list[Benchmark]:
