@@ -24,7 +24,7 @@ JUDGED = [
             score("text_to_image_recall_at_1/tokens 1-16", 0.6, 4),
             score("text_to_image_recall_at_1/tokens 17-32", 0.4, 6),
         ],
-        notes={"left_out": {"no text": 2}, "chance": 0.1},
+        notes={"left_out": {"no text": 2}, "chance": 0.1, "protocol": ["another sample"]},
         unreadable={"image is truncated": 3},
     ),
     TaskResult(model="clip", task="retrieval", scores=[score("image_to_text_recall_at_1", 0.125)]),
@@ -41,6 +41,7 @@ def test_the_table_holds_scores_intervals_and_what_is_not_in_them() -> None:
     assert "12.5 (10–15)" in text
     assert "* retrieval, ours: 3 image is truncated, 2 no text" in text
     assert "* retrieval, dino: dino has no text tower, which retrieval needs" in text
+    assert "* retrieval: another sample" in text
     assert "* rsna: not at data/rsna; sign it: Shih et al." in text
     assert text.index("## Broken down") < text.index("tokens 1-16")
 

@@ -50,6 +50,8 @@ class Benchmark:
     applicable."""
     metric: str = ""
     """Metric used in averages; empty: the first one of the task."""
+    learning: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the training, for tasks with training."""
 
     @property
     def location(self) -> str:
@@ -82,8 +84,13 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     for name, item in part.items()
 }
 
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    section: tuple(part) for section, part in _TABLE["parts"].items()
+}
+"""Names of the benchmarks of each section of ``benchmarks.yaml``, which suites consist of."""
+
 SUITES: Mapping[str, tuple[str, ...]] = {
-    suite: tuple(name for part in item.of for name in _TABLE["parts"].get(part, (part,)))
+    suite: tuple(name for part in item.of for name in SECTIONS.get(part, (part,)))
     for suite, item in _SUITES.items()
 }
 """Names of the benchmarks of each suite, a group that is reported together."""

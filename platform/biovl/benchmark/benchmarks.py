@@ -121,6 +121,8 @@ def _settings(item: Benchmark, config: BenchmarkConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {"data": {"name": data.name, **data.settings}}
     if item.prompts and (item.task or config.benchmarks_as) == "zero_shot":
         settings["prompts"] = item.prompts
+    if item.learning:
+        settings["learning"] = dict(item.learning)
     return settings
 
 

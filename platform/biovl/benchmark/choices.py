@@ -62,6 +62,9 @@ class Choices:
     """Unique id of each question; [E]."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Number of rows left out, by reason."""
+    captions: str = "of the data"
+    """Where the options come from: ``of the data``, ``templates`` with the names of classes, or
+    ``set`` in the configuration."""
 
     @property
     def chance(self) -> float:

@@ -68,6 +68,9 @@ def table(results: Sequence[TaskResult], differing: Sequence[Mapping[str, Any]])
         lines += ["", "## Averages", "", _averages(means, models)]
     if differing:
         lines += ["", "## Differences", "", _differences(differing)]
+    protocol = _protocol(results)
+    if protocol:
+        lines += ["", "## Differences from the papers", "", *protocol]
     skipped = [item for item in results if item.skipped]
     if skipped:
         lines += ["", "## Not scored", ""]
@@ -145,6 +148,15 @@ def _averages(means: Sequence[Mapping[str, Any]], models: Sequence[str]) -> str:
 
 def _where(item: TaskResult) -> str:
     return f"{item.task}, {item.model}" if item.model else item.task
+
+
+def _protocol(results: Sequence[TaskResult]) -> list[str]:
+    """Return lines with the notes on protocols, and the tasks that each is about."""
+    tasks_of: dict[str, dict[str, None]] = {}
+    for item in results:
+        for note in (item.notes or {}).get("protocol", ()):
+            tasks_of.setdefault(note, {})[item.task] = None
+    return [f"* {', '.join(tasks)}: {note}" for note, tasks in tasks_of.items()]
 
 
 def _left_out(item: TaskResult) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.benchmark import comparison, leak_report, report
+from biovl.benchmark import benchmarks, comparison, differences, leak_report, report
 from biovl.benchmark.config import BenchmarkConfig, WiseFt, name_of
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.merge_plots import between_plot
@@ -88,6 +88,7 @@ def write_report(
     Raises:
         NothingUsable: If there are no scores.
     """
+    results = [_with_protocol(config, item) for item in results]
     scored = [item for item in results if item.scores]
     if not scored:
         raise NothingUsable(reasons([(item.task, item.skipped or "") for item in results]))
@@ -134,6 +135,19 @@ def write_report(
         notes={"versions": {name: version(name) for name in _VERSIONS}},
         warnings=warnings_of(scored),
     )
+
+
+def _with_protocol(config: BenchmarkConfig, item: TaskResult) -> TaskResult:
+    """Add how the evaluation of a published benchmark differs from the paper's to its notes."""
+    evaluated_as = {
+        one.name: one.task or config.benchmarks_as
+        for one in benchmarks.expand_suites(config.benchmarks)
+    }
+    result = item.notes or {}
+    if not item.scores or item.task not in evaluated_as:
+        return item
+    protocol = differences.notes(item.task, evaluated_as[item.task], result)
+    return replace(item, notes={**result, "protocol": protocol}) if protocol else item
 
 
 def _scores(

@@ -12,7 +12,7 @@ Source:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +76,10 @@ class ClosedVqa:
                 name: tuple(fill_template(template, name) for template in self.config.templates)
                 for name in data.classes
             }
-            data = choices.of_classes(only(data, "test"), captions)
+            data = replace(
+                choices.of_classes(only(data, "test"), captions),
+                captions="set" if self.config.captions else "templates",
+            )
         if not isinstance(data, Choices):
             raise ArtifactError(
                 f"{self.config.data} has neither classes nor options: it holds "
@@ -116,7 +119,13 @@ class ClosedVqa:
         return TaskOutcome(
             scores=tuple(scores),
             predictions=table,
-            notes={"chance": data.chance, "left_out": left_out, "seed": self.config.seed},
+            notes={
+                "chance": data.chance,
+                "left_out": left_out,
+                "seed": self.config.seed,
+                "captions": data.captions,
+                "wordings": len(right_VE),
+            },
         )
 
     def _mean_of_tasks(

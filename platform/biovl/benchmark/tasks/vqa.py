@@ -14,13 +14,13 @@ Source:
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.benchmark import bootstrap, vqa_answers
+from biovl.benchmark import bootstrap, differences, vqa_answers
 from biovl.benchmark.data import open_dataset
 from biovl.benchmark.datasets import Questions
 from biovl.benchmark.fusion.config import LearningConfig
@@ -146,7 +146,7 @@ class Vqa:
             for name in tested.column_names
             if name in _SCORES and tested[name].null_count < len(tested)
         ]
-        notes = {
+        notes: dict[str, Any] = {
             "data": getattr(data, "notes", {}),
             "classes": len(answered.classes),
             "majority": _majority(data, train),
@@ -158,7 +158,10 @@ class Vqa:
             "losses": list(answered.losses),
             "val": {name: _mean(validated, name) for name in _SCORES if len(validated)},
             "f1_tokens": self.config.f1_tokenizer,
+            "templated": self.config.templated,
         }
+        benchmark = data.name.lower().replace("-", "_")
+        notes["protocol"] = differences.notes(benchmark, "vqa", notes)
         return TaskOutcome(scores=tuple(scores), predictions=tested, notes=notes)
 
     def _score(self, table: pa.Table, name: str) -> Score:
