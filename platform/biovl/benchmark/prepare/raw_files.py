@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 from biovl.core import spreadsheets
 from biovl.core.errors import SourceError
@@ -169,32 +170,61 @@ class RawFiles:
             f"Download it again from {self._get}"
         )
 
-    def table(self, name: str, needed: Sequence[str]) -> tuple[list[dict[str, str]], list[str]]:
+    def table(
+        self, name: str, needed: Sequence[str], *, keep: Sequence[str] | None = None
+    ) -> tuple[list[dict[str, str]], list[str]]:
         """Return the rows of a CSV file by column, and warnings about its encoding.
 
         Gzip, byte-order marks, any line ends and delimiters, UTF-16, and cp1252 are read. Columns
         are matched without case and surrounding spaces; the needed ones have the given names.
 
+        Args:
+            name: The file.
+            needed: Columns that it must have.
+            keep: Columns to return, of large tables; None: all.
+
         Raises:
             SourceError: If the file is no table or lacks a needed column.
         """
-        data, warnings = self.read(name), []
+        data = self.read(name)
         if data.startswith(b"\x1f\x8b"):
             try:
                 data = gzip.decompress(data)
             except (OSError, *_DAMAGED) as error:
                 raise self.damaged(name, error) from error
+        encoding = spreadsheets.encoding_of(data[:4])
         try:
-            text = spreadsheets.decode(data)
+            return self._rows(name, _text(data, encoding), needed, keep)
         except UnicodeDecodeError:
-            text = data.decode("cp1252", "replace")
-            warnings.append(f"{name} is not UTF-8 and was read as cp1252")
+            found, warnings = self._rows(name, _text(data, "cp1252"), needed, keep)
+            return found, [f"{name} is not UTF-8 and was read as cp1252", *warnings]
+
+    def _rows(
+        self, name: str, text: TextIO, needed: Sequence[str], keep: Sequence[str] | None
+    ) -> tuple[list[dict[str, str]], list[str]]:
+        found, last, warnings = list[dict[str, str]](), list[str](), list[str]()
         try:
-            rows = spreadsheets.rows(io.StringIO(text, newline=""), delimiter=",", needed=needed)
+            rows = spreadsheets.rows(text, delimiter=",", needed=needed)
             _, header = next(rows, (0, []))
-            cells = [row for _, row in rows if any(cell.strip() for cell in row)]
+            columns = self._columns(name, header, needed)
+            shown = [
+                (at, column)
+                for at, column in enumerate(columns)
+                if keep is None or column in {*needed, *keep}
+            ]
+            for _, cells in rows:
+                if any(cell.strip() for cell in cells):
+                    last = cells
+                    row = [*cells, *[""] * (len(columns) - len(cells))]
+                    found.append({column: row[at].strip() for at, column in shown})
         except csv.Error as error:
             raise self.damaged(name, error) from error
+        if found and len(last) < len(columns):
+            warnings.append(f"{name} ends within a row: it may be truncated")
+        return found, warnings
+
+    def _columns(self, name: str, header: Sequence[str], needed: Sequence[str]) -> list[str]:
+        """Return the names of the columns, of which the needed ones are spelled as given."""
         spelled = {column.lower(): column for column in needed}
         columns = [spelled.get(cell.strip().lower(), cell.strip()) for cell in header]
         lacking = [column for column in needed if column not in columns]
@@ -204,11 +234,7 @@ class RawFiles:
             raise SourceError(
                 f"{self.folder}/{name} has {problem}; its columns are {', '.join(columns[:40])}"
             )
-        if any(len(row) < len(columns) for row in cells[-1:]):
-            warnings.append(f"{name} ends within a row: it may be truncated")
-        padded = ([*row, *[""] * (len(columns) - len(row))] for row in cells)
-        found = [dict(zip(columns, (cell.strip() for cell in row), strict=False)) for row in padded]
-        return found, warnings
+        return columns
 
     def _add_zip(self, name: str, path: Path) -> None:
         try:
@@ -240,6 +266,12 @@ class RawFiles:
                     self._paths[f"{name}/{inner}"] = place
         except (OSError, *_DAMAGED) as error:
             raise self.damaged(name, error) from error
+
+
+def _text(data: bytes, encoding: str) -> TextIO:
+    """Return bytes as text; only those of cp1252 that have no letter are replaced."""
+    errors = "replace" if encoding == "cp1252" else "strict"
+    return io.TextIOWrapper(io.BytesIO(data), encoding, errors, newline="")
 
 
 def raw_fingerprint(folder: str) -> str:

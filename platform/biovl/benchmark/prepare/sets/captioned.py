@@ -223,7 +223,7 @@ def _table(raw: RawFiles, name: str, warnings: list[str]) -> tuple[list[dict[str
     errors = []
     for image, caption in _COLUMNS:
         try:
-            rows, more = raw.table(name, [image, caption])
+            rows, more = raw.table(name, [image, caption], keep=["split", "subset"])
         except SourceError as error:
             errors.append(error)
             continue

@@ -222,7 +222,7 @@ def _column(raw: RawFiles, table: str, column: str) -> dict[str, str]:
     name = raw.named(f"{table}.gz") or raw.named(table)
     if name is None:
         return {}
-    rows, _ = raw.table(name, ["dicom_id", column])
+    rows, _ = raw.table(name, ["dicom_id", column], keep=[])
     return {row["dicom_id"]: row[column] for row in rows}
 
 
