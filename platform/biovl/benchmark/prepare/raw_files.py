@@ -204,7 +204,7 @@ class RawFiles:
     ) -> tuple[list[dict[str, str]], list[str]]:
         found, last, warnings = list[dict[str, str]](), list[str](), list[str]()
         try:
-            rows = spreadsheets.rows(text, delimiter=",", needed=needed)
+            rows = spreadsheets.rows(text, delimiter=_delimiter(text, needed), needed=())
             _, header = next(rows, (0, []))
             columns = self._columns(name, header, needed)
             shown = [
@@ -274,25 +274,46 @@ def _text(data: bytes, encoding: str) -> TextIO:
     return io.TextIOWrapper(io.BytesIO(data), encoding, errors, newline="")
 
 
+def _delimiter(text: TextIO, needed: Sequence[str]) -> str:
+    """Return the delimiter with which a header has the needed columns, else most columns."""
+    header, wanted = text.readline(), {name.lower() for name in needed}
+    text.seek(0)
+
+    def fit(delimiter: str) -> tuple[bool, int]:
+        names = next(csv.reader([header], delimiter=delimiter), [])
+        return wanted <= {name.strip().lower() for name in names}, len(names)
+
+    return max(",;\t|", key=fit)
+
+
 def raw_fingerprint(folder: str) -> str:
     """Return a hash of names and sizes of the files below a local folder."""
     known = hashlib.sha256()
     for name, path in _files_below(Path(folder).expanduser()):
-        known.update(f"{printable(name)}\t{path.stat().st_size}\n".encode())
+        known.update(f"{name}\t{path.stat().st_size}\n".encode())
     return known.hexdigest()
 
 
 def _files_below(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each file by its name relative to the folder; a file is the only one of its own."""
+    """Yield each file by its name relative to the folder; a file is the only one of its own.
+
+    Links to folders are followed, once each.
+    """
     if root.is_file():
         yield root.name, root
         return
-    for folder, folders, files in os.walk(root):
+    visited: set[str] = set()
+    for folder, folders, files in os.walk(root, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in visited:
+            folders.clear()
+            continue
+        visited.add(real)
         folders[:] = sorted(name for name in folders if not is_hidden(name))
         for name in sorted(files):
             path = Path(folder) / name
             if not is_hidden(name) and path.is_file():
-                yield path.relative_to(root).as_posix(), path
+                yield printable(path.relative_to(root).as_posix()), path
 
 
 def _is_unpacked(archive: Path, member: str) -> bool:
