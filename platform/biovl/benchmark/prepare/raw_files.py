@@ -20,7 +20,7 @@ from typing import TextIO
 
 from biovl.core import spreadsheets
 from biovl.core.errors import SourceError
-from biovl.core.filesystems import is_hidden, printable
+from biovl.core.filesystems import is_hidden, printable, storage_problem
 
 IMAGES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".dcm", ".dicom")
 """File suffixes of images."""
@@ -265,7 +265,8 @@ class RawFiles:
                         shutil.copyfileobj(source, target, 1 << 20)
                     self._paths[f"{name}/{inner}"] = place
         except (OSError, *_DAMAGED) as error:
-            raise self.damaged(name, error) from error
+            full = isinstance(error, OSError) and storage_problem(error, tempfile.gettempdir())
+            raise full or self.damaged(name, error) from error
 
 
 def _text(data: bytes, encoding: str) -> TextIO:

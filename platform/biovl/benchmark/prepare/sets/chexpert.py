@@ -170,7 +170,7 @@ def _images(
     raw: RawFiles, name: str, files: Mapping[str, str], left_out: Counter[str]
 ) -> tuple[list[_Image], list[str]]:
     """Return the frontal images of a table whose files are there, in its order."""
-    table, warnings = raw.table(raw.required(name), ["Path", *FINDINGS])
+    table, warnings = raw.table(raw.required(name), ["Path", *FINDINGS], keep=[_VIEW])
     images = []
     for row in table:
         key = _key(row["Path"])
