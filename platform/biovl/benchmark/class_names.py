@@ -2,7 +2,8 @@
 
 Class folders are read in alphabetical order, papers list classes in theirs, and users in any. Names
 that differ in case, underscores, hyphens and spaces are the same; so are those that differ by a
-leading number (``0_normal``) and other spellings that the caller lists. Anything else is an error.
+leading number (``0_normal``) and other spellings that the caller lists; a name that is known as it
+is written is no other. Anything else is an error.
 """
 
 import re
@@ -41,7 +42,7 @@ def match(
     for one, others in known.items():
         for spelling in (one, *others):
             by_spelling.setdefault(normalize(spelling), one)
-    classes = [_meaning(name, by_spelling) for name in names]
+    classes = [_meaning(name, known, by_spelling) for name in names]
     unknown = [name for name, one in zip(names, classes, strict=True) if one is None]
     meanings = [one for one in classes if one is not None]
     missing = [one for one in known if one not in meanings]
@@ -57,6 +58,9 @@ def match(
     return meanings
 
 
-def _meaning(name: str, by_spelling: Mapping[str, str]) -> str | None:
+def _meaning(name: str, known: Mapping[str, object], by_spelling: Mapping[str, str]) -> str | None:
+    # "t cell" and "T cell", or "12" and "1-2", are two classes where both are known.
+    if name in known:
+        return name
     known_name = by_spelling.get(normalize(name))
     return known_name or by_spelling.get(normalize(_LEADING_NUMBER.sub("", name.strip())))

@@ -4,6 +4,7 @@ The name of a folder is that of its class, with spaces for underscores.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from biovl.benchmark import selection
@@ -61,7 +62,9 @@ def build(config: Config) -> LabelledImages:
     spelled: dict[str, str] = {}
     for class_folder in sorted(files_of):
         other = spelled.setdefault(normalize(class_folder), class_folder)
-        if other != class_folder:
+        is_same = other.replace("_", " ") == class_folder.replace("_", " ")
+        # Next to each other, "T cell" and "t cell" are two classes.
+        if other != class_folder and (is_same or not _share_a_split(files_of, other, class_folder)):
             raise ArtifactError(
                 f"{config.path} has two classes of the same name, the folders {other!r} and "
                 f"{class_folder!r}: name them alike in every split"
@@ -92,3 +95,7 @@ def build(config: Config) -> LabelledImages:
         ids=names,
         left_out=+left_out,
     )
+
+
+def _share_a_split(files_of: Mapping[str, list[tuple[str, str]]], one: str, other: str) -> bool:
+    return bool({split for _, split in files_of[one]} & {split for _, split in files_of[other]})
