@@ -115,6 +115,59 @@ def test_the_table_with_bars_is_read(tmp_path: Path) -> None:
     assert table(tmp_path / "out")["text"][2].as_py() == [words(2, number) for number in range(5)]
 
 
+def test_the_table_of_the_hub_has_karpathys_splits(tmp_path: Path) -> None:
+    raw = flickr(tmp_path / "raw")
+    (raw / "dataset_flickr30k.json").unlink()
+    stream = io.StringIO()
+    writer = csv.writer(stream)
+    writer.writerow(["raw", "sentids", "split", "filename", "img_id"])
+    for one in karpathy()["images"]:
+        texts = json.dumps([sentence["raw"] for sentence in one["sentences"]])
+        writer.writerow([texts, one["sentids"], one["split"], one["filename"], one["imgid"]])
+    (raw / "flickr_annotations_30k.csv").write_text(stream.getvalue())
+    run("flickr30k", raw, tmp_path / "out")
+    run("flickr30k", flickr(tmp_path / "json"), tmp_path / "other")
+    for split in ("train", "val", "test"):
+        assert table(tmp_path / "out", split) == table(tmp_path / "other", split)
+    text = stream.getvalue().replace("things .", "things", 1).replace("]", "", 1)
+    (raw / "flickr_annotations_30k.csv").write_text(text)
+    with pytest.raises(SourceError, match=r"flickr_annotations_30k.csv, row 2 is truncated"):
+        run("flickr30k", raw, tmp_path / "again")
+
+
+def test_images_of_arch_are_found_by_their_uuid(tmp_path: Path) -> None:
+    for part, suffix, first in (("books_set", "png", 0), ("pubmed_set", "jpg", 2)):
+        rows = {
+            str(number): {
+                "figure_id": f"0012-{number}",
+                "letter": "Single",
+                "caption": f"An adenoma {first}",
+                "uuid": f"uuid-{first + number}",
+            }
+            for number in range(3)
+        }
+        (tmp_path / "raw" / part / "images").mkdir(parents=True)
+        (tmp_path / "raw" / part / "captions.json").write_text(json.dumps(rows))
+        for number in range(2):
+            path = tmp_path / f"raw/{part}/images/uuid-{first + number}.{suffix}"
+            path.write_bytes(encoded(first + number))
+    manifest = run("arch", tmp_path / "raw", tmp_path / "out")
+    assert manifest.counts["test"] == 4
+    # As in the download, some captions have no image.
+    assert manifest.counts["left_out"] == {"the image is not there": 2}
+    rows = table(tmp_path / "out")
+    assert numbers(rows) == [0, 1, 2, 3]
+    assert rows["text"].to_pylist() == [["An adenoma 0"]] * 2 + [["An adenoma 2"]] * 2
+    assert rows["id"][0].as_py() == "books_set/images/uuid-0.png"
+    assert len(opening.open_pairs(str(tmp_path / "out")).texts) == 2
+    (tmp_path / "raw/pubmed_set/captions.json").write_text("{}")
+    with pytest.raises(SourceError, match="expected captions with caption and uuid"):
+        run("arch", tmp_path / "raw", tmp_path / "again")
+    (tmp_path / "raw/pubmed_set/captions.json").unlink()
+    with pytest.raises(SourceError, match=r"pubmed_set/captions.json was not found"):
+        run("arch", tmp_path / "raw", tmp_path / "again")
+
+
 def test_odd_rows_are_counted(tmp_path: Path) -> None:
     content = karpathy()
     content["images"][0]["split"] = "restval"
@@ -144,7 +197,7 @@ def test_odd_rows_are_counted(tmp_path: Path) -> None:
         (b'{"images": [{"filename": "1.jpg"', "truncated or damaged"),
         (b"[]", "expected Karpathy's format"),
         (b'{"images": []}', "has no image with a caption"),
-        (None, "dataset_flickr30k.json or results_20130124.token or results.csv was not found"),
+        (None, "dataset_flickr30k.json or .* or results.csv was not found"),
     ],
 )
 def test_wrong_and_partial_downloads_are_named(

@@ -249,9 +249,23 @@ def test_both_languages_of_slake_can_be_prepared(tmp_path: Path) -> None:
         assert {text.isascii() for text in found.answers} == {language == "en"}
 
 
+def test_slake_as_on_the_hub_is_the_same(tmp_path: Path) -> None:
+    raw = slake(tmp_path / "raw")
+    run("slake", raw, tmp_path / "out")
+    (raw / "validate.json").rename(raw / "validation.json")
+    same(raw, tmp_path / "out")
+    with zipfile.ZipFile(raw / "imgs.zip", "w") as archive:
+        for path in sorted((raw / "imgs").rglob("*.*")):
+            archive.write(path, path.relative_to(raw))
+            path.unlink()
+    run("slake", raw, tmp_path / "zipped")
+    for split in ("train", "val", "test"):
+        assert table(tmp_path / "zipped", split) == table(tmp_path / "out", split)
+
+
 def test_a_missing_split_of_slake_is_named(tmp_path: Path) -> None:
     (slake(tmp_path / "raw") / "validate.json").unlink()
-    with pytest.raises(SourceError, match=r"validate.json was not found.*BoKelvin/SLAKE"):
+    with pytest.raises(SourceError, match=r"validation.json was not found.*BoKelvin/SLAKE"):
         run("slake", tmp_path / "raw", tmp_path / "out")
 
 

@@ -2,8 +2,9 @@
 
     VQA-RAD, as on OSF              VQA-RAD, as MEVF's split     SLAKE
       VQA_RAD Dataset Public.json     trainset.json                train.json
-      VQA_RAD Image Folder/           testset.json                 validate.json  test.json
-        synpic54610.jpg …             images/synpic54610.jpg …     imgs/xmlab1/source.jpg …
+      VQA_RAD Image Folder/           testset.json                 validate.json (or validation)
+        synpic54610.jpg …             images/synpic54610.jpg …     test.json
+                                                                   imgs/xmlab1/source.jpg …
 
 A table of questions is read as well, as ``prepare`` writes it: Parquet files named after their
 split with ``image``, ``image_id``, ``question``, ``answer`` and ``answer_type``, optionally
@@ -54,8 +55,12 @@ PUBLIC = "VQA_RAD Dataset Public.json"
 """VQA-RAD's file on OSF."""
 MEVF = {"trainset.json": "train", "testset.json": "test"}
 """VQA-RAD's files of MEVF, with their splits."""
-SLAKE = dict(zip(("train.json", "validate.json", "test.json"), SPLITS, strict=True))
-"""SLAKE's files, with their splits."""
+SLAKE = {
+    "train": ("train.json",),
+    "val": ("validate.json", "validation.json"),
+    "test": ("test.json",),
+}
+"""SLAKE's files by split; that of val is called differently on the hub."""
 _RAD_IMAGES = ("VQA_RAD Image Folder", "images")
 
 _NEEDED = ("image", "image_id", "question", "answer", "answer_type")
@@ -174,8 +179,10 @@ def published(uri: str) -> Published:
         rows = of_mevf({split: _rows(folder, name) for name, split in MEVF.items()})
         images, form = _rad_images(folder), "mevf"
     elif folder.exists("train.json") and folder.exists("test.json"):
-        existing = {name: split for name, split in SLAKE.items() if folder.exists(name)}
-        rows = of_slake({split: _rows(folder, name) for name, split in existing.items()})
+        existing = {
+            split: name for split, names in SLAKE.items() for name in names if folder.exists(name)
+        }
+        rows = of_slake({split: _rows(folder, name) for split, name in existing.items()})
         images, form = "imgs", "slake"
     elif folder.names("", ".parquet") or folder.names("data", ".parquet"):
         return _table(uri)

@@ -1,14 +1,17 @@
 """Images with captions, often several: Flickr30k's files, and tables such as Quilt-1M's.
 
-    flickr30k     dataset_flickr30k.json (Karpathy's splits), or results_20130124.token or
-                  results.csv (no splits); images anywhere below
+    flickr30k     dataset_flickr30k.json or flickr_annotations_30k.csv (Karpathy's splits), or
+                  results_20130124.token or results.csv (no splits); images anywhere below
     biomed_flickr captions.csv (image, caption), or a JSON file like Karpathy's
     quilt_1m      quilt_1M_lookup.csv, or quilt_1m_train.csv and quilt_1m_val.csv: image_path,
                   caption, split; images in any folder or archive
+    arch          books_set/captions.json and pubmed_set/captions.json: caption, uuid; images by
+                  uuid in books_set/images and pubmed_set/images; no splits
 
 A row is an image with all its captions: ``text`` is a list, ``caption_id`` names each of them.
 """
 
+import json
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,11 +32,13 @@ SETS = {
     "flickr30k": SetAbout(
         title="Flickr30k: photographs with five captions each",
         files=(
-            "dataset_flickr30k.json (Karpathy's splits), or results_20130124.token",
+            "dataset_flickr30k.json or flickr_annotations_30k.csv (Karpathy's splits), or "
+            "results_20130124.token",
             "flickr30k-images/1000092795.jpg …",
         ),
         get="https://shannon.cs.illinois.edu/DenotationGraph (images), "
-        "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip (splits)",
+        "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip (splits); or "
+        "both from https://huggingface.co/datasets/nlphuji/flickr30k",
         size="4.4 GB",
         licence="terms of Flickr; images for non-commercial research and education only",
         citation="Young et al. 2014, From image descriptions to visual denotations, "
@@ -64,16 +69,34 @@ SETS = {
         differs="an image with several captions is one row: all of them count as correct",
         settings={"data": "quilt_1m"},
     ),
+    "arch": SetAbout(
+        title="ARCH: histopathology images of books and PubMed with captions",
+        files=("books_set/captions.json, pubmed_set/captions.json", "images/ in both"),
+        get="https://warwick.ac.uk/fac/cross_fac/tia/data/arch (books_set.zip, pubmed_set.zip)",
+        size="about 2 GB",
+        licence="CC-BY-NC-SA-4.0",
+        citation="Gamper and Rajpoot 2021, Multiple instance captioning: learning representations "
+        "from histopathology textbooks and articles, arXiv:2103.05121",
+        differs="the download has fewer images than the paper's 15,164. Captions of several images "
+        "are one text, which is correct for each of them",
+        settings={"data": "arch"},
+    ),
 }
 
 NO_TEXT = "no caption"
 NO_NAME = "no image is named"
 
 _FILES = {
-    "flickr30k": ("dataset_flickr30k.json", "results_20130124.token", "results.csv"),
+    "flickr30k": (
+        *("dataset_flickr30k.json", "flickr_annotations_30k.csv"),
+        *("results_20130124.token", "results.csv"),
+    ),
     "biomed_flickr": ("captions.csv", "captions.tsv", "captions.json"),
     "quilt_1m": ("quilt_1M_lookup.csv", "quilt_1m_val.csv", "quilt_1m_train.csv"),
 }
+_LISTS = "flickr_annotations_30k.csv"
+"""The table of the hub: Karpathy's captions of an image as a JSON list."""
+_ARCH = ("books_set/captions.json", "pubmed_set/captions.json")
 _COLUMNS = (
     *(("image_path", "caption"), ("image", "caption"), ("filename", "caption")),
     ("image_name", "comment"),
@@ -87,7 +110,7 @@ _REST_OF_VAL = "restval"
 class Config:
     """Settings of the reader: which data set, and which part of it."""
 
-    data: Literal["flickr30k", "biomed_flickr", "quilt_1m"] = "flickr30k"
+    data: Literal["flickr30k", "biomed_flickr", "quilt_1m", "arch"] = "flickr30k"
     """The data set."""
     splits: tuple[str, ...] = SPLITS
     """Splits to prepare."""
@@ -166,6 +189,8 @@ class Captioned:
         )
 
     def _captions(self, raw: RawFiles, warnings: list[str]) -> Iterable[_Caption]:
+        if self.config.data == "arch":
+            return [caption for part in _ARCH for caption in _of_arch(raw, part, warnings)]
         names = [name for own in _FILES[self.config.data] if (name := raw.named(own))]
         if not names:
             raise raw.missing(" or ".join(_FILES[self.config.data]))
@@ -176,14 +201,17 @@ class Captioned:
             suffix = posixpath.splitext(name)[1]
             if suffix == ".json":
                 captions += _of_json(raw, name, warnings)
+            elif posixpath.basename(name).lower() == _LISTS:
+                captions += _of_lists(raw, name, warnings)
             elif suffix == ".token":
                 captions += _of_tokens(raw, name, warnings)
             else:
                 captions += self._of_table(raw, name, warnings)
-        if self.config.data == "flickr30k" and not names[0].endswith(".json"):
+        if all(caption.split == "test" for caption in captions):
             warnings.append(
-                f"{posixpath.basename(names[0])} has no splits: all images are in test. Papers use "
-                "the 1,000 of dataset_flickr30k.json"
+                f"{posixpath.basename(names[0])} has no splits: all images are in test"
+                + ". Papers use the 1,000 of dataset_flickr30k.json"
+                * (self.config.data == "flickr30k")
             )
         return captions
 
@@ -280,6 +308,39 @@ def _of_json(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption
                 split=str(image.get("split") or ""),
                 id=str(sentence.get("sentid", number)),
             )
+
+
+def _of_lists(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
+    """Yield captions of a table with a JSON list of them in each row."""
+    rows, more = raw.table(name, ["raw", "filename", "split"], keep=["sentids"])
+    warnings += more
+    for number, row in enumerate(rows, 2):
+        try:
+            captions, ids = json.loads(row["raw"]), json.loads(row.get("sentids") or "[]")
+        except ValueError as error:
+            raise raw.damaged(f"{name}, row {number}", error) from error
+        for at, caption in enumerate(captions):
+            own = str(ids[at]) if at < len(ids) else str(at)
+            yield _Caption(image=row["filename"], caption=caption, split=row["split"], id=own)
+
+
+def _of_arch(raw: RawFiles, part: str, warnings: list[str]) -> Iterator[_Caption]:
+    """Yield captions of one part of ARCH, whose images are called by their uuid."""
+    name = next((file for file in raw.names if f"/{file}".endswith(f"/{part}")), None)
+    if name is None:
+        raise raw.missing(part)
+    value, more = read_json(raw, name)
+    warnings += more
+    rows = list(value.values()) if isinstance(value, dict) else []
+    if not rows or not all(isinstance(row, dict) and "uuid" in row for row in rows):
+        raise SourceError(f"{raw.folder}/{name}: expected captions with caption and uuid")
+    folder = posixpath.dirname(name)
+    files = {posixpath.splitext(posixpath.basename(f))[0]: f for f in raw.images(below=folder)}
+    for row in rows:
+        uuid = str(row["uuid"])
+        file = files.get(uuid, f"{posixpath.dirname(part)}/images/{uuid}.png")
+        caption = str(row.get("caption") or "")
+        yield _Caption(image=file, caption=caption, split="test", id=str(row.get("figure_id", "")))
 
 
 def _of_tokens(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:

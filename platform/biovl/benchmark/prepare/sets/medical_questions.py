@@ -11,7 +11,7 @@ questions are kept and counted: benchmark drops them from training (``tasks.vqa.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -48,7 +48,7 @@ SETS = {
     ),
     "slake": SetAbout(
         title="SLAKE: questions about radiographs and slices, in English",
-        files=("train.json, validate.json, test.json", "imgs/xmlab1/source.jpg …"),
+        files=("train.json, validate.json or validation.json, test.json", "imgs.zip, or imgs/"),
         get="https://huggingface.co/datasets/BoKelvin/SLAKE (the three JSON files and imgs.zip)",
         size="about 220 MB",
         licence="CC-BY-4.0",
@@ -143,7 +143,8 @@ def _rad(raw: RawFiles, warnings: list[str]) -> list[vqa.Question]:
         return vqa.of_osf(_questions(raw, public, warnings))
     if not all(map(raw.named, vqa.MEVF)):
         raise raw.missing(f"{vqa.PUBLIC!r}, or {' and '.join(vqa.MEVF)}")
-    return vqa.of_mevf(_by_split(raw, vqa.MEVF, warnings))
+    names = {split: (name,) for name, split in vqa.MEVF.items()}
+    return vqa.of_mevf(_by_split(raw, names, warnings))
 
 
 def _slake(raw: RawFiles, warnings: list[str]) -> list[vqa.Question]:
@@ -151,9 +152,11 @@ def _slake(raw: RawFiles, warnings: list[str]) -> list[vqa.Question]:
 
 
 def _by_split(
-    raw: RawFiles, files: Mapping[str, str], warnings: list[str]
+    raw: RawFiles, files: Mapping[str, Sequence[str]], warnings: list[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    return {split: _questions(raw, raw.required(name), warnings) for name, split in files.items()}
+    return {
+        split: _questions(raw, raw.required(*names), warnings) for split, names in files.items()
+    }
 
 
 def _questions(raw: RawFiles, name: str, warnings: list[str]) -> list[dict[str, Any]]:
