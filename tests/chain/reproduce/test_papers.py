@@ -114,5 +114,5 @@ def test_unknown_settings_are_rejected(setting: str) -> None:
 def test_what_has_to_be_provided_is_said_with_its_command() -> None:
     missing = set(graph_of("biomedica_3").missing.values())
     assert any("biovl prepare ubench" in reason for reason in missing)
-    assert any("sign its terms first" in reason for reason in missing)
+    assert any("accept its terms, then biovl prepare chexpert" in reason for reason in missing)
     assert any("labels.votes=votes.csv" in reason for reason in missing)

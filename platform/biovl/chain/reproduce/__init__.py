@@ -99,8 +99,6 @@ class Row:
     name: str
     model: str = ""
     """A step that publishes a model, or a given model."""
-    evaluation: str = ""
-    """Evaluation, if it is not that of the table and its columns."""
     step: str = ""
     """Of statistics: the step whose ``file`` has the numbers."""
     at: str = ""

@@ -1,7 +1,9 @@
 """Our numbers, read from what the steps published."""
 
 import json
+import re
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +87,7 @@ class _Reader:
             return self._validation(row.model, column.loss)
         if column.time:
             return self._time(row)
-        evaluation = evaluation_of(self._table, row, column)
+        evaluation = evaluation_of(self._table, column)
         if column.average:
             return self._average(row.model, evaluation, column.average)
         return self._score(row.model, evaluation, column.score)
@@ -203,9 +205,17 @@ def _size_of(average: str) -> int:
 
 
 def _at(values: Any, place: str) -> Any:
-    """Return the value at a dotted place. ``key=value`` selects from a list of mappings."""
+    """Return the value at a dotted place.
+
+    ``key=value`` selects from a list of mappings; ``key~value`` selects those with any version of a
+    licence, whose numbers are added.
+    """
     for part in filter(None, place.split(".")):
-        if isinstance(values, list):
+        if isinstance(values, list) and "~" in part:
+            key, _, wanted = part.partition("~")
+            chosen = [item for item in values if _unversioned(item.get(key)) == wanted]
+            values = _added(chosen)
+        elif isinstance(values, list):
             key, _, wanted = part.partition("=")
             values = next((item for item in values if str(item.get(key)) == wanted), None)
         elif isinstance(values, dict):
@@ -213,3 +223,15 @@ def _at(values: Any, place: str) -> Any:
         else:
             return None
     return values
+
+
+def _unversioned(licence: Any) -> str:
+    return re.sub(r"-\d+(\.\d+)?.*$", "", str(licence))
+
+
+def _added(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the sums of the numbers in several rows."""
+    sums: Counter[str] = Counter()
+    for row in rows:
+        sums.update({name: value for name, value in row.items() if isinstance(value, int)})
+    return dict(sums)

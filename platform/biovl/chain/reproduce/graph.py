@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from biovl.benchmark import benchmarks
-from biovl.benchmark.benchmark_table import BENCHMARKS, Benchmark
+from biovl.benchmark.benchmark_table import Benchmark
 from biovl.benchmark.config import RECIPES as BENCHMARK_RECIPES
+from biovl.benchmark.prepare.sets import known_sets
 from biovl.chain import Chain, Link, Step, link
 from biovl.chain.reproduce import SIZES, Column, Entry, Papers, Row, Table, Variant, stand_ins
 from biovl.chain.steps import STEPS
@@ -151,11 +152,11 @@ def build(papers: Papers, tables: Iterable[Table], settings: Settings) -> Graph:
     return builder.graph()
 
 
-def evaluation_of(table: Table, row: Row, column: Column) -> str:
+def evaluation_of(table: Table, column: Column) -> str:
     """Return the evaluation of a cell; empty for those that need none."""
     if not (column.score or column.average):
         return ""
-    return row.evaluation or column.evaluation or table.evaluation
+    return column.evaluation or table.evaluation
 
 
 class _Builder:
@@ -189,7 +190,7 @@ class _Builder:
             self._add(row.step)
         if not row.model:
             return
-        own = {evaluation_of(table, row, column) for column in table.columns}
+        own = {evaluation_of(table, column) for column in table.columns}
         for evaluation in sorted(own - {""}):
             self._add_reports(row.model, evaluation)
         if not own - {""}:
@@ -226,12 +227,13 @@ class _Builder:
             more: dict[str, Any] = {}
             if own and not self._is_small:
                 self._need_data(step, own)
-            place = own[0].location if own and entry.data else ""
             if own and self._is_small:
+                place = own[0].location if entry.data else ""
                 reads[entry.data or "data_root"] = f"{DATA}/{place}".rstrip("/")
+            elif own and entry.data:
+                more[entry.data] = benchmarks.data_uri(own[0], self._settings.data_root)
             elif own:
-                root = self._settings.data_root
-                more[entry.data or "data_root"] = f"{root}/{place}".rstrip("/")
+                more["data_root"] = self._settings.data_root
             if own and not entry.data:
                 more["benchmarks"] = [item.name for item in own]
             whole = dataclasses.replace(variant, set={**more, **variant.set}, reads=reads)
@@ -246,8 +248,15 @@ class _Builder:
             return {"": []}
         found: dict[str, list[Benchmark]] = {}
         for item in benchmarks.expand_suites([entry.benchmarks]):
-            found.setdefault(re.sub(r"\W+", "_", item.location.partition(".")[0]), []).append(item)
+            found.setdefault(_slug(self._place(item)), []).append(item)
         return found
+
+    def _place(self, item: Benchmark) -> str:
+        """Return where a benchmark's data is, below ``data_root``."""
+        root = self._settings.data_root
+        if self._is_small or not root:
+            return item.location
+        return benchmarks.data_uri(item, root).removeprefix(f"{root}/")
 
     def _need_data(self, step: str, own: Sequence[Benchmark]) -> None:
         root = self._settings.data_root
@@ -264,7 +273,8 @@ class _Builder:
             if not source or setting in changes:
                 continue
             sources = tuple(self._source(name, one.strip()) for one in source.split(","))
-            reads[setting] = sources if setting in _LISTS else sources[0]
+            is_list = setting in _LISTS or len(sources) > 1
+            reads[setting] = sources if is_list else sources[0]
         own = dataclasses.replace(_PROTOTYPES[entry.job], name=name, folder=folder, reads=reads)
         self._steps[name], self._set[name] = own, settings
         self._jobs[name], self._entries[name] = entry.job, entry
@@ -298,21 +308,25 @@ class _Builder:
         return self._papers.steps[name]
 
 
+def _slug(place: str) -> str:
+    return re.sub(r"\W+", "_", place.partition(".")[0])
+
+
 def to_provide(item: Benchmark, data_root: str) -> str:
     """Return what the user has to do for the data of a benchmark, in words."""
-    prepared = benchmarks.prepared_name(item)
-    how = f": biovl prepare {prepared}" if prepared else ""
-    where = f"{data_root or 'DATA_ROOT'}/{prepared or item.location}"
-    sign = " (sign its terms first)" if item.access == "sign" else ""
-    return f"data of {item.name} at {where}{how}{sign}; {item.origin}; licence: {item.licence}"
-
-
-def benchmark_data(names: Iterable[str]) -> list[Benchmark]:
-    """Return benchmarks by name, one for each data set."""
-    by_location: dict[str, Benchmark] = {}
-    for name in names:
-        by_location.setdefault(BENCHMARKS[name].location, BENCHMARKS[name])
-    return list(by_location.values())
+    about = known_sets()
+    name = benchmarks.prepared_name(item)
+    root = data_root or "DATA_ROOT"
+    if not name:
+        return (
+            f"data of {item.name} in {root}/{item.location}: {item.origin}; licence: {item.licence}"
+        )
+    known = about[name][1]
+    sign = "accept its terms, then " if item.access == "sign" else ""
+    return (
+        f"{sign}biovl prepare {name} --set raw=DIR --set out={root}/{name}: {known.get} "
+        f"({known.size}; licence: {known.licence})"
+    )
 
 
 _LISTS = ("columns",)

@@ -180,6 +180,21 @@ def _by_name(graph: Graph) -> list[str]:
     )
 
 
+def _weights(links: Sequence[Link]) -> set[str]:
+    """Return the names of weights that steps begin with."""
+    found = set()
+    for link in links:
+        if link.state in ("published", "unchecked"):
+            continue
+        model = getattr(getattr(link.config, "model", None), "settings", {})
+        named = [model.get(part, "") for part in ("image_weights", "text_weights")]
+        if model.get("weights"):
+            named.append(f"{model.get('architecture', '')}/{model['weights']}")
+        named.append(str(getattr(link.config, "weights", "")))
+        found |= {str(name) for name in named if _is_tag(str(name))}
+    return found
+
+
 def _is_tag(uri: str) -> bool:
     return "/" in uri and "://" not in uri and not uri.startswith(("/", ".", "~", "local-dir:"))
 
@@ -187,7 +202,7 @@ def _is_tag(uri: str) -> bool:
 def plan(graph: Graph, links: Sequence[Link], costs: Mapping[str, Cost]) -> str:
     """Return the steps with state and hours, and what the user has to provide."""
     states = {found.step.name: found for found in links}
-    lines, hours = ["steps:"], 0.0
+    hours, shown = 0.0, dict[tuple[str, ...], int]()
     for step in graph.steps:
         found = states.get(step.name)
         state: str = "waits" if found is None else found.state
@@ -199,7 +214,14 @@ def plan(graph: Graph, links: Sequence[Link], costs: Mapping[str, Cost]) -> str:
         if cost is not None and state not in ("published", "unchecked"):
             hours += cost.hours
             took = f"  {cost.hours:,.1f} h on {cost.machines}"
-        lines.append(f"  {graph.jobs[step.name]} {recipe}: {step.folder}  [{state}]{took}")
+        # Reports of one model on several data sets are one line.
+        folder = step.folder.partition("-")[0]
+        key = (graph.jobs[step.name], recipe, folder, state, took)
+        shown[key] = shown.get(key, 0) + 1
+    lines = ["steps:"]
+    for (job, recipe, folder, state, took), count in shown.items():
+        several = f" ({count} data sets)" if count > 1 else ""
+        lines.append(f"  {job} {recipe}: {folder}{several}  [{state}]{took}")
     if hours:
         lines += ["", f"about {hours:,.0f} hours for what is to do, by biovl plan; reports not"]
     if graph.missing:
@@ -207,9 +229,9 @@ def plan(graph: Graph, links: Sequence[Link], costs: Mapping[str, Cost]) -> str:
         for reason in dict.fromkeys(graph.missing.values()):
             count = sum(other == reason for other in graph.missing.values())
             lines.append(f"  {reason} ({count} steps wait)")
-    names = _by_name(graph)
+    names = sorted({*_by_name(graph), *_weights(links)} - {""})
     if names:
-        lines += ["", "downloaded by name when they are needed, or given as use.STEP=DIR:"]
+        lines += ["", "downloaded by name when they are needed (a setting may name a folder):"]
         lines += [f"  {name}" for name in names]
     return "\n".join(lines) + "\n"
 
