@@ -254,6 +254,10 @@ def test_a_table_of_captions_may_not_name_files_outside(tmp_path: Path) -> None:
         "images/a.png,  ,J",
     ]
     write(tmp_path / "captions.csv", "\n".join(rows).encode())
+    # The folder is enough: its captions are found by the name of the table.
+    assert opening.dataset_plugin(str(tmp_path)) == opening.dataset_plugin(
+        Plugin("captions", {"path": str(tmp_path / "captions.csv")})
+    )
     found = opening.open_pairs(str(tmp_path / "captions.csv"))
     assert found.texts == ["A cell, dividing", "Gone"]
     assert found.left_out == {"named outside the folder": 2}

@@ -13,6 +13,8 @@ from biovl.core.filesystems import open_location, translate_storage_errors
 from biovl.core.plugins import Plugin
 
 KIND = "benchmark.datasets"
+CAPTIONS = "captions.csv"
+"""Table of captions in a folder of images."""
 
 
 def dataset_plugin(data: str | Plugin) -> Plugin:
@@ -23,7 +25,10 @@ def dataset_plugin(data: str | Plugin) -> Plugin:
     """
     if isinstance(data, Plugin):
         return data
-    return Plugin(_format(data), {"path": data})
+    name = _format(data)
+    if name == "folder" and Folder(data).exists(CAPTIONS):
+        return Plugin("captions", {"path": f"{data.rstrip('/')}/{CAPTIONS}"})
+    return Plugin(name, {"path": data})
 
 
 def _format(uri: str) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ SYNTHETIC = (
     "models train for seconds: our numbers say that every step runs, and nothing else."
 )
 DIFFERENCES = "docs/differences.md"
+_PREPARED = re.compile(r"biovl prepare (\S+) --set")
 _HEADS = ("row", "score", "paper", "ours", "95 % interval", "equal protocol?")
 
 
@@ -157,13 +159,25 @@ def listing(papers: Papers, graphs: Mapping[str, Graph]) -> str:
             graph = graphs[name]
             lines.append(f"  {name}: {table.title} ({table.where})")
             lines.append(f"      {_made_by(graph)}; equal protocol: {table.equal}")
-            provide = dict.fromkeys(graph.missing.values())
-            lines += [f"      needs {reason}" for reason in provide]
+            data, others = _needs(graph)
+            if data:
+                lines.append(f"      needs data: {', '.join(data)} (biovl prepare --list)")
+            lines += [f"      needs: {reason}" for reason in others]
+            if graph.steps and not graph.missing:
+                lines.append("      all that you must provide is there")
             names = _by_name(graph)
             if names:
                 lines.append(f"      downloads by name: {', '.join(names)}")
         lines.append("")
     return "\n".join(lines)
+
+
+def _needs(graph: Graph) -> tuple[list[str], list[str]]:
+    """Return the data sets to prepare, by name, and what else has to be provided, in words."""
+    reasons = list(dict.fromkeys(graph.missing.values()))
+    names = [_PREPARED.search(reason) for reason in reasons]
+    data = [match[1] for match in names if match]
+    return data, [reason for reason, match in zip(reasons, names, strict=True) if not match]
 
 
 def _made_by(graph: Graph) -> str:
