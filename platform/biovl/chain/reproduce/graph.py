@@ -280,7 +280,7 @@ class _Builder:
         self._jobs[name], self._entries[name] = entry.job, entry
         needed = entry.provide.partition("=")[0]
         if entry.provide and not self._is_small and needed not in {**changes, **reads}:
-            self._missing.setdefault(name, f"set {name}.{entry.provide}")
+            self._missing.setdefault(name, f"set {names[-1]}.{entry.provide}")
 
     def _source(self, name: str, source: str) -> str:
         """Add the step of an input, and return the source."""

@@ -135,7 +135,9 @@ def _files(own: Sequence[Benchmark], config: StandInsConfig) -> Iterator[tuple[s
     elif layout == "reports":
         for number in range(count):
             stem = f"{first.location}/p10/s{number:04}"
-            yield f"{stem}.txt", _sentence(number, 5).encode()
+            finding = _FINDINGS[number % len(_FINDINGS)]
+            report = f"FINDINGS: {finding}. {_sentence(number, 5)}. IMPRESSION: {finding}."
+            yield f"{stem}.txt", report.encode()
             yield f"{stem}/view.png", _png(number % 5, number)
     elif first.task == "retrieval" and layout != "long_captions":
         lines = ["image,caption"]
@@ -162,6 +164,7 @@ def _files(own: Sequence[Benchmark], config: StandInsConfig) -> Iterator[tuple[s
 _PROBED = ("pcam", "rsna")
 """Benchmarks of BiomedCLIP's figure 3 C and D."""
 
+_FINDINGS = ("Atelectasis", "Cardiomegaly", "Lung opacity", "Pleural effusion", "Pneumothorax")
 _COLOURS = ("red", "green", "blue", "gold", "purple", "cyan", "orange", "grey")
 _SHAPES = ("circle", "square", "bar")
 
