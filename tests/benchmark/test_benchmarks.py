@@ -10,6 +10,7 @@ from biovl.benchmark import benchmarks, report
 from biovl.benchmark import config as benchmark_config
 from biovl.benchmark.benchmark_table import BENCHMARKS, SUITES
 from biovl.benchmark.config import BenchmarkConfig
+from biovl.benchmark.datasets.medmnist import CLASSES
 from biovl.benchmark.prompts import PROMPTS
 from biovl.benchmark.report import TaskResult
 from biovl.core import config as configs
@@ -40,6 +41,81 @@ def test_the_table_counts_what_the_papers_tables_count() -> None:
     assert len(SUITES["biomedica_general"]) == 35
     classes = {item.name: item.classes for item in table_12}
     assert (classes["fluorescence_cells"], classes["chexpert"], classes["ham10000"]) == (13, 5, 7)
+
+
+# BIOMEDICA, table 12: tasks in its order with their classes; of the surgical ones table 3 has ten.
+TABLE_12 = {
+    **{"bbbc048_bf": 7, "bbbc048_df": 7, "bbbc048_ef": 5},
+    **{"pcst_contour": 3, "pcst_texture": 3, "pcst_eccentricity": 3},
+    **{"fluorescence_cells": 13, "empiar_sbfsem": 5, "icpr2020_pollen": 4},
+    **{"acevedo_2020": 8, "jung_2022": 5, "pap_smear_2019": 4},
+    **{"kather_2016": 8, "lc25000_lung": 3, "pcam": 2, "lc25000_colon": 2},
+    **{"tang_2019": 4, "wong_2022": 4, "nirschl_2018": 2, "wu_2023": 2},
+    **{"microbench_submodality": 6, "microbench_stain": 6, "microbench_domain": 6},
+    **{"microbench_modality": 3, "chexpert": 5, "rsna": 2, "breastmnist": 2, "ham10000": 7},
+    "deepdrid": 4,
+}
+# The classes that µ-Bench's authors count in the code of their evaluation, by its column dataset.
+MICRO_BENCH = {
+    **{"eulenberg_et_al_2017_brightfield": 7, "eulenberg_et_al_2017_darkfield": 7},
+    **{"eulenberg_et_al_2017_epifluorescence": 5, "burgess_et_al_2024_contour": 3},
+    **{"burgess_et_al_2024_texture": 3, "burgess_et_al_2024_eccentricity": 3},
+    **{"nirschl_unpub_fluorescence": 13, "empiar_sbfsem": 5, "icpr2020_pollen": 4},
+    **{"acevedo_et_al_2020": 8, "jung_et_al_2022": 5, "hussain_et_al_2019": 4},
+    **{"kather_et_al_2016": 8, "tang_et_al_2019": 4, "wong_et_al_2022": 4},
+    **{"nirschl_et_al_2018": 2, "wu_et_al_2023": 2},
+}
+
+
+def test_each_task_has_the_classes_of_table_12_and_of_its_source() -> None:
+    tasks = [BENCHMARKS[name] for name in SUITES["biomedica"] if BENCHMARKS[name].classes]
+    dresden = [item.classes for item in tasks if item.name.startswith("dresden")]
+    assert dresden == [2] * 10
+    assert {item.name: item.classes for item in tasks if item.domain != "Surgery"} == TABLE_12
+    micro = {
+        item.settings["where"]["dataset"]: item.classes
+        for item in tasks
+        if "where" in item.settings
+    }
+    assert micro == MICRO_BENCH
+    medmnist = {"breastmnist": "breastmnist", "ham10000": "dermamnist"}
+    for name, file in medmnist.items():
+        assert BENCHMARKS[name].path == f"medmnist/{file}_224.npz"
+        assert len(CLASSES[file]) == TABLE_12[name]
+    for name in SUITES["biomedclip"]:
+        assert len(PROMPTS[BENCHMARKS[name].prompts].classes) == BENCHMARKS[name].classes
+
+
+# BiomedCLIP, supplementary table 10.
+TABLE_10 = {
+    "pcam": (("normal lymph node", "lymph node metastasis"), "this is an image of {}"),
+    "lc25000_lung": (
+        ("lung adenocarcinomas", "normal lung tissue", "lung squamous cell carcinomas"),
+        "this is an image of {}",
+    ),
+    "lc25000_colon": (("colon adenocarcinomas", "normal colonic tissue"), "a photo of {}"),
+    "tcga_til": (("none", "tumor infiltrating lymphocytes"), "a photo of {}"),
+    "rsna": (("normal lung", "pneumonia"), "a photo of {}"),
+}
+
+
+def test_prompts_are_those_of_supplementary_table_10() -> None:
+    assert set(TABLE_10) == set(SUITES["biomedclip"])
+    for name, (classes, template) in TABLE_10.items():
+        prompts = PROMPTS[BENCHMARKS[name].prompts]
+        assert (prompts.classes, prompts.templates) == (
+            classes,
+            (template, "{} presented in image"),
+        )
+        assert BENCHMARKS[name].metric == ("auroc" if name == "tcga_til" else "")
+
+
+def test_slake_is_trained_as_by_its_recipe_in_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "slake").mkdir()
+    run = config(benchmarks=["medical_questions"], data_root=str(tmp_path))
+    settings = benchmarks.resolve_tasks(run)[0]["slake"].settings
+    own = benchmark_config.RECIPES["vqa_slake"]().tasks["vqa"].settings
+    assert settings["learning"] == own["learning"] == {"epochs": 15, "batch": 32}
 
 
 def test_every_benchmark_says_what_it_takes() -> None:

@@ -130,6 +130,12 @@ def test_a_score_has_the_notes_of_its_benchmark_and_task() -> None:
     assert len(protocol("vqa_rad", templated="none")) == len(protocol("vqa_rad")) + 1
 
 
+@pytest.mark.parametrize(("classes", "notes"), [(4, []), (5, ["the data have 5 classes"])])
+def test_another_number_of_classes_than_the_papers_is_noted(classes: int, notes: list) -> None:
+    found = [note for note in protocol("deepdrid", chance=1 / classes) if "the data have" in note]
+    assert [note.partition(",")[0] for note in found] == notes
+
+
 def test_tasks_that_are_no_benchmark_have_no_notes() -> None:
     config = configs.build(
         BenchmarkConfig, {"out": "o", "model": "m", "tasks": {"rsna": {"name": "zero_shot"}}}

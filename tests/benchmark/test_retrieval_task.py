@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from sklearn import metrics as sk
 
 from biovl.benchmark import metrics, selection, shared_texts
 from biovl.benchmark.datasets import Pairs
@@ -85,6 +86,34 @@ def test_places_of_single_pairs_are_those_of_metrics_in_any_tile(monkeypatch) ->
     for one, other in zip(expected, found, strict=True):
         assert one.nearer_N.tolist() == other.nearer_N.tolist()
         assert one.tied_N.tolist() == other.tied_N.tolist()
+
+
+def hit_by_clip_benchmark(near_QI: np.ndarray, is_pair_QI: np.ndarray, k: int) -> np.ndarray:
+    """CLIP_benchmark's recall@k: whether one of a query's pairs is among its k best items."""
+    best_Qk = np.argsort(-near_QI, axis=1)[:, :k]
+    return np.take_along_axis(is_pair_QI, best_Qk, axis=1).any(1)
+
+
+@pytest.mark.parametrize("captions", [1, 5])
+def test_recall_is_that_of_clip_benchmark_in_both_directions(captions: int) -> None:
+    images, texts = 40, 40 * captions
+    image_ND, text_MD = random_rows(images, 6, seed=7), random_rows(texts, 6, seed=8)
+    # As CLIP_benchmark has them: the captions of an image follow one another.
+    image_of_text_M = np.repeat(np.arange(images), captions)
+    first_N = np.arange(images) * captions
+    further_F2 = np.array(
+        [[image_of_text_M[text], text] for text in range(texts) if text % captions], np.int64
+    ).reshape(-1, 2)
+    of_images, of_texts = shared_texts.places(image_ND, text_MD, first_N, further_F2)
+    near_NM = image_ND.astype(np.float64) @ text_MD.T
+    is_pair_NM = image_of_text_M == np.arange(images)[:, None]
+    for k in (1, 5, 10):
+        theirs = hit_by_clip_benchmark(near_NM, is_pair_NM, k)
+        assert shared_texts.hits(of_images, k).tolist() == theirs.tolist()
+        theirs = hit_by_clip_benchmark(near_NM.T, is_pair_NM.T, k)
+        assert shared_texts.hits(of_texts, k).tolist() == theirs.tolist()
+        top = sk.top_k_accuracy_score(image_of_text_M, near_NM.T, k=k, labels=np.arange(images))
+        assert shared_texts.hits(of_texts, k).mean() == pytest.approx(top)
 
 
 def test_further_images_of_a_text_that_are_as_near_are_no_competitors() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from biovl.benchmark.benchmark_table import SECTIONS
+from biovl.benchmark.benchmark_table import BENCHMARKS, SECTIONS
 from biovl.core import config as configs
 
 
@@ -78,6 +78,16 @@ def notes(benchmark: str, task: str, result: Mapping[str, Any]) -> list[str]:
     """Return the notes on the protocol of a benchmark; arguments as of ``Difference.applies``."""
     entries = (one for part in PARTS.values() for one in part)
     return [one.note for one in entries if one.applies(benchmark, task, result)]
+
+
+def class_notes(benchmark: str, result: Mapping[str, Any]) -> list[str]:
+    """Return a note if the data have another number of classes than the paper; else none."""
+    paper, chance = BENCHMARKS[benchmark].classes, result.get("chance")
+    if paper is None or not isinstance(chance, float):
+        return []
+    ours = round(1 / chance)
+    what = f"the data have {ours} classes, or options, where the paper has {paper}"
+    return [] if ours == paper else [what]
 
 
 def page() -> str:

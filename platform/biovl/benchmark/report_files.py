@@ -147,6 +147,7 @@ def _with_protocol(config: BenchmarkConfig, item: TaskResult) -> TaskResult:
     if not item.scores or item.task not in evaluated_as:
         return item
     protocol = differences.notes(item.task, evaluated_as[item.task], result)
+    protocol += differences.class_notes(item.task, result)
     return replace(item, notes={**result, "protocol": protocol}) if protocol else item
 
 
