@@ -9,7 +9,7 @@ import pytest
 import sklearn.metrics
 from PIL import Image
 
-from biovl.benchmark import agreement, labellers, proxy_pool, selection
+from biovl.benchmark import agreement, comparison, labellers, proxy_pool, selection
 from biovl.benchmark.chexpert_findings import FINDINGS
 from biovl.benchmark.embedding import Texts
 from biovl.benchmark.encoders import ModelDescription
@@ -273,6 +273,25 @@ def test_images_of_a_patient_are_resampled_together() -> None:
         assert wider > 2 * (alone[name].high - alone[name].low)
     with pytest.raises(ArtifactError, match="no column subject of patients, only patient"):
         judged(data, image_ND, patient="subject")
+
+
+@pytest.mark.parametrize("column", ["", "patient"])
+def test_two_models_are_compared_on_the_same_images_or_patients(column: str) -> None:
+    kinds, public = np.arange(120) // 10 % 4, np.arange(40) % 4
+    patients = pa.table({"patient": [f"p{n // 10}" for n in range(120)]})
+    data = proxy.sources(pairs(kinds, "clinic", about=patients), pairs(public, "papers"))
+    perfect = judged(data, np.eye(4)[np.concatenate([kinds, public])], patient=column)
+    guessing = judged(data, random_unit(160), patient=column, unreadable=[3])
+    tables = {"guessing": guessing.predictions, "perfect": perfect.predictions}
+    found = comparison.compare_models({"proxy": tables}, resamples=200, seed=0)
+    assert [row["score"] for row in found] == ["f1", "recall", "precision"]
+    value = {score.name: score.value for score in guessing.scores}
+    for row in found:
+        # The image that one model cannot read is left out of both.
+        assert row["value"] == pytest.approx(1 - value[row["score"]])
+        assert row["low"] > 0
+        assert row["p"] < 0.05
+        assert row["count"] == (12 if column else 119)
 
 
 def test_many_images_of_a_single_patient_are_reported_as_one() -> None:

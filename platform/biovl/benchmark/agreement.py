@@ -51,6 +51,10 @@ def precision(counts_K3L: np.ndarray, weights_RK: np.ndarray) -> np.ndarray:
     return _macro(hit_RL, np.where(has_RL > 0, np.maximum(predicted_RL, 1), 0))
 
 
+METRICS = {"f1": f1, "recall": recall, "precision": precision}
+"""Macro metrics by name."""
+
+
 def by_chance(has_PL: np.ndarray, public_QL: np.ndarray, neighbours: int) -> dict[str, np.ndarray]:
     """Return the scores of predictions from random public images, by metric. float64, [L].
 

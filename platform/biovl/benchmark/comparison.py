@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.benchmark import bootstrap, classification
+from biovl.benchmark import agreement, bootstrap, classification
 
-# Shapes: N images in common, C classes, S seeds.
+# Shapes: N images in common, C classes, S seeds, L findings, G groups of images.
 
 _Pair = tuple[np.ndarray, np.ndarray, bootstrap.Statistic]
 
@@ -22,7 +22,8 @@ def differences(
     """Return the difference of each metric, ``other`` minus ``one``, on their common examples.
 
     Metrics with a column of their name are compared, without those of subsets; for classification
-    also balanced accuracy, macro-F1 and, if the predictions have scores, AUROC.
+    also balanced accuracy, macro-F1 and, if the predictions have scores, AUROC; for findings also
+    macro recall, precision and F1.
     """
     right = pa.array(other["id"])
     at = pc.index_in(one["id"], right)
@@ -43,6 +44,11 @@ def differences(
         if len(answers[0]):
             pairs["balanced_accuracy"] = (*answers, classification.balanced_accuracy)
             pairs["macro_f1"] = (*answers, classification.macro_f1)
+    if "findings" in one.column_names and "findings" in other.column_names and len(mine):
+        counts = (_agreements(theirs), _agreements(mine))
+        # Without a finding there is nothing to compare.
+        if counts[0].size:
+            pairs |= {name: (*counts, measure) for name, measure in agreement.METRICS.items()}
     areas = _areas(mine, theirs)
     if areas is not None:
         pairs["auroc"] = areas
@@ -76,6 +82,19 @@ def compare_models(
 def _answers(table: pa.Table, which: pa.ChunkedArray) -> np.ndarray:
     label, predicted = table["label"].filter(which), table["predicted"].filter(which)
     return classification.answers(label.to_numpy(), predicted.to_numpy())
+
+
+def _agreements(table: pa.Table) -> np.ndarray:
+    """Return counts of findings that are in a report, by patient if there are patients. [G, 3L]."""
+    rows_of = [table[column].to_pylist() for column in ("findings", "predicted")]
+    names = sorted({name for row in rows_of[0] for name in row})
+    has_NL, predicted_NL = (
+        np.array([[name in row for name in names] for row in rows], bool) for rows in rows_of
+    )
+    has_patients = "patient" in table.column_names
+    group_N = table["patient"].to_numpy() if has_patients else np.arange(len(table))
+    _, number_N = np.unique(group_N, return_inverse=True)
+    return agreement.counts(has_NL, predicted_NL, number_N)
 
 
 def _areas(mine: pa.Table, theirs: pa.Table) -> _Pair | None:

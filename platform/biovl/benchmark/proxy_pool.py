@@ -11,6 +11,7 @@ Source:
 """
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,17 @@ class Candidates:
     """Number of public images with an embedding, which these are chosen from."""
 
 
-def near(seed_SD: np.ndarray, public_QD: np.ndarray, count: int, *, seed: int) -> Candidates:
+class Rows(Protocol):
+    """Embeddings that are read by row: an array, or part of an index."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return some rows, by a slice or by their numbers."""
+        ...
+
+
+def near(seed_SD: np.ndarray, public_QD: Rows, count: int, *, seed: int) -> Candidates:
     """Return the public images nearest to any seed.
 
     Args:

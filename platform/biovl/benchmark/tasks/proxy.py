@@ -53,7 +53,6 @@ from biovl.index.opened import Index
 # L findings.
 
 PRIVATE, PUBLIC = "private", "public"
-_METRICS = {"f1": agreement.f1, "recall": agreement.recall, "precision": agreement.precision}
 _SHOWN = 3
 """Neighbours listed in the predictions at least, as in the paper's figure 5C."""
 _ROWS = 256
@@ -191,10 +190,11 @@ class Proxy:
         readable_S = np.flatnonzero(np.isfinite(seed_SD.sum(1)))
         if not len(readable_S):
             raise ArtifactError(f"none of the {len(seed_SD)} seeds is readable")
-        if self.config.index:
-            public_QD = _indexed(self.config.index, model, public)
-        else:
-            public_QD = run.embed(model, public.images)
+        public_QD: proxy_pool.Rows = (
+            _Indexed(self.config.index, model, public)
+            if self.config.index
+            else run.embed(model, public.images)
+        )
         found = proxy_pool.near(
             seed_SD[readable_S], public_QD, self.config.candidates, seed=self.config.seed
         )
@@ -323,7 +323,7 @@ class Proxy:
         for part, columns in columns_of.items():
             own_G3 = counts_G3L[:, np.concatenate([columns + n * findings for n in range(3)])]
             note = f"{int(has_PL[:, columns].sum())} positive"
-            for name, measure in _METRICS.items():
+            for name, measure in agreement.METRICS.items():
                 known = bootstrap.estimate(
                     own_G3, measure, resamples=self.config.resamples, seed=self.config.seed
                 )
@@ -336,7 +336,7 @@ class Proxy:
 
     def _predictions(
         self,
-        data: Pairs,
+        data: LabelledPairs,
         private_P: np.ndarray,
         near_PK: np.ndarray,
         similarity_PK: np.ndarray,
@@ -356,6 +356,8 @@ class Proxy:
             "findings": names(has_PL),
             "predicted": names(predicted_PL),
         }
+        if self.config.patient:
+            columns["patient"] = pa.array(data.group_P[private_P])
         for at, name in enumerate(self.config.findings):
             if has_PL[:, at].any():
                 right = pa.array(predicted_PL[:, at].astype(np.float64), mask=~has_PL[:, at])
@@ -384,16 +386,26 @@ def _selector(name: str, models: Mapping[str, ModelDescription]) -> ModelDescrip
     return model
 
 
-def _indexed(uri: str, model: ModelDescription, public: Pairs) -> np.ndarray:
-    """Return embeddings of the public images from an index; NaN for those that it lacks."""
-    index = Index.open(uri)
-    if index.model_fingerprint != model.fingerprint:
-        raise ConfigError(f"index: {uri} was not made with the selector, {model.uri}")
-    row_of = {name: row for row, name in enumerate(index.column("figure_id").to_pylist())}
-    row_Q = np.array([row_of.get(name, -1) for name in public.ids], np.int64)
-    vectors_QD = index.vectors("images")[row_Q]
-    vectors_QD[row_Q < 0] = np.nan
-    return vectors_QD
+class _Indexed:
+    """Embeddings of public images in an index, of which only the rows asked for are in memory."""
+
+    def __init__(self, uri: str, model: ModelDescription, public: Pairs) -> None:
+        index = Index.open(uri)
+        if index.model_fingerprint != model.fingerprint:
+            raise ConfigError(f"index: {uri} was not made with the selector, {model.uri}")
+        row_of = {name: row for row, name in enumerate(index.column("figure_id").to_pylist())}
+        self._row_Q = np.array([row_of.get(name, -1) for name in public.ids], np.int64)
+        self._vectors = index.vectors("images")
+
+    def __len__(self) -> int:
+        return len(self._row_Q)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return embeddings of some public images; NaN for those that the index lacks."""
+        row_C = self._row_Q[rows]
+        found_CD: np.ndarray = self._vectors[row_C]
+        found_CD[row_C < 0] = np.nan
+        return found_CD
 
 
 def _groups(private: Pairs, column: str) -> np.ndarray:
