@@ -141,7 +141,10 @@ def test_the_card_has_scores_of_public_benchmarks_per_cent_with_intervals(
     by_metric = {(one.dataset_type, one.metric_type): one for one in card.data.eval_results}
     assert by_metric["tcga_til", "accuracy"].metric_value == 50
     assert by_metric["tcga_til", "roc_auc"].metric_value == 81.25
-    assert "(%), 95 % interval 78.15 to 84.15" in by_metric["tcga_til", "roc_auc"].metric_name
+    assert (
+        "(%), 95 % interval 78.15 to 84.15, 200 examples"
+        in by_metric["tcga_til", "roc_auc"].metric_name
+    )
     assert by_metric["biomed_flickr", "x_median_rank"].metric_value == 12
     assert len(by_metric) == len(card.data.eval_results) == 4
     text = card.text
@@ -179,7 +182,7 @@ def test_own_data_are_exported_under_the_name_that_the_user_gives(
     assert (entry.dataset_id, entry.task_id, entry.value) == ("ann/figures-2026", "wards", 99)
     assert entry.dataset_revision == "a" * 40
     assert entry.source_url == "https://huggingface.co/ann/small"
-    assert "95 % interval 95.9 to 101.9 (bootstrap, 1,000 resamples), 200 examples" in entry.notes
+    assert "95 % interval 95.90 to 101.90 (bootstrap, 1,000 resamples), 200 examples" in entry.notes
     assert len(entry.date) == len("2026-01-01")
     with pytest.raises(ConfigError, match="no 'auroc' in the report; accuracy"):
         score_files(

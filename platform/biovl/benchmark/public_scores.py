@@ -74,8 +74,8 @@ class PublicScore:
 
 
 def display(name: str, value: float) -> str:
-    """Return a score as text in the unit of ``published``."""
-    return f"{published(name, value):g}"
+    """Return a score as text in the unit of ``published``, to two decimals."""
+    return f"{published(name, value):.2f}"
 
 
 def published(name: str, value: float) -> float:

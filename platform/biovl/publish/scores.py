@@ -182,7 +182,8 @@ def _metric_name(score: Mapping[str, Any]) -> str:
     name = score["name"]
     unit = "" if name.endswith("rank") else " (%)"
     ends = " to ".join(display(name, score[end]) for end in ("low", "high"))
-    return f"{name.replace('_', ' ')}{unit}, 95 % interval {ends}"
+    count = f"{score['count']:,} examples"
+    return f"{name.replace('_', ' ')}{unit}, 95 % interval {ends}, {count}"
 
 
 def _table(scores: Sequence[PublicScore]) -> str:
