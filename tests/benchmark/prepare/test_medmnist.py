@@ -39,6 +39,18 @@ def test_labels_and_pixels_are_those_of_the_rows(tmp_path: Path) -> None:
     assert found.labels.tolist() == [6, 0, 3, 1, 5, 2, 4, 4]
 
 
+def test_prepared_and_raw_are_read_alike(tmp_path: Path) -> None:
+    labels = {"train": [6, 0, 3], "val": [1], "test": [5, 2, 4, 4]}
+    write(tmp_path / "raw", "dermamnist_224", labels)
+    run("ham10000", tmp_path / "raw", tmp_path / "out")
+    raw = data.open_labelled(str(tmp_path / "raw/dermamnist_224.npz"))
+    prepared = data.open_labelled(str(tmp_path / "out"))
+    assert prepared.classes == raw.classes
+    assert prepared.labels.tolist() == raw.labels.tolist()
+    assert prepared.splits.tolist() == raw.splits.tolist()
+    assert prepared.images.read(0, 8) == raw.images.read(0, 8)
+
+
 def test_raw_may_be_the_file_itself(tmp_path: Path) -> None:
     write(tmp_path / "raw", "breastmnist", {"test": [1, 0]})
     (tmp_path / "raw/notes.txt").write_text("mine")

@@ -2,7 +2,7 @@
 
 BiomedCLIP's train and dev counts are those of GLoRIA's split of the 26,684 patients: 30 % drawn
 with scikit-learn's ``train_test_split`` and seed 0, of which half are dev. Its 9,069 test images
-are 30 % of the 30,227 rows of the table, of which it has one per box; the seed is not published.
+are as many as 30 % of the 30,227 rows of the table, one per box; how they were drawn is not stated.
 
 Source:
     Shih et al. 2019, doi:10.1148/ryai.2019180041; Huang et al. 2021 (GLoRIA), code of
@@ -49,9 +49,9 @@ SETS = {
         citation="Shih et al. 2019, doi:10.1148/ryai.2019180041",
         papers={"BiomedCLIP, table 1": {"train": 18_678, "val": 4_003, "test": 9_069}},
         differs="train and val are GLoRIA's split, with BiomedCLIP's counts; test is the other "
-        "4,003 patients. BiomedCLIP's 9,069 are 30 % of the 30,227 rows of the table, in which a "
-        "patient has a row per box: some patients occur several times, and most of them in train. "
-        "reader.test=rows draws as many rows with seed 0; the paper's seed is not published.",
+        "4,003 patients. BiomedCLIP's 9,069 is 30 % of the 30,227 rows of the table, which has a "
+        "row per box: presumably its test set repeats patients and overlaps with train. "
+        "reader.test=rows draws as many rows with seed 0; the paper does not publish its choice.",
     )
 }
 
