@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "harvest": {*KERNEL, "enrich"},  # What a search in PubMed finds: the E-utilities' client.
     "enrich": {*KERNEL},
     "split": {*KERNEL},
-    "annotate": {*KERNEL},
+    "annotate": {*KERNEL, "assemble"},  # Rows are selected by the rules of a corpus.
     "concepts": {*KERNEL},
     "assemble": {*KERNEL},
     # Texts of long captions and perceptual hashes are those of the corpus; leaks are searched for

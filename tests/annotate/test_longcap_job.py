@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from biovl.annotate import batches, longcap_job
+from biovl.annotate import batches, longcap_job, selection
 from biovl.annotate import config as annotate_config
 from biovl.annotate.annotators.longcap import LongCap
 from biovl.annotate.config import AnnotateConfig
@@ -129,6 +129,36 @@ def test_killed_and_run_again_repeats_no_request_that_was_answered(
     assert len(read_manifest(str(out), "columns").notes["prompts_sha256"]) == 64
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_a_larger_selection_pays_for_what_it_adds_alone(folder: Path, tmp_path: Path) -> None:
+    with serving(Scripted(good)) as script:
+
+        def run(rows: int) -> dict[str, Any]:
+            # Rows that are not selected are no failures, of which none are allowed here.
+            chosen = {"select.rows": rows, "annotator.most_failures": 0.01}
+            values = settings(folder, script, **chosen, out=str(tmp_path / f"rows-{rows}"))
+            assert f"{rows} rows selected, {FIGURES - rows} not" in estimated(config_of(values))
+            return dict(annotate(config_of(values), progress=io.StringIO()).counts)
+
+        few, paid = run(8), len(script.bodies)
+        many = run(16)
+    assert few["long_caption_status"] == {"not selected": 16, "ok": few["annotated"]}
+    assert few["annotated"] + few["defective"] == few["selected"] == 8
+    assert paid == 2 * few["annotated"]
+    assert len(script.bodies) == 2 * many["annotated"]
+    first, second = (
+        pq.read_table(tmp_path / f"rows-{rows}" / "part-000000-000.parquet").to_pylist()
+        for rows in (8, 16)
+    )
+    for before, after in zip(first, second, strict=True):
+        if before["long_caption_status"] != "not selected":
+            assert before == after
+    left = [row for row in second if row["long_caption_defect"] == "not selected"]
+    assert len(left) == FIGURES - 16
+    assert {row["long_caption_status"] for row in left} == {"not selected"}
+
+
 def through_nothing(asked: ray.data.Dataset) -> ray.data.Dataset:
     """Stand in for the engine: answer in its columns, and fail for one figure."""
 
@@ -161,6 +191,22 @@ def test_an_engine_on_gpus_answers_in_waves(folder: Path) -> None:
     usable = np.array([data for data in prepared if isinstance(data, bytes)], object)
     found = annotator.load("cpu", "float32")(usable)["long_caption_status"]
     assert found == ["ok"] * 5 + ["not in the cache: augment"] + ["ok"]
+
+
+def test_an_engine_is_asked_for_selected_figures_alone(folder: Path, tmp_path: Path) -> None:
+    values = settings(folder, Scripted(good), **{"select.rows": 9}, out=str(tmp_path / "out"))
+    del values["annotator.endpoint.url"]
+    config, table = config_of(values), open_table(str(folder))
+    annotator = config.make()
+    assert isinstance(annotator, LongCap)
+    selection.store(config, table, 0)
+    assert selection.decide(config, table)["selected"] == 9
+    asked = [
+        row["caption"].as_py()
+        for unit in batches.plan(table, 8)
+        for row in longcap_job._selected_rows(config, annotator, table, unit)
+    ]
+    assert len(asked) == len(set(asked)) == 9
 
 
 def test_what_it_will_take_is_said_before_anything_is_asked(folder: Path) -> None:

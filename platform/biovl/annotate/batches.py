@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biovl.annotate.annotators import Annotator
+from biovl.annotate.annotators import NOT_SELECTED, Annotator
 from biovl.annotate.articles import PREFIX, articles_of
 from biovl.core.artifacts import Draft, Folder
 from biovl.core.errors import ArtifactError
@@ -119,7 +119,12 @@ def finished_batches(out: str, part: int) -> set[int]:
 
 
 def prepare(
-    annotator: Annotator, table: Table, unit: Unit, size: int, skip: set[int]
+    annotator: Annotator,
+    table: Table,
+    unit: Unit,
+    size: int,
+    skip: set[int],
+    selected: np.ndarray | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the batches of a unit, each as a table of one row (``BATCH``).
 
@@ -129,14 +134,20 @@ def prepare(
         unit: Range of rows.
         size: Rows per batch.
         skip: First rows of batches to skip.
+        selected: Which rows of the unit to prepare; None: all. Bool, shape [rows].
     """
-    rows = rows_of(table, unit, annotator.reads, size)
+    wanted = np.ones(unit.rows, bool) if selected is None else selected
+    nothing: Iterator[dict[str, Any]] = itertools.repeat({})
+    rows = rows_of(table, unit, annotator.reads, size) if wanted.any() else nothing
     for first, count in unit.batches(size):
         batch = [next(rows) for _ in range(count)]
         if first in skip:
             continue
         prepared, defects = list[np.ndarray | bytes](), list[str | None]()
-        for row in batch:
+        for number, row in enumerate(batch, first - unit.first):
+            if not wanted[number]:
+                defects.append(NOT_SELECTED)
+                continue
             made = annotator.prepare({name: cell.as_py() for name, cell in row.items()})
             defects.append(made if isinstance(made, str) else None)
             if not isinstance(made, str):

@@ -7,6 +7,7 @@ from typing import Any
 
 from biovl.annotate import identity
 from biovl.annotate.annotators import Annotator, Precision, file_bytes
+from biovl.assemble.rules import make_rules, with_names
 from biovl.core import config as configs
 from biovl.core import plugins
 from biovl.core.artifacts import Input
@@ -36,6 +37,39 @@ class AnnotateWorkers(WorkerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SelectConfig:
+    """Which rows to compute; the columns of the others say that they are not selected."""
+
+    rules: tuple[Plugin, ...] = ()
+    """Rules that rows must pass, as in assemble: ``select.rules+=years(2015)``. They read columns
+    of the table, of its articles, and those in ``columns``."""
+
+    columns: tuple[str, ...] = ()
+    """Published folders of columns of the same table that rules read, such as labels of resolve."""
+
+    rows: int | None = None
+    """Maximum number of rows: a random sample of those that pass the rules. A larger number selects
+    the same rows, and others. None: all."""
+
+    seed: int = 0
+    """Seed of the sample."""
+
+    def __post_init__(self) -> None:
+        if self.rows is not None and self.rows < 1:
+            raise ValueError(f"rows must be positive, got {self.rows}")
+        if not 0 <= self.seed < 2**64:
+            raise ValueError(f"seed must be in 0..2^64-1, got {self.seed}")
+        named = tuple(with_names(rule) for rule in self.rules)
+        make_rules(named)
+        object.__setattr__(self, "rules", named)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether rows may be left out."""
+        return bool(self.rules) or self.rows is not None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnnotateConfig:
     """Which columns to compute, for which table, and where to publish them."""
 
@@ -50,6 +84,8 @@ class AnnotateConfig:
     """The folder to publish, local or ``s3://``; empty: ``columns/NAME`` in the folder of the
     table."""
 
+    select: SelectConfig = field(default_factory=SelectConfig)
+    """Which rows to compute: all by default."""
     precision: Precision = "auto"
     """Precision of the model: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on GPUs that support
     it, otherwise float32."""

@@ -2,10 +2,13 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
-from biovl.annotate import articles, batches
+import numpy as np
+import pyarrow as pa
+
+from biovl.annotate import articles, batches, selection
 from biovl.annotate.annotators import Annotator
 from biovl.annotate.config import AnnotateConfig
 from biovl.core.errors import ConfigError
@@ -27,42 +30,65 @@ class Estimates(Protocol):
 
 
 def estimated(config: AnnotateConfig) -> str:
-    """Return an estimate of a job's requests, from rows sampled over its table.
+    """Return the selected rows, and an estimate of the requests, from rows sampled among them.
 
     Raises:
-        ConfigError: If the annotator sends no requests.
+        ConfigError: If all rows are selected and the annotator sends no requests.
         ArtifactError: If there is no table.
     """
     annotator = config.make()
+    table = open_table(config.table)
+    articles.check(table, annotator.reads)
+    reasons, about, rows = None, "", table.rows
+    if config.select.is_set:
+        selection.check(config, table)
+        looked = [selection.look(config, table, number) for number in range(len(table.parts))]
+        reasons = selection.choose(looked, config.select.rows)
+        counts = selection.counts_of(reasons)
+        about, rows = f"{selection.described(counts)}\n", counts["selected"]
     if not isinstance(annotator, Estimates):
+        if about:
+            return about
         raise ConfigError(
             f"--dry-run estimates the cost of requests to a model; {annotator.name} sends none"
         )
-    table = open_table(config.table)
-    articles.check(table, annotator.reads)
-    total, usable, looked = Counter[str](), 0, 0
-    for made in itertools.islice(_prepared(config, annotator, table), SAMPLE):
-        looked += 1
+    total, usable, looked_at = Counter[str](), 0, 0
+    for made in itertools.islice(_prepared(config, annotator, table, reasons), SAMPLE):
+        looked_at += 1
         if isinstance(made, bytes):
             usable += 1
             total += annotator.expected(made)
-    share = table.rows / max(looked, 1)
+    share = rows / max(looked_at, 1)
     scaled = Counter({name: round(count * share) for name, count in total.items()})
     return (
-        f"about {usable * share:,.0f} figures of {table.rows:,} rows: {scaled['requests']:,} "
+        f"{about}about {usable * share:,.0f} figures of {rows:,} rows: {scaled['requests']:,} "
         f"requests, {scaled['input_tokens'] / 1e6:,.2f} M tokens to the model and "
         f"{scaled['output_tokens'] / 1e6:,.2f} M from it\n{annotator.price(scaled)}\n"
-        f"estimated from {looked} rows; cached answers cost nothing\n"
+        f"estimated from {looked_at} rows; cached answers cost nothing\n"
     )
 
 
-def _prepared(config: AnnotateConfig, annotator: Annotator, table: Table) -> Iterator[object]:
-    """Yield prepared rows: the first rows of each of some units."""
-    units = batches.plan(table, config.rows_per_task)
+def _prepared(
+    config: AnnotateConfig,
+    annotator: Annotator,
+    table: Table,
+    reasons: Sequence[pa.Array] | None,
+) -> Iterator[object]:
+    """Yield prepared rows: the first selected rows of each of some units."""
+    units = [
+        (
+            unit,
+            np.ones(unit.rows, bool)
+            if reasons is None
+            else selection.mask(reasons[unit.part], unit),
+        )
+        for unit in batches.plan(table, config.rows_per_task)
+    ]
+    units = [(unit, selected) for unit, selected in units if selected.any()]
     step = max(1, len(units) // SAMPLE)
     chosen = units[::step]
     each = -(-SAMPLE // max(len(chosen), 1))
-    for unit in chosen:
-        rows = batches.rows_of(table, unit, annotator.reads, each)
+    for unit, selected in chosen:
+        rows = itertools.compress(batches.rows_of(table, unit, annotator.reads, each), selected)
         for row in itertools.islice(rows, each):
             yield annotator.prepare({name: cell.as_py() for name, cell in row.items()})

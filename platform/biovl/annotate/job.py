@@ -1,5 +1,6 @@
 """Annotate a table of images: prepare rows, compute columns, join parts.
 
+0. select   if not all rows are wanted: a task per part applies rules and draws random keys
 1. prepare  CPU tasks read ranges of rows, decode and resize: batches of pixels, or of tokens
 2. compute  an autoscaling pool of actors, each with a copy of the model; every computed batch is
             written as a piece
@@ -22,7 +23,7 @@ import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy
 
-from biovl.annotate import articles, batches, pieces
+from biovl.annotate import articles, batches, pieces, selection
 from biovl.annotate.annotators import Annotator, LoadedModel, PrefetchesAnswers
 from biovl.annotate.batches import BATCH, Unit
 from biovl.annotate.config import AnnotateConfig
@@ -38,6 +39,7 @@ from biovl.runtime.failures import (
 )
 from biovl.runtime.job import Job
 from biovl.runtime.progress import Progress
+from biovl.runtime.units import Stages
 
 _SHARE = 0.25
 """CPUs of a decoding task where models compute on the same cores: it mostly waits for them."""
@@ -58,7 +60,7 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
           part-000000-000.parquet …   the parts of the table, by the same names and row for row:
                                       the columns, null where there is none, and <name>_defect
           image_types.png             frequency of each value, for categorical columns
-          manifest.json               rows seen, annotated and defective, by reason
+          manifest.json               rows seen, annotated, defective and not selected, by reason
 
     Raises:
         ConfigError: If the table lacks a column that the annotator reads, or this machine lacks
@@ -73,7 +75,7 @@ def annotate(config: AnnotateConfig, *, progress: TextIO = sys.stderr) -> Manife
 
 def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
     table = open_table(config.table)
-    inputs = [table.as_input(), *config.inputs()]
+    inputs = [table.as_input(), *config.inputs(), *selection.inputs(config)]
     made = Job.of(
         config, COLUMNS, inputs, output_format=FORMAT, without=["workers", "may_be_empty"]
     )
@@ -97,20 +99,22 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             f"{config.table} has no column {', '.join(missing)}, which {config.annotator.name} "
             f"reads; found {', '.join(sorted(table.names))}"
         )
-    with job.begin() as draft:
+    selection.check(config, table)
+    with job.begin(plans=selection.PLANS) as draft:
         units = batches.plan(table, config.rows_per_task)
         with connect_ray():
+            selected = _select(config, table, draft, report)
             if isinstance(annotator, PrefetchesAnswers):
                 annotator.prefetch_answers(config, table, units, report)
             _compute(config, annotator, table, units, report)
             receipts = _join(config, annotator, table, units, report)
         if isinstance(annotator, PrefetchesAnswers):
             report.say(annotator.spent())
-        counts = pieces.totals(receipts)
+        counts = {**pieces.totals(receipts), **selected}
         check_usable(
             counts["annotated"],
             f"{counts['rows']:,} rows of {config.table}",
-            counts["defects"],
+            {**counts["defects"], **counts.get("not_selected", {})},
             may_be_empty=config.may_be_empty,
         )
         for name in annotator.counted:
@@ -131,6 +135,22 @@ def _annotate(config: AnnotateConfig, report: Progress) -> Manifest:
             notes={"columns": pieces.schema_of(annotator).names, **annotator.notes},
         )
         return draft.publish(manifest)
+
+
+def _select(config: AnnotateConfig, table: Table, draft: Draft, report: Progress) -> dict[str, Any]:
+    """Store in the draft which rows are selected, and return their counts; none if all are."""
+    if not config.select.is_set:
+        return {}
+    Stages(draft, report).run(selection.STAGE, len(table.parts), selection.store, (config, table))
+    counts: dict[str, Any] = draft.once("selected", lambda: selection.decide(config, table))
+    report.say(selection.described(counts))
+    check_usable(
+        counts["selected"],
+        f"{table.rows:,} rows of {config.table}",
+        counts["not_selected"],
+        may_be_empty=config.may_be_empty,
+    )
+    return counts
 
 
 def _compute(
@@ -213,9 +233,17 @@ def _prepare(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
     config, annotator, table, pending, found = ray.get(shared)
     (number,) = numbers["item"].to_pylist()
     unit = pending[number]
-    made = batches.prepare(annotator, table, unit, config.batch, found[unit.part])
+    made: Iterator[pa.Table] | None = None
+
+    def following() -> pa.Table | None:
+        nonlocal made
+        if made is None:
+            selected = selection.is_selected(config, unit)
+            made = batches.prepare(annotator, table, unit, config.batch, found[unit.part], selected)
+        return next(made, None)
+
     while True:
-        step = run_task(config.table, lambda: {"batch": next(made, None)})
+        step = run_task(config.table, lambda: {"batch": following()})
         if "batch" not in step:
             yield pa.Table.from_pylist([step], schema=BATCH)
             return

@@ -7,6 +7,7 @@ once, streams, and resumes after an interruption.
 """
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import ray
 from ray.data import Dataset
 
-from biovl.annotate import batches
+from biovl.annotate import batches, selection
 from biovl.annotate.annotators.longcap import EngineConfig, LongCap
 from biovl.annotate.batches import Unit
 from biovl.annotate.config import AnnotateConfig
@@ -125,10 +126,13 @@ def _next_requests(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
     config, annotator, table, units = ray.get(shared)
     (number,) = numbers["item"].to_pylist()
     cache = AnswerCache(annotator.config.cache)
-    rows = batches.rows_of(table, units[number], annotator.reads, config.batch)
+    rows: Iterator[dict[str, Any]] | None = None
     while True:
 
         def work() -> dict[str, Any]:
+            nonlocal rows
+            if rows is None:
+                rows = _selected_rows(config, annotator, table, units[number])
             row = next(rows, None)
             if row is None:
                 return {"over": True}
@@ -142,6 +146,14 @@ def _next_requests(shared: Any, numbers: pa.Table) -> Iterator[pa.Table]:
             return
         if step["next"] is not None:
             yield pa.Table.from_pylist([step["next"]], _ASKED)
+
+
+def _selected_rows(
+    config: AnnotateConfig, annotator: LongCap, table: Table, unit: Unit
+) -> Iterator[dict[str, Any]]:
+    rows = batches.rows_of(table, unit, annotator.reads, config.batch)
+    selected = selection.is_selected(config, unit)
+    return rows if selected is None else itertools.compress(rows, selected)
 
 
 def _next(annotator: LongCap, cache: AnswerCache, row: dict[str, Any]) -> dict[str, Any] | None:

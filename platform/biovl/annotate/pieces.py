@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biovl.annotate.annotators import NOT_FINITE, Annotator, LoadedModel
+from biovl.annotate.annotators import NOT_FINITE, NOT_SELECTED, Annotator, LoadedModel
 from biovl.annotate.batches import RowBatch, Unit, piece
 from biovl.core.artifacts import Draft
 from biovl.core.tables import TablePart
@@ -51,6 +51,11 @@ def compute(annotator: Annotator, model: LoadedModel, batch: RowBatch) -> pa.Tab
         for field in annotator.writes
     ]
     columns.append(pa.array(defects.tolist(), pa.string()))
+    status = annotator.writes.get_field_index(f"{annotator.name}_status")
+    if status >= 0:
+        columns[status] = pc.if_else(
+            pa.array(defects == NOT_SELECTED), NOT_SELECTED, columns[status]
+        )
     return pa.Table.from_arrays(columns, schema=schema_of(annotator))
 
 
@@ -155,9 +160,13 @@ def _column(
 
 
 def totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the counts of all parts: rows, annotated and defective rows, defects and values."""
+    """Return the counts of all parts: rows, annotated and defective rows, defects and values.
+
+    The rest of the rows is not selected.
+    """
     rows = sum(receipt["rows"] for receipt in receipts)
     defects = sum((Counter(receipt["defects"]) for receipt in receipts), Counter[str]())
+    left_out = defects.pop(NOT_SELECTED, 0)
     counted: dict[str, Counter[str]] = {}
     sums = Counter[str]()
     for receipt in receipts:
@@ -167,7 +176,7 @@ def totals(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             counted[name] = counted.get(name, Counter()) + Counter(values)
     return {
         "rows": rows,
-        "annotated": rows - defects.total(),
+        "annotated": rows - left_out - defects.total(),
         "defective": defects.total(),
         "defects": dict(sorted(defects.items())),
         **{name: dict(counter.most_common()) for name, counter in counted.items()},

@@ -109,10 +109,15 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             stages.run("writing shard", len(shards), _shard, (config, shards))
         index = steps.index(config, len(parts), shards_of)
         labelled: dict[str, Counter[str]] = {name: Counter() for name in labels}
+        texts: Counter[str] = Counter()
         pairs = merge(
             map(
                 tally,
-                _count_labels(labelled, _write_and_yield(draft.folder, "index.parquet", index)),
+                _count_texts(
+                    config.text,
+                    texts,
+                    _count_labels(labelled, _write_and_yield(draft.folder, "index.parquet", index)),
+                ),
             )
         )
         left_out = steps.dropped_figures(config, len(parts))
@@ -144,6 +149,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
                 "dropped": stats["dropped"],
                 "pairs": kept,
                 "shards": shards_of,
+                **({"texts": dict(texts.most_common())} if texts else {}),
                 **({"not_applied": stats["not_applied"]} if stats["not_applied"] else {}),
                 **({"labels": concepts} if concepts else {}),
             },
@@ -187,6 +193,18 @@ def _count_labels(
     for table in tables:
         for name, counter in counters.items():
             counter.update(balance.counts(table[name]))
+        yield table
+
+
+def _count_texts(
+    text: pairing.TextChoice, counter: Counter[str], tables: Iterable[pa.Table]
+) -> Iterator[pa.Table]:
+    """Yield the tables, and count the pairs with a generated text, and those with their caption."""
+    for table in tables:
+        reasons = pairing.caption_instead(table, text)
+        if reasons is not None:
+            for reason, count in Counter(reasons.to_pylist()).items():
+                counter[text if reason is None else f"caption: {reason}"] += count
         yield table
 
 

@@ -204,6 +204,29 @@ def candidates(
     return pa.Table.from_arrays(columns, schema=CANDIDATE_SCHEMA)
 
 
+def caption_instead(rows: pa.Table, text: TextChoice) -> pa.ChunkedArray | None:
+    """Return why each row has its caption instead of a generated text; null for those that have it.
+
+    Args:
+        rows: Columns that annotate publishes beside its texts.
+        text: Source of a pair's text.
+
+    Returns:
+        Shape [N], string; None if the text is not generated, or nothing is known of it.
+    """
+    if text not in LONG_TEXTS:
+        return None
+    # Expanded captions are computed with context captions.
+    main = "context_caption" if text == "expanded_caption" else text
+    status, defect = f"{main}_status", f"{main}_defect"
+    if defect not in rows.column_names:
+        return None
+    if status not in rows.column_names:
+        return rows[defect]
+    failed = pc.if_else(pc.equal(rows[status], "ok"), None, rows[status])
+    return pc.coalesce(failed, rows[defect])
+
+
 def pair_text(caption: str, mentions: Sequence[str], choice: TextChoice) -> str:
     """Return a pair's text: its caption, or its caption and the paragraphs that mention it."""
     if choice != "caption+mentions":

@@ -59,7 +59,14 @@ _PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offse
 
 
 def join_columns(config: AssembleConfig, part: HarvestPart, number: int) -> None:
-    """Join one part of the figures with its articles and columns, without reading images."""
+    """Join one part of the figures with its articles and columns, and store the candidates."""
+    found = candidates_of(part, config.text)
+    found = found.append_column(ENDED, Tombstones(part.later).of(found["source_uri"]))
+    _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
+
+
+def candidates_of(part: HarvestPart, text: pairing.TextChoice) -> pa.Table:
+    """Return a part of the figures with its articles and columns, without reading images."""
     source = Folder(part.uri)
     unit = part.name.removeprefix("part-").partition("-")[0]
     figures = _figures(source, part.path)
@@ -80,17 +87,14 @@ def join_columns(config: AssembleConfig, part: HarvestPart, number: int) -> None
                 f"{len(figures)}: they do not belong together"
             )
         tables.append(added)
-    written = [
-        table[config.text].to_pylist() for table in tables if config.text in table.column_names
-    ]
-    found = pairing.candidates(figures, articles, config.text, *written)
+    written = [table[text].to_pylist() for table in tables if text in table.column_names]
+    found = pairing.candidates(figures, articles, text, *written)
     for added in tables:
         for name in added.column_names:
             # Embeddings are for clustering: they would dominate the size of a corpus's index.
             if not pairing.is_vector(added.schema.field(name).type):
                 found = found.append_column(added.schema.field(name), added[name])
-    found = found.append_column(ENDED, Tombstones(part.later).of(figures["source_uri"]))
-    _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
+    return found
 
 
 def _figures(source: Folder, path: str) -> pa.Table:

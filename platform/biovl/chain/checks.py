@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from biovl.annotate import selection
 from biovl.annotate.config import AnnotateConfig
 from biovl.assemble import job as assembling
 from biovl.assemble import pairs, rules
@@ -53,9 +54,9 @@ def check_split(config: SplitConfig, made: Made) -> None:
 
 
 def check_annotate(config: AnnotateConfig, made: Made) -> None:
-    """Check that the table and the weights exist."""
+    """Check that the table and the weights exist, and the columns by which rows are selected."""
     if config.table not in made:
-        open_table(config.table)
+        selection.check(config, open_table(config.table))
     if config.weights:
         check_existence(config.weights, TOWER, ask_hub=False)
 

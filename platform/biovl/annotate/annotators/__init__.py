@@ -35,6 +35,8 @@ NO_IMAGE = "no image"
 NOT_IN_TABLE = "image is not in the table"
 NO_TEXT = "no text"
 NOT_FINITE = "embedding is not finite"
+NOT_SELECTED = "not selected"
+"""In the defect column of rows that the job was not asked to compute; they are no defects."""
 
 _LONGEST = 64
 """Maximum aspect ratio; longer images are cropped to it. Resized by its shorter side, a line of a

@@ -79,7 +79,8 @@ def _columns(counts: Mapping[str, Any]) -> list[Flow]:
             Flow("images", counts["rows"], labelled, "labelled", counts["unlabelled"], note=note)
         ]
     if "annotated" in counts:
-        return [Flow("images", counts["rows"], counts["annotated"], "annotated", counts["defects"])]
+        left = {**counts["defects"], **counts.get("not_selected", {})}
+        return [Flow("images", counts["rows"], counts["annotated"], "annotated", left)]
     return []
 
 

@@ -1,0 +1,194 @@
+"""Which rows are annotated: those that rules of a corpus keep, and of these at most a number.
+
+The number is drawn by a hash of the row's id and a seed: more rows of the same rules include the
+fewer. Rows that are not selected are counted by reason, and their columns say so.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biovl.annotate.batches import Unit
+from biovl.annotate.config import AnnotateConfig
+from biovl.assemble import pairs, rules, splits, steps
+from biovl.core.artifacts import COLUMNS, Draft, Folder, Input, fingerprint, read_manifest
+from biovl.core.errors import ArtifactError
+from biovl.core.harvests import PARTS, HarvestPart
+from biovl.core.tables import Table, TablePart
+
+STAGE = "selecting part"
+PLANS = ("selecting-part/", "selection/", "selected/", "selected")
+"""Notes and folders of a draft that a selection makes; cheap to make again."""
+
+_LOOKED, _REASONS = ".draft/selection", ".draft/selected"
+
+
+def inputs(config: AnnotateConfig) -> list[Input]:
+    """Return the folders of columns that the rules read."""
+    return [
+        Input(name="selection", uri=uri, fingerprint=fingerprint(uri))
+        for uri in config.select.columns
+    ]
+
+
+def check(config: AnnotateConfig, table: Table) -> None:
+    """Check that the columns exist that the rules read.
+
+    Raises:
+        ConfigError: If one does not; the message has the rule.
+        ArtifactError: If a folder of columns is not published, or is of another table.
+    """
+    available = [*table.names]
+    if _is_harvest(table):
+        available += [name for name in pairs.CANDIDATE_SCHEMA.names if name not in available]
+    for uri in config.select.columns:
+        made_from = {item.fingerprint for item in read_manifest(uri, COLUMNS).inputs}
+        if table.fingerprint not in made_from:
+            raise ArtifactError(
+                f"select.columns: {uri} was made from another table than {table.uri}"
+            )
+        available += _schema(uri, table.parts[0]).names
+    rules.check_columns(rules.make_rules(config.select.rules), available)
+
+
+def look(config: AnnotateConfig, table: Table, number: int) -> pa.Table:
+    """Return for each row of a part its random ``key``, and the ``reason`` if a rule rejects it."""
+    wanted, part = config.select, table.parts[number]
+    row_rules = rules.make_rules(wanted.rules)
+    reads = dict.fromkeys(name for rule in row_rules for name in rule.reads)
+    rows = _rows(config, table, part, list(reads))
+    reasons = rules.rejections(rows, row_rules)
+    ids = (
+        [f"{part.name}:{row}" for row in range(part.rows)]
+        if table.id_column is None
+        else [str(name) for name in rows[table.id_column].to_pylist()]
+    )
+    return pa.table({"key": splits.shuffle_keys(ids, wanted.seed), "reason": reasons})
+
+
+def choose(looked: Sequence[pa.Table], most: int | None) -> list[pa.Array]:
+    """Return the reason of each row that is not selected, by part; null for selected rows.
+
+    Args:
+        looked: Results of ``look``, by part.
+        most: The most rows to select; None for all that the rules keep.
+    """
+    reasons = [table["reason"].combine_chunks() for table in looked]
+    if most is None:
+        return reasons
+    kept = np.concatenate([reason.is_null().to_numpy(zero_copy_only=False) for reason in reasons])
+    keys = np.concatenate([table["key"].to_numpy() for table in looked])
+    places = np.flatnonzero(kept)
+    # Ties, which hardly occur, in the order of the table.
+    over = places[np.argsort(keys[places], kind="stable")[most:]]
+    whole = pa.chunked_array(reasons, pa.string()).to_numpy(zero_copy_only=False)
+    whole[over] = f"not among the {most:,} rows drawn"
+    ends = np.cumsum([len(reason) for reason in reasons])
+    return [pa.array(part, pa.string()) for part in np.split(whole, ends[:-1])]
+
+
+def counts_of(reasons: Sequence[pa.Array]) -> dict[str, Any]:
+    """Return the number of selected rows, and of the others by reason."""
+    counted: Counter[str | None] = Counter()
+    for part in reasons:
+        counted.update({row["values"]: row["counts"] for row in part.value_counts().to_pylist()})
+    selected = counted.pop(None, 0)
+    return {"selected": selected, "not_selected": {str(k): n for k, n in counted.most_common()}}
+
+
+def described(counts: dict[str, Any]) -> str:
+    """Return the counts of a selection as one line of text."""
+    left = counts["not_selected"]
+    # The manifest has the reasons in alphabetical order.
+    ordered = sorted(left.items(), key=lambda item: (-item[1], item[0]))
+    reasons = ", ".join(f"{count:,}: {reason}" for reason, count in ordered)
+    return f"{counts['selected']:,} rows selected, {sum(left.values()):,} not" + (
+        f" ({reasons})" if reasons else ""
+    )
+
+
+def store(config: AnnotateConfig, table: Table, number: int) -> None:
+    """Look at a part, and store the result in the draft."""
+    _write(config, f"{_LOOKED}/{number:06d}.parquet", look(config, table, number))
+
+
+def decide(config: AnnotateConfig, table: Table) -> dict[str, Any]:
+    """Select rows among those of all parts, store the reasons in the draft, and count them."""
+    numbers = range(len(table.parts))
+    looked = [_read(config, f"{_LOOKED}/{number:06d}.parquet") for number in numbers]
+    reasons = choose(looked, config.select.rows)
+    for number, part in zip(numbers, reasons, strict=True):
+        _write(config, f"{_REASONS}/{number:06d}.parquet", pa.table({"reason": part}))
+    return counts_of(reasons)
+
+
+def is_selected(config: AnnotateConfig, unit: Unit) -> np.ndarray | None:
+    """Return which rows of a unit are selected, from the draft. Bool, shape [rows]; None: all."""
+    if not config.select.is_set:
+        return None
+    reasons = _read(config, f"{_REASONS}/{unit.part:06d}.parquet")["reason"]
+    return mask(reasons.combine_chunks(), unit)
+
+
+def mask(reasons: pa.Array, unit: Unit) -> np.ndarray:
+    """Return which rows of a unit are selected, from the reasons of its part."""
+    selected: np.ndarray = (
+        reasons.slice(unit.first, unit.rows).is_null().to_numpy(zero_copy_only=False)
+    )
+    return selected
+
+
+def _rows(config: AnnotateConfig, table: Table, part: TablePart, reads: list[str]) -> pa.Table:
+    """Return the columns of a part that rules read, and its ids."""
+    folders = config.select.columns
+    own = [name for name in reads if name not in _names_in(folders, part)]
+    # As in a corpus: what an article has too is read from the article.
+    of_articles = _is_harvest(table) and bool(
+        set(own) - (set(table.names) - set(pairs.ARTICLE_COLUMNS))
+    )
+    if of_articles:
+        whole = HarvestPart(table.uri, part.path, tuple(folders), (), ())
+        return steps.candidates_of(whole, "caption")
+    names = [*own, *([table.id_column] if table.id_column else [])]
+    folder = Folder(table.uri)
+    found = _columns(folder, part.path, list(dict.fromkeys(names)))
+    for uri in folders:
+        wanted = [name for name in reads if name in _schema(uri, part).names]
+        for name, column in zip(wanted, _columns(Folder(uri), part.name, wanted), strict=True):
+            found = found.append_column(name, column)
+    return found
+
+
+def _columns(folder: Folder, path: str, names: list[str]) -> pa.Table:
+    with folder.filesystem.open_input_file(folder.at(path)) as stream:
+        return pq.read_table(stream, columns=names)
+
+
+def _schema(uri: str, part: TablePart) -> pa.Schema:
+    folder = Folder(uri)
+    with folder.filesystem.open_input_file(folder.at(part.name)) as stream:
+        return pq.read_schema(stream)
+
+
+def _names_in(folders: Sequence[str], part: TablePart) -> set[str]:
+    return {name for uri in folders for name in _schema(uri, part).names}
+
+
+def _is_harvest(table: Table) -> bool:
+    """Return whether a table is figures or panels, with the columns of a corpus's candidates."""
+    return table.parts[0].path.startswith(PARTS)
+
+
+def _write(config: AnnotateConfig, name: str, table: pa.Table) -> None:
+    with Draft(config.out).folder.writer(name) as stream:
+        pq.write_table(table, stream)
+
+
+def _read(config: AnnotateConfig, name: str) -> pa.Table:
+    folder = Draft(config.out).folder
+    with folder.filesystem.open_input_file(folder.at(name)) as stream:
+        return pq.read_table(stream)
