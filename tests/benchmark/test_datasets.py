@@ -243,6 +243,21 @@ def test_tars_with_texts_are_pairs(tmp_path: Path) -> None:
         opening.open_labelled(str(tmp_path))
 
 
+def test_lines_of_a_text_are_captions_where_clip_benchmark_reads_them_so(tmp_path: Path) -> None:
+    tar(
+        tmp_path / "test/0.tar",
+        {"0.png": png(1), "0.txt": b"one\ntwo\n", "1.png": png(2), "1.txt": b"two"},
+    )
+    tar(tmp_path / "train/0.tar", {"0.png": png(3), "0.txt": b"three"})
+    assert opening.open_pairs(str(tmp_path)).texts == ["one\ntwo", "two"]
+    write(tmp_path / "dataset_type.txt", b"retrieval\n")
+    found = opening.open_pairs(str(tmp_path))
+    assert found.texts == ["one", "two"]
+    assert (found.text_of_image.tolist(), found.further_F2.tolist()) == ([0, 1], [[0, 1]])
+    assert shades(found.images) == [1, 2]
+    assert found.left_out == {"of another split": 1}
+
+
 def test_a_table_of_captions_may_not_name_files_outside(tmp_path: Path) -> None:
     write(tmp_path / "images/a.png", png(1))
     rows = [

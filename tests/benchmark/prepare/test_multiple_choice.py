@@ -124,6 +124,7 @@ def test_closed_questions_of_micro_bench_are_the_same_from_raw_and_prepared_file
         same(one, other)
     assert opening.dataset_plugin(str(tmp_path / "ubench")).name == "choices"
     assert any("test 12 instead of 17,315" in text for text in manifest.warnings)
+    assert "4 rows have no dataset: they are in no task of one" in manifest.warnings
 
 
 def test_classes_of_micro_bench_are_the_same_from_raw_and_prepared_files(tmp_path: Path) -> None:

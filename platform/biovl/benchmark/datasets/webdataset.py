@@ -1,7 +1,8 @@
 """WebDataset tars: ``KEY.jpg`` with ``KEY.cls`` (a label) or ``KEY.txt`` (a text).
 
 Tars are in the folder itself, or in ``train/``, ``val/`` and ``test/`` as in CLIP_benchmark, with
-``classnames.txt``, one class per line, in the folder.
+``classnames.txt``, one class per line, in the folder. If ``dataset_type.txt`` says ``retrieval``,
+each line of a text is a caption, as there; pairs are those of ``test/`` if that exists.
 """
 
 import tarfile
@@ -18,8 +19,9 @@ from biovl.benchmark.stored_images import Ranges, hash_of, version_of
 from biovl.core.artifacts import Folder
 from biovl.core.errors import ArtifactError
 
-NO_IMAGE = "no image"
+NO_IMAGE, OTHER_SPLIT = "no image", "of another split"
 _MOST_TEXT_BYTES = 1 << 20
+_TYPE = "dataset_type.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,10 @@ def build(config: Config) -> LabelledImages | Pairs:
     ]
     left_out = Counter({NO_IMAGE: sum(row.offset < 0 for row in rows)})
     rows = [row for row in rows if row.offset >= 0]
+    is_pairs = all(row.label < 0 for row in rows)
+    if is_pairs and any(row.split == "test" for row in rows):
+        left_out[OTHER_SPLIT] = sum(row.split != "test" for row in rows)
+        rows = [row for row in rows if row.split == "test"]
     images = Ranges(
         uri=config.path,
         names=tuple(name for name, _ in tars),
@@ -72,8 +78,9 @@ def build(config: Config) -> LabelledImages | Pairs:
         fingerprint=hash_of([version_of(folder, name) for name, _ in tars]),
     )
     name, ids = config.path.rstrip("/").rpartition("/")[2], [row.key for row in rows]
-    if all(row.label < 0 for row in rows):
-        texts = [row.text for row in rows]
+    if is_pairs:
+        kind = folder.read(_TYPE).decode().strip() if folder.exists(_TYPE) else ""
+        texts = [row.text.splitlines() if kind == "retrieval" else [row.text] for row in rows]
         return selection.pairs(name=name, images=images, texts=texts, ids=ids, left_out=+left_out)
     classes = config.classes
     if not classes and folder.exists("classnames.txt"):

@@ -47,8 +47,9 @@ SETS = {
         papers={"BMC-LongCLIP, appendix B": {"test": 1_000}},
         differs="BMC-LongCLIP does not say which 1,000 of 227,835 reports, nor which images of a "
         "study. Here: reports in the order of a hash of their file name and the seed, without "
-        "texts that occurred before; the first image of the study by name. White space in reports "
-        "is single spaces",
+        "texts that occurred before; the first image of the study by name. Only reports whose "
+        "images were downloaded are drawn: a part of them gives another draw. White space in "
+        "reports is single spaces",
         settings={"pairs": 1_000, "images": 1, "seed": 0},
     ),
 }

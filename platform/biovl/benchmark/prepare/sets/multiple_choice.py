@@ -104,6 +104,8 @@ class MultipleChoice:
             parts.setdefault(split or "test", []).append(_Part(name, metadata.num_rows))
         columns = self._columns(raw, schemas)
         warnings += _incomplete(names)
+        if self.config.data == "ubench" and "dataset" in columns:
+            warnings += _without_dataset(raw, names)
         return RawSet(
             holds="choices",
             columns=columns,
@@ -193,6 +195,15 @@ class _Rows:
             return data
 
         return Example(id=name, path=posixpath.basename(path), read=read, values=row)
+
+
+def _without_dataset(raw: RawFiles, names: list[str]) -> list[str]:
+    """Return a sentence about rows that belong to no data set, and so to no task by it."""
+    columns = [
+        pq.read_table(raw.local_path(name), columns=["dataset"])["dataset"] for name in names
+    ]
+    count = sum(column.null_count for column in columns)
+    return [f"{count:,} rows have no dataset: they are in no task of one"] if count else []
 
 
 def _suite(name: str) -> str:
