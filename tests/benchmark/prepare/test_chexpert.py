@@ -7,6 +7,7 @@ import pytest
 from biovl.benchmark import data
 from biovl.benchmark.prepare.sets import chexpert
 from biovl.core.errors import SourceError
+from biovl.core.plugins import Plugin
 from tests.benchmark.prepare.preparing import encoded, number_of, run, table
 
 HEAD = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *chexpert.FINDINGS]
@@ -104,6 +105,8 @@ def test_several_uncertain_and_no_findings_are_no_class(tmp_path: Path) -> None:
     found = data.open_labelled(str(tmp_path / "all"))
     assert found.left_out == {"no label": 3}
     assert found.classes == chexpert.CLASSES
+    plugin = Plugin("prepared", {"path": str(tmp_path / "all"), "finding": "Fracture"})
+    assert data.open_labelled(plugin).labels.tolist() == [1]
 
 
 def test_a_published_list_is_the_test_set(tmp_path: Path) -> None:

@@ -88,3 +88,10 @@ def test_images_that_are_there_twice_are_read_once(tmp_path: Path) -> None:
     manifest = run("lc25000_lung", tmp_path / "raw", tmp_path / "out")
     check(tmp_path / "out", "lc25000_lung")
     assert manifest.counts["left_out"] == {"id occurs before": 9}
+
+
+def test_an_archive_with_backslashes_is_read(tmp_path: Path) -> None:
+    members = {f".\\{name}".replace("/", "\\"): data for name, data in files().items()}
+    zipped(tmp_path / "raw/a.zip", members)
+    run("lc25000_lung", tmp_path / "raw", tmp_path / "out")
+    check(tmp_path / "out", "lc25000_lung")

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from biovl.benchmark import data
-from biovl.core.errors import SourceError
+from biovl.core.errors import ArtifactError, SourceError
+from biovl.core.plugins import Plugin
 from tests.benchmark.prepare.preparing import numbers, picture, run, table
 
 
@@ -77,6 +78,12 @@ def test_grey_images_of_several_findings(tmp_path: Path) -> None:
     rows = table(tmp_path / "out").to_pylist()
     assert [row["atelectasis"] for row in rows] == [1, 0, 0, 0, 0]
     assert manifest.notes["by_class"]["test"]["effusion"] == {"negative": 4, "positive": 1}
+    plugin = Plugin("prepared", {"path": str(tmp_path / "out"), "finding": "effusion"})
+    found = data.open_labelled(plugin)
+    assert found.classes == ("no effusion", "effusion")
+    assert found.labels.tolist() == [0, 0, 1, 0, 0]
+    with pytest.raises(ArtifactError, match="choose one of its findings"):
+        data.open_labelled(str(tmp_path / "out"))
     pixels = np.asarray(Image.open(io.BytesIO(rows[3]["image"]["bytes"])))
     np.testing.assert_array_equal(pixels, images[3])
 

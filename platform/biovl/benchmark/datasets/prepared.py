@@ -17,6 +17,9 @@ class Config:
 
     path: str
     """The folder, local or ``s3://``."""
+    finding: str = ""
+    """Column of 1, 0, -1 or null, as in CheXpert: images are classified by its presence, and
+    uncertain and blank ones are left out. Empty: by ``label``."""
 
 
 def is_prepared(uri: str) -> bool:
@@ -46,23 +49,29 @@ def build(config: Config) -> LabelledImages | Pairs:
     """
     manifest = read_manifest(config.path, KIND)
     content = manifest.notes["holds"]
+    # Ids in two splits were reported when the data were prepared; rows have numbers as well.
+    ids = "" if manifest.notes["ids_in_two_splits"]["count"] else "id"
+    if config.finding:
+        present = (f"no {config.finding}", config.finding)
+        return table.build(
+            table.Config(path=config.path, id=ids, label=config.finding, classes=present)
+        )
     if content == "classes":
-        return _labelled(config.path, manifest)
+        return _labelled(config.path, ids, manifest)
     if content == "pairs":
         # Quilt-1M, for example, has no test split: papers use val.
         split = next(name for name in ("test", "val", "train") if name in manifest.counts)
         return table.build(table.Config(path=config.path, text="text", id="id", pairs_of=split))
-    raise ArtifactError(f"{config.path} holds {content}: neither classes nor texts")
+    hint = "; choose one of its findings" if content == "findings" else ""
+    raise ArtifactError(f"{config.path} holds {content}: neither classes nor texts{hint}")
 
 
-def _labelled(path: str, manifest: Manifest) -> LabelledImages:
+def _labelled(path: str, ids: str, manifest: Manifest) -> LabelledImages:
     classes = tuple(manifest.notes["classes"])
     counts = manifest.notes["by_class"].values()
     # A class without images remains a class that can be predicted.
     present = tuple(name for name in classes if any(of_split.get(name) for of_split in counts))
-    # Ids in two splits were reported when the data were prepared; rows have numbers as well.
-    is_repeated = manifest.notes["ids_in_two_splits"]["count"]
-    data = table.build(table.Config(path=path, id="" if is_repeated else "id", classes=present))
+    data = table.build(table.Config(path=path, id=ids, classes=present))
     assert isinstance(data, LabelledImages)
     place_C = np.array([classes.index(name) for name in present], np.int64)
     return replace(data, classes=classes, labels=place_C[data.labels])

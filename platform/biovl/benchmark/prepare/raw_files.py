@@ -241,10 +241,15 @@ class RawFiles:
             archive = self._exit.enter_context(zipfile.ZipFile(path))
         except (OSError, *_DAMAGED) as error:
             raise self.damaged(name, error) from error
-        members = [item.filename for item in archive.infolist() if not item.is_dir()]
-        shown = [member for member in members if not is_hidden(member)]
+        # Some programs of Windows write backslashes.
+        members = {
+            item.filename.replace("\\", "/").removeprefix("./"): item.filename
+            for item in archive.infolist()
+            if not item.is_dir()
+        }
+        shown = [inner for inner in members if not is_hidden(inner)]
         if shown and not _is_unpacked(path, shown[0]):
-            self._members |= {f"{name}/{member}": (archive, member) for member in shown}
+            self._members |= {f"{name}/{inner}": (archive, members[inner]) for inner in shown}
 
     def _add_tar(self, name: str, path: Path) -> None:
         folder: Path | None = None
