@@ -9,14 +9,16 @@ import pytest
 import sklearn.metrics
 from PIL import Image
 
-from biovl.benchmark import agreement, comparison, labellers, proxy_pool, selection
+from biovl.benchmark import agreement, comparison, identity, labellers, proxy_pool, selection
 from biovl.benchmark.chexpert_findings import FINDINGS
+from biovl.benchmark.config import BenchmarkConfig
 from biovl.benchmark.embedding import Texts
 from biovl.benchmark.encoders import ModelDescription
 from biovl.benchmark.report import TaskResult
 from biovl.benchmark.tasks import SelectionRun, proxy
 from biovl.benchmark.warn import warnings_of
 from biovl.core.errors import ArtifactError, ConfigError
+from biovl.core.plugins import Plugin
 from tests.benchmark.memory import MemoryImages, embedded, random_unit
 
 REPORTS = (
@@ -31,6 +33,8 @@ SAYS = (
     {"Atelectasis", "Pleural Effusion"},
     set(),
 )
+
+NO_INDEX = BenchmarkConfig(out="out", model="m", benchmarks=("pcam",))
 
 
 def pairs(kinds, name, reports=REPORTS, about=None):
@@ -238,6 +242,33 @@ def test_reports_are_labelled_by_their_sections_and_captions_whole() -> None:
     assert labelled.facts["texts"] == {"whole_reports": 1, "truncated_texts": 0}
     whole = task_of(sections=()).select(data, Selecting().run())
     assert whole.positive_NL[0].sum() == 2
+
+
+def test_private_images_without_a_report_are_left_out_and_counted() -> None:
+    private = pairs([0, 1, 2, 1], "clinic", (*REPORTS[:1], " ", *REPORTS[2:]))
+    data = proxy.sources(private, pairs([0, 2], "papers"))
+    outcome = judged(data, np.eye(4)[[0, 2, 0, 2]])
+    assert outcome.predictions["id"].to_pylist() == ["private/0", "private/1"]
+    assert outcome.notes["left_out"]["private: no text"] == 2
+    assert outcome.scores[0].value == 1
+
+
+def test_another_version_of_a_labeller_is_another_run(tmp_path) -> None:
+    (tmp_path / "x.csv").write_text("image,caption\na.png,Edema.\n")
+    Image.new("L", (9, 9)).save(tmp_path / "a.png")
+    weights = tmp_path / "chexbert.pth"
+    weights.write_bytes(b"1")
+    table = str(tmp_path / "x.csv")
+
+    def known(**labeller):
+        asked = proxy.Config(private=table, public=table, **labeller)
+        return identity.inputs(NO_INDEX, {}, {"proxy": proxy.build(asked).data()})[0].fingerprint
+
+    chexbert = Plugin("chexbert", {"path": str(weights)})
+    before = known(labeller=chexbert)
+    assert known(labeller=chexbert) == before != known()
+    weights.write_bytes(b"22")
+    assert known(labeller=chexbert) != before
 
 
 def test_every_text_of_an_image_may_have_a_finding() -> None:

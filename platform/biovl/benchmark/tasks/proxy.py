@@ -17,7 +17,8 @@ Source:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,8 @@ class ProxySources(Pairs):
     public: Pairs
     seeds: Images | None = None
     """Example images of the modality."""
+    labeller_files: tuple[tuple[str, int, int], ...] = ()
+    """Versions of the local files of the labeller: with others, a run is another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +169,9 @@ class Proxy:
         seeds = None
         if self.config.seeds:
             seeds = seed_images(self.config.seeds, self.config.seed_images, self.config.seed)
-        return sources(opening.open_pairs(self.config.private), opening.open_pairs(public), seeds)
+        private = opening.open_pairs(self.config.private)
+        found = sources(private, opening.open_pairs(public), seeds)
+        return replace(found, labeller_files=_versions(self.config.labeller))
 
     def select(self, data: ProxySources, run: SelectionRun) -> LabelledPairs:
         """Return the private pairs and the selected public ones, with their findings.
@@ -465,6 +470,15 @@ def seed_images(seeds: str | Plugin, count: int, seed: int) -> Images:
         drawn = np.random.default_rng(seed).choice(len(images), count, replace=False)
         images = Chosen(images, np.sort(drawn))
     return images
+
+
+def _versions(labeller: str | Plugin) -> tuple[tuple[str, int, int], ...]:
+    """Return the versions of a labeller's local files; none of a function or a name on the hub."""
+    path = Path(str(labeller.settings.get("path", ""))) if isinstance(labeller, Plugin) else Path()
+    if path.is_file():
+        return (version_of(Folder(str(path.parent)), path.name),)
+    names = sorted(one.name for one in path.iterdir() if one.is_file()) if path.is_dir() else []
+    return tuple(version_of(Folder(str(path)), name) for name in names) if path.name else ()
 
 
 def _subset(pairs: Pairs, rows: np.ndarray) -> Pairs:
