@@ -88,6 +88,7 @@ def test_images_that_are_there_twice_are_read_once(tmp_path: Path) -> None:
     manifest = run("lc25000_lung", tmp_path / "raw", tmp_path / "out")
     check(tmp_path / "out", "lc25000_lung")
     assert manifest.counts["left_out"] == {"id occurs before": 9}
+    assert any("test: 9 left out, id occurs before" in warning for warning in manifest.warnings)
 
 
 def test_an_archive_with_backslashes_is_read(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ FORMAT = 1
 """Version of the output format; see ``output_format`` of ``Draft.begin``."""
 
 _REPEATED = "id occurs before"
+_CONTRADICTED = "id occurs before with another label"
 _REPLACED = ("parts/", "splits/")
 """What is read anew if the raw files changed before publication."""
 
@@ -68,6 +69,8 @@ def _prepare(config: PrepareConfig, report: Progress) -> Manifest:
             f"{config.name}: "
             + ", ".join(f"{len(rows):,} {split}" for split, rows in opened.splits.items())
         )
+        for reason, count in opened.left_out.items():
+            report.say(f"left out: {count:,}, {reason}")
         with job.begin(plans=_REPLACED) as draft:
             for split in _splits(opened):
                 write = functools.partial(_write, config, draft, split, opened, report)
@@ -95,13 +98,15 @@ def _write(
     """Write the rows of a split and return its receipt: files, and rows left out by reason."""
     examples: Examples = opened.splits[split]
     report.stage(split, len(examples))
-    left_out, first, known = Counter[str](), dict[str, str](), set[str]()
+    left_out, first, label_of = Counter[str](), dict[str, str](), dict[str, Any]()
     writer = SplitWriter(draft.folder, split, schema_of(opened), config.part_mb * 1_000_000)
     with writer:
         for row in convert(examples, config.threads):
-            reason = row.defect or (_REPEATED if row.id in known else None)
+            label, reason = row.values.get("label"), row.defect
+            if reason is None and row.id in label_of:
+                reason = _REPEATED if label_of[row.id] == label else _CONTRADICTED
             if reason is None:
-                known.add(row.id)
+                label_of[row.id] = label
                 writer.add(row)
             else:
                 left_out[reason] += 1
