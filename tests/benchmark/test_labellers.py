@@ -200,6 +200,33 @@ def test_a_checkpoint_of_chexbert_is_read_in_its_published_layout(folder, prefix
     assert labellers.positive(found.states[3], ["Cardiomegaly"]) == [False]
 
 
+def test_chexbert_answers_as_its_authors_code_does(folder) -> None:
+    # As models/bert_labeler.py and label.py: one report at a time, the first token, argmax.
+    torch.manual_seed(0)
+    save_tokenizer(folder / "tokenizer")
+    bert = BertModel(BertConfig(vocab_size=5 + len(WORDS), **TINY)).eval()
+    heads = [torch.nn.Linear(64, 2 if name == "No Finding" else 4) for name in HEADS]
+    tensors = {f"module.bert.{name}": value for name, value in bert.state_dict().items()}
+    for number, head in enumerate(heads):
+        for name, value in head.state_dict().items():
+            tensors[f"module.linear_heads.{number}.{name}"] = value
+    torch.save({"model_state_dict": tensors}, folder / "random.pth")
+    tokenizer = BertTokenizer.from_pretrained(folder / "tokenizer")
+    texts = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 30)) for n in range(40)]
+    meaning = ("blank", "positive", "negative", "uncertain")
+    expected = []
+    with torch.no_grad():
+        for text in texts:
+            ids = tokenizer.encode(text, truncation=False)
+            ids = ids if len(ids) <= LENGTH else [*ids[: LENGTH - 1], tokenizer.sep_token_id]
+            first = bert(torch.tensor([ids]))[0][:, 0]
+            expected.append([meaning[int(head(first).argmax())] for head in heads])
+    settings = {"path": str(folder / "random.pth"), "tokenizer": str(folder / "tokenizer")}
+    found = labellers.make(Plugin("chexbert", {**settings, "batch": 7})).load("cpu")(texts)
+    assert [[row.get(name, "blank") for name in HEADS] for row in found.states] == expected
+    assert len({state for row in expected for state in row}) == 4
+
+
 class Opened:
     """Something that a checkpoint must not contain."""
 
