@@ -66,9 +66,10 @@ _OF_BENCHMARKS = {"ham10000": "dermamnist", "deepdrid": "retinamnist"}
 """Files by the names of BIOMEDICA's benchmarks."""
 
 _DIFFERS = {
-    "breastmnist": "BIOMEDICA does not state which images it used.",
-    "ham10000": "BIOMEDICA does not state which of the 10,015 images it used; here MedMNIST's.",
-    "deepdrid": "BIOMEDICA counts 4 classes and does not name them; here all 5 grades.",
+    "breastmnist": "BIOMEDICA does not state which size and split it used.",
+    "ham10000": "BIOMEDICA takes it from MedMNIST, without stating size and split.",
+    "deepdrid": "BIOMEDICA takes it from MedMNIST, with 4 classes that it does not name; here all "
+    "5 grades.",
 }
 
 
