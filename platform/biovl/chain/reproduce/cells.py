@@ -37,6 +37,8 @@ class Cell:
     equal: str
     """Whether data and protocol are the paper's: ``yes``, ``partly`` or ``no``."""
     note: str = ""
+    protocol: tuple[str, ...] = ()
+    """What the report says of differences to the paper's protocol."""
     missing: str = ""
     """Why there is no number of ours."""
 
@@ -69,6 +71,7 @@ class _Reader:
             paper=paper,
             equal="no" if self._graph.is_small else equal,
             note="; ".join(filter(None, (column.note, row.note))),
+            protocol=tuple(found.get("protocol", ())),
             of=found.get("of", ""),
             missing=found.get("missing", ""),
             **{
@@ -102,7 +105,7 @@ class _Reader:
                 return {"missing": self._outcome.reason(self._graph, report.step)}
             for found in values["scores"]:
                 if (found["task"], found["name"]) == (task, name):
-                    return dict(found)
+                    return {**found, "protocol": _protocol(values, task)}
             skipped = [item["reason"] for item in values["skipped"] if item["task"] == task]
             return {"missing": skipped[0] if skipped else f"{score}: {_ABSENT}"}
         return {"missing": f"{task} is not part of {evaluation}"}
@@ -110,19 +113,22 @@ class _Reader:
     def _average(self, model: str, evaluation: str, average: str) -> dict[str, Any]:
         """Return an average as benchmark computes it, over the reports that are there."""
         values: dict[str, float] = {}
-        reasons = []
+        reasons, protocol = [], list[str]()
+        part = _part_of(average)
         for report in self._graph.reports[model, evaluation]:
             scores = self._read(report.step, "scores.json")
             if scores is None:
                 reasons.append(self._outcome.reason(self._graph, report.step))
                 continue
             values |= _by_benchmark(scores["scores"])
+            # The average over all has the notes of its parts.
+            if not average.partition(": ")[2].startswith("of "):
+                protocol += [line for name in part for line in _protocol(scores, name)]
         for found in benchmarks.averages(values):
             if found["name"] == average:
-                expected = _size_of(average)
                 count = int(str(found["of"]).partition(" ")[0])
-                partial = f"{count} of {expected}" if count < expected else ""
-                return {**found, "of": partial}
+                partial = f"{count} of {len(part)}" if count < len(part) else ""
+                return {**found, "of": partial, "protocol": list(dict.fromkeys(protocol))}
         return {"missing": reasons[0] if reasons else f"{average}: {_ABSENT}"}
 
     def _validation(self, model: str, name: str) -> dict[str, Any]:
@@ -183,6 +189,16 @@ class _Reader:
         return self._files[place]
 
 
+def _protocol(values: Mapping[str, Any], task: str) -> list[str]:
+    """Return what a report says of a benchmark's protocol next to the paper's."""
+    return [
+        line
+        for notes in values["notes"]
+        if notes["task"] == task
+        for line in notes.get("protocol", ())
+    ]
+
+
 def _by_benchmark(scores: list[Mapping[str, Any]]) -> dict[str, float]:
     """Return the score of each benchmark in the metric of its paper."""
     values: dict[str, float] = {}
@@ -195,20 +211,20 @@ def _by_benchmark(scores: list[Mapping[str, Any]]) -> dict[str, float]:
     return values
 
 
-def _size_of(average: str) -> int:
-    """Return the number of benchmarks of an average if all of them are there."""
+def _part_of(average: str) -> list[str]:
+    """Return the benchmarks of an average."""
     suite, _, part = average.partition(": ")
-    names = SUITES[suite]
+    names = list(SUITES[suite])
     if part.startswith("of "):
-        return len(names)
-    return sum(part in (BENCHMARKS[name].group, BENCHMARKS[name].domain) for name in names)
+        return names
+    return [name for name in names if part in (BENCHMARKS[name].group, BENCHMARKS[name].domain)]
 
 
 def _at(values: Any, place: str) -> Any:
     """Return the value at a dotted place.
 
     ``key=value`` selects from a list of mappings; ``key~value`` selects those with any version of a
-    licence, whose numbers are added.
+    licence, whose numbers are added; ``*`` is the sum of all.
     """
     for part in filter(None, place.split(".")):
         if isinstance(values, list) and "~" in part:
@@ -219,7 +235,7 @@ def _at(values: Any, place: str) -> Any:
             key, _, wanted = part.partition("=")
             values = next((item for item in values if str(item.get(key)) == wanted), None)
         elif isinstance(values, dict):
-            values = values.get(part)
+            values = sum(values.values()) if part == "*" else values.get(part)
         else:
             return None
     return values

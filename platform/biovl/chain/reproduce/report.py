@@ -59,7 +59,6 @@ def as_markdown(table: Table, papers: Papers, cells: Sequence[Cell], *, is_small
         parts.append(f"**{SYNTHETIC}**")
     parts.append(markdown.table(list(_HEADS), _rows(cells)))
     parts += [f"* {line}" for line in _notes(table, cells)]
-    parts.append(f"Protocols are compared in {DIFFERENCES}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -115,8 +114,14 @@ def number(value: float, unit: str) -> str:
 def _notes(table: Table, cells: Sequence[Cell]) -> list[str]:
     """Return the remarks of a table and of its cells, and what is missing, each once."""
     lines = [f"Protocol: {table.note}"] if table.note else []
+    lines.append(f"Differences to the papers are listed in {DIFFERENCES}.")
     by_note: dict[str, list[str]] = {}
     for cell in cells:
+        for line in cell.protocol:
+            # Of the data set, and so of a column.
+            by_note.setdefault(line, [])
+            if cell.column not in by_note[line]:
+                by_note[line].append(cell.column)
         for note in filter(
             None, (cell.note, cell.missing and f"no number of ours: {cell.missing}")
         ):

@@ -1,0 +1,110 @@
+"""Our numbers are those of the reports: scores, averages over what is there, places in a file."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from biovl.chain import Link
+from biovl.chain.reproduce import choose, read_papers, report
+from biovl.chain.reproduce.cells import Cell, _at, cells
+from biovl.chain.reproduce.graph import Graph, build, read_settings
+from biovl.chain.reproduce.job import Outcome
+
+PAPERS = read_papers()
+TABLE = PAPERS.tables["biomedclip_s5"]
+NAMES = ("pcam", "lc25000_lung", "lc25000_colon", "tcga_til", "rsna")
+METRICS = dict.fromkeys(NAMES, "accuracy") | {"tcga_til": "auroc"}
+
+
+def graph_of(folder: Path) -> Graph:
+    values = {"folder": str(folder), "use.biomedclip": "model", "use.biomedclip_384": "model"}
+    settings = read_settings(values, PAPERS)
+    return build(PAPERS, choose(PAPERS, "biomedclip_s5").values(), settings)
+
+
+def with_reports(folder: Path, scores: dict[str, float]) -> tuple[Graph, Outcome]:
+    """Return the graph, with a report of the row 224px for each score."""
+    graph = graph_of(folder)
+    published = {}
+    for own in graph.reports["biomedclip", "zero_shot"]:
+        (name,) = own.benchmarks
+        if name not in scores:
+            continue
+        out = folder / own.step
+        out.mkdir()
+        value = scores[name]
+        score = {"model": "m", "task": name, "name": METRICS[name], "value": value}
+        other = {**score, "name": "other", "value": 0.0}
+        note = {"model": "m", "task": name, "protocol": [f"of {name}"]}
+        ends = {"low": value - 0.01, "high": value + 0.01, "count": 9}
+        listed = [{**score, **ends}, {**other, **ends}]
+        if name == "tcga_til":
+            listed.reverse()
+        whole = {"scores": listed, "notes": [note], "skipped": []}
+        (out / "scores.json").write_text(json.dumps(whole))
+        step = next(step for step in graph.steps if step.name == own.step)
+        published[own.step] = Link(step, SimpleNamespace(out=str(out)), "published")
+    return graph, Outcome(published, dict(graph.missing), {})
+
+
+def row(found: list[Cell], name: str) -> dict[str, Cell]:
+    return {cell.column: cell for cell in found if cell.row == name}
+
+
+def test_the_papers_own_scores_have_the_papers_average(tmp_path: Path) -> None:
+    paper = TABLE.rows[0].paper
+    scores = {name: value / 100 for name, value in zip(NAMES, paper[:-1], strict=True) if value}
+    found = row(cells(TABLE, *with_reports(tmp_path, scores)), "224px")
+    for cell in found.values():
+        assert cell.ours == pytest.approx(cell.paper, abs=0.005)
+        assert cell.equal == "partly"
+    assert found["PCam"].low == pytest.approx(72.41)
+    assert found["PCam"].protocol == ("of pcam",)
+    assert found["mean"].low is None
+
+
+def test_an_average_over_fewer_says_so_and_is_not_equal(tmp_path: Path) -> None:
+    found = row(cells(TABLE, *with_reports(tmp_path, {"pcam": 0.5, "tcga_til": 0.7})), "224px")
+    assert found["mean"].ours == pytest.approx(60)
+    assert (found["mean"].of, found["mean"].equal) == ("2 of 5", "no")
+    assert "biovl prepare rsna" in found["RSNA"].missing
+
+
+def test_text_and_markdown_have_every_row_and_what_is_missing(tmp_path: Path) -> None:
+    graph, outcome = with_reports(tmp_path, {"pcam": 0.5})
+    found = cells(TABLE, graph, outcome)
+    for written in (
+        report.as_text(TABLE, PAPERS, found, is_small=False),
+        report.as_markdown(TABLE, PAPERS, found, is_small=False),
+    ):
+        assert "49.00–51.00" in written
+        assert written.count("no number") >= 10
+        assert "SYNTHETIC" not in written
+        assert "docs/differences.md" in written
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("lengths.min", 3),
+        ("licenses.license~CC-BY.articles", 5),
+        ("licenses.license=CC-BY-ND.articles", None),
+        ("licenses.license~CC-BY-NC.articles", 7),
+        ("groups.*", 9),
+        ("lengths.nothing.min", None),
+    ],
+)
+def test_places_in_a_file(place: str, value: Any) -> None:
+    file = {
+        "lengths": {"min": 3},
+        "licenses": [
+            {"license": "CC-BY-4.0", "articles": 4},
+            {"license": "CC-BY-3.0-IGO", "articles": 1},
+            {"license": "CC-BY-NC-4.0", "articles": 7},
+        ],
+        "groups": {"other": 2, "commercial": 7},
+    }
+    assert _at(file, place) == value
