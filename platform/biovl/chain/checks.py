@@ -15,6 +15,7 @@ from biovl.annotate.config import AnnotateConfig
 from biovl.assemble import job as assembling
 from biovl.assemble import pairs, rules
 from biovl.assemble.config import AssembleConfig
+from biovl.assemble.steps import DERIVED
 from biovl.benchmark import benchmarks, data, encoders
 from biovl.benchmark.config import BenchmarkConfig
 from biovl.concepts import resolve_job
@@ -79,7 +80,7 @@ def check_assemble(config: AssembleConfig, made: Made) -> None:
         _published(made, uri, *KINDS)
     for uri in config.leaks:
         _published(made, uri, "report")
-    names = [*pairs.CANDIDATE_SCHEMA.names, "superseded"]
+    names = [*pairs.CANDIDATE_SCHEMA.names, *DERIVED]
     for uri in config.columns:
         _published(made, uri, "columns")
     if not config.columns:

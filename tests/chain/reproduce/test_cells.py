@@ -93,6 +93,7 @@ def test_text_and_markdown_have_every_row_and_what_is_missing(tmp_path: Path) ->
         ("licenses.license~CC-BY.articles", 5),
         ("licenses.license=CC-BY-ND.articles", None),
         ("licenses.license~CC-BY-NC.articles", 7),
+        ("licenses.license~CC0.articles", 0),
         ("groups.*", 9),
         ("lengths.nothing.min", None),
     ],

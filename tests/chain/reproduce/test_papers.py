@@ -4,9 +4,12 @@ import math
 
 import pytest
 
+from biovl.assemble.config import AS_PUBLISHED
 from biovl.benchmark import benchmarks
+from biovl.chain.checks import check_assemble
 from biovl.chain.reproduce import choose, read_papers
 from biovl.chain.reproduce.graph import Graph, build, read_settings
+from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.sweep.spaces import SPACES
 
@@ -118,3 +121,11 @@ def test_what_has_to_be_provided_is_said_with_its_command() -> None:
     assert any("biovl prepare ubench" in reason for reason in missing)
     assert any("accept its terms, then biovl prepare chexpert" in reason for reason in missing)
     assert any("labels.votes=votes.csv" in reason for reason in missing)
+
+
+@pytest.mark.parametrize("recipe", AS_PUBLISHED)
+def test_corpora_as_published_pass_the_checks_before_the_harvest(recipe: str) -> None:
+    columns = ["labels"] if recipe in ("biomedica_6m", "biomedica_8m") else []
+    given = {"figures": "figures", "out": "out", "columns": columns}
+    config = configs.override(AS_PUBLISHED[recipe](), given)
+    check_assemble(config, {"figures": None, "labels": None})

@@ -230,6 +230,8 @@ def _at(values: Any, place: str) -> Any:
         if isinstance(values, list) and "~" in part:
             key, _, wanted = part.partition("~")
             chosen = [item for item in values if _unversioned(item.get(key)) == wanted]
+            if not chosen:
+                return 0
             values = _added(chosen)
         elif isinstance(values, list):
             key, _, wanted = part.partition("=")

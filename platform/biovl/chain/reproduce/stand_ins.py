@@ -141,7 +141,8 @@ def _files(own: Sequence[Benchmark], config: StandInsConfig) -> Iterator[tuple[s
             yield f"{stem}/view.png", _png(number % 5, number)
     elif first.task == "retrieval" and layout != "long_captions":
         lines = ["image,caption"]
-        for number in range(count):
+        # More than the k of recall at 100.
+        for number in range(max(count, 110)):
             yield f"{first.location}/{number:04}.png", _png(number % 5, number)
             lines.append(f"{number:04}.png,{_sentence(number, 5)}")
         yield f"{first.location}/captions.csv", "\n".join(lines).encode()
