@@ -329,7 +329,7 @@ def to_provide(item: Benchmark, data_root: str) -> str:
     )
 
 
-_LISTS = ("columns",)
+_LISTS = ("columns", "select.columns")
 """Input settings that are lists of folders."""
 
 
