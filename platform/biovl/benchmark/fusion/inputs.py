@@ -127,7 +127,10 @@ class Inputs:
         return tokens_BL.to(self._device), padding_BL.to(self._device)
 
     def _pixels(self, image: int) -> tuple[np.ndarray, str | None]:
-        decoded = decode_rgb(self._data.images.read(image, image + 1)[0])
+        return self._cropped(self._data.images.read(image, image + 1)[0])
+
+    def _cropped(self, data: bytes) -> tuple[np.ndarray, str | None]:
+        decoded = decode_rgb(data)
         if decoded.pixels is None:
             side = self._preparation.image_size
             return np.zeros((side, side, 3), np.uint8), decoded.defect
@@ -137,7 +140,10 @@ class Inputs:
         """Decode this worker's share of the images into the cache; return the unreadable ones."""
         bad_N = torch.zeros(len(self._place), dtype=torch.int64, device=self._device)
         for chunk in _chunks(share(used, self._group)):
-            decoded = [self._pixels(int(image)) for image in chunk]
+            # Together: a table is read by row groups. A chunk is nearly always consecutive.
+            first, last = int(chunk[0]), int(chunk[-1])
+            files = self._data.images.read(first, last + 1)
+            decoded = [self._cropped(files[int(image) - first]) for image in chunk]
             for image, (_, defect) in zip(chunk, decoded, strict=True):
                 bad_N[int(image)] = defect is not None
             if self._images is None:
