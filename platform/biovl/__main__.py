@@ -15,6 +15,7 @@ COMMANDS = {
     "review": ("serve.review_command", "serve the web page on which clusters are labelled"),
     "resolve": ("biovl.concepts.resolve_command", "votes on clusters: labels of every image"),
     "assemble": ("biovl.assemble.command", "filter pairs into a corpus of WebDataset shards"),
+    "tables": ("biovl.assemble.tables_command", "print a corpus's numbers as BIOMEDICA's tables"),
     "pretrain": ("biovl.pretrain.command", "train a CLIP model on a corpus"),
     "finetune": (
         "biovl.finetune.command",

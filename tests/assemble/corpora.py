@@ -29,10 +29,14 @@ _SCHEMA = pa.schema(
             pa.field(name, pa.int32())
             for name in (
                 "mention_count mention_chars full_text_chars caption_tokens caption_chars "
-                "text_tokens text_chars"
+                "text_tokens text_chars full_text_tokens"
             ).split()
         ),
         *(pa.field(name, pa.int64()) for name in ("size", "width_px", "height_px")),
+        *(
+            pa.field(name, pa.list_(pa.int32()))
+            for name in ("mention_token_counts", "mention_char_counts")
+        ),
         pa.field("mesh_terms", pa.list_(pa.string())),
     ]
 )
@@ -53,7 +57,10 @@ def pair(article_id: str, **values: Any) -> dict[str, Any]:
         "journal": "eLife",
         "mention_count": 1,
         "mention_chars": 300,
+        "mention_char_counts": [300],
+        "mention_token_counts": [70],
         "full_text_chars": 5000,
+        "full_text_tokens": None,
         "caption_tokens": 60,
         "caption_chars": 240,
         "text_tokens": 60,

@@ -16,6 +16,7 @@ from PIL import Image
 from biovl.assemble import config as assemble_config
 from biovl.assemble.config import AssembleConfig
 from biovl.assemble.job import assemble
+from biovl.assemble.tables_command import tables_of
 from biovl.core import config as configs
 from biovl.core import tombstones
 from biovl.core.artifacts import Manifest, fingerprint
@@ -25,6 +26,7 @@ from biovl.enrich.config import EnrichConfig
 from biovl.enrich.job import enrich
 from biovl.harvest.config import HarvestConfig
 from biovl.harvest.job import harvest
+from biovl.models.clip_tokens import clip_token_counts
 from biovl.sample import make_packages
 from tests.enrich.eutils import Eutils, article
 from tests.runtime.folders import content, nothing_done_to
@@ -354,6 +356,35 @@ def test_a_corpus_as_published_keeps_every_jpeg_with_a_caption_and_says_what_tha
     assert json.loads((tmp_path / "c" / "stats.json").read_text())["not_applied"] == report
     assert "Steps that were not applied" in (tmp_path / "c" / "README.md").read_text()
     assert any("retracted=keep" in warning for warning in manifest.warnings)
+
+
+def test_lengths_are_those_of_the_harvest_counted_text_by_text(
+    figures: Path, tmp_path: Path
+) -> None:
+    run(figures, tmp_path / "c", full_text_tokens=True)
+    lengths = json.loads((tmp_path / "c" / "stats.json").read_text())["lengths"]
+    pairs = index(tmp_path / "c")
+    paragraphs = [
+        paragraph
+        for pair in pairs
+        for paragraph in json.loads(
+            read_pair(str(tmp_path / "c" / pair["shard"]), pair["offset"], pair["size"])["json"]
+        )["mentions"]
+    ]
+    parts = (figures / "articles").glob("*.parquet")
+    articles = [row for part in parts for row in pq.read_table(part).to_pylist()]
+    with_pair = {pair["source_uri"] for pair in pairs}
+    texts = [row["full_text"] for row in articles if row["source_uri"] in with_pair]
+    texts = [text for text in texts if text]
+    for name, found in (("reference", paragraphs), ("full_text", texts)):
+        tokens = clip_token_counts(found)
+        of_tokens, of_chars = lengths[f"{name}_tokens"], lengths[f"{name}_chars"]
+        assert of_tokens["count"] == of_chars["count"] == len(found) > 5
+        assert of_tokens["total"] == tokens.sum()
+        assert of_tokens["median"] == np.median(tokens)
+        assert of_tokens["max"] == tokens.max()
+    assert lengths["full_text_chars"]["total"] == sum(map(len, texts))
+    assert "## Table 7: lengths" in tables_of(str(tmp_path / "c"))
 
 
 def test_pmc_15m_as_published_skips_articles_with_a_figure_without_a_caption(

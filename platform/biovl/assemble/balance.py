@@ -37,6 +37,21 @@ def counts(labels: Labels) -> dict[str, int]:
     return dict(found)
 
 
+def counts_by_group(labels: Labels, groups: Labels) -> Counter[tuple[str, str]]:
+    """Return the number of rows per label and group.
+
+    Args:
+        labels: Labels of N rows.
+        groups: Group of each row, such as its licence group. Shape [N], string.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for group in pc.unique(groups).to_pylist():
+        rows = pc.is_null(groups) if group is None else pc.equal(groups, group)
+        own = counts(labels.filter(rows))
+        found.update({(name, group or "other"): number for name, number in own.items()})
+    return found
+
+
 def is_labels(kind: pa.DataType) -> bool:
     """Return whether a column of this type can hold labels."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

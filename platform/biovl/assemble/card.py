@@ -21,7 +21,10 @@ _LENGTHS = {
     "caption_chars": "caption, characters",
     "text_tokens": "text of the pair, CLIP tokens",
     "text_chars": "text of the pair, characters",
-    "mention_chars": "paragraphs that cite an image, characters",
+    "mention_chars": "all paragraphs that cite an image, characters",
+    "reference_tokens": "one paragraph that cites an image, CLIP tokens",
+    "reference_chars": "one paragraph that cites an image, characters",
+    "full_text_tokens": "full text, CLIP tokens",
     "full_text_chars": "full text, characters",
     "width_px": "image width, px",
     "height_px": "image height, px",
@@ -339,11 +342,12 @@ def _statistics(stats: Mapping[str, Any], of: Origin) -> str:
     lengths = [
         [
             what,
-            *(found[part] for part in ("min", "max", "median", "iqr")),
+            *(found[part] for part in ("min", "max", "mean", "median", "iqr")),
             found["total"] if name in _HAVE_A_TOTAL else "",
         ]
         for name, what in _LENGTHS.items()
         for found in [stats["lengths"][name]]
+        if found["count"]
     ]
     windows = [
         [
@@ -356,7 +360,7 @@ def _statistics(stats: Mapping[str, Any], of: Origin) -> str:
     parts = [
         "## Statistics",
         table(["", "harvested", "in the corpus"], counts),
-        table(["", "min", "max", "median", "IQR", "total"], lengths),
+        table(["", "min", "max", "mean", "median", "IQR", "total"], lengths),
         "Tokens are CLIP's, without start and end token. A window of n tokens holds these two and "
         "n − 2 tokens of a text: a longer text is truncated, and its other tokens are wasted.",
         table(["window", *heads], windows),

@@ -108,7 +108,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             ]
             stages.run("writing shard", len(shards), _shard, (config, shards))
         index = steps.index(config, len(parts), shards_of)
-        labelled: dict[str, Counter[str]] = {name: Counter() for name in labels}
+        labelled: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in labels}
         texts: Counter[str] = Counter()
         pairs = merge(
             map(
@@ -131,6 +131,7 @@ def _assemble(config: AssembleConfig, report: Progress) -> Manifest:
             harvested=harvested,
             dropped=reasons,
             labels=concepts,
+            labels_by_license_group=statistics.labels_by_license_group(labelled),
             not_applied=decided["not_applied"],
         )
         kept = {split: stats["splits"].get(split, {"pairs": 0})["pairs"] for split in steps.SPLITS}
@@ -187,12 +188,12 @@ def _write_and_yield(folder: Folder, name: str, tables: Iterable[pa.Table]) -> I
 
 
 def _count_labels(
-    counters: Mapping[str, Counter[str]], tables: Iterable[pa.Table]
+    counters: Mapping[str, Counter[tuple[str, str]]], tables: Iterable[pa.Table]
 ) -> Iterator[pa.Table]:
-    """Yield the tables, and count their labels by column."""
+    """Yield the tables, and count their labels by column and licence group."""
     for table in tables:
         for name, counter in counters.items():
-            counter.update(balance.counts(table[name]))
+            counter.update(balance.counts_by_group(table[name], table["license_group"]))
         yield table
 
 

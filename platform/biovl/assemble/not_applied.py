@@ -29,8 +29,15 @@ def omitted_rules(config: AssembleConfig) -> list[rules.Rule]:
     return rules.make_rules([rule for rule in DEFAULT_RULES if rule.name not in own])
 
 
+def applies_all(config: AssembleConfig) -> bool:
+    """Return whether a configuration has all steps of the default recipe."""
+    return config.duplicates.near and not omitted_rules(config)
+
+
 def columns_read(config: AssembleConfig) -> list[str]:
-    """Return the columns that ``count`` needs."""
+    """Return the columns that ``count`` needs; none if there is nothing to count."""
+    if applies_all(config):
+        return []
     counted = [*omitted_rules(config), *rules.make_rules(_RIGHTS)]
     read = [*DUPLICATE_COLUMNS, *(name for rule in counted for name in rule.reads)]
     return list(dict.fromkeys(read))
@@ -50,12 +57,11 @@ def count(config: AssembleConfig, pairs: pa.Table, split: np.ndarray) -> dict[st
         ``rights``: pairs by reason, for rules about redistribution; ``also_in_train``: images of
         val and of test that duplicate one of train. Empty if the corpus applies all steps.
     """
-    omitted = omitted_rules(config)
-    if not omitted and config.duplicates.near:
+    if applies_all(config):
         return {}
     steps: dict[str, int] = {}
     dropped = np.zeros(len(pairs), bool)
-    for rule in omitted:
+    for rule in omitted_rules(config):
         rejected = rules.rejections(pairs, [rule]).is_valid().to_numpy(zero_copy_only=False)
         steps[rule.name] = int(rejected.sum())
         dropped |= rejected

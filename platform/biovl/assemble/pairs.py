@@ -52,7 +52,11 @@ CANDIDATE_SCHEMA = pa.schema(
         pa.field("article_defect", pa.string()),
         pa.field("mention_count", pa.int32(), nullable=False),
         pa.field("mention_chars", pa.int32(), nullable=False),
+        # Of each citing paragraph: the figure references of BIOMEDICA's table 7.
+        pa.field("mention_char_counts", pa.list_(pa.int32()), nullable=False),
+        pa.field("mention_token_counts", pa.list_(pa.int32()), nullable=False),
         pa.field("full_text_chars", pa.int32(), nullable=False),
+        pa.field("full_text_tokens", pa.int32()),
         pa.field("caption_chars", pa.int32(), nullable=False),
         pa.field("caption_tokens", pa.int32(), nullable=False),
         pa.field("text_chars", pa.int32(), nullable=False),
@@ -89,19 +93,26 @@ def whole_of(rows: pa.Table) -> pa.ChunkedArray:
     return pc.coalesce(rows[GROUP], rows["article_id"])
 
 
-def article_facts(articles: pa.Table, figures: pa.Table) -> pa.Table:
+def article_facts(articles: pa.Table, figures: pa.Table, *, count_tokens: bool = False) -> pa.Table:
     """Return the required columns of the articles of some figures, without long texts.
 
     Args:
         articles: ``ARTICLE_COLUMNS`` of ``articles/``.
         figures: Only column ``source_uri`` is read.
+        count_tokens: Whether to count the tokens of full texts; otherwise they are null.
     """
     own = articles.filter(pc.is_in(articles["source_uri"], figures["source_uri"].unique()))
     for field in _PUBMED_COLUMNS:
         if field.name not in own.column_names:
             own = own.append_column(field, pa.nulls(len(own), field.type))
     chars = pc.fill_null(pc.utf8_length(own["full_text"]), 0).cast(pa.int32())
-    return own.drop_columns("full_text").append_column("full_text_chars", chars)
+    tokens = pa.nulls(len(own), pa.int32())
+    if count_tokens:
+        # One text at a time as Python string: an archive's articles have gigabytes of text.
+        texts = (text.as_py() or "" for text in own["full_text"])
+        tokens = pa.array(clip_token_counts(texts), pa.int32())
+    own = own.drop_columns("full_text").append_column("full_text_chars", chars)
+    return own.append_column("full_text_tokens", tokens)
 
 
 def with_pubmed(articles: pa.Table, answers: pa.Table) -> pa.Table:
@@ -185,7 +196,10 @@ def candidates(
         "article_defect": joined["defect"],
         "mention_count": [len(cited) for cited in mentions],
         "mention_chars": [sum(map(len, cited)) for cited in mentions],
+        "mention_char_counts": [[len(mention) for mention in cited] for cited in mentions],
+        "mention_token_counts": _token_counts(mentions),
         "full_text_chars": joined["full_text_chars"],
+        "full_text_tokens": joined["full_text_tokens"],
         "caption_chars": [len(caption) for caption in captions],
         "caption_tokens": clip_token_counts(captions),
         "text_chars": [len(content) for content in texts],
@@ -225,6 +239,13 @@ def caption_instead(rows: pa.Table, text: TextChoice) -> pa.ChunkedArray | None:
         return rows[defect]
     failed = pc.if_else(pc.equal(rows[status], "ok"), None, rows[status])
     return pc.coalesce(failed, rows[defect])
+
+
+def _token_counts(mentions: Sequence[Sequence[str]]) -> pa.Array:
+    """Return the tokens of each paragraph of each figure, as a column of lists."""
+    offsets = np.cumsum([0, *map(len, mentions)])
+    counts = clip_token_counts([mention for cited in mentions for mention in cited])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(counts, pa.int32()))
 
 
 def pair_text(caption: str, mentions: Sequence[str], choice: TextChoice) -> str:

@@ -1,5 +1,6 @@
 """Content of ``stats.json``: the only input of the plots and of the dataset card."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,12 +42,15 @@ CONVENTIONS = {
     "article facts": "an article without a value counts as null; of several values the first in "
     "the alphabet counts",
     "articles by licence": "an article whose images carry two licences counts under both",
-    "full_text_chars": "of articles whose text was published with them",
+    "full_text_chars": "of articles with an image here, whose text was published with them",
+    "full_text_tokens": "as full_text_chars; counted only with full_text_tokens=true",
     "not_applied": "pairs of this corpus that each step of the default recipe would drop, each "
     "counted on its own; a pair may count under several",
     "iqr": "third quartile less first",
     "mention_chars": "all body paragraphs that cite an image, of images with such a paragraph",
     "quantiles": "linear between neighbouring values, as numpy.quantile",
+    "references": "one body paragraph that cites an image; it counts once for each image",
+    "std": "of the population: divided by the count",
     "tokens": "CLIP BPE, without start and end token",
     "windows": "a window of n tokens holds the start and the end token and n - 2 of a text's; the "
     "rest are wasted and the text is truncated",
@@ -59,6 +63,7 @@ def statistics(
     harvested: Mapping[str, Any],
     dropped: Mapping[str, int],
     labels: Mapping[str, Any] | None = None,
+    labels_by_license_group: Mapping[str, Any] | None = None,
     not_applied: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the content of ``stats.json``.
@@ -69,10 +74,11 @@ def statistics(
             with seen, usable, defective and defects by reason, and ``mentions``.
         dropped: Figures left out, by reason: ``counts.dropped`` of the corpus's manifest.
         labels: Result of ``labels``.
+        labels_by_license_group: Result of ``labels_by_license_group``.
         not_applied: Result of ``not_applied.count``: what omitted steps would drop.
 
     Returns:
-        Plain JSON with the content of tables 6, 7, 14 and 17 of BIOMEDICA and of figure 1 of
+        Plain JSON with the content of tables 6, 7, 14, 16 and 17 of BIOMEDICA and of figure 1 of
         BMC-LongCLIP for this corpus.
     """
     lengths = whole.lengths
@@ -95,7 +101,11 @@ def statistics(
         "splits": _by_split(whole),
         "lengths": {
             **{name: lengths[name].summary() for name in LENGTHS[:5]},
-            "full_text_chars": ValueCounts.of(numbers(with_text, "full_text_chars")).summary(),
+            **{name: lengths[name].summary() for name in ("reference_tokens", "reference_chars")},
+            **{
+                name: ValueCounts.of(numbers(with_text, name)).summary()
+                for name in ("full_text_tokens", "full_text_chars")
+            },
             **{
                 name: lengths[name].summary()
                 for name in ("width_px", "height_px", "area_px", "short_side_px")
@@ -121,32 +131,53 @@ def statistics(
         "image_formats": _counts(images, "image_format"),
         "mesh_terms": {"articles": len(known), "terms": len(mesh), **_top_values(mesh)},
         "labels": dict(labels or {}),
+        "labels_by_license_group": dict(labels_by_license_group or {}),
     }
 
 
 def labels(
     figures: Mapping[str, Mapping[str, int]],
     eligible: Mapping[str, Mapping[str, int]],
-    pairs: Mapping[str, Mapping[str, int]],
+    pairs: Mapping[str, Mapping[tuple[str, str], int]],
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Return the number of figures and pairs per label, by column, most frequent first.
 
     Args:
         figures: All harvested figures, by column and label.
         eligible: Figures that pass rules and deduplication, before balancing.
-        pairs: Pairs of the corpus.
+        pairs: Pairs of the corpus, by label and licence group.
     """
+    by_label = {column: over_groups(found) for column, found in pairs.items()}
     return {
         column: {
             name: {
                 "figures": count,
                 "eligible": eligible[column].get(name, 0),
-                "pairs": pairs[column].get(name, 0),
+                "pairs": by_label[column].get(name, 0),
             }
             for name, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))
         }
         for column, found in figures.items()
     }
+
+
+def labels_by_license_group(
+    pairs: Mapping[str, Mapping[tuple[str, str], int]],
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return the number of pairs per label and licence group, by column (BIOMEDICA, table 16)."""
+    result: dict[str, dict[str, dict[str, int]]] = {column: {} for column in pairs}
+    for column, found in pairs.items():
+        for (name, group), number in sorted(found.items()):
+            result[column].setdefault(name, {})[group] = number
+    return result
+
+
+def over_groups(found: Mapping[tuple[str, str], int]) -> Counter[str]:
+    """Return the number of pairs per label, of all groups together."""
+    total: Counter[str] = Counter()
+    for (name, _), number in found.items():
+        total[name] += number
+    return total
 
 
 def _one_row_an_article(articles: pa.Table) -> pa.Table:

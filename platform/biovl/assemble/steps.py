@@ -60,20 +60,28 @@ _PLAN = pa.schema([pa.field(name, pa.int64()) for name in ("part", "row", "offse
 
 def join_columns(config: AssembleConfig, part: HarvestPart, number: int) -> None:
     """Join one part of the figures with its articles and columns, and store the candidates."""
-    found = candidates_of(part, config.text)
+    found = candidates_of(part, config.text, count_tokens=config.full_text_tokens)
     found = found.append_column(ENDED, Tombstones(part.later).of(found["source_uri"]))
     _write(Draft(config.out).folder, f"{_CANDIDATES}/{number:06d}.parquet", found)
 
 
-def candidates_of(part: HarvestPart, text: pairing.TextChoice) -> pa.Table:
-    """Return a part of the figures with its articles and columns, without reading images."""
+def candidates_of(
+    part: HarvestPart, text: pairing.TextChoice, *, count_tokens: bool = False
+) -> pa.Table:
+    """Return a part of the figures with its articles and columns, without reading images.
+
+    Args:
+        part: Part of a harvest.
+        text: Source of a pair's text.
+        count_tokens: Whether to count the tokens of the articles' full texts.
+    """
     source = Folder(part.uri)
     unit = part.name.removeprefix("part-").partition("-")[0]
     figures = _figures(source, part.path)
     # One part of articles at a time, reduced to the referenced articles: a unit may be an archive
     # of a hundred thousand articles.
     articles = pa.concat_tables(
-        pairing.article_facts(_articles(part, name), figures)
+        pairing.article_facts(_articles(part, name), figures, count_tokens=count_tokens)
         for name in source.names("articles", ".parquet")
         if name.startswith(f"part-{unit}-")
     )
@@ -211,9 +219,8 @@ def decide(
         most=config.split.most_articles,
     )
     split[stay] = [split_of[whole] for whole in wholes]
-    counted["not_applied"] = not_applied.count(
-        config, found.select(not_applied.columns_read(config)).take(stay), split[stay]
-    )
+    pairs = found.select(not_applied.columns_read(config)).take(pa.array(stay))
+    counted["not_applied"] = not_applied.count(config, pairs, split[stay])
     decisions = pa.table(
         {
             "rejected_by": pa.array(rejected, pa.string()),

@@ -4,6 +4,7 @@ Counts are exact. A ``PairTally`` holds a count per distinct length and a row pe
 size grows with the articles and not with the pairs.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,20 +21,26 @@ LENGTHS = (
 ).split()
 FACTS = ("published", "language", "article_type", "journal")
 _TEXT = ("article_id", "split", "license", "license_group", "kind", "image_format", *FACTS)
-_NUMBERS = ("mention_count", "full_text_chars", "size", *LENGTHS)
+_NUMBERS = ("mention_count", "full_text_chars", "full_text_tokens", "size", *LENGTHS)
+_REFERENCES = {
+    "reference_tokens": "mention_token_counts",
+    "reference_chars": "mention_char_counts",
+}
+"""Lengths of single paragraphs that cite an image, and their columns: a list for each pair."""
 _COLUMNS = pa.schema(
     [
         *(pa.field(name, pa.string()) for name in _TEXT),
         *(pa.field(name, pa.int64()) for name in _NUMBERS),
+        *(pa.field(name, pa.list_(pa.int64())) for name in _REFERENCES.values()),
         pa.field("mesh_terms", pa.list_(pa.string())),
     ]
 )
 READS = tuple(_COLUMNS.names)
-"""Columns of ``index.parquet`` that a tally reads."""
+"""Columns of ``index.parquet`` that a tally reads; those that an older corpus lacks are null."""
 
 SEPARATOR = "\x1f"
 _ARTICLE_KEYS = ("article_id", "split", "license", "license_group")
-ARTICLE_FACTS = (*FACTS, "mesh", "full_text_chars")
+ARTICLE_FACTS = (*FACTS, "mesh", "full_text_chars", "full_text_tokens")
 _PAIR_KEYS = ("split", "kind", "image_format")
 
 
@@ -83,16 +90,23 @@ class ValueCounts:
         return sum(int(v) * int(n) for v, n in zip(self.values, self.counts, strict=True))
 
     def summary(self) -> dict[str, int | float | None]:
-        """Return count, min, max, median, quartiles, IQR and total; None without values."""
+        """Return count, range, mean, quantiles and total; None without values.
+
+        ``std`` is that of the population: the squares are divided by the count.
+        """
         count = int(self.counts.sum())
         if count == 0:
-            names = ("min", "max", "median", "first_quartile", "third_quartile", "iqr")
+            names = "min max mean std median first_quartile third_quartile iqr".split()
             return {"count": 0, **dict.fromkeys(names), "total": 0}
         first, third = self.quantile(0.25), self.quantile(0.75)
+        mean = self.total() / count
+        variance = float((self.counts * (self.values - mean) ** 2).sum()) / count
         return {
             "count": count,
             "min": int(self.values[0]),
             "max": int(self.values[-1]),
+            "mean": mean,
+            "std": math.sqrt(variance),
             "median": self.quantile(0.5),
             "first_quartile": first,
             "third_quartile": third,
@@ -117,10 +131,15 @@ class PairTally:
 
 def tally(pairs: pa.Table | pa.RecordBatch) -> PairTally:
     """Return the counts of some rows of the index; only the columns ``READS`` are used."""
-    table = pa.table({name: pairs[name] for name in READS}).cast(_COLUMNS)
+    existing = set(pairs.schema.names)
+    table = pa.table(
+        {name: pairs[name] if name in existing else pa.nulls(len(pairs)) for name in READS}
+    ).cast(_COLUMNS)
     lengths = {name: ValueCounts.of(numbers(table, name)) for name in LENGTHS}
     cited = table.filter(pc.greater(table["mention_count"], 0))
     lengths["mention_chars"] = ValueCounts.of(numbers(cited, "mention_chars"))
+    for name, column in _REFERENCES.items():
+        lengths[name] = ValueCounts.of(pc.list_flatten(table[column]).to_numpy())
     sized = table.select(["width_px", "height_px"]).drop_null()
     width, height = numbers(sized, "width_px"), numbers(sized, "height_px")
     lengths["area_px"] = ValueCounts.of(width * height)

@@ -3,7 +3,7 @@
 import functools
 import gzip
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,11 @@ _VOCABULARY_SIZE = 49_152
 """Including special tokens; determines how many merges are read (openai/CLIP, simple_tokenizer)."""
 
 
-def clip_token_counts(texts: Sequence[str]) -> np.ndarray:
+_BATCH_CHARS = 1_000_000
+"""An encoding takes about 100 bytes per token: this bounds them to tens of MB."""
+
+
+def clip_token_counts(texts: Iterable[str]) -> np.ndarray:
     """Return the number of tokens of each text in CLIP's BPE, without start and end tokens.
 
     Uses the vocabulary that open_clip ships. Counts equal those of its tokenizer except for texts
@@ -22,8 +26,27 @@ def clip_token_counts(texts: Sequence[str]) -> np.ndarray:
     Returns:
         int32, shape [N]. A model with a context of 77 reads the first 75 of them.
     """
-    encodings = _clip_tokenizer().encode_batch_fast(list(texts))
-    return np.array([len(encoding.ids) for encoding in encodings], np.int32)
+    tokenizer = _clip_tokenizer()
+    counts = [
+        len(encoding.ids)
+        for batch in _batches(texts)
+        for encoding in tokenizer.encode_batch_fast(batch)
+    ]
+    return np.array(counts, np.int32)
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield texts in order, in lists of at most ``_BATCH_CHARS`` characters or one text."""
+    batch: list[str] = []
+    chars = 0
+    for text in texts:
+        if batch and chars + len(text) > _BATCH_CHARS:
+            yield batch
+            batch, chars = [], 0
+        batch.append(text)
+        chars += len(text)
+    if batch:
+        yield batch
 
 
 @functools.cache

@@ -187,24 +187,28 @@ def description(out: str, manifest: Manifest, stats: Mapping[str, Any]) -> dict[
 
 
 def remaining_labels(
-    before: Mapping[str, Mapping[str, Mapping[str, int]]], found: Mapping[str, Counter[str]]
+    before: Mapping[str, Mapping[str, Mapping[str, int]]],
+    found: Mapping[str, Counter[tuple[str, str]]],
 ) -> dict[str, Any]:
     """Return the label counts of ``stats.json`` for the remaining pairs.
 
     Args:
         before: Label counts of the corpus.
-        found: Number of remaining pairs with each label, by column.
+        found: Number of remaining pairs with each label and licence group, by column.
     """
+    remaining = {column: statistics.over_groups(counts) for column, counts in found.items()}
     return {
-        column: {name: {**counts, "pairs": found[column][name]} for name, counts in names.items()}
+        column: {
+            name: {**counts, "pairs": remaining[column][name]} for name, counts in names.items()
+        }
         for column, names in before.items()
     }
 
 
-def count(rows: pa.Table, found: Mapping[str, Counter[str]]) -> None:
-    """Add the labels of some pairs to the counts."""
+def count(rows: pa.Table, found: Mapping[str, Counter[tuple[str, str]]]) -> None:
+    """Add the labels of some pairs to the counts, by licence group."""
     for name, counter in found.items():
-        counter.update(balance.counts(rows[name]))
+        counter.update(balance.counts_by_group(rows[name], rows["license_group"]))
 
 
 def shard_name(split: str, number: int) -> str:

@@ -268,7 +268,7 @@ def _select_corpus(
         Stages(draft, report).run("copying shard", len(names), corpora.copy, (uri, out, names))
     before: dict[str, Any] = json.loads(Folder(uri).read("stats.json"))
     labels = before.get("labels", {})
-    found: dict[str, Counter[str]] = {name: Counter() for name in labels}
+    found: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in labels}
 
     def indexed() -> Iterator[PairTally]:
         with corpora.open_table_writer(draft.folder, corpora.INDEX) as write:
@@ -288,6 +288,7 @@ def _select_corpus(
         harvested=before["harvested"],
         dropped=reasons,
         labels=corpora.remaining_labels(labels, found),
+        labels_by_license_group=statistics.labels_by_license_group(found),
         # Of the whole corpus: not every rule can be applied to an index.
         not_applied=before.get("not_applied"),
     )

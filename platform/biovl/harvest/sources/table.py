@@ -51,6 +51,7 @@ _TAKEN = frozenset(
         *(*records.schema(Panel).names, *records.schema(Article).names),
         # Columns that later jobs add.
         *("pair_id", "split", "shard", "offset", "size", "text", "superseded"),
+        "uncaptioned",
     ]
 )
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
