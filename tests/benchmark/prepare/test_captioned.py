@@ -168,6 +168,15 @@ def test_images_of_arch_are_found_by_their_uuid(tmp_path: Path) -> None:
         run("arch", tmp_path / "raw", tmp_path / "again")
 
 
+def test_images_that_exist_twice_are_named(tmp_path: Path) -> None:
+    raw = flickr(tmp_path / "raw")
+    (raw / "resized").mkdir()
+    (raw / "resized/10003.jpg").write_bytes(encoded(77))
+    manifest = run("flickr30k", raw, tmp_path / "out")
+    assert numbers(table(tmp_path / "out")) == [1, 3, 4]
+    assert any("1 images exist more than once" in text for text in manifest.warnings)
+
+
 def test_odd_rows_are_counted(tmp_path: Path) -> None:
     content = karpathy()
     content["images"][0]["split"] = "restval"

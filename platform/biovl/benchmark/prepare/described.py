@@ -2,7 +2,7 @@
 
 import json
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,26 +41,36 @@ class NamedImages:
             self._of_base.setdefault(posixpath.basename(name), []).append(name)
         self.missing: dict[str, None] = {}
         """Names that were not found, in the order of the lookups."""
+        self.several: dict[str, None] = {}
+        """Names of which several files exist."""
 
     def find(self, name: str) -> str | None:
         """Return the file whose path ends with ``name``, the first of several; None: no such."""
         path = name.strip().replace("\\", "/").removeprefix("./")
-        for file in self._of_base.get(posixpath.basename(path), ()):
-            if file == path or file.endswith(f"/{path}"):
-                return file
-        self.missing[path] = None
-        return None
+        files = self._of_base.get(posixpath.basename(path), [])
+        files = [file for file in files if file == path or file.endswith(f"/{path}")]
+        if len(files) != 1:
+            (self.several if files else self.missing)[path] = None
+        return files[0] if files else None
 
     def warnings(self, get: str) -> list[str]:
-        """Return a sentence about the images that were not found, if any."""
-        if not self.missing:
-            return []
-        shown = ", ".join(list(self.missing)[:_SHOWN])
-        more = " …" if len(self.missing) > _SHOWN else ""
-        return [
-            f"{len(self.missing):,} images were not found in {self._raw.folder}: {shown}{more}. "
-            f"Download them from {get}"
-        ]
+        """Return sentences about images that were not found, or more than once."""
+        warnings = []
+        if self.missing:
+            warnings.append(
+                f"{len(self.missing):,} images were not found in {self._raw.folder}: "
+                f"{_some(self.missing)}. Download them from {get}"
+            )
+        if self.several:
+            warnings.append(
+                f"{len(self.several):,} images exist more than once in {self._raw.folder}, the "
+                f"first by its path is used: {_some(self.several)}"
+            )
+        return warnings
+
+
+def _some(names: Collection[str]) -> str:
+    return ", ".join(list(names)[:_SHOWN]) + " …" * (len(names) > _SHOWN)
 
 
 def read_json(raw: RawFiles, name: str) -> tuple[Any, list[str]]:
