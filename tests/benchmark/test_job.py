@@ -227,8 +227,8 @@ def test_a_pool_is_selected_for_private_images_and_a_killed_run_goes_on(
         "seeds": str(clinic / "seeds"),
         **{"candidates": 20, "pool": 12, "patient": "patient", "findings": ["Edema", "Fracture"]},
     }
-    save_model(place / "theirs", seed=2)
-    changes = {"tasks": {"proxy": task}, "models.theirs": str(place / "theirs"), "per_unit": 16}
+    save_model(place / "third", seed=2)
+    changes = {"tasks": {"proxy": task}, "models.theirs": str(place / "third"), "per_unit": 16}
     manifest, said = run(place, place / "proxy", "proxy", **changes)
     assert manifest.counts["models"] == 2
     for one in ("labelling texts", "chance f1", "less consistent with its caption"):
