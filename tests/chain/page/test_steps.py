@@ -3,10 +3,11 @@
 import dataclasses
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -30,7 +31,7 @@ class Grow:
     more: tuple[str, ...] = ()
 
 
-def job(config: Grow) -> Manifest:
+def job(config: Grow, *, progress: TextIO = sys.stderr) -> Manifest:
     plain = configs.to_plain(config)
     del plain["out"]
     read = [uri for uri in (config.seed, *config.more) if uri]
