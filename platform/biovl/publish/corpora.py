@@ -6,6 +6,7 @@ shuffle is preserved.
 
 import contextlib
 import functools
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,7 +73,7 @@ def plan(
         sizes = own["size"].to_numpy()
         begins = _begins(sizes, max_bytes, max_pairs)
         counts[split] = len(begins)
-        for number, (begin, end) in enumerate(zip(begins, [*begins[1:], len(own)], strict=True)):
+        for number, (begin, end) in enumerate(itertools.pairwise([*begins, len(own)])):
             here = own.slice(begin, end - begin)
             offsets = np.cumsum(sizes[begin:end]) - sizes[begin:end]
             table = here.append_column("new_offset", pa.array(offsets)).select(_PLAN.names)
