@@ -1,14 +1,16 @@
 """The tables of the papers: complete, true to the papers' arithmetic, and steps for every row."""
 
 import math
+from pathlib import Path
 
 import pytest
 
 from biovl.assemble.config import AS_PUBLISHED
 from biovl.benchmark import benchmarks
 from biovl.chain.checks import check_assemble
-from biovl.chain.reproduce import choose, read_papers
+from biovl.chain.reproduce import choose, read_papers, report
 from biovl.chain.reproduce.graph import Graph, build, read_settings
+from biovl.chain.reproduce.job import foresee
 from biovl.core import config as configs
 from biovl.core.errors import ConfigError
 from biovl.sweep.spaces import SPACES
@@ -129,3 +131,18 @@ def test_corpora_as_published_pass_the_checks_before_the_harvest(recipe: str) ->
     given = {"figures": "figures", "out": "out", "columns": columns}
     config = configs.override(AS_PUBLISHED[recipe](), given)
     check_assemble(config, {"figures": None, "labels": None})
+
+
+def test_a_step_that_would_fail_is_known_before_anything_runs(tmp_path: Path) -> None:
+    rule = "value_one_of(column='nothing', allowed=['x'])"
+    values = {"folder": str(tmp_path), "size": "small", "pmc_15m.rules+": rule}
+    tables = choose(PAPERS, "biomedclip_s6,biomedica_6").values()
+    graph = build(PAPERS, tables, read_settings(values, PAPERS))
+    # Neither what reads its corpus, nor other corpora.
+    (failing,) = foresee(graph).items()
+    assert failing[0] == "pmc_15m"
+    assert "nothing" in failing[1]
+    assert "pmc_15m: pmc_15m  [would fail]" in report.plan(
+        graph, graph.links(), {}, dict([failing])
+    )
+    assert not list(tmp_path.iterdir())

@@ -35,7 +35,7 @@ settings:
 def main() -> None:
     """Run the command line. The last line of standard output is a summary as JSON.
 
-    Ends with status 1 if a step failed, and with 2 if a request cannot be met.
+    Ends with status 1 if a step failed or is known to fail, and with 2 if a request cannot be met.
     """
     parsed = _parser().parse_args()
     try:
@@ -84,7 +84,7 @@ def _list(values: dict[str, Any]) -> bool:
 def _reproduce(parsed: argparse.Namespace, values: dict[str, Any]) -> bool:
     from biovl.chain.reproduce import choose, graph, hours, read_papers, report
     from biovl.chain.reproduce.cells import cells
-    from biovl.chain.reproduce.job import run_graph, survey
+    from biovl.chain.reproduce.job import foresee, run_graph, survey
     from biovl.runtime.terminal import filter_false_alarms
 
     papers = read_papers()
@@ -92,8 +92,9 @@ def _reproduce(parsed: argparse.Namespace, values: dict[str, Any]) -> bool:
     steps = graph.build(papers, tables.values(), graph.read_settings(values, papers))
     if parsed.dry_run:
         survey(steps)
-        print(report.plan(steps, steps.links(), hours.costs(steps, papers)), end="")
-        return False
+        failing = foresee(steps)
+        print(report.plan(steps, steps.links(), hours.costs(steps, papers), failing), end="")
+        return bool(failing)
     with filter_false_alarms():
         outcome = run_graph(steps)
     found = {name: cells(table, steps, outcome) for name, table in tables.items()}

@@ -218,7 +218,9 @@ def _is_tag(uri: str) -> bool:
     return "/" in uri and "://" not in uri and not uri.startswith(("/", ".", "~", "local-dir:"))
 
 
-def plan(graph: Graph, links: Sequence[Link], costs: Mapping[str, Cost]) -> str:
+def plan(
+    graph: Graph, links: Sequence[Link], costs: Mapping[str, Cost], failing: Mapping[str, str]
+) -> str:
     """Return the steps with state and hours, and what the user has to provide."""
     states = {found.step.name: found for found in links}
     hours, shown = 0.0, dict[tuple[str, ...], int]()
@@ -227,6 +229,8 @@ def plan(graph: Graph, links: Sequence[Link], costs: Mapping[str, Cost]) -> str:
         state: str = "waits" if found is None else found.state
         if step.name in graph.missing:
             state = "needs data"
+        if step.name in failing:
+            state = "would fail"
         recipe = graph.chain.settings[step.name]["recipe"]
         cost = costs.get(step.name)
         took = ""
@@ -248,6 +252,8 @@ def plan(graph: Graph, links: Sequence[Link], costs: Mapping[str, Cost]) -> str:
         for reason in dict.fromkeys(graph.missing.values()):
             count = sum(other == reason for other in graph.missing.values())
             lines.append(f"  {reason} ({count} steps wait)")
+    if failing:
+        lines += ["", "would fail:", *(f"  {name}: {reason}" for name, reason in failing.items())]
     names = sorted({*_by_name(graph), *_weights(links)} - {""})
     if names:
         lines += ["", "downloaded by name when they are needed (a setting may name a folder):"]
