@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from biovl.benchmark import benchmarks
+from biovl.benchmark.config import BenchmarkConfig
 from biovl.chain import Link
 from biovl.chain.reproduce import choose, read_papers, report
 from biovl.chain.reproduce.cells import Cell, _at, cells
 from biovl.chain.reproduce.graph import Graph, build, read_settings
 from biovl.chain.reproduce.job import Outcome
+from biovl.chain.reproduce.stand_ins import StandInsConfig, draw
+from biovl.core import plugins
 
 PAPERS = read_papers()
 TABLE = PAPERS.tables["biomedclip_s5"]
@@ -109,3 +113,21 @@ def test_places_in_a_file(place: str, value: Any) -> None:
         "groups": {"other": 2, "commercial": 7},
     }
     assert _at(file, place) == value
+
+
+def test_every_benchmark_has_a_stand_in_that_its_task_can_read(tmp_path: Path) -> None:
+    draw(StandInsConfig(out=str(tmp_path / "drawn"), articles=2, images=4))
+    suites = ("biomedica", "biomedclip", "mimic_cxr")
+    for suite in suites:
+        how = "zero_shot" if suite == "biomedclip" else "closed_vqa"
+        config = BenchmarkConfig(
+            out="none",
+            model="none",
+            benchmarks=(suite,),
+            benchmarks_as=how,
+            data_root=str(tmp_path / "drawn"),
+        )
+        tasks, skipped = benchmarks.resolve_tasks(config)
+        assert not skipped
+        for plugin in tasks.values():
+            plugins.make(benchmarks.TASKS, plugin).data()

@@ -146,3 +146,6 @@ def test_a_step_that_would_fail_is_known_before_anything_runs(tmp_path: Path) ->
         graph, graph.links(), {}, dict([failing])
     )
     assert not list(tmp_path.iterdir())
+    # A folder that is given is read, not what would have made it.
+    graph = graph_of("biomedclip_s6", use__pmc_15m=str(tmp_path))
+    assert set(foresee(graph)) == {"biomedclip_2k", "biomedclip"}

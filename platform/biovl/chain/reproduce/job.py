@@ -62,13 +62,16 @@ def foresee(graph: Graph) -> dict[str, str]:
         name, sources = found.step.name, set(found.step.sources)
         if found.state == "published":
             published.add(name)
-        elif (failing.keys() | waiting) & sources:
+            continue
+        if (failing.keys() | waiting) & sources:
             waiting.add(name)
-        elif sources <= published or graph.jobs[name] in _FORESEEN:
+            continue
+        if sources <= published or graph.jobs[name] in _FORESEEN:
             try:
                 found.step.check(found.config, made)
             except BiovlError as error:
                 failing[name] = _short(error)
+                continue
         made[found.out] = found.config
     return failing
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from PIL import Image, ImageDraw
 
 from biovl.benchmark.benchmark_table import BENCHMARKS, Benchmark
+from biovl.benchmark.prompts import PROMPTS
 from biovl.concepts import clusters
 from biovl.concepts.taxonomy import load_taxonomy
 from biovl.concepts.votes import ReviewVote, write_votes
@@ -149,9 +150,7 @@ def _files(own: Sequence[Benchmark], config: StandInsConfig) -> Iterator[tuple[s
     elif layout == "table":
         yield f"{first.location}/test-00000-of-00001.parquet", _table(own, count)
     elif layout != "long_captions":
-        folders = first.settings.get("folders") or [
-            f"class {letter}" for letter in "abcdefgh"[: first.classes or 2]
-        ]
+        folders = first.settings.get("folders") or _classes(first)
         for split in ("train", "test"):
             for number in range(count):
                 label = number % len(folders)
@@ -160,6 +159,13 @@ def _files(own: Sequence[Benchmark], config: StandInsConfig) -> Iterator[tuple[s
                 if inner or split == "test":
                     name = f"{first.location}/{inner}{folders[label]}/{number:04}.png"
                     yield name, _png(label, number + 1_000 * (split == "train"))
+
+
+def _classes(item: Benchmark) -> list[str]:
+    """Return names for the classes of a benchmark: those of its prompts, if there are any."""
+    if item.prompts:
+        return list(PROMPTS[item.prompts].classes)
+    return [f"class {letter}" for letter in "abcdefgh"[: item.classes or 2]]
 
 
 _PROBED = ("pcam", "rsna")
