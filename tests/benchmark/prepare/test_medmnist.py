@@ -73,7 +73,7 @@ def test_grey_images_of_several_findings(tmp_path: Path) -> None:
     raw.mkdir()
     states = np.eye(14, dtype=np.uint8)[:5]
     images = np.arange(5 * 28 * 28, dtype=np.uint8).reshape(5, 28, 28)
-    np.savez(raw / "chestmnist.npz", test_images=images, test_labels=states)
+    np.savez(raw / "chestmnist.npz", test_images=images, test_labels=np.asfortranarray(states))
     manifest = run("chestmnist", raw, tmp_path / "out")
     rows = table(tmp_path / "out").to_pylist()
     assert [row["atelectasis"] for row in rows] == [1, 0, 0, 0, 0]
@@ -97,6 +97,12 @@ def test_files_that_are_not_whole_are_named(tmp_path: Path) -> None:
     path = raw / "breastmnist_224.npz"
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(SourceError, match=r"breastmnist_224.npz is truncated.*Download it again"):
+        run("breastmnist", raw, out)
+    np.savez(path, test_images=np.zeros((3, 28, 28), np.uint8), test_labels=np.zeros((3, 1), int))
+    data_of = bytearray(path.read_bytes())
+    data_of[1_000] ^= 255
+    path.write_bytes(data_of)
+    with pytest.raises(SourceError, match=r"truncated or damaged .*Bad CRC.*Download it again"):
         run("breastmnist", raw, out)
     write(raw, "breastmnist_224", {"test": [0, 2]})
     with pytest.raises(SourceError, match="labels are 0 to 2, expected 0 to 1"):

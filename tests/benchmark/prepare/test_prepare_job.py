@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import datasets
+import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -76,6 +77,17 @@ def test_a_second_run_returns_at_once_also_without_the_raw_files(raw: Path, tmp_
 def test_other_raw_files_are_not_taken_for_the_published_ones(raw: Path, tmp_path: Path) -> None:
     run("pcam", raw, tmp_path / "out")
     write(raw, "train", [1, 0, 1, 1, 1, 1], zipped=False)
+    with pytest.raises(ArtifactError, match="was published by another configuration"):
+        run("pcam", raw, tmp_path / "out")
+
+
+def test_labels_corrected_in_files_of_the_same_size_are_noticed(raw: Path, tmp_path: Path) -> None:
+    run("pcam", raw, tmp_path / "out")
+    path = raw / "camelyonpatch_level_2_split_train_y.h5"
+    before = path.stat().st_size
+    with h5py.File(path, "r+") as file:
+        file["y"][...] = 1 - file["y"][...]
+    assert path.stat().st_size == before
     with pytest.raises(ArtifactError, match="was published by another configuration"):
         run("pcam", raw, tmp_path / "out")
 

@@ -1,13 +1,14 @@
 """Raw files as people have them: tables of any program, links, hidden files, odd names."""
 
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from biovl.benchmark.prepare.labels import Labels, drawn, finding
-from biovl.benchmark.prepare.raw_files import RawFiles
+from biovl.benchmark.prepare.raw_files import RawFiles, raw_fingerprint
 from biovl.core.errors import SourceError
 
 
@@ -73,6 +74,30 @@ def test_a_damaged_member_is_an_error_of_that_file(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(data.replace(b"abcdefgh", b"abcdefgX", 1))
     with RawFiles(str(tmp_path), "nowhere") as raw, pytest.raises(OSError, match=r"a.zip/x.png"):
         raw.read("a.zip/x.png")
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_an_archive_that_was_unpacked_in_part_is_read_for_the_rest(
+    tmp_path: Path, kind: str
+) -> None:
+    for name in ("a.png", "b.png", "c.png"):
+        (tmp_path / "all" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "all" / name).write_text(name)
+    (tmp_path / "raw").mkdir()
+    shutil.make_archive(str(tmp_path / "raw" / "x"), kind, tmp_path / "all")
+    (tmp_path / "raw" / "a.png").write_text("unpacked")
+    with RawFiles(str(tmp_path / "raw"), "nowhere") as raw:
+        assert raw.images() == ["a.png", f"x.{kind}/b.png", f"x.{kind}/c.png"]
+        assert [raw.read(name) for name in raw.images()] == [b"unpacked", b"b.png", b"c.png"]
+
+
+def test_other_labels_in_an_archive_of_the_same_size_are_other_raw_files(tmp_path: Path) -> None:
+    known = set()
+    for label in (b"0", b"1"):
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr("t.csv", b"id,label\na," + label)
+        known.add(raw_fingerprint(str(tmp_path)))
+    assert len(known) == 2
 
 
 def test_labels_are_words_or_numbers() -> None:

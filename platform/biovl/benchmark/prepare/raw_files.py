@@ -25,6 +25,9 @@ from biovl.core.filesystems import is_hidden, printable, storage_problem
 IMAGES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".dcm", ".dicom")
 """File suffixes of images."""
 
+_LABELS = (".csv", ".csv.gz", ".tsv", ".json", ".jsonl", ".token", "_y.h5", "_y.h5.gz")
+"""Ends of the names of files with labels, which are small; those of texts of one image are not."""
+
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _DAMAGED = (
     *(zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error),
@@ -37,7 +40,7 @@ class RawFiles:
     """Files by their path relative to the folder, with ``/``; hidden ones are skipped.
 
     A member of ``a.zip`` is called ``a.zip/MEMBER``. Tar archives are unpacked to a temporary
-    folder. Archives that were unpacked where they lie are skipped. Use as a context manager.
+    folder. Members that were unpacked where the archive lies are skipped. Use as a context manager.
     """
 
     def __init__(self, folder: str, get: str) -> None:
@@ -247,9 +250,11 @@ class RawFiles:
             for item in archive.infolist()
             if not item.is_dir()
         }
-        shown = [inner for inner in members if not is_hidden(inner)]
-        if shown and not _is_unpacked(path, shown[0]):
-            self._members |= {f"{name}/{inner}": (archive, members[inner]) for inner in shown}
+        self._members |= {
+            f"{name}/{inner}": (archive, member)
+            for inner, member in members.items()
+            if not is_hidden(inner) and not _is_unpacked(path, inner)
+        }
 
     def _add_tar(self, name: str, path: Path) -> None:
         folder: Path | None = None
@@ -259,8 +264,8 @@ class RawFiles:
                     if not member.isfile() or is_hidden(member.name.removeprefix("./")):
                         continue
                     inner = member.name.removeprefix("./").lstrip("/")
-                    if folder is None and _is_unpacked(path, inner):
-                        return
+                    if _is_unpacked(path, inner):
+                        continue
                     folder = folder or self.scratch()
                     # No name in an archive is used as a path.
                     place = folder / str(number)
@@ -293,10 +298,21 @@ def _delimiter(text: TextIO, needed: Sequence[str]) -> str:
 
 
 def raw_fingerprint(folder: str) -> str:
-    """Return a hash of names and sizes of the files below a local folder."""
+    """Return a hash of names and sizes of the files below a local folder, and of their labels.
+
+    A corrected label leaves the size of its file as it is, so that the content of tables and of
+    files of labels counts as well, and the checksums that a zip archive states of its members.
+    """
     known = hashlib.sha256()
     for name, path in _files_below(Path(folder).expanduser()):
         known.update(f"{name}\t{path.stat().st_size}\n".encode())
+        if name.lower().endswith(_LABELS):
+            with open(path, "rb") as stream:
+                known.update(hashlib.file_digest(stream, "sha256").digest())
+        elif name.lower().endswith((".zip", ".npz")):
+            # A damaged archive ends the run when it is opened.
+            with contextlib.suppress(OSError, *_DAMAGED), zipfile.ZipFile(path) as archive:
+                known.update(str([item.CRC for item in archive.infolist()]).encode())
     return known.hexdigest()
 
 

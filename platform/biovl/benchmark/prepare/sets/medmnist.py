@@ -4,6 +4,8 @@ Source: Yang et al. 2023, MedMNIST v2, doi:10.1038/s41597-022-01721-8; ``medmnis
 """
 
 import functools
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -163,10 +165,13 @@ class _Images:
             is_image = len(self._shape) == 3 or (len(self._shape) == 4 and self._shape[3] in (1, 3))
             if not is_image or dtype != np.uint8:
                 raise SourceError(f"{where}_images is {dtype} {self._shape}, expected images uint8")
-        with self._array("labels") as (stream, shape, dtype):
-            values = np.frombuffer(stream.read(), dtype)
-        width = len(classes) if is_multiple else 1
-        if len(values) != self._shape[0] * width:
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                values = arrays[f"{split}_labels"]
+        except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise raw.damaged(name, error) from error
+        shape, width = values.shape, len(classes) if is_multiple else 1
+        if values.size != self._shape[0] * width:
             raise SourceError(
                 f"{where} has {self._shape[0]:,} images and labels of shape {shape}, expected "
                 f"{width} for each image"
@@ -189,7 +194,10 @@ class _Images:
         with self._array("images") as (stream, _, _):
             for start in range(0, len(self), _AT_ONCE):
                 count = min(_AT_ONCE, len(self) - start)
-                data = stream.read(count * size)
+                try:
+                    data = stream.read(count * size)
+                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                    raise self._raw.damaged(self._name, error) from error
                 if len(data) < count * size:
                     raise self._raw.damaged(self._name, EOFError(f"{self._split}_images is short"))
                 block = np.frombuffer(data, np.uint8).reshape(count, *self._shape[1:])
