@@ -149,3 +149,25 @@ def test_a_step_that_would_fail_is_known_before_anything_runs(tmp_path: Path) ->
     # A folder that is given is read, not what would have made it.
     graph = graph_of("biomedclip_s6", use__pmc_15m=str(tmp_path))
     assert set(foresee(graph)) == {"biomedclip_2k", "biomedclip"}
+
+
+def test_no_corpus_of_the_tested_models_has_articles_of_the_tests_year() -> None:
+    graph = graph_of("longclip_1_pmc", labels__votes="votes.csv")
+    corpora = [name for name, job in graph.jobs.items() if job == "assemble"]
+    assert set(corpora) == {"biomedica_6m", "longcap"}
+    configured = {found.step.name: found.config for found in graph.links()}
+    assert "years(maximum=2024)" in graph.chain.settings["longcap"]["rules+"]
+    (limit,) = [rule for rule in configured["biomedica_6m"].rules if rule.name == "years"]
+    assert limit.settings == {"maximum": 2024}
+
+
+def test_long_captions_are_written_for_pairs_of_the_corpus() -> None:
+    values = {"labels__votes": "v", "long_captions__annotator.endpoint.url": "http://localhost"}
+    graph = graph_of("longclip_1_pmc", **values, long_captions__annotator__cache="cache")
+    configured = {found.step.name: found.config for found in graph.links()}
+    chosen = configured["long_captions"].select.rules
+    kept = configured["biomedica_6m"].rules
+    names = {"any_of", "none_of", "value_one_of", "years"}
+    assert {rule.name for rule in chosen} == names
+    by_name = {rule.name: rule.settings for rule in kept}
+    assert {rule.name: rule.settings for rule in chosen} == {name: by_name[name] for name in names}
