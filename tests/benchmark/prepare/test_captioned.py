@@ -318,3 +318,15 @@ def test_biomed_flickr_is_a_table_of_captions_and_lies_where_benchmark_looks(
     run("biomed_flickr", raw, tmp_path / "prepared/biomed_flickr")
     found = opening.open_pairs(str(tmp_path / "prepared/biomed_flickr"))
     assert found.texts == ["Größe", "Zelle"]
+
+
+def test_an_image_named_in_two_ways_is_one_image(tmp_path: Path) -> None:
+    raw = flickr(tmp_path / "raw")
+    names = ("10000.jpg", "10001.jpg", r"flickr30k-images\10000.jpg", "./10000.jpg")
+    rows = ["image,caption", *(f"{name},text {number}" for number, name in enumerate(names))]
+    (raw / "captions.csv").write_text("\n".join(rows))
+    run("biomed_flickr", raw, tmp_path / "out")
+    assert table(tmp_path / "out")["text"].to_pylist() == [
+        ["text 0", "text 2", "text 3"],
+        ["text 1"],
+    ]

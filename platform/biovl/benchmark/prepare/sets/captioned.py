@@ -268,25 +268,25 @@ def _grouped(
     captions: Iterable[_Caption], images: NamedImages, left_out: Counter[str]
 ) -> list[_Captioned]:
     """Return images with their captions, in the order of the first one."""
-    rows: dict[tuple[str, str], _Captioned | None] = {}
+    rows, files = dict[tuple[str, str], _Captioned](), dict[str, str | None]()
     for one in captions:
         name, caption = one.image.strip(), " ".join(one.caption.split())
         if not name or not caption:
             left_out[NO_TEXT if name else NO_NAME] += 1
             continue
-        key = (one.split, name)
-        if key not in rows:
-            file = images.find(name)
-            row = None
-            if file is not None:
-                row = _Captioned(name=name, file=file, split=one.split, subset=one.subset)
-            rows[key] = row
-        row = rows[key]
-        if row is None:
+        if name not in files:
+            files[name] = images.find(name)
+        file = files[name]
+        if file is None:
             left_out[NO_IMAGE] += 1
-        else:
-            row.captions.setdefault(caption, one.id or str(len(row.captions)))
-    return [row for row in rows.values() if row is not None]
+            continue
+        # An image may be named with its folder in one row, and without it in another one.
+        row = rows.setdefault(
+            (one.split, file),
+            _Captioned(name=name, file=file, split=one.split, subset=one.subset),
+        )
+        row.captions.setdefault(caption, one.id or str(len(row.captions)))
+    return list(rows.values())
 
 
 def _of_json(raw: RawFiles, name: str, warnings: list[str]) -> Iterator[_Caption]:
