@@ -78,6 +78,11 @@ class PatchCamelyon:
                     raise raw.missing(f"{_STEM}{stem}_{part}.h5 or .h5.gz")
             slides = _slides(raw, stem)
             splits[split] = _Patches(raw, split, str(names[0]), str(names[1]), slides)
+            if slides and not splits[split].has_slides:
+                warnings.append(
+                    f"{_STEM}{stem}_meta.csv has {len(slides):,} rows for {len(splits[split]):,} "
+                    f"images: the slides of {split} are not known"
+                )
         has_slides = any(patches.has_slides for patches in splits.values())
         return RawSet(
             holds="classes",
