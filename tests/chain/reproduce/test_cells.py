@@ -131,3 +131,14 @@ def test_every_benchmark_has_a_stand_in_that_its_task_can_read(tmp_path: Path) -
         assert not skipped
         for plugin in tasks.values():
             plugins.make(benchmarks.TASKS, plugin).data()
+
+
+def test_results_name_the_settings_that_the_command_changed(tmp_path: Path) -> None:
+    values = {"folder": str(tmp_path), "pretrain.epochs": 1, "pretrain.workers.count": 2}
+    settings = read_settings({**values, "use.pmc_15m": "corpus"}, PAPERS)
+    graph = build(PAPERS, choose(PAPERS, "biomedclip_s5").values(), settings)
+    found = cells(TABLE, graph, Outcome({}, {}, {}))
+    line = "Made with settings of yours: pretrain.epochs=1, use.pmc_15m=corpus."
+    assert line in report.write("biomedclip_s5", TABLE, PAPERS, found, graph)
+    for ending in ("md", "json"):
+        assert line in (tmp_path / f"results/biomedclip_s5.{ending}").read_text()

@@ -53,6 +53,16 @@ class Settings:
         """Return the changed settings of a step, from the most general name to its own."""
         return {setting: v for name in names for setting, v in self.steps.get(name, {}).items()}
 
+    def changed(self) -> dict[str, Any]:
+        """Return all changed settings but those of workers, by name on the command line."""
+        of_steps = {
+            f"{step}.{setting}": value
+            for step, own in self.steps.items()
+            for setting, value in own.items()
+            if not setting.startswith("workers.")
+        }
+        return {**of_steps, **{f"use.{step}": place for step, place in self.use.items()}}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -80,6 +90,9 @@ class Graph:
     entries: Mapping[str, Entry]
     """Entry of each step; of a report, that of its evaluation."""
     is_small: bool
+    changed: Mapping[str, Any]
+    """Settings of steps, and folders in place of steps, that the command was given, by name; those
+    of workers do not change a number, and are not here."""
 
     def links(self) -> list[Link]:
         """Return all steps that can be configured, with their current state; nothing is run.
@@ -183,6 +196,7 @@ class _Builder:
             self._jobs,
             self._entries,
             self._is_small,
+            settings.changed(),
         )
 
     def add_row(self, table: Table, row: Row) -> None:

@@ -28,6 +28,7 @@ def write(name: str, table: Table, papers: Papers, cells: Sequence[Cell], graph:
     """Write a table as text, Markdown and JSON to ``results/``, and return the text."""
     suffix = f"-{graph.chain.name}" if graph.chain.name else ""
     folder = Folder(f"{graph.chain.folder}/results{suffix}")
+    table = dataclasses.replace(table, note=_with_changes(table.note, graph))
     text = as_text(table, papers, cells, is_small=graph.is_small)
     folder.write(f"{name}.txt", text.encode())
     folder.write(f"{name}.md", as_markdown(table, papers, cells, is_small=graph.is_small).encode())
@@ -35,6 +36,12 @@ def write(name: str, table: Table, papers: Papers, cells: Sequence[Cell], graph:
     # Remove the temporary files of atomic writes.
     Draft(folder.uri).clear()
     return text
+
+
+def _with_changes(note: str, graph: Graph) -> str:
+    """Return the note of a table, with the settings that the command was given."""
+    given = ", ".join(f"{name}={value}" for name, value in graph.changed.items())
+    return " ".join(filter(None, (note, given and f"Made with settings of yours: {given}.")))
 
 
 def as_json(
