@@ -218,7 +218,7 @@ def test_the_last_of_several_settings_counts_in_the_order_given() -> None:
     [
         ("biomedclip_64k", 'batch.later={"4":128}', "batch.later", {4: 128}),
         ("biomedclip_64k", "batch.later.4=128", "batch.later", {4: 128, 8: 65_536}),
-        ("bmc_longclip_plus", 'data.text={"text":1.0}', "data.text", {"text": 1.0}),
+        ("tiny", 'data.text={"caption":1.0}', "data.text", {"caption": 1.0}),
     ],
 )
 def test_a_mapping_of_a_recipe_is_replaced_on_the_command_line(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from collections import Counter
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -130,6 +131,8 @@ def test_factors_and_shares_give_the_draws_of_an_epoch() -> None:
         ({"mixture.factors": [1, 2, 3]}, r"mixture\.factors: give one number .* 2 in all, got 3"),
         ({"mixture.shares": [0.5, 0.6]}, "must sum to 1"),
         ({"mixture.factors": [1, 0]}, "must be positive"),
+        ({"mixture.factors": [1, float("nan")]}, "must be positive"),
+        ({"mixture.factors": [1, 1e9]}, "at most 1,000"),
         ({"mixture.factors": [1, 1], "mixture.shares": [0.5, 0.5]}, "exclude each other"),
     ],
 )
@@ -237,6 +240,12 @@ def test_a_corpus_of_which_nothing_is_left_is_refused(corpora: list[str], tmp_pa
         read_mixture(config([corpora[0], held]))
 
 
+def test_a_copy_of_a_corpus_is_the_same_corpus(corpora: list[str], tmp_path: Path) -> None:
+    copied = str(shutil.copytree(corpora[0], tmp_path / "copy"))
+    with pytest.raises(ConfigError, match="are the same corpus: name it once"):
+        read_mixture(config([corpora[0], corpora[1], copied]))
+
+
 def test_pairs_are_read_from_their_own_corpus_and_repeated_pairs_are_cropped_anew(
     corpora: list[str],
 ) -> None:
@@ -277,6 +286,8 @@ def test_texts_that_no_corpus_stores_are_refused_and_some_that_lack_them_are_nam
     texts = {"data.text": {"text": 0.5, "long_caption": 0.5}}
     with pytest.raises(ConfigError, match=r"data\.text: none of .* stores long_caption; their"):
         describe_mixture(config(corpora, **texts), read_mixture(config(corpora)))
+    with pytest.raises(ConfigError, match=r"stores long_caption"):
+        describe_mixture(config(corpora[0], **texts), read_mixture(config(corpora[0])))
     both = config([corpora[0], long], **texts)
     *_, last = describe_mixture(both, read_mixture(both))
     assert last == f"{corpora[0]} stores no long_caption: its pairs use their text"

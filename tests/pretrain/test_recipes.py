@@ -6,6 +6,7 @@ import open_clip as stock
 import pytest
 
 from biovl.core import config
+from biovl.core.errors import ConfigError
 from biovl.models.builders import open_clip
 from biovl.pretrain import config as pretrain_config
 from biovl.pretrain.config import OptimConfig, PretrainConfig
@@ -19,7 +20,7 @@ LONG = [name for name in pretrain_config.RECIPES if name.startswith("bmc_long")]
 def run(name):
     values = {
         **config.recipe_settings(pretrain_config.RECIPES[name]()),
-        "corpus": "corpus",
+        "corpus": ["corpus", "longcap"] if name == "bmc_longclip_plus" else "corpus",
         "out": "out",
     }
     return config.build(PretrainConfig, values)
@@ -178,3 +179,9 @@ def test_tiny_builds_with_values_and_its_tokenizer():
     built = open_clip.build(config.build(open_clip.Config, run("tiny").model.settings))
     assert built.tokenizer.encode(["a"])[0].tolist() == [49406, 320, 49407]
     assert millions(built.model) < 8
+
+
+def test_bmc_longclip_plus_refuses_a_single_corpus():
+    plus = config.recipe_settings(pretrain_config.RECIPES["bmc_longclip_plus"]())
+    with pytest.raises(ConfigError, match="list 2 corpora"):
+        config.build(PretrainConfig, {**plus, "corpus": "corpus", "out": "out"})

@@ -151,7 +151,9 @@ def _described(recipe: str, changes: str) -> tuple[PretrainConfig, ModelInfo]:
     if recipe not in RECIPES:
         raise ConfigError(f"pretrain.recipe: choose from {', '.join(RECIPES)}, got {recipe!r}")
     replaced: Mapping[str, Any] = json.loads(changes)
-    built = configs.override(RECIPES[recipe](), {"corpus": "corpus", "out": "out"})
+    built = configs.override(
+        RECIPES[recipe](), {"corpus": "corpus", "out": "out", "mixture.factors": []}
+    )
     config = configs.override(built, replaced)
     model = json.dumps(configs.to_plain(config)["model"], sort_keys=True)
     return config, _info(model)

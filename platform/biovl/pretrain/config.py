@@ -57,6 +57,10 @@ class DataConfig:
             raise ValueError(f"crop_scale must be in (0, 1], got {self.crop_scale}")
 
 
+_MOST_REPEATS = 1_000
+"""An epoch is a list of its draws in memory."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig:
     """Share of each of several corpora in an epoch. By default every pair is drawn once."""
@@ -76,6 +80,11 @@ class MixtureConfig:
         for name, values in (("factors", self.factors), ("shares", self.shares)):
             if not all(0 < value < math.inf for value in values):
                 raise ValueError(f"{name} must be positive, got {list(values)}")
+        if max(self.factors, default=0) > _MOST_REPEATS:
+            raise ValueError(
+                f"factors must be at most {_MOST_REPEATS:,}, got {list(self.factors)}: for more "
+                "draws, train more epochs"
+            )
         if self.shares and abs(sum(self.shares) - 1) > 1e-6:
             raise ValueError(f"shares must sum to 1, got {list(self.shares)}")
 
@@ -363,9 +372,11 @@ class PretrainConfig:
         for name in ("factors", "shares"):
             given = len(getattr(self.mixture, name))
             if given not in (0, len(self.corpora)):
+                more = given > len(self.corpora)
                 raise ValueError(
                     f"mixture.{name}: give one number for each corpus, {len(self.corpora)} in all, "
                     f"got {given}"
+                    f"{f'; or list {given} corpora, or set mixture.{name}=[]' if more else ''}"
                 )
 
     @property
@@ -541,7 +552,12 @@ def bmc_longclip_plus() -> PretrainConfig:
     """BMC-LongCLIP+: batches of 16k, of two corpora: captions, and long captions (appendix F)."""
     # "dataset: Biomedica-6M + LongCAP": the union of 6,602,752 captions (BIOMEDICA, section 6) and
     # 1 M long ones, 13.2 % of the pairs of an epoch. A figure in both is trained on with both.
-    return replace(bmc_longclip_512(), batch=BatchConfig(pairs=16_384))
+    # Two factors of 1 are the union, and refuse a single corpus, which lacks one of the texts.
+    return replace(
+        bmc_longclip_512(),
+        batch=BatchConfig(pairs=16_384),
+        mixture=MixtureConfig(factors=(1.0, 1.0)),
+    )
 
 
 def tiny() -> PretrainConfig:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biovl.core.artifacts import Folder, Manifest, read_manifest
+from biovl.core.artifacts import Folder, Manifest, fingerprint, read_manifest
 from biovl.core.errors import ArtifactError, ConfigError
 from biovl.core.shards import read_pair
 from biovl.pretrain.config import MixtureConfig, PretrainConfig
@@ -92,9 +92,11 @@ def read_mixture(config: PretrainConfig) -> Mixture:
     """Return the corpora of a run. Of a single corpus only the manifest is read.
 
     Raises:
-        ConfigError: If no pairs of a corpus are left, or an epoch draws none of them.
+        ConfigError: If no pairs of a corpus are left, an epoch draws none of them, or two folders
+            are the same corpus.
         ArtifactError: If a corpus is not published, or its index cannot be read.
     """
+    _check_distinct(config.corpora)
     manifests = [read_manifest(uri, "corpus") for uri in config.corpora]
     pairs = [manifest.counts["pairs"]["train"] for manifest in manifests]
     left_out = [dict[str, int]() for _ in manifests]
@@ -113,6 +115,17 @@ def read_mixture(config: PretrainConfig) -> Mixture:
             for (uri, manifest, count, draws), left in zip(found, left_out, strict=True)
         )
     )
+
+
+def _check_distinct(corpora: Sequence[str]) -> None:
+    known: dict[str, str] = {}
+    for uri in corpora if len(corpora) > 1 else ():
+        other = known.setdefault(fingerprint(uri), uri)
+        if other != uri:
+            raise ConfigError(
+                f"corpus: {other} and {uri} are the same corpus: name it once; mixture.factors "
+                "draws its pairs more often"
+            )
 
 
 def draws_of(mixture: MixtureConfig, pairs: Sequence[int]) -> list[int]:
@@ -179,7 +192,7 @@ def describe_mixture(config: PretrainConfig, mixture: Mixture) -> list[str]:
         ConfigError: If all corpora lack a column of ``data.text``.
     """
     if len(mixture.parts) == 1:
-        return []
+        return check_texts(config, mixture)
     lines = [
         f"{part.uri}: {part.pairs:,} pairs, {part.draws:,} drawn an epoch "
         f"({part.draws / mixture.draws:.1%}"
@@ -195,6 +208,8 @@ def check_texts(config: PretrainConfig, mixture: Mixture) -> list[str]:
     Raises:
         ConfigError: If all corpora lack it.
     """
+    if {name for name, chance in config.data.text.items() if chance > 0} == {"text"}:
+        return []
     stored = {part.uri: _stored_texts(part.uri) for part in mixture.parts}
     lines = []
     for name, chance in config.data.text.items():
