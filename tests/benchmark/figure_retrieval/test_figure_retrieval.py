@@ -346,5 +346,6 @@ def test_nothing_left_is_an_error_with_the_reasons(tmp_path: Path) -> None:
     publish_harvest(tmp_path / "figures", GOOD[:2], [figure(one) for one in GOOD[:2]])
     with pytest.raises(NothingUsable, match="'published before the cut-off': 2"):
         make(tmp_path / "figures", tmp_path / "task", after="2026-01-01")
-    with pytest.raises(ConfigError, match="after must be a day"):
-        make(tmp_path / "figures", tmp_path / "task", after="2025")
+    for day in ("2025", "2025-13-45"):
+        with pytest.raises(ConfigError, match="after must be a day"):
+            make(tmp_path / "figures", tmp_path / "task", after=day)

@@ -1,7 +1,9 @@
 """Settings of figure_retrieval."""
 
+import contextlib
 import re
 from dataclasses import dataclass
+from datetime import date
 
 from biovl.core.config import REQUIRED, Recipe, is_unfinished
 from biovl.core.records import LicenseGroup
@@ -36,10 +38,18 @@ class FigureRetrievalConfig:
     def __post_init__(self) -> None:
         if is_unfinished(self):
             return
-        if not _DAY.fullmatch(self.after):
+        if not _is_day(self.after):
             raise ValueError(f"after must be a day such as 2025-06-01, got {self.after!r}")
         if self.articles < 0 or self.min_words < 1 or not self.license_groups:
             raise ValueError("articles and min_words are not negative; name a licence group")
+
+
+def _is_day(text: str) -> bool:
+    if not _DAY.fullmatch(text):
+        return False
+    with contextlib.suppress(ValueError):
+        return bool(date.fromisoformat(text))
+    return False
 
 
 def articles() -> FigureRetrievalConfig:
