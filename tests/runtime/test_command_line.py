@@ -48,3 +48,16 @@ def test_the_last_line_lists_the_warnings_each_time(
         command_line.main(Config, {"only": recipe}, doubt, about=None)
         last = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert (last["rows"], last["warnings"]) == (3, warnings)
+
+
+def test_an_interrupted_job_ends_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(config: Config) -> Manifest:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["job.py", "only", f"--set=out={tmp_path / 'out'}"])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(Config, {"only": recipe}, interrupted, about=None)
+    assert ended.value.code == 130
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -15,6 +15,7 @@ from biovl.chain.recipes import RECIPES, ChainRecipe
 from biovl.chain.steps import STEPS
 from biovl.core import config as configs
 from biovl.core.errors import BiovlError, ConfigError
+from biovl.runtime.command_line import end_interrupted
 
 
 def main() -> None:
@@ -38,6 +39,8 @@ def main() -> None:
     except BiovlError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        end_interrupted()
     page = reports.note(chain, published, {})
     print(f"\n{reports.outcome(chain, published)}\nThe page about it: {page}\n")
     print(reports.summary(chain, published, page))

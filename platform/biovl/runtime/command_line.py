@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from biovl.core import config as configs
 from biovl.core.artifacts import Manifest
@@ -25,7 +25,8 @@ def main(
     The summary has the counts of the manifest, and its warnings, also if the folder was published
     before.
 
-    If a request cannot be met, ends the process with status 2 and prints the reason last.
+    If a request cannot be met, ends the process with status 2 and prints the reason last; if it is
+    interrupted (Ctrl-C), with status 130.
 
     Args:
         config_class: Configuration class of the job.
@@ -46,9 +47,17 @@ def main(
             manifest = job(config)
     except BiovlError as error:
         sys.exit(_failed(error))
+    except KeyboardInterrupt:
+        end_interrupted()
     summary = {"out": config.out, "kind": manifest.kind, **manifest.counts}
     summary["warnings"] = manifest.warnings
     sys.stdout.write(json.dumps(summary) + "\n")
+
+
+def end_interrupted() -> NoReturn:
+    """End the process after Ctrl-C, with the status that shells expect."""
+    sys.stderr.write("Interrupted. The same command resumes.\n")
+    sys.exit(130)
 
 
 def _failed(error: BiovlError) -> int:

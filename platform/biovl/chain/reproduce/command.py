@@ -17,6 +17,7 @@ from typing import Any
 
 from biovl.core import config as configs
 from biovl.core.errors import BiovlError
+from biovl.runtime.command_line import end_interrupted
 
 _SETTINGS = """
 settings:
@@ -44,6 +45,8 @@ def main() -> None:
     except BiovlError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        end_interrupted()
     if failed:
         sys.exit(1)
 
