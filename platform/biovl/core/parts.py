@@ -3,9 +3,10 @@
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 from biovl.core import records
 from biovl.core.artifacts import Folder
 
-_ROW_GROUP_BYTES = 16_000_000
+RowT = TypeVar("RowT")
+ROW_GROUP_BYTES = 16_000_000
 """Uncompressed bytes per row group: bounds the memory of a writer and of a reader."""
 
 
@@ -22,11 +24,122 @@ def part_name(table: str, unit: int, number: int) -> str:
     return f"{table}/part-{unit:06d}-{number:03d}.parquet"
 
 
-class PartWriter:
-    """Writes the rows of one unit; starts a new part when one is full.
+@dataclass(frozen=True, kw_only=True)
+class PartFormat(Generic[RowT]):
+    """How the parts of a table are named and filled."""
 
-    Each part appears atomically when it is full or at the end. At least one is written, so that a
-    table without rows can be read like any other.
+    name: Callable[[int], str]
+    """Returns the file name of a part by its number, from 0."""
+    schema: pa.Schema
+    """Columns. Images, in ``image``, have no statistics: they would only add cost."""
+    table: Callable[[Sequence[RowT]], pa.Table]
+    """Returns the table of some rows, with ``schema``."""
+    weight: Callable[[RowT], int]
+    """Returns the approximate memory of a row in bytes."""
+    part_bytes: int
+    """A part is closed when the weight of its rows reaches this."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of ``pq.ParquetWriter``."""
+
+
+class RowWriter(Generic[RowT]):
+    """Writes rows as Parquet parts; starts a new part when one is full.
+
+    Each part appears atomically when it is full or at the end.
+    """
+
+    def __init__(self, folder: Folder, form: PartFormat[RowT], *, at_least_one: bool) -> None:
+        """Write rows as parts.
+
+        Args:
+            folder: The folder that contains the parts.
+            form: Names, columns and size of the parts.
+            at_least_one: Whether a part is also written if there are no rows.
+        """
+        self._folder, self._form, self._at_least_one = folder, form, at_least_one
+        self._rows: list[RowT] = []
+        self._held_bytes = self._written_bytes = self._part_rows = 0
+        self._open: contextlib.ExitStack | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self.files: dict[str, dict[str, int]] = {}
+        """Rows and size of each finished part, by file name."""
+
+    def add(self, row: RowT) -> None:
+        """Add a row; a full part is written."""
+        self._rows.append(row)
+        self._held_bytes += self._form.weight(row)
+        if self._held_bytes >= min(ROW_GROUP_BYTES, self._form.part_bytes):
+            self._flush()
+        if self._written_bytes >= self._form.part_bytes:
+            self._finish_part()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._abandon(kind, error, trace)
+            return
+        try:
+            if self._rows or (self._at_least_one and not self.files):
+                self._flush()
+            self._finish_part()
+        except BaseException:
+            # Also if the disk is full: delete the unfinished part to free its space.
+            self._abandon(*sys.exc_info())
+            raise
+
+    def _abandon(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._open is not None:
+            self._open.__exit__(kind, error, trace)
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            self._open = contextlib.ExitStack()
+            stream = self._open.enter_context(self._folder.writer(self._next_name()))
+            self._writer = self._open.enter_context(_parquet_writer(stream, self._form))
+        self._writer.write_table(self._form.table(self._rows))
+        self._part_rows += len(self._rows)
+        self._written_bytes += self._held_bytes
+        self._rows, self._held_bytes = [], 0
+
+    def _next_name(self) -> str:
+        return self._form.name(len(self.files))
+
+    def _finish_part(self) -> None:
+        if self._open is None:
+            return
+        name = self._next_name()
+        self._open.close()
+        size = self._folder.filesystem.get_file_info(self._folder.at(name)).size
+        self.files[name] = {"rows": self._part_rows, "size_bytes": size}
+        self._open = self._writer = None
+        self._written_bytes = self._part_rows = 0
+
+
+@contextlib.contextmanager
+def _parquet_writer(stream: BinaryIO, form: PartFormat[Any]) -> Iterator[pq.ParquetWriter]:
+    # Images are compressed already and unique: dictionaries and statistics would only add cost.
+    plain = [name for name in form.schema.names if name != "image"]
+    options = {"compression": "zstd", "use_dictionary": plain, "write_statistics": plain}
+    with pq.ParquetWriter(stream, form.schema, **{**options, **form.options}) as writer:
+        yield writer
+
+
+class PartWriter(RowWriter[Any]):
+    """Writes the records of one unit as parts of a table.
+
+    At least one part is written, so that a table without rows can be read like any other.
     """
 
     def __init__(
@@ -51,88 +164,14 @@ class PartWriter:
             first: The number of the first part in its name.
             extra: Names of ``extra_columns`` of the rows that are written.
         """
-        self._folder, self._table, self._unit = folder, table, unit
-        self._first, self._extra = first, extra
-        self._record, self._part_bytes = record, part_bytes
-        self._rows: list[Any] = []
-        self._held_bytes = self._written_bytes = self._part_rows = 0
-        self._open: contextlib.ExitStack | None = None
-        self._writer: pq.ParquetWriter | None = None
-        self.files: dict[str, dict[str, int]] = {}
-
-    def add(self, row: Any) -> None:
-        """Add a row; a full part is written."""
-        self._rows.append(row)
-        self._held_bytes += _weight(row)
-        if self._held_bytes >= min(_ROW_GROUP_BYTES, self._part_bytes):
-            self._flush()
-        if self._written_bytes >= self._part_bytes:
-            self._finish_part()
-
-    def __enter__(self) -> "PartWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._abandon(kind, error, trace)
-            return
-        try:
-            if self._rows or not self.files:
-                self._flush()
-            self._finish_part()
-        except BaseException:
-            # Also if the disk is full: delete the unfinished part to free its space.
-            self._abandon(*sys.exc_info())
-            raise
-
-    def _abandon(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._open is not None:
-            self._open.__exit__(kind, error, trace)
-
-    def _flush(self) -> None:
-        if self._writer is None:
-            self._open = contextlib.ExitStack()
-            name = self._next_name()
-            schema = records.schema_with(self._record, self._extra)
-            stream = self._open.enter_context(self._folder.writer(name))
-            self._writer = self._open.enter_context(_parquet_writer(stream, schema))
-        self._writer.write_table(records.table(self._record, self._rows, self._extra))
-        self._part_rows += len(self._rows)
-        self._written_bytes += self._held_bytes
-        self._rows, self._held_bytes = [], 0
-
-    def _next_name(self) -> str:
-        return part_name(self._table, self._unit, self._first + len(self.files))
-
-    def _finish_part(self) -> None:
-        if self._open is None:
-            return
-        name = self._next_name()
-        self._open.close()
-        size = self._folder.filesystem.get_file_info(self._folder.at(name)).size
-        self.files[name] = {"rows": self._part_rows, "size_bytes": size}
-        self._open = self._writer = None
-        self._written_bytes = self._part_rows = 0
-
-
-@contextlib.contextmanager
-def _parquet_writer(stream: BinaryIO, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    # Images are compressed already and unique: dictionaries and statistics would only add cost.
-    plain = [name for name in schema.names if name != "image"]
-    with pq.ParquetWriter(
-        stream, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
-    ) as writer:
-        yield writer
+        form = PartFormat[Any](
+            name=lambda number: part_name(table, unit, first + number),
+            schema=records.schema_with(record, extra),
+            table=lambda rows: records.table(record, rows, extra),
+            weight=_weight,
+            part_bytes=part_bytes,
+        )
+        super().__init__(folder, form, at_least_one=True)
 
 
 def _weight(row: Any) -> int:

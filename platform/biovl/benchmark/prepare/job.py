@@ -20,7 +20,7 @@ from biovl.benchmark.prepare.rows import Row, convert
 from biovl.benchmark.prepare.sets import KIND as READERS
 from biovl.benchmark.prepare.sets import Examples, RawSet, SetReader, known_sets
 from biovl.benchmark.prepare.statistics import statistics, warnings_of
-from biovl.benchmark.prepare.writer import SplitWriter, schema_of
+from biovl.benchmark.prepare.writer import draft_name, schema_of, split_writer
 from biovl.core import plugins
 from biovl.core.artifacts import Draft, Folder, Input, Manifest, find_manifest, refuse_overlap
 from biovl.core.errors import NothingUsable
@@ -99,8 +99,8 @@ def _write(
     examples: Examples = opened.splits[split]
     report.stage(split, len(examples))
     left_out, first, label_of = Counter[str](), dict[str, str](), dict[str, Any]()
-    writer = SplitWriter(draft.folder, split, schema_of(opened), config.part_mb * 1_000_000)
-    with writer:
+    part_bytes = config.part_mb * 1_000_000
+    with split_writer(draft.folder, split, schema_of(opened), part_bytes) as writer:
         for row in convert(examples, config.threads):
             label, reason = row.values.get("label"), row.defect
             if reason is None and row.id in label_of:
@@ -112,7 +112,11 @@ def _write(
                 left_out[reason] += 1
                 first.setdefault(reason, _described(row))
             report.add()
-    return {"parts": writer.parts, "left_out": dict(sorted(left_out.items())), "first": first}
+    return {
+        "parts": [*writer.files.values()],
+        "left_out": dict(sorted(left_out.items())),
+        "first": first,
+    }
 
 
 def _described(row: Row) -> str:
@@ -166,9 +170,9 @@ def _move(folder: Folder, split: str, parts: list[Mapping[str, int]]) -> dict[st
     """Give the parts of a split their names, which hold their number; may be repeated."""
     files = {}
     for number, part in enumerate(parts):
-        draft_name = SplitWriter.draft_name(split, number)
+        unfinished = draft_name(split, number)
         name = f"{split}-{number:05}-of-{len(parts):05}.parquet"
-        if folder.exists(draft_name):
-            folder.filesystem.move(folder.at(draft_name), folder.at(name))
+        if folder.exists(unfinished):
+            folder.filesystem.move(folder.at(unfinished), folder.at(name))
         files[name] = dict(part)
     return files

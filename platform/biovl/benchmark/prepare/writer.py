@@ -1,20 +1,16 @@
 """Parquet files of a split, written row by row, in the layout of the Hugging Face hub."""
 
-import contextlib
 import json
-import sys
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biovl.benchmark.prepare.rows import Row
 from biovl.benchmark.prepare.sets import RawSet
 from biovl.core.artifacts import Folder
+from biovl.core.parts import ROW_GROUP_BYTES, PartFormat, RowWriter
 
-_ROW_GROUP_BYTES = 16_000_000
-"""Uncompressed bytes per row group: bounds the memory of this writer and of readers."""
 _ROW_BYTES = 500
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -41,93 +37,41 @@ def _feature(name: str, kind: pa.DataType) -> dict[str, Any]:
     return {"_type": "Value", "dtype": "float64" if kind == pa.float64() else str(kind)}
 
 
-class SplitWriter:
-    """Writes the rows of a split to the draft; a full part is closed and another one begun."""
+def draft_name(split: str, number: int) -> str:
+    """Return the name of a part of a split before publication."""
+    return f".draft/parts/{split}-{number:05}.parquet"
 
-    def __init__(self, folder: Folder, split: str, schema: pa.Schema, part_bytes: int) -> None:
-        self._folder, self._split, self._schema = folder, split, schema
-        self._part_bytes = part_bytes
-        self._rows: list[Row] = []
-        self._held = self._written = self._part_rows = 0
-        self._open: contextlib.ExitStack | None = None
-        self._writer: pq.ParquetWriter | None = None
-        self.parts: list[dict[str, int]] = []
-        """Rows and size of each part."""
 
-    @staticmethod
-    def draft_name(split: str, number: int) -> str:
-        """Return the name of a part before publication."""
-        return f".draft/parts/{split}-{number:05}.parquet"
+def split_writer(folder: Folder, split: str, schema: pa.Schema, part_bytes: int) -> RowWriter[Row]:
+    """Return a writer of the rows of a split to the draft; no rows, no part.
 
-    def add(self, row: Row) -> None:
-        """Add a row."""
-        self._rows.append(row)
-        self._held += len(row.image) + _ROW_BYTES
-        if self._held >= min(_ROW_GROUP_BYTES, self._part_bytes):
-            self._flush()
-        if self._written >= self._part_bytes:
-            self._finish_part()
+    Args:
+        folder: The folder that is prepared.
+        split: Name of the split.
+        schema: Columns, as ``schema_of`` returns them.
+        part_bytes: A part is closed when its rows reach this size.
+    """
+    # Images of questions are repeated in the next rows: each is stored once per row group.
+    plain = [name for name in schema.names if name != "image"]
+    is_repeated = {"question", "image_id"} <= set(plain)
+    form = PartFormat[Row](
+        name=lambda number: draft_name(split, number),
+        schema=schema,
+        table=lambda rows: _table(rows, schema),
+        weight=lambda row: len(row.image) + _ROW_BYTES,
+        part_bytes=part_bytes,
+        options={
+            "use_dictionary": [*plain, *["image.bytes"] * is_repeated],
+            "dictionary_pagesize_limit": 2 * ROW_GROUP_BYTES,
+        },
+    )
+    return RowWriter(folder, form, at_least_one=False)
 
-    def __enter__(self) -> "SplitWriter":
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                self._flush()
-                self._finish_part()
-        except BaseException:
-            kind, error, trace = sys.exc_info()
-            raise
-        finally:
-            if self._open is not None and error is not None:
-                self._open.__exit__(kind, error, trace)
-
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        if self._writer is None:
-            self._open = contextlib.ExitStack()
-            name = self.draft_name(self._split, len(self.parts))
-            stream = self._open.enter_context(self._folder.writer(name))
-            # Images are compressed already and unique: dictionaries would only add cost. Those of
-            # questions are repeated in the next rows: each is stored once per row group.
-            plain = [name for name in self._schema.names if name != "image"]
-            is_repeated = {"question", "image_id"} <= set(plain)
-            self._writer = self._open.enter_context(
-                pq.ParquetWriter(
-                    stream,
-                    self._schema,
-                    compression="zstd",
-                    use_dictionary=[*plain, *["image.bytes"] * is_repeated],
-                    dictionary_pagesize_limit=2 * _ROW_GROUP_BYTES,
-                    write_statistics=plain,
-                )
-            )
-        columns = {
-            "id": [row.id for row in self._rows],
-            "image": [{"bytes": row.image, "path": row.path} for row in self._rows],
-            **{
-                name: [row.values.get(name) for row in self._rows]
-                for name in self._schema.names[2:]
-            },
-        }
-        self._writer.write_table(pa.table(columns, schema=self._schema))
-        self._part_rows += len(self._rows)
-        self._written += self._held
-        self._rows, self._held = [], 0
-
-    def _finish_part(self) -> None:
-        if self._open is None:
-            return
-        self._open.close()
-        name = self.draft_name(self._split, len(self.parts))
-        size = self._folder.filesystem.get_file_info(self._folder.at(name)).size
-        self.parts.append({"rows": self._part_rows, "size_bytes": size})
-        self._open = self._writer = None
-        self._written = self._part_rows = 0
+def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    columns = {
+        "id": [row.id for row in rows],
+        "image": [{"bytes": row.image, "path": row.path} for row in rows],
+        **{name: [row.values.get(name) for row in rows] for name in schema.names[2:]},
+    }
+    return pa.table(columns, schema=schema)
