@@ -139,6 +139,26 @@ def test_results_name_the_settings_that_the_command_changed(tmp_path: Path) -> N
     graph = build(PAPERS, choose(PAPERS, "biomedclip_s5").values(), settings)
     found = cells(TABLE, graph, Outcome({}, {}, {}))
     line = "Made with settings of yours: pretrain.epochs=1, use.pmc_15m=corpus."
+    assert {cell.equal for cell in found} == {"no"}
     assert line in report.write("biomedclip_s5", TABLE, PAPERS, found, graph)
     for ending in ("md", "json"):
         assert line in (tmp_path / f"results/biomedclip_s5.{ending}").read_text()
+
+
+@pytest.mark.parametrize(
+    ("setting", "rows"),
+    [
+        ("biomedclip_384.epochs", {"384px"}),
+        ("pmc_15m.seed", {"224px", "384px"}),
+        ("zero_shot.seed", {"224px", "384px"}),
+        ("pretrain.step.micro_batch", set()),
+        ("benchmark.workers.gpus", set()),
+    ],
+)
+def test_numbers_after_a_changed_setting_are_not_equal(
+    setting: str, rows: set[str], tmp_path: Path
+) -> None:
+    settings = read_settings({"folder": str(tmp_path), setting: 1}, PAPERS)
+    graph = build(PAPERS, choose(PAPERS, "biomedclip_s5").values(), settings)
+    found = cells(TABLE, graph, Outcome({}, {}, {}))
+    assert {cell.row for cell in found if cell.equal == "no"} == rows

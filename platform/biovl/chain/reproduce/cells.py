@@ -35,7 +35,8 @@ class Cell:
     of: str = ""
     """Of an average over fewer benchmarks than the paper's: ``3 of 10``."""
     equal: str
-    """Whether data and protocol are the paper's: ``yes``, ``partly`` or ``no``."""
+    """Whether data and protocol are the paper's: ``yes``, ``partly`` or ``no``, as with settings
+    that the command changed."""
     note: str = ""
     protocol: tuple[str, ...] = ()
     """What the report says of differences to the paper's protocol."""
@@ -62,7 +63,7 @@ class _Reader:
         factor = 100.0 if column.unit == "%" else 1.0
         found = self._found(row, column)
         equal = row.equal or column.equal or self._table.equal
-        if found.get("of"):
+        if found.get("of") or self._graph.is_changed(self._steps(row, column)):
             equal = "no"
         return Cell(
             row=row.name,
@@ -79,6 +80,11 @@ class _Reader:
                 for name, key in (("ours", "value"), ("low", "low"), ("high", "high"))
             },
         )
+
+    def _steps(self, row: Row, column: Column) -> list[str]:
+        """Return the steps of which a number is."""
+        reports = self._graph.reports.get((row.model, evaluation_of(self._table, column)), ())
+        return [*filter(None, (row.step, row.model)), *(report.step for report in reports)]
 
     def _found(self, row: Row, column: Column) -> dict[str, Any]:
         """Return ``value``, ``low`` and ``high``; or ``missing``."""

@@ -30,6 +30,8 @@ UNNAMED = "?"
 """Of a given model: no name loads it."""
 
 _OWN = ("folder", "name", "size", "data_root")
+_OF_MACHINES = ("workers.", "step.", "cache", "per_unit", "trackers")
+"""Beginnings of the settings that fit a job to machines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +56,12 @@ class Settings:
         return {setting: v for name in names for setting, v in self.steps.get(name, {}).items()}
 
     def changed(self) -> dict[str, Any]:
-        """Return all changed settings but those of workers, by name on the command line."""
+        """Return all changed settings but those of machines, by name on the command line."""
         of_steps = {
             f"{step}.{setting}": value
             for step, own in self.steps.items()
             for setting, value in own.items()
-            if not setting.startswith("workers.")
+            if not setting.startswith(_OF_MACHINES)
         }
         return {**of_steps, **{f"use.{step}": place for step, place in self.use.items()}}
 
@@ -91,8 +93,21 @@ class Graph:
     """Entry of each step; of a report, that of its evaluation."""
     is_small: bool
     changed: Mapping[str, Any]
-    """Settings of steps, and folders in place of steps, that the command was given, by name; those
-    of workers do not change a number, and are not here."""
+    """Settings of steps, and folders in place of steps, that the command was given, by name, but
+    for those of machines."""
+    changed_steps: frozenset[str]
+    """Steps with such settings, apart from those that the paper's protocol leaves to the user."""
+
+    def is_changed(self, names: Iterable[str]) -> bool:
+        """Return whether the command changed a setting of one of some steps, or of any before."""
+        sources = {step.name: step.sources for step in self.steps}
+        waiting, seen = list(names), set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting += sources.get(name, ())
+        return bool(seen & self.changed_steps)
 
     def links(self) -> list[Link]:
         """Return all steps that can be configured, with their current state; nothing is run.
@@ -182,6 +197,7 @@ class _Builder:
         self._missing: dict[str, str] = {}
         self._reports: dict[tuple[str, str], tuple[Report, ...]] = {}
         self._jobs: dict[str, str] = {}
+        self._changed: set[str] = set()
         self._entries: dict[str, Entry] = {}
 
     def graph(self) -> Graph:
@@ -197,6 +213,7 @@ class _Builder:
             self._entries,
             self._is_small,
             settings.changed(),
+            frozenset(self._changed),
         )
 
     def add_row(self, table: Table, row: Row) -> None:
@@ -292,6 +309,11 @@ class _Builder:
         own = dataclasses.replace(_PROTOTYPES[entry.job], name=name, folder=folder, reads=reads)
         self._steps[name], self._set[name] = own, settings
         self._jobs[name], self._entries[name] = entry.job, entry
+        if any(
+            not setting.startswith(_OF_MACHINES) and setting not in entry.provide
+            for setting in changes
+        ):
+            self._changed.add(name)
         needed = entry.provide.partition("=")[0]
         if entry.provide and not self._is_small and needed not in {**changes, **reads}:
             self._missing.setdefault(name, f"set {names[-1]}.{entry.provide}")
