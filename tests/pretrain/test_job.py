@@ -353,6 +353,9 @@ def test_two_corpora_are_trained_on_together_and_named_in_card_manifest_and_esti
 ) -> None:
     copy = tmp_path / "again"
     shutil.copytree(sample_corpus, copy)
+    # A corpus that another version made, not the same one.
+    other = json.loads((copy / "manifest.json").read_text()) | {"code": "biovl 0.0"}
+    (copy / "manifest.json").write_text(json.dumps(other))
     both = {"corpus": [str(sample_corpus), str(copy)], "mixture.shares": [0.75, 0.25]}
     values = {**settings(sample_corpus, tmp_path / "model", epochs=1), **both}
     manifest = pretrain(configs.build(PretrainConfig, values))

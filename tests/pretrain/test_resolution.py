@@ -33,7 +33,9 @@ def made_by(recipe: str = "small", **changes: Any) -> dict[str, Any]:
     return plain
 
 
-def run(corpus: str, out: str = "out", recipe: str = "tiny", **changes: Any) -> PretrainConfig:
+def run(
+    corpus: str | list[str], out: str = "out", recipe: str = "tiny", **changes: Any
+) -> PretrainConfig:
     values = {
         **configs.recipe_settings(pretrain_config.RECIPES[recipe]()),
         "corpus": corpus,
@@ -70,7 +72,9 @@ def test_images_as_published_and_manifests_that_name_no_limit_fit_every_model(
 def test_recipes_of_pretrain_fit_the_corpora_that_are_made_for_them(recipe: str) -> None:
     ending = recipe.removeprefix("bmca_clip_")
     own = {"balanced": "concept_balanced", "filtered": "concept_filtered"}.get(ending, "training")
-    config = run("c", recipe=recipe)
+    # Its factors are those of two corpora.
+    corpus = ["c", "d"] if recipe == "bmc_longclip_plus" else "c"
+    config = run(corpus, recipe=recipe)
     image_px = describe(config.model).image_size
     fits = stored_px(made_by(own))
     assert fits == 288
